@@ -120,6 +120,8 @@ type ModelUsage struct {
 	// Model is its reference, provider/model.
 	Model string
 	TokenUsage
+	// Cost is the zero one where no price of the model is known.
+	Cost Cost
 }
 
 // Completion ends a run.
@@ -282,6 +284,9 @@ type History interface {
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
 	// Ended returns those of these connector runs that are over.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)
+	// RunCalls are the calls of models that a run has made so far, by model, day and currency;
+	// none where there is no such run.
+	RunCalls(ctx context.Context, run Key) ([]Calls, error)
 	ConnectorRun(ctx context.Context, key Key) (ConnectorRun, error)
 	// ListConnectorRuns returns a page, newest first, and the number of all that match.
 	ListConnectorRuns(ctx context.Context, q ConnectorRunQuery) ([]ConnectorRun, int64, error)

@@ -48,6 +48,8 @@ type RunStatistics struct {
 	AverageDuration, P95Duration *time.Duration
 	// Usage is of those that have ended.
 	Usage TokenUsage
+	// Calls are those of models that these have made, by model, day and currency.
+	Calls []Calls
 }
 
 // Total is how many runs there are.

@@ -34,6 +34,7 @@ type Store interface {
 	Ticks
 	History
 	Statistics
+	Rates
 	Rebuilder
 	Tokens
 	Audit

@@ -50,7 +50,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 	FROM unnest($15::uuid[], $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::boolean[], $21::bigint[], $35::uuid[])
 		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id)
 	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
-), calls AS (` + callRows(22, `(SELECT project_id, id FROM gone)`) + `
+), calls AS (` + callRows(22, 37, `(SELECT project_id, id FROM gone)`) + `
 ), counted AS (
 	SELECT project_id, connector_run_id, count(*) AS runs, count(*) FILTER (WHERE ended = 'failed') AS failed,
 		count(*) FILTER (WHERE ended = 'completed') AS completed
@@ -98,18 +98,18 @@ SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurr
 	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE,
 	(project_id, id) IN (SELECT project_id, ended_id FROM sent_on) FROM gone`
 
-// callRows inserts the cost of calls of models of the runs among these; its nine
-// arrays begin at $n.
-func callRows(n int, runs string) string {
+// callRows inserts the cost of calls of models of the runs among these; nine of its arrays begin
+// at $n, two more at $price.
+func callRows(n, price int, runs string) string {
 	arg := func(i int, kind string) string { return "$" + strconv.Itoa(n+i) + "::" + kind + "[]" }
 	return `
 	INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens,
-		thinking_tokens, cached_input_tokens, total_tokens, at)
+		thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos, at)
 	SELECT m.project_id, m.run_id, m.sequence, m.model, m.input_tokens, m.output_tokens,
-		m.thinking_tokens, m.cached_input_tokens, m.total_tokens, now_us()
+		m.thinking_tokens, m.cached_input_tokens, m.total_tokens, m.currency, m.cost_nanos, now_us()
 	FROM unnest(` + arg(0, "uuid") + `, ` + arg(1, "uuid") + `, ` + arg(2, "bigint") + `, ` + arg(3, "text") + `, ` + arg(4, "bigint") + `,
-		` + arg(5, "bigint") + `, ` + arg(6, "bigint") + `, ` + arg(7, "bigint") + `, ` + arg(8, "bigint") + `)
-		AS m (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens)
+		` + arg(5, "bigint") + `, ` + arg(6, "bigint") + `, ` + arg(7, "bigint") + `, ` + arg(8, "bigint") + `, ` + arg(price-n, "text") + `, ` + arg(price-n+1, "bigint") + `)
+		AS m (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos)
 	WHERE (m.project_id, m.run_id) IN ` + runs
 }
 
@@ -189,7 +189,7 @@ func (c *endColumns) args(keyed bool) []any {
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos)
 }
 
 // entryColumns are journal entries as arrays.
@@ -222,6 +222,8 @@ type callColumns struct {
 	sequence                               []int64
 	model                                  []string
 	input, output, thinking, cached, total []int64
+	currency                               []string
+	nanos                                  []int64
 }
 
 func (c *callColumns) add(run store.Key, e store.JournalEntry) {
@@ -233,8 +235,10 @@ func (c *callColumns) add(run store.Key, e store.JournalEntry) {
 	c.model = append(c.model, sqlcore.Text(u.Model))
 	c.input, c.output = append(c.input, u.InputTokens), append(c.output, u.OutputTokens)
 	c.thinking, c.cached, c.total = append(c.thinking, u.ThinkingTokens), append(c.cached, u.CachedInputTokens), append(c.total, u.TotalTokens)
+	c.currency, c.nanos = append(c.currency, string(u.Cost.Currency)), append(c.nanos, u.Cost.Nanos)
 }
 
+// args are the columns but for the prices, which come last among those of a statement.
 func (c *callColumns) args() []any {
 	return []any{c.project, c.run, c.sequence, c.model, c.input, c.output, c.thinking, c.cached, c.total}
 }
@@ -252,7 +256,7 @@ var appendStatement = `WITH r AS (
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
 	FROM unnest($8::uuid[], $9::uuid[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[], $24::uuid[])
 		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id) WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
-), calls AS (` + callRows(15, `(SELECT project_id, id FROM r)`) + `
+), calls AS (` + callRows(15, 25, `(SELECT project_id, id FROM r)`) + `
 ) SELECT count(*) FROM r`
 
 // Append implements sqlcore.Engine.
@@ -270,7 +274,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
 		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
 	}
-	args = append(append(append(args, journal.args()...), models.args()...), journal.blob)
+	args = append(append(append(args, journal.args()...), models.args()...), journal.blob, models.currency, models.nanos)
 	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
 	return n == 1, err
 }

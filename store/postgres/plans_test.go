@@ -22,7 +22,7 @@ import (
 
 // hotTables are those of what is open, or waits to be counted, and what else has a row for
 // much of what is stored.
-var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "outbox_words", "stored_bytes", "stored_days", "run_rollups", "connector_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
+var hotTables = []string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "outbox_rollups", "outbox_words", "stored_bytes", "stored_days", "run_rollups", "usage_rollups", "connector_rollups", "agent_totals", "pools", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays"}
 
 // wide are the statements that are about more than one run or connector run, known by
 // what they contain, and why they may look at more than others.
@@ -44,6 +44,7 @@ var wide = []struct {
 	{"SELECT r.status, count(*) FROM open_runs r", "statistics count what is open of the project, which has a limit", true},
 	{"(SELECT * FROM unnest($3::uuid[], $4::uuid[])) AND r.project_id = $1 AND r.environment_id = $2", "lists of agents read what is not rolled up yet by its keys", true},
 	{"FROM ended_runs r\n\t\tWHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)", "statistics read what is of an hour at the ends of their window", true},
+	{"AS bigint) FROM model_calls m\n", "statistics read by their runs what calls cost that are not rolled up yet, or of an hour at the ends of their window", true},
 	{"FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id BETWEEN $2 AND $2", "a page of a list of connector runs is from the newest partitions", true},
 	{"SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c", "what a replay matches is counted, up to a limit", true},
 	{"SELECT id FROM ended_runs WHERE project_id = $1", "who counts runs anew looks for the next one", false},

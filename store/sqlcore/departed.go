@@ -140,6 +140,7 @@ func leftByProject() []string {
 		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT deployment_id, name FROM deployment_agents WHERE project_id = $1 LIMIT $2)`,
 		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT id FROM deployments WHERE project_id = $1 LIMIT $2)`,
 		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 LIMIT $2)`,
 		`DELETE FROM connector_rollups WHERE project_id = $1 AND (connector_id, grain, begins_at, trigger_type, status) IN
 			(SELECT connector_id, grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 LIMIT $2)`,
 		`DELETE FROM agent_totals WHERE project_id = $1 AND (environment_id, agent_name, test_name) IN
@@ -181,6 +182,7 @@ func leftByEnvironment() []string {
 			FROM deployments d JOIN deployment_agents a ON a.project_id = d.project_id AND a.deployment_id = d.id WHERE ` + isLeft + ` LIMIT $2)`,
 		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT d.id FROM deployments d WHERE ` + isLeft + ` LIMIT $2)`,
 		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 		`DELETE FROM agent_totals WHERE project_id = $1 AND environment_id = $3 AND (agent_name, test_name) IN
 			(SELECT agent_name, test_name FROM agent_totals WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 	}

@@ -40,7 +40,7 @@ func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour
 	}
 	for _, project := range projects {
 		runs := &countingRuns{Core: c, project: project, last: map[total]time.Time{}}
-		for _, kind := range []recounting{runs, countingConnectorRuns{c, project}} {
+		for _, kind := range []recounting{runs, countingUsage{runs}, countingConnectorRuns{c, project}} {
 			if err := c.recount(ctx, project, kind, counted); err != nil {
 				return wrap(err, "counting the runs of project %s anew", project)
 			}

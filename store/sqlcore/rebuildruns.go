@@ -34,11 +34,16 @@ func (k *countingRuns) next(ctx context.Context, g grain, from int64) (int64, er
 	}
 	var made int64
 	if g == hourly {
-		made, err = earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
+		made, err = k.nextRun(ctx, from)
 	} else {
 		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
 	}
 	return min(numbers, made), err
+}
+
+// nextRun is when the next run was queued that has ended; never without any.
+func (k *countingRuns) nextRun(ctx context.Context, from int64) (int64, error) {
+	return earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
 }
 
 func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) (n int64, err error) {
@@ -76,37 +81,45 @@ func (t tallies) at(r rollup) (*tally, error) {
 	return t.all[key], nil
 }
 
-// addRows adds the ended runs of an hour. Those that the outbox names are left to whoever consumes
-// it: it is read after the rows, so none that ends meanwhile is counted twice.
+// addRows adds the ended runs of an hour.
 func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tallies) (n int64, err error) {
-	for after := leastID(of.from); ; {
-		page, err := collect(ctx, tx, scanTallied, k.InPart(`SELECT `+talliedColumns+` FROM {ended_runs} r
-			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
-		if err != nil || len(page) == 0 {
-			return n, err
-		}
-		waiting, err := endedIDs(ctx, tx, k.project)
-		if err != nil {
-			return n, err
-		}
-		waits := keySet(waiting)
-		for _, run := range page {
-			if waits[run.Key] {
-				continue
-			}
+	err = k.eachPage(ctx, tx, of, func(runs []tallied) error {
+		for _, run := range runs {
 			t, err := sums.at(run.rollup(hourly))
 			if err == nil {
 				err = t.run(run)
 			}
 			if err != nil {
-				return n, err
+				return err
 			}
 			n++
 			if of := run.total(); run.endedAt.After(k.last[of]) {
 				k.last[of] = run.endedAt
 			}
 		}
+		return nil
+	})
+	return n, err
+}
+
+// eachPage reads the ended runs of an hour. Those that the outbox names are left to whoever consumes
+// it: it is read after the rows, so none that ends meanwhile is counted twice.
+func (k *countingRuns) eachPage(ctx context.Context, tx *Tx, of period, fn func(runs []tallied) error) error {
+	for after := leastID(of.from); ; {
+		page, err := collect(ctx, tx, scanTallied, k.InPart(`SELECT `+talliedColumns+` FROM {ended_runs} r
+			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
+		if err != nil || len(page) == 0 {
+			return err
+		}
 		after = page[len(page)-1].ID
+		waiting, err := endedIDs(ctx, tx, k.project)
+		if err != nil {
+			return err
+		}
+		waits := keySet(waiting)
+		if err := fn(slices.DeleteFunc(page, func(run tallied) bool { return waits[run.Key] })); err != nil {
+			return err
+		}
 	}
 }
 

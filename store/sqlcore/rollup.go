@@ -168,6 +168,13 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []tallied) error {
 	if err := writeTallies(ctx, tx, keys, of, more); err != nil {
 		return err
 	}
+	sums := bills{}
+	if err := c.addCalls(ctx, tx, runs, grains, sums); err != nil {
+		return err
+	}
+	if err := sums.write(ctx, tx); err != nil {
+		return err
+	}
 	return addTotals(ctx, tx, runs)
 }
 

@@ -231,7 +231,10 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 
 // searchStatistics is RunStatistics of a query with a search.
 func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
-	of := &statistics{Core: c, query: q, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}, out: store.RunStatistics{Runs: map[store.RunStatus]int64{}}}
+	of := &statistics{
+		Core: c, query: q, bill: bill{}, window: period{boundOf(q.Since, always), boundOf(q.Until, never)},
+		out: store.RunStatistics{Runs: map[store.RunStatus]int64{}},
+	}
 	var err error
 	if of.tally, err = newTally(); err != nil {
 		return of.out, err
@@ -246,18 +249,23 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 		}
 		return of.narrowEnded(l)
 	}
+	var ended []tallied
 	last, err := s.each(ctx, nil, func(run store.Searched) (bool, error) {
 		if run.EndedAt == nil {
 			of.out.Runs[run.Status]++
 			return false, nil
 		}
-		return false, of.addRun(tallied{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		ended = append(ended, tallied{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		return false, nil
 	})
 	switch {
 	case err != nil:
 		return of.out, wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
 	case last != nil:
 		return of.out, store.ErrSearchTooBroad
+	}
+	if err := of.addRuns(ctx, c.engine.Lists(), ended); err != nil {
+		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
 	return of.out, of.tell()
 }

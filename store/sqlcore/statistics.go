@@ -20,7 +20,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 	if q.Search != nil {
 		return c.searchStatistics(ctx, q)
 	}
-	s := &statistics{Core: c, query: q, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}}
+	s := &statistics{Core: c, query: q, bill: bill{}, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
 		if s.tally, err = newTally(); err != nil {
 			return err
@@ -29,6 +29,9 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 		whole, rest := split(s.window)
 		for _, of := range whole {
 			if err := s.addStretch(ctx, q, of); err != nil {
+				return err
+			}
+			if err := s.addSpent(ctx, q, of); err != nil {
 				return err
 			}
 		}
@@ -52,7 +55,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 
 // tell says what was tallied.
 func (s *statistics) tell() (err error) {
-	s.out.Usage, s.out.AverageDuration = s.tally.usage, s.tally.average()
+	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.calls(), s.tally.average()
 	s.out.P95Duration, err = s.tally.p95()
 	return err
 }
@@ -71,6 +74,7 @@ type statistics struct {
 	query  store.StatisticsQuery
 	window period
 	tally  *tally
+	bill   bill
 	out    store.RunStatistics
 }
 
@@ -125,18 +129,20 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 	return err
 }
 
-// addPast adds ended runs of a period.
+// addPast adds ended runs of a period, page by page: an hour has any number of them.
 func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
-	l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to}}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) { // an hour has any number of them: none is kept
-		run, err := scanTallied(row)
+	for after := uuid.Nil; ; {
+		l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
+		page, err := collect(ctx, q, scanTallied, `SELECT `+talliedColumns+` FROM ended_runs r
+		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+since("r.id", "$1")+s.narrowEnded(&l)+` ORDER BY r.id LIMIT $5`, l.args...)
 		if err != nil {
-			return none, err
+			return err
 		}
-		return none, s.addRun(run)
-	}, `SELECT `+talliedColumns+` FROM ended_runs r
-		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)`+since("r.id", "$1")+s.narrowEnded(&l), l.args...)
-	return err
+		if err := s.addRuns(ctx, q, page); err != nil || len(page) < rebuildPage {
+			return err
+		}
+		after = page[len(page)-1].ID
+	}
 }
 
 // addWaiting adds what has ended of a period and is not rolled up yet.
@@ -155,7 +161,7 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 	if err != nil {
 		return err
 	}
-	return s.addRuns(past)
+	return s.addRuns(ctx, q, past)
 }
 
 // endedIDs are the runs of a project that have ended and are not rolled up yet.
@@ -173,18 +179,18 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
 }
 
-func (s *statistics) addRuns(runs []tallied) error {
-	for _, run := range runs {
-		if err := s.addRun(run); err != nil {
+// addRuns adds ended runs, with what their calls cost: those are looked for in all of history, for a
+// part that is not there any more ends a transaction.
+func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []tallied) error {
+	keys := make([]store.Key, len(runs))
+	for i, run := range runs {
+		s.out.Runs[run.status]++
+		if err := s.tally.run(run); err != nil {
 			return err
 		}
+		keys[i] = run.Key
 	}
-	return nil
-}
-
-func (s *statistics) addRun(run tallied) error {
-	s.out.Runs[run.status]++
-	return s.tally.run(run)
+	return s.callsOf(ctx, q, "model_calls", keys, "", func(_ store.Key, of price, n spent) { s.bill.add(of, n) })
 }
 
 // addOpen adds how many runs of the window are open.

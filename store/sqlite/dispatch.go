@@ -184,10 +184,10 @@ func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entrie
 			continue
 		}
 		if _, err := q.ExecContext(ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model,
-				input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, now_us())`,
+				input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us())`,
 			l.Run.ProjectID, l.Run.ID, entry.Sequence, sqlcore.Text(u.Model), u.InputTokens, u.OutputTokens,
-			u.ThinkingTokens, u.CachedInputTokens, u.TotalTokens); err != nil {
+			u.ThinkingTokens, u.CachedInputTokens, u.TotalTokens, string(u.Cost.Currency), u.Cost.Nanos); err != nil {
 			return err
 		}
 	}

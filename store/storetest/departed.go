@@ -12,6 +12,7 @@ import (
 // numbered makes history that is in the numbers, and is indexed.
 func (w *world) numbered() {
 	w.history()
+	w.spends(1)
 	w.consumed()
 }
 
@@ -33,6 +34,7 @@ func (w *world) elsewhere() *world {
 	o.NoError(o.s.PutLink(o.ctx, o.links[0]))
 	o.deploy("elsewhere", "first")
 	o.ended(3)
+	o.spends(1)
 	o.consumed()
 	return &o
 }
@@ -76,6 +78,7 @@ var departurePromises = []promise{
 		neighbour.numbered()
 		others := neighbour.lasting()
 		w.NotEmpty(others["run_rollups"])
+		w.NotEmpty(others["usage_rollups"])
 		w.NotEmpty(others["connector_rollups"])
 		w.NotEmpty(others["agent_totals"])
 		w.NotEmpty(others["deployments"])
@@ -84,6 +87,7 @@ var departurePromises = []promise{
 		w.removeAll()
 		left := w.lasting()
 		w.NotEmpty(left["run_rollups"])
+		w.NotEmpty(left["usage_rollups"])
 		w.NotEmpty(left["deployments"])
 		w.Len(left["departed"], 3, "project, environment and connector")
 		w.forget(aDay)
@@ -104,7 +108,7 @@ var departurePromises = []promise{
 		w.forget(-4 * aDay)
 		after := w.lasting()
 		w.Empty(after["departed"])
-		for _, table := range []string{"run_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "bundles", "environments", "connectors"} {
+		for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "bundles", "environments", "connectors"} {
 			w.NotEmpty(after[table], table)
 			w.Len(after[table], len(before[table]), table)
 		}
@@ -127,7 +131,7 @@ var departurePromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindDeployment, "elsewhere")))
 		w.forget(-4 * aDay)
 		after := w.lasting()
-		for _, table := range []string{"run_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "build_log"} {
+		for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "build_log"} {
 			w.Equal(before[table], after[table], table)
 		}
 		w.Empty(after["departed"])
@@ -135,6 +139,7 @@ var departurePromises = []promise{
 		w.forget(-4 * aDay)
 		after = w.lasting()
 		w.Empty(after["run_rollups"])
+		w.Empty(after["usage_rollups"])
 		w.Empty(after["agent_totals"])
 		w.Len(after["deployments"], 1, "its object is there")
 	}},

@@ -77,6 +77,8 @@ var keyedIDs = map[string]map[string]string{
 	"runners(project_id,environment_id,id)":                                          {"environment_id": "environment"},
 	"run_rollups(project_id,id)":                                                     {"id": "rollup"},
 	"run_words(project_id,run_id)":                                                   {"run_id": "run"},
+	"usage_rollups(project_id,id)":                                                   {"id": "usage rollup"},
+	"exchange_rates(currency,day)":                                                   nil,
 	"schema_compat(id)":                                                              nil,
 	"sends(project_id,run_id,position)":                                              {"run_id": "run"},
 	"stored_bytes(project_id)":                                                       nil,
@@ -135,7 +137,7 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 	kinds := map[uuid.UUID][]string{w.project.ID: {"project"}}
 	for kind, of := range map[string]string{
 		"act": "audit_log", "blob": "blobs", "connector": "connectors", "deployment": "deployments", "environment": "environments",
-		"link": "links", "replay": "replays", "rollup": "run_rollups", "delivery": "deliveries", "event": "open_connector_runs", "run": "open_runs",
+		"link": "links", "replay": "replays", "rollup": "run_rollups", "usage rollup": "usage_rollups", "delivery": "deliveries", "event": "open_connector_runs", "run": "open_runs",
 		"run ": "ended_runs", "event ": "ended_connector_runs WHERE trigger_type <> 'outbound' AND project_id = $1",
 		"delivery ": "ended_connector_runs WHERE trigger_type = 'outbound' AND project_id = $1",
 		"API key":   "object_ids WHERE kind = 'APIKey' AND project_id = $1",

@@ -28,6 +28,9 @@ func (w *world) spoil() {
 		`UPDATE run_rollups SET runs = runs + 3, duration_us = 0, input_tokens = 1 WHERE project_id = $1`,
 		`UPDATE run_rollups SET begins_at = begins_at + 7200000000 WHERE project_id = $1 AND grain = 'hour' AND status = 'failed'`,
 		`UPDATE agent_totals SET runs = 1 WHERE project_id = $1`,
+		`DELETE FROM usage_rollups WHERE project_id = $1 AND calls = 1 AND grain = 'hour'`,
+		`UPDATE usage_rollups SET calls = calls + 3, cost_nanos = 5, total_tokens = 1 WHERE project_id = $1`,
+		`UPDATE usage_rollups SET day = day + 1 WHERE project_id = $1 AND grain = 'hour' AND status = 'failed'`,
 		`DELETE FROM agent_totals WHERE project_id = $1 AND agent_name = 'first'`,
 		`DELETE FROM connector_rollups WHERE project_id = $1 AND runs = 1 AND status = 'completed'`,
 		`UPDATE connector_rollups SET runs = runs + 3, duration_us = 0 WHERE project_id = $1`,
@@ -94,6 +97,7 @@ var rebuildPromises = []promise{
 		w.numbersAgree(c, runs, connectorRuns, today, environments, connectors)
 		numbers := func() string {
 			return fmt.Sprint(w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1`), w.ones(`SELECT count(*) FROM run_rollups WHERE project_id = $1`),
+				w.ones(`SELECT sum(cost_nanos) FROM usage_rollups WHERE project_id = $1`), w.ones(`SELECT count(*) FROM usage_rollups WHERE project_id = $1`),
 				w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1`), w.ones(`SELECT sum(duration_us) FROM connector_rollups WHERE project_id = $1`))
 		}
 		before := numbers()

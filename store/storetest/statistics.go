@@ -23,6 +23,8 @@ type pastRun struct {
 	began    bool
 	duration time.Duration
 	usage    store.TokenUsage
+	// calls are those of models that it has made.
+	calls []store.Calls
 }
 
 // write writes it as an end does.
@@ -50,6 +52,7 @@ func (p pastRun) write(w *world) {
 		w.project.ID.String(), p.id.String(), p.environment.String(), p.connector.String(), p.agent, string(p.status), value(deployment),
 		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
 	w.NoError(err)
+	p.writeCalls(w)
 	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 	w.NoError(err)
@@ -105,6 +108,7 @@ func (w *world) pastRuns(c dice, n int, today time.Time, environments, deploymen
 			status:  oneOf(c, store.RunCompleted, store.RunCompleted, store.RunFailed, store.RunCancelled), began: c.IntN(5) > 0,
 			duration: time.Duration(c.Int64N(int64(time.Minute))), usage: store.TokenUsage{InputTokens: c.Int64N(100), OutputTokens: c.Int64N(100), TotalTokens: 7},
 		}
+		run.calls = drawCalls(c, at)
 		run.write(w)
 		all = append(all, run)
 	}
@@ -145,6 +149,7 @@ func naively(all []pastRun, q store.StatisticsQuery) (s store.RunStatistics, dur
 		s.Usage.InputTokens += run.usage.InputTokens
 		s.Usage.OutputTokens += run.usage.OutputTokens
 		s.Usage.TotalTokens += run.usage.TotalTokens
+		s.Calls = append(s.Calls, run.calls...)
 		if run.began {
 			lasted := run.duration.Truncate(time.Microsecond)
 			durations, sum = append(durations, lasted), sum+lasted
@@ -166,6 +171,7 @@ func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
 	what := fmt.Sprintf("%+v", q)
 	w.Equal(want.Runs, got.Runs, what)
 	w.Equal(want.Usage, got.Usage, what)
+	w.Equal(summed(want.Calls), got.Calls, what)
 	w.Equal(want.AverageDuration, got.AverageDuration, what)
 	if len(durations) == 0 {
 		w.Nil(got.P95Duration, what)

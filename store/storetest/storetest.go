@@ -104,6 +104,7 @@ var groups = []struct {
 	{"Keys", keyPromises},
 	{"Hints", hintPromises},
 	{"Rates", ratePromises},
+	{"Usage", usagePromises},
 	{"Rejections", rejectionPromises},
 	{"Looks", lookPromises},
 	{"Model", modelPromises},

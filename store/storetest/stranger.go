@@ -61,6 +61,9 @@ var ofThePlatform = map[string]string{
 	"CountStored":          "what is to be counted is of all projects",
 	"RollUp":               "what is to be counted is of all projects",
 	"IndexRuns":            "what is to be indexed is of all projects",
+	"PutRates":             "exchange rates are of the platform",
+	"Rates":                "exchange rates are of the platform",
+	"LatestRate":           "exchange rates are of the platform",
 	"RebuildRollups":       "what is to be counted is of all projects",
 	"PostDeliveries":       "results of all projects go out",
 	"ClaimDeliveries":      "deliveries are due in all projects",
@@ -204,6 +207,7 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Zero(found.Total())
 		s.Zero(found.Usage)
+		s.Empty(found.Calls)
 	},
 	"ConnectorStatistics": func(s *stranger) {
 		found, err := s.s.ConnectorStatistics(s.ctx, store.ConnectorStatisticsQuery{Connector: s.key(s.connector.ID)})

@@ -218,6 +218,17 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(queued)
 	},
+	"RunCalls": func(s *stranger) {
+		calls, err := s.s.RunCalls(s.ctx, s.key(s.running.Run.ID))
+		s.NoError(err)
+		s.Empty(calls)
+		ended, err := s.s.RunCalls(s.ctx, s.key(s.spent))
+		s.NoError(err)
+		s.Empty(ended)
+		own, err := s.s.RunCalls(s.ctx, store.Key{ProjectID: s.victim.project.ID, ID: s.spent})
+		s.NoError(err)
+		s.Len(own, 1, "its own project sees them")
+	},
 	"JournalAfter": func(s *stranger) {
 		entries, err := s.s.JournalAfter(s.ctx, s.key(s.running.Run.ID), 0, 10)
 		s.NoError(err)

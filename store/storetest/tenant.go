@@ -154,6 +154,7 @@ type victim struct {
 	uploaded string
 	event    store.Event
 	running  store.Claimed
+	spent    uuid.UUID // a run that has ended and cost something
 	digest   string
 	blob     uuid.UUID
 	token    store.Token
@@ -191,12 +192,14 @@ func (w *world) newVictim() *victim {
 	v.runner = uuid.NewString()
 	v.running = w.claimAs(v.runner, 1, lease)[0]
 	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(v.running), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
-	w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: store.RunCompleted, Journal: []store.JournalEntry{{
-		Sequence: 1, Kind: store.JournalModelAnswer, Usage: &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{TotalTokens: 1}},
+	spending := leaseOf(w.claim(1, lease)[0])
+	v.spent = spending.Run.ID
+	w.NoError(w.complete(store.Completion{Lease: spending, Status: store.RunCompleted, Journal: []store.JournalEntry{{
+		Sequence: 1, Kind: store.JournalModelAnswer, Usage: &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{TotalTokens: 1}, Cost: store.Cost{Currency: store.USD, Nanos: 1}},
 	}}}))
 	_, err = w.s.CountStored(w.ctx, 10)
 	w.NoError(err)
-	_, err = w.s.RollUp(w.ctx, 1)
+	_, err = w.s.RollUp(w.ctx, 10)
 	w.NoError(err)
 	w.index(1)
 	none := w.event()

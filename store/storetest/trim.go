@@ -51,6 +51,11 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.NoError(err)
 		b.Empty(entries)
 	},
+	"RunCalls": func(b *bygone) {
+		calls, err := b.s.RunCalls(b.ctx, b.key(b.run))
+		b.NoError(err)
+		b.Empty(calls)
+	},
 	"JournalAfter": func(b *bygone) {
 		entries, err := b.s.JournalAfter(b.ctx, b.key(b.run), 0, 10)
 		b.NoError(err)
@@ -138,6 +143,7 @@ var readsOfHistory = map[string]func(b *bygone){
 		})
 		b.NoError(err)
 		b.Empty(n.Runs)
+		b.Empty(n.Calls)
 	},
 }
 

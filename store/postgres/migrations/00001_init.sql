@@ -728,6 +728,45 @@ CREATE INDEX run_rollups_agent ON run_rollups (project_id, environment_id, agent
 -- Of those that are counted anew.
 CREATE INDEX run_rollups_time ON run_rollups (project_id, grain, begins_at);
 
+-- What calls of models cost that ended runs have made: by what run_rollups tells runs apart by, the
+-- model, the day in UTC of the calls in days since 1970, and the currency of their price, '' without
+-- any. They are kept for ever. An id says what a row is of: all that comes before its numbers.
+CREATE TABLE usage_rollups (
+    project_id uuid NOT NULL,
+    id uuid NOT NULL,
+    environment_id uuid NOT NULL,
+    agent_name text NOT NULL,
+    grain text NOT NULL CHECK (grain IN ('hour', 'day', 'month')),
+    begins_at bigint NOT NULL,
+    test_name text NOT NULL,
+    deployment_id uuid NOT NULL,
+    connector_id uuid NOT NULL,
+    status text NOT NULL,
+    guardrail_outcome text NOT NULL,
+    model text NOT NULL,
+    day bigint NOT NULL,
+    currency text NOT NULL,
+    calls bigint NOT NULL CHECK (calls > 0),
+    cost_nanos bigint NOT NULL,
+    input_tokens bigint NOT NULL,
+    output_tokens bigint NOT NULL,
+    thinking_tokens bigint NOT NULL,
+    cached_input_tokens bigint NOT NULL,
+    total_tokens bigint NOT NULL,
+    PRIMARY KEY (project_id, id)
+) WITH (fillfactor = 80);
+CREATE INDEX usage_rollups_agent ON usage_rollups (project_id, environment_id, agent_name, grain, begins_at);
+CREATE INDEX usage_rollups_time ON usage_rollups (project_id, grain, begins_at);
+
+-- The central bank's reference rates: how many millionths of a currency a euro was on a day, in days
+-- since 1970. They are of the whole platform.
+CREATE TABLE exchange_rates (
+    currency text NOT NULL,
+    day bigint NOT NULL,
+    micros bigint NOT NULL CHECK (micros > 0),
+    PRIMARY KEY (currency, day)
+);
+
 -- The numbers of ended connector runs, by the hour, the day and the month in UTC in which they
 -- started: likewise.
 CREATE TABLE connector_rollups (
@@ -879,6 +918,9 @@ CREATE TABLE model_calls (
     cached_input_tokens bigint NOT NULL,
     total_tokens bigint NOT NULL,
     at bigint NOT NULL,
+    -- What it cost, in billionths of the currency; '' where no price is known.
+    currency text NOT NULL DEFAULT '',
+    cost_nanos bigint NOT NULL DEFAULT 0 CHECK (cost_nanos >= 0),
     PRIMARY KEY (project_id, run_id, sequence)
 ) PARTITION BY RANGE (run_id);
 

@@ -654,6 +654,45 @@ CREATE INDEX run_rollups_agent ON run_rollups (project_id, environment_id, agent
 -- Of those that are counted anew.
 CREATE INDEX run_rollups_time ON run_rollups (project_id, grain, begins_at);
 
+-- What calls of models cost that ended runs have made: by what run_rollups tells runs apart by, the
+-- model, the day in UTC of the calls in days since 1970, and the currency of their price, '' without
+-- any. They are kept for ever. An id says what a row is of: all that comes before its numbers.
+CREATE TABLE usage_rollups (
+    project_id TEXT NOT NULL,
+    id TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    agent_name TEXT NOT NULL,
+    grain TEXT NOT NULL CHECK (grain IN ('hour', 'day', 'month')),
+    begins_at INTEGER NOT NULL,
+    test_name TEXT NOT NULL,
+    deployment_id TEXT NOT NULL,
+    connector_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    guardrail_outcome TEXT NOT NULL,
+    model TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    currency TEXT NOT NULL,
+    calls INTEGER NOT NULL CHECK (calls > 0),
+    cost_nanos INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    thinking_tokens INTEGER NOT NULL,
+    cached_input_tokens INTEGER NOT NULL,
+    total_tokens INTEGER NOT NULL,
+    PRIMARY KEY (project_id, id)
+);
+CREATE INDEX usage_rollups_agent ON usage_rollups (project_id, environment_id, agent_name, grain, begins_at);
+CREATE INDEX usage_rollups_time ON usage_rollups (project_id, grain, begins_at);
+
+-- The central bank's reference rates: how many millionths of a currency a euro was on a day, in days
+-- since 1970. They are of the whole platform.
+CREATE TABLE exchange_rates (
+    currency TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    micros INTEGER NOT NULL CHECK (micros > 0),
+    PRIMARY KEY (currency, day)
+);
+
 -- The numbers of ended connector runs, by the hour, the day and the month in UTC in which they
 -- started: likewise.
 CREATE TABLE connector_rollups (
@@ -811,6 +850,9 @@ CREATE TABLE model_calls (
     cached_input_tokens INTEGER NOT NULL,
     total_tokens INTEGER NOT NULL,
     at INTEGER NOT NULL,
+    -- What it cost, in billionths of the currency; '' where no price is known.
+    currency TEXT NOT NULL DEFAULT '',
+    cost_nanos INTEGER NOT NULL DEFAULT 0 CHECK (cost_nanos >= 0),
     PRIMARY KEY (project_id, run_id, sequence)
 );
 

@@ -267,6 +267,13 @@ func (t *tour) list() {
 		_, err := t.Store.RunStatistics(t.ctx, of)
 		t.NoError(err)
 	}
+	_, err = t.Store.RunCalls(t.ctx, t.key(uuid.Must(uuid.NewV7())))
+	t.NoError(err)
+	t.NoError(t.Store.PutRates(t.ctx, []store.Rate{{Currency: store.USD, Day: 20_000, Micros: 1_100_000}}))
+	_, err = t.Store.Rates(t.ctx, store.USD, 20_000, 20_001)
+	t.NoError(err)
+	_, err = t.Store.LatestRate(t.ctx, store.USD)
+	t.NoError(err)
 	_, err = t.Store.ConnectorIDs(t.ctx, store.Key{}, 10)
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// price is what calls of models are told apart by.
+type price struct {
+	model    string
+	day      store.Day
+	currency store.Currency
+}
+
+// spent are numbers of calls, which add up.
+type spent struct {
+	calls, nanos int64
+	usage        store.TokenUsage
+}
+
+func (s spent) plus(more spent) spent {
+	u := tally{usage: s.usage}
+	u.addUsage(more.usage)
+	return spent{s.calls + more.calls, s.nanos + more.nanos, u.usage}
+}
+
+// The columns of calls of models m, of which there are price and numbers.
+const (
+	priceColumns = `m.model, m.at / 86400000000, m.currency`
+	spentColumns = `count(*), CAST(SUM(m.cost_nanos) AS bigint), CAST(SUM(m.input_tokens) AS bigint), CAST(SUM(m.output_tokens) AS bigint),
+	CAST(SUM(m.thinking_tokens) AS bigint), CAST(SUM(m.cached_input_tokens) AS bigint), CAST(SUM(m.total_tokens) AS bigint)`
+)
+
+// scanSpent reads price and numbers, and columns before these into destinations.
+func scanSpent(row scanner, before ...any) (of price, n spent, err error) {
+	fields := append(before, &of.model, &of.day, &of.currency, &n.calls, &n.nanos)
+	return of, n, row.Scan(append(fields, usageFields(&n.usage)...)...)
+}
+
+// callsOf reads what calls of models of ended runs have cost; table is model_calls, or {model_calls}
+// where all runs are of one part of history; narrow is a condition on their calls m.
+func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
+	for some := range slices.Chunk(runs, maxKeys) {
+		var l list
+		if _, err := pastRows(ctx, c, q, some[0].ID, func(row scanner) (none struct{}, err error) {
+			var run store.Key
+			of, n, err := scanSpent(row, &run.ProjectID, &run.ID)
+			if err == nil {
+				add(run, of, n)
+			}
+			return none, err
+		}, `SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
+			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency`, l.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bill adds up calls by their prices.
+type bill map[price]spent
+
+func (b bill) add(of price, n spent) { b[of] = b[of].plus(n) }
+
+// calls are they by model, day and currency.
+func (b bill) calls() []store.Calls {
+	var out []store.Calls
+	for of, n := range b {
+		out = append(out, store.Calls{Model: of.model, Day: of.day, Number: n.calls, Usage: n.usage, Cost: store.Cost{Currency: of.currency, Nanos: n.nanos}})
+	}
+	slices.SortFunc(out, func(a, b store.Calls) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Cost.Currency, b.Cost.Currency))
+	})
+	return out
+}
+
+// RunCalls implements store.History.
+func (c *Core) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
+	b := bill{}
+	err := c.callsOf(ctx, c.engine.Reader(), "{model_calls}", []store.Key{run}, sinceOrOpen("m.run_id", "m.project_id"), func(_ store.Key, of price, n spent) { b.add(of, n) })
+	return b.calls(), wrap(err, "reading what the calls of models of run %s cost", run)
+}
+
+// usageRollup says what a row of usage_rollups is of.
+type usageRollup struct {
+	rollup
+	price
+}
+
+// key is the primary key of the row, which follows from all that it is of.
+func (u usageRollup) key() store.Key {
+	of, hash := u.rollup.key(), sha256.New()
+	hash.Write(of.ID[:])
+	_ = binary.Write(hash, binary.BigEndian, u.day) // a hash refuses nothing
+	_ = binary.Write(hash, binary.BigEndian, int64(len(u.model)))
+	hash.Write([]byte(u.model + string(u.currency)))
+	return store.Key{ProjectID: of.ProjectID, ID: uuid.UUID(hash.Sum(nil)[:16])}
+}
+
+// bills are numbers by what they are of.
+type bills map[usageRollup]spent
+
+func (b bills) add(of usageRollup, n spent) { b[of] = b[of].plus(n) }
+
+// addCalls adds what these runs have cost, as rollups of these grains. They were read a moment ago,
+// in the same transaction.
+func (c *Core) addCalls(ctx context.Context, tx *Tx, runs []tallied, grains []grain, sums bills) error {
+	of, keys := map[store.Key]tallied{}, make([]store.Key, len(runs))
+	for i, run := range runs {
+		of[run.Key], keys[i] = run, run.Key
+	}
+	for _, same := range c.keysByPart("model_calls", keys) {
+		if err := c.callsOf(ctx, tx, "{model_calls}", same, "", func(run store.Key, p price, n spent) {
+			for _, g := range grains {
+				sums.add(usageRollup{of[run].rollup(g), p}, n)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write adds them to the numbers that are stored. Who does has the lock of rollupsTurn.
+func (b bills) write(ctx context.Context, tx *Tx) error {
+	keys := map[store.Key]usageRollup{}
+	for of := range b {
+		keys[of.key()] = of
+	}
+	var numbers rows
+	for _, key := range slices.SortedFunc(maps.Keys(keys), CompareKeys) {
+		r, n := keys[key], b[keys[key]]
+		u := n.usage
+		numbers.add(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
+			string(r.status), r.outcome, r.model, int64(r.day), string(r.currency), n.calls, n.nanos, u.InputTokens, u.OutputTokens, u.ThinkingTokens,
+			u.CachedInputTokens, u.TotalTokens)
+	}
+	return numbers.insert(ctx, tx, `INSERT INTO usage_rollups AS u (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
+		deployment_id, connector_id, status, guardrail_outcome, model, day, currency, calls, cost_nanos, input_tokens, output_tokens,
+		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
+		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, cost_nanos = u.cost_nanos + excluded.cost_nanos,
+			input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
+			thinking_tokens = u.thinking_tokens + excluded.thinking_tokens, cached_input_tokens = u.cached_input_tokens + excluded.cached_input_tokens,
+			total_tokens = u.total_tokens + excluded.total_tokens`)
+}
+
+// The columns of usage_rollups r that hold price and numbers, added up by the former.
+const (
+	rolledPrice = `r.model, r.day, r.currency`
+	rolledSpent = `CAST(SUM(r.calls) AS bigint), CAST(SUM(r.cost_nanos) AS bigint), CAST(SUM(r.input_tokens) AS bigint), CAST(SUM(r.output_tokens) AS bigint),
+	CAST(SUM(r.thinking_tokens) AS bigint), CAST(SUM(r.cached_input_tokens) AS bigint), CAST(SUM(r.total_tokens) AS bigint)`
+)
+
+// addSpent adds rollups of what calls cost.
+func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error {
+	l := list{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		p, n, err := scanSpent(row)
+		if err == nil {
+			s.bill.add(p, n)
+		}
+		return none, err
+	}, `SELECT `+rolledPrice+`, `+rolledSpent+` FROM usage_rollups r
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.narrowEnded(&l)+` GROUP BY `+rolledPrice, l.args...)
+	return err
+}
+
+// countingUsage counts anew what calls of models cost: an hour by its runs, as they are counted.
+type countingUsage struct{ *countingRuns }
+
+func (k countingUsage) next(ctx context.Context, g grain, from int64) (int64, error) {
+	const rollups = `SELECT begins_at FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
+	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
+	if err != nil {
+		return never, err
+	}
+	made := int64(never)
+	if g == hourly {
+		made, err = k.nextRun(ctx, from)
+	} else {
+		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
+	}
+	return min(numbers, made), err
+}
+
+// count counts no runs: they are counted already.
+func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64) (int64, error) {
+	if _, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+		return 0, err
+	}
+	sums, of := bills{}, g.during(begin)
+	if g == hourly {
+		if err := k.eachPage(ctx, tx, of, func(runs []tallied) error { return k.addCalls(ctx, tx, runs, []grain{hourly}, sums) }); err != nil {
+			return 0, err
+		}
+		return 0, sums.write(ctx, tx)
+	}
+	const apart = `r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status, r.guardrail_outcome`
+	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		r := rollup{project: k.project, grain: g, beginsAt: begin}
+		p, n, err := scanSpent(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
+		if err == nil {
+			sums.add(usageRollup{r, p}, n)
+		}
+		return none, err
+	}, `SELECT `+apart+`, `+rolledPrice+`, `+rolledSpent+` FROM usage_rollups r
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rolledPrice, k.project, string(g.below()), of.from, of.to); err != nil {
+		return 0, err
+	}
+	return 0, sums.write(ctx, tx)
+}

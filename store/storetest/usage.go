@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// drawCalls draws calls of models that a run has made which was queued at that time, some of them
+// on the next day.
+func drawCalls(c dice, at time.Time) (calls []store.Calls) {
+	for range c.IntN(4) {
+		cost := oneOf(c, store.Cost{}, store.Cost{Currency: store.USD, Nanos: c.Int64N(1e12)}, store.Cost{Currency: store.EUR, Nanos: c.Int64N(1e12)})
+		calls = append(calls, store.Calls{
+			Model: oneOf(c, "openai/one", "openai/two"), Day: store.DayOf(at.Add(time.Duration(c.Int64N(int64(30 * time.Hour))))), Number: 1,
+			Usage: store.TokenUsage{InputTokens: c.Int64N(100), OutputTokens: c.Int64N(100), ThinkingTokens: 3, CachedInputTokens: 2, TotalTokens: 9}, Cost: cost,
+		})
+	}
+	return calls
+}
+
+// writeCalls writes the calls of a run as its journal does.
+func (p pastRun) writeCalls(w *world) {
+	for i, call := range p.calls {
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
+				cached_input_tokens, total_tokens, currency, cost_nanos, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, w.project.ID.String(), p.id.String(), i+1, call.Model, call.Usage.InputTokens,
+			call.Usage.OutputTokens, call.Usage.ThinkingTokens, call.Usage.CachedInputTokens, call.Usage.TotalTokens, string(call.Cost.Currency),
+			call.Cost.Nanos, call.Day.Begin().Add(24*time.Hour-time.Microsecond).UnixMicro())
+		w.NoError(err)
+	}
+}
+
+// summed adds calls up one by one.
+func summed(calls []store.Calls) (out []store.Calls) {
+	for _, call := range calls {
+		at := slices.IndexFunc(out, func(o store.Calls) bool {
+			return o.Model == call.Model && o.Day == call.Day && o.Cost.Currency == call.Cost.Currency
+		})
+		if at < 0 {
+			out = append(out, call)
+			continue
+		}
+		o := &out[at]
+		o.Number += call.Number
+		o.Cost.Nanos += call.Cost.Nanos
+		o.Usage.InputTokens += call.Usage.InputTokens
+		o.Usage.OutputTokens += call.Usage.OutputTokens
+		o.Usage.ThinkingTokens += call.Usage.ThinkingTokens
+		o.Usage.CachedInputTokens += call.Usage.CachedInputTokens
+		o.Usage.TotalTokens += call.Usage.TotalTokens
+	}
+	slices.SortFunc(out, func(a, b store.Calls) int {
+		return cmp.Or(cmp.Compare(a.Model, b.Model), cmp.Compare(a.Day, b.Day), cmp.Compare(a.Cost.Currency, b.Cost.Currency))
+	})
+	return out
+}
+
+// answered is a journal entry with an answer that has cost so much.
+func answered(sequence, nanos int64) store.JournalEntry {
+	cost := store.Cost{}
+	if nanos > 0 {
+		cost = store.Cost{Currency: store.USD, Nanos: nanos}
+	}
+	return store.JournalEntry{Sequence: sequence, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{}`), Usage: &store.ModelUsage{
+		Model: "openai/one", TokenUsage: store.TokenUsage{InputTokens: 2, OutputTokens: 1, TotalTokens: 3}, Cost: cost,
+	}}
+}
+
+// spends ends runs that have cost something.
+func (w *world) spends(n int) (runs []uuid.UUID) {
+	w.singles(n)
+	for _, c := range w.claim(n, lease) {
+		done := completed(c)
+		done.Journal = []store.JournalEntry{answered(1, 7)}
+		w.NoError(w.complete(done))
+		runs = append(runs, c.Run.ID)
+	}
+	return runs
+}
+
+// spent are the calls of the first agent that the numbers tell of, the days left out.
+func (w *world) spent() (calls []store.Calls) {
+	s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+	w.NoError(err)
+	return ofNoDay(s.Calls)
+}
+
+func ofNoDay(calls []store.Calls) (out []store.Calls) {
+	for _, c := range calls {
+		c.Day = 0
+		out = append(out, c)
+	}
+	return summed(out)
+}
+
+func costing(number, nanos int64) store.Calls {
+	c := store.Calls{Model: "openai/one", Number: number, Usage: store.TokenUsage{InputTokens: 2 * number, OutputTokens: number, TotalTokens: 3 * number}}
+	if nanos > 0 {
+		c.Cost = store.Cost{Currency: store.USD, Nanos: nanos}
+	}
+	return c
+}
+
+var usagePromises = []promise{
+	{"a call is counted once, whatever is repeated and whoever goes on", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(1)
+		run := w.claim(1, lease)[0]
+		key := run.Run.Key()
+		first := []store.JournalEntry{answered(1, 5), answered(2, 0)}
+		for range 2 {
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), first))
+		}
+		calls, err := w.s.RunCalls(w.ctx, key)
+		w.NoError(err)
+		w.Equal([]store.Calls{costing(1, 0), costing(1, 5)}, ofNoDay(calls))
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		w.LessOrEqual(now.Sub(calls[0].Day.Begin()), 2*aDay)
+		w.Empty(w.spent(), "numbers are of what has ended")
+		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
+		run = w.claim(1, lease)[0]
+		done := completed(run)
+		done.Journal = []store.JournalEntry{answered(3, 6)}
+		for range 2 {
+			w.NoError(w.complete(done))
+		}
+		want := []store.Calls{costing(1, 0), costing(2, 11)}
+		calls, err = w.s.RunCalls(w.ctx, key)
+		w.NoError(err)
+		w.Equal(want, ofNoDay(calls))
+		w.Equal(want, w.spent())
+		for w.rollUp(1) > 0 {
+		}
+		w.Equal(want, w.spent())
+		w.NotEmpty(w.rebuild())
+		w.Equal(want, w.spent())
+	}},
+	{"what failed and what was cancelled has cost something all the same", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(2)
+		claimed := w.claim(2, lease)
+		for i, run := range claimed {
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), []store.JournalEntry{answered(1, int64(i+1))}))
+		}
+		failed := completed(claimed[0])
+		failed.Status, failed.ErrorCode = store.RunFailed, "x"
+		w.NoError(w.complete(failed))
+		w.NoError(w.s.Cancel(w.ctx, claimed[1].Run.Key(), "x", "x"))
+		for range 2 {
+			w.Equal([]store.Calls{costing(2, 3)}, w.spent())
+			w.rollUp(10)
+		}
+	}},
+	{"what is erased keeps what it cost, rolled up or not", func(w *world) {
+		w.deploy("one", "first")
+		runs := w.spends(2)
+		want := []store.Calls{costing(2, 14)}
+		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[0])))
+		w.Equal(want, w.spent())
+		for w.rollUp(10) > 0 {
+		}
+		w.Equal(want, w.spent())
+		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[1])))
+		w.NotEmpty(w.rebuild())
+		w.Equal(want, w.spent())
+	}},
+	{"numbers stay when the calls have gone", func(w *world) {
+		w.deploy("one", "first")
+		w.spends(2)
+		for w.rollUp(10) > 0 {
+		}
+		for w.count(100) > 0 {
+		}
+		w.forgets()
+		for n := 1; n > 0; {
+			var err error
+			n, err = w.s.TrimHistory(w.ctx, 100)
+			w.NoError(err)
+		}
+		w.Zero(w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
+		w.Equal([]store.Calls{costing(2, 14)}, w.spent())
+	}},
+	{"a runner's words are bounded", func(w *world) {
+		u := store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{InputTokens: -1, TotalTokens: store.MaxTokens + 1}}
+		u.Cost = store.Cost{Currency: "XXX", Nanos: 5}
+		w.Zero(u.Bounded().Cost)
+		w.Zero(u.Bounded().InputTokens)
+		w.EqualValues(store.MaxTokens, u.Bounded().TotalTokens)
+		for nanos, want := range map[int64]int64{-1: 0, 7: 7, store.MaxCost + 1: store.MaxCost} {
+			u.Cost = store.Cost{Currency: store.EUR, Nanos: nanos}
+			w.Equal(store.Cost{Currency: store.EUR, Nanos: want}, u.Bounded().Cost)
+		}
+	}},
+	{"exchange rates are those of their days", func(w *world) {
+		_, err := w.s.LatestRate(w.ctx, store.USD)
+		w.ErrorIs(err, store.ErrNotFound)
+		rate := func(day store.Day, micros int64) store.Rate {
+			return store.Rate{Currency: store.USD, Day: day, Micros: micros}
+		}
+		for range 2 {
+			w.NoError(w.s.PutRates(w.ctx, []store.Rate{rate(20, 1_100_000), rate(21, 1_200_000), rate(23, 1_300_000), {Currency: "CHF", Day: 24, Micros: 1}}))
+		}
+		w.NoError(w.s.PutRates(w.ctx, []store.Rate{rate(21, 1_250_000)}), "a bank corrects itself")
+		w.NoError(w.s.PutRates(w.ctx, nil))
+		rates, err := w.s.Rates(w.ctx, store.USD, 21, 23)
+		w.NoError(err)
+		w.Equal([]store.Rate{rate(21, 1_250_000), rate(23, 1_300_000)}, rates)
+		day, err := w.s.LatestRate(w.ctx, store.USD)
+		w.NoError(err)
+		w.EqualValues(23, day)
+	}},
+}
