@@ -69,7 +69,8 @@ func (r AgentTimeRange) window(now time.Time) (since, until time.Time) {
 
 // showStatistics shows the numbers of an agent's runs. Those of an A/B variant are what it has
 // executed of its agent's.
-func (s *Server) showStatistics(ctx context.Context, environment store.Key, a store.AgentSummary, q store.StatisticsQuery, out *AgentDetails) error {
+func (s *Server) showStatistics(ctx context.Context, environment store.Key, a store.AgentSummary, q store.StatisticsQuery, to Currency, out *AgentDetails) error {
+	out.UsageByModel = []ModelUsage{}
 	q.Environment, q.AgentName = environment, a.Name
 	if a.Agent != nil && a.Agent.VariantOf != "" {
 		q.AgentName = a.Agent.VariantOf
@@ -93,7 +94,9 @@ func (s *Server) showStatistics(ctx context.Context, environment store.Key, a st
 		out.Stats.SuccessRate = &rate
 	}
 	out.TokenUsage = TokenUsage(found.Usage)
-	return nil
+	e, err := s.exchange(ctx, to, found.Calls)
+	out.Costing, out.UsageByModel = e.costing(found.Calls), e.byModel(found.Calls)
+	return err
 }
 
 func milliseconds(d *time.Duration) *int64 {

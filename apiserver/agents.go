@@ -35,9 +35,10 @@ type AgentDetails struct {
 	DeploymentID *string          `json:"deployment_id" format:"uuid" doc:"The live deployment that has it."`
 	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
 	TokenUsage   TokenUsage       `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
-	Cost         Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
+	UsageByModel []ModelUsage     `json:"usage_by_model" doc:"What these runs have used of each model, by its reference."`
 	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name, those of one name by id."`
 	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`
+	Costing
 }
 
 // AgentStats are the numbers of runs in the window.
@@ -81,6 +82,7 @@ type AgentsQuery struct {
 type AgentInput struct {
 	EnvironmentQuery
 	StatisticsQuery
+	CostsQuery
 	AgentName string `path:"agent_name" doc:"The agent's name, as its YAML file gives it." example:"support"`
 }
 
@@ -129,7 +131,7 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 			return answer[AgentDetails]{}, err
 		}
 	}
-	if err := s.showStatistics(ctx, c.keyOf(environment), agent, query, &out); err != nil {
+	if err := s.showStatistics(ctx, c.keyOf(environment), agent, query, in.ConvertCostsTo, &out); err != nil {
 		return answer[AgentDetails]{}, err
 	}
 	out.Connectors, err = s.agentConnectors(ctx, c, environment.Name, in.AgentName)

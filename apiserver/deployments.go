@@ -3,12 +3,10 @@
 package apiserver
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -84,7 +82,7 @@ type TestResult struct {
 	AgentRunIDs      []string         `json:"agent_run_ids" format:"uuid" doc:"The agent runs; empty in this release: what a test runs is kept in the build alone."`
 	DurationMS       int64            `json:"duration_ms" doc:"How long they took together, in milliseconds."`
 	TokenUsage       Null[TokenUsage] `json:"token_usage" doc:"Model tokens that they spent; null: not counted."`
-	Cost             Null[Cost]       `json:"cost" doc:"What they cost; null where no price is known."`
+	Costing
 }
 
 // ConnectorResult is what became of a connector that the code defines.
@@ -133,15 +131,6 @@ func (s *Server) getDeployment(ctx context.Context, c *caller, in *DeploymentPat
 		return answer[Deployment]{}, err
 	}
 	return plainly(s.wholeDeployment(ctx, c, d))
-}
-
-// listTestRuns lists what became of the test cases, by agent and test.
-func (s *Server) listTestRuns(ctx context.Context, c *caller, in *DeploymentPath) (answer[[]TestResult], error) {
-	d, err := s.deployment(ctx, c, in.DeploymentID)
-	if err != nil {
-		return answer[[]TestResult]{}, err
-	}
-	return plainly(sortedResults(recorded[TestResult](d.TestResults)), nil)
 }
 
 // wholeDeployment shows a deployment with its log, and what keeps one that is open.
@@ -207,7 +196,7 @@ func showDeployment(d store.Deployment, environment store.Environment) Deploymen
 			CommitMessage: opt(d.CommitMessage), Author: opt(d.Author),
 		},
 		SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors, RedeployOf: optID(d.RedeployOf),
-		TestResults: sortedResults(recorded[TestResult](d.TestResults)), ConnectorResults: connectorResults(d, environment),
+		TestResults: exchange{}.testResults(recordedResults(d.TestResults)), ConnectorResults: connectorResults(d, environment),
 		Agents: make([]DeploymentAgent, 0, len(d.Agents)), CreatedAt: d.CreatedAt.UTC(),
 		StartedAt: optTime(d.StartedAt), EndedAt: optTime(d.EndedAt), ActivatedAt: optTime(d.ActivatedAt),
 	}
@@ -233,25 +222,12 @@ func connectorResults(d store.Deployment, environment store.Environment) []Conne
 	return out
 }
 
-// sortedResults orders test results by agent and test.
-func sortedResults(results []TestResult) []TestResult {
-	slices.SortStableFunc(results, func(a, b TestResult) int {
-		return cmp.Or(strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.TestName, b.TestName))
-	})
-	return results
-}
-
 // recorded is a list as it was recorded, in its REST shape; [] where there is none.
 // A build writes it, so that it may hold anything: what is not of the shape is not shown.
 func recorded[T any](list json.RawMessage) []T {
 	out := []T{}
 	if len(list) == 0 || json.Unmarshal(list, &out) != nil || out == nil {
 		return []T{}
-	}
-	for i := range out {
-		if r, ok := any(&out[i]).(*TestResult); ok && r.AgentRunIDs == nil {
-			r.AgentRunIDs = []string{}
-		}
 	}
 	return out
 }

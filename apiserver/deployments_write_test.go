@@ -113,8 +113,8 @@ func TestDeploymentsThatAreRefused(t *testing.T) {
 		got := w.ask(t, key, http.MethodPost, path, body)
 		requireField(t, got.Code, got.Body.Bytes(), location)
 	}
-	status, answer := w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"]+"/test-runs?convert_costs_to=EUR", "")
-	require.Contains(t, requireField(t, status, answer, "query.convert_costs_to").Message, "not supported")
+	status, answer := w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"]+"/test-runs?convert_costs_to=GBP", "")
+	require.Contains(t, requireField(t, status, answer, "query.convert_costs_to").Message, "EUR")
 	limited := w.key(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
 	})

@@ -31,7 +31,7 @@ const (
 		"Statistics, tokens and durations are of the runs that were queued in the window, as the parameters narrow them, exactly and as of now; p95_duration_ms is within 1 %. " +
 		"Where the window begins or ends within an hour that is older than the project's retention, or the platform's, the runs of that hour are not counted. " +
 		"With search each run is counted as it stands when it is looked at; where more than 20,000 would have to be, or that takes longer than two seconds, it is answered 422, search_too_broad. " +
-		"convert_costs_to and guardrail_outcome are answered 422 in this release."
+		"guardrail_outcome is answered 422 in this release."
 	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results."
 	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
 	aboutCreateDeployment = "Builds a commit and makes it live: the one of the body, else the latest of the environment's git_branch, or of the repository's default branch. " +
@@ -40,7 +40,7 @@ const (
 	aboutUploadDeployment = "Builds the folder that the body holds, tests it and makes it live, as a commit is: for projects without a git repository, and to try something out. What lies outside the folders of a repository's layout is passed over; a link in them, and a path outside, make the build fail, as does a body that is no such archive. " +
 		"Deployments of the environment that are pending or building are cancelled. What is uploaded counts among the bytes that the project has stored, and is kept for 30 days after a deployment of it last began, and for as long as one of it is live: for that long it can be deployed again. What no deployment has begun of goes after a day. " +
 		"Beyond what the project may store, and beyond as many uploads at once as it may have, it is answered 429. An environment whose tests are run with the variables of another one that the key does not reach is answered 403, but with skip_tests."
-	aboutListTestRuns         = "The results of the deployment's test phase, by agent and test name; none where it has not run. Costs are not converted in this release: convert_costs_to is answered 422."
+	aboutListTestRuns         = "The results of the deployment's test phase, by agent and test name; none where it has not run. What models that mocks stand in for answer has no price."
 	aboutStreamDeploymentLogs = "The log as a stream of server-sent events, from its beginning, while it is written. Each event log has data {\"text\": \"…\"}; the last event, end, has {\"status\": \"deployed\"} or what else has become of it, and ends the stream. " +
 		"With Last-Event-ID, the id of the last event that was read, it goes on from there. Without news a comment comes every fifteen seconds. A stream lasts fifteen minutes at most, and ends when the service stops or the key is revoked or changed: whoever gets no end connects again. " +
 		"Beyond as many streams as a project may have it is answered 429."
@@ -169,6 +169,7 @@ var aboutSchemas = map[string]string{
 	"RejectionReport":          "What a connector refused.",
 	"ConnectorUpdate":          "What is changed of a connector; what is left out stays.",
 	"Cost":                     "An amount of money.",
+	"ModelUsage":               "What runs have used of one model.",
 	"Deployment":               "A commit that was built for an environment, and what became of it.",
 	"DeploymentAgent":          "An agent that a deployment contains.",
 	"DeploymentCreate":         "Which version is deployed.",

@@ -400,7 +400,7 @@ func TestDeploymentsAreShown(t *testing.T) {
 func TestWhatABuildReportsIsShownInItsShapeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	for _, report := range []string{"", "null", "{}", `"x"`, "[1]", `[{"passed":"yes"}]`} {
-		require.Equal(t, []TestResult{}, recorded[TestResult]([]byte(report)), report)
+		require.Equal(t, []TestResult{}, exchange{}.testResults(recordedResults([]byte(report))), report)
 	}
 	require.Equal(t, []ConnectorResult{{Connector: "a", Action: "failed", Error: opt("no")}},
 		recorded[ConnectorResult]([]byte(`[{"connector":"a","action":"failed","error":"no"}]`)))

@@ -42,9 +42,9 @@ type Run struct {
 	EndedAt          *time.Time `json:"ended_at" doc:"When its status became final."`
 	DurationMS       *int64     `json:"duration_ms" doc:"From start to end in milliseconds; null until it ended."`
 	TokenUsage       TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
-	Cost             Null[Cost] `json:"cost" doc:"What they cost; null where no price is known."`
 	Traces           []Span     `json:"traces" doc:"What it did, step by step; empty in this release."`
 	Logs             []LogLine  `json:"logs" doc:"What it has written; empty in this release."`
+	Costing
 }
 
 // TokenUsage counts model tokens.
@@ -216,6 +216,9 @@ func (s *Server) run(ctx context.Context, c *caller, id ID) (store.Run, error) {
 // wholeRun is a run as it is shown alone, with its input.
 func (s *Server) wholeRun(ctx context.Context, run store.Run) (shown Run, err error) {
 	shown = showRun(run)
+	if shown.Costing, err = s.runCosting(ctx, run); err != nil {
+		return shown, err
+	}
 	if shown.Input, err = s.input(ctx, run.Key()); err != nil {
 		return shown, err
 	}

@@ -41,6 +41,8 @@ type Store interface {
 	store.History
 	store.Eraser
 	store.Statistics
+	// Rates is store.Rates'.
+	Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error)
 	store.Files
 	store.Deployments
 	store.Builds

@@ -20,7 +20,7 @@ func TestParametersOfALaterRelease(t *testing.T) {
 	key := w.key(t, nil)
 	agent := "/agents/hello?environment_id={environment}&"
 	takes := map[string][]string{
-		"convert_costs_to": {agent, "/deployments/{deployment}/test-runs?"}, "guardrail_outcome": {agent, "/runs?"}, "status_filter": {agent, "/runs?"},
+		"guardrail_outcome": {agent, "/runs?"}, "status_filter": {agent, "/runs?"},
 	}
 	names := later.At(later.Query)
 	require.NotEmpty(t, names)

@@ -22,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
+	"github.com/agentplatform/agentplatform/controllers/rates"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
@@ -100,6 +101,9 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told
 	if err := mgr.Add(newRejections(base(mgr, opts, "connector"), opts.Store)); err != nil {
 		return fmt.Errorf("registering what tells of refused webhooks: %w", err)
 	}
+	if err := addRates(mgr, opts); err != nil {
+		return err
+	}
 	if opts.KeyKeeper != nil {
 		opts.KeyKeeper.Anew, opts.KeyKeeper.Namespaces = anew, opts.Namespaces
 		if err := errors.Join(mgr.Add(opts.KeyKeeper), mgr.Add(platformkeys.Reporter{Follower: opts.KeyKeeper.Follower})); err != nil {
@@ -110,6 +114,25 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told
 		if err := mgr.Add(opts.Lease); err != nil {
 			return fmt.Errorf("registering the lease on the store: %w", err)
 		}
+	}
+	return nil
+}
+
+// addRates adds what looks for exchange rates, where it is to.
+func addRates(mgr ctrl.Manager, opts Options) error {
+	rules, err := opts.Egress.Rules()
+	if err != nil || opts.RatesURL == "" {
+		return err
+	}
+	follower, err := rates.New(rates.Options{
+		URL: opts.RatesURL, Client: egress.New(rules).Client(egress.Rates, rates.ClientOptions), Store: opts.Store,
+		Metrics: opts.Metrics, Clock: clock.RealClock{}, Logger: slog.Default(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(follower); err != nil {
+		return fmt.Errorf("registering what looks for exchange rates: %w", err)
 	}
 	return nil
 }

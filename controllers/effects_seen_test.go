@@ -76,6 +76,19 @@ func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
 	}, ContainSubstring(want)}
 }
 
+// inPrices is seen in the prices that runners have.
+func inPrices(change func(*v1alpha1.ModelPrice), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		price := v1alpha1.ModelPrice{Model: "one", InputPerMillion: "1", OutputPerMillion: "2"}
+		change(&price)
+		s.changed(ctx, func(spec *v1alpha1.ProjectSpec) {
+			spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI, BaseURL: "https://llm.example.com/v1", Prices: []v1alpha1.ModelPrice{price}}}
+		})
+		return s.runnerConfig(ctx, s.Environment(s.name()), runnerconfig.PricesFile)
+	}, ContainSubstring(want)}
+}
+
 // inVariables is seen in the variables that the runners of an environment have; value is that of REGION.
 func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable, want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {

@@ -70,10 +70,16 @@ var effects = map[string]effect{
 	"Project.retention.runsSeconds": {func(ctx context.Context, s *stage) any {
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Retention = &v1alpha1.ProjectRetention{RunsSeconds: 777777} }).Status.Retention.RunsSeconds
 	}, BeEquivalentTo(777777)},
-	"Project.modelProviders[].prefix":               inProviders(func(p *v1alpha1.ModelProvider) { p.Prefix = "other" }, `"other"`),
-	"Project.modelProviders[].baseURL":              inProviders(func(p *v1alpha1.ModelProvider) { p.BaseURL = "https://llm.example.com" }, `"https://llm.example.com"`),
-	"Project.modelProviders[].apiKeySecretRef.name": inProviders(func(*v1alpha1.ModelProvider) {}, "value-of-one"),
-	"Project.modelProviders[].apiKeySecretRef.key":  inProviders(func(p *v1alpha1.ModelProvider) { p.APIKeySecretRef.Key = "two" }, "value-of-two"),
+	"Project.modelProviders[].prefix":                         inProviders(func(p *v1alpha1.ModelProvider) { p.Prefix = "other" }, `"other"`),
+	"Project.modelProviders[].baseURL":                        inProviders(func(p *v1alpha1.ModelProvider) { p.BaseURL = "https://llm.example.com" }, `"https://llm.example.com"`),
+	"Project.modelProviders[].apiKeySecretRef.name":           inProviders(func(*v1alpha1.ModelProvider) {}, "value-of-one"),
+	"Project.modelProviders[].apiKeySecretRef.key":            inProviders(func(p *v1alpha1.ModelProvider) { p.APIKeySecretRef.Key = "two" }, "value-of-two"),
+	"Project.modelProviders[].prices[].model":                 inPrices(func(p *v1alpha1.ModelPrice) { p.Model = "other" }, `"llm/other":`),
+	"Project.modelProviders[].prices[].currency":              inPrices(func(p *v1alpha1.ModelPrice) { p.Currency = v1alpha1.CurrencyEUR }, `"currency":"EUR"`),
+	"Project.modelProviders[].prices[].inputPerMillion":       inPrices(func(p *v1alpha1.ModelPrice) { p.InputPerMillion = "1.5" }, `"input":1500000`),
+	"Project.modelProviders[].prices[].cachedInputPerMillion": inPrices(func(p *v1alpha1.ModelPrice) { p.CachedInputPerMillion = "0.5" }, `"cached_input":500000`),
+	"Project.modelProviders[].prices[].outputPerMillion":      inPrices(func(p *v1alpha1.ModelPrice) { p.OutputPerMillion = "2.5" }, `"output":2500000`),
+	"Project.modelProviders[].prices[].thinkingPerMillion":    inPrices(func(p *v1alpha1.ModelPrice) { p.ThinkingPerMillion = "3.5" }, `"thinking":3500000`),
 	"Project.modelProviders[].type": {func(ctx context.Context, s *stage) any {
 		state := State(s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
 			p.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "a", Type: v1alpha1.ModelProviderGemini}}

@@ -50,6 +50,8 @@ type Options struct {
 	PlatformID uuid.UUID
 	// Egress is what build and runner pods may reach beside dispatch.
 	Egress egress.Flags
+	// RatesURL is where the European Central Bank's exchange rates are; empty asks for none.
+	RatesURL string
 	// Namespaces are those that the manager works in; rows of objects elsewhere
 	// are left alone.
 	Namespaces namespaces.Set

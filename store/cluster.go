@@ -72,6 +72,7 @@ type Control interface {
 	RejectionTeller
 	LookTaker
 	Demands
+	Rates
 }
 
 // ForeignClusterError says that the store serves another cluster.

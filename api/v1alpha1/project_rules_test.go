@@ -20,10 +20,13 @@ func newProject() *v1alpha1.Project {
 			ModelProviders: []v1alpha1.ModelProvider{{
 				Prefix: "openai", Type: v1alpha1.ModelProviderOpenAI,
 				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "models", Key: "openai"},
+				Prices:          []v1alpha1.ModelPrice{{Model: "gpt-5", InputPerMillion: "1.25", OutputPerMillion: "10"}},
 			}},
 		},
 	}
 }
+
+const priceMessage = "must be a decimal number of at most 4 digits before the point and 6 after it, such as 1.25"
 
 var projectBreaches = []breach[*v1alpha1.Project]{
 	{
@@ -81,6 +84,32 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 	}, {
 		name: "model secret's key that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.key", message: keyMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].APIKeySecretRef.Key = "a key" },
+	}, {
+		name: "price of a model with its prefix", path: ".spec.modelProviders[]", message: "prices name models without the prefix",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Model = "openai/gpt-5" },
+	}, {
+		name: "price of a model that cannot be", path: ".spec.modelProviders[].prices[].model", message: "must be a model's name, without spaces",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Model = "gpt 5" },
+	}, {
+		name: "two prices of a model", path: ".spec.modelProviders[].prices[]", message: "Duplicate value",
+		change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].Prices = append(p.Spec.ModelProviders[0].Prices, p.Spec.ModelProviders[0].Prices[0])
+		},
+	}, {
+		name: "currency that no rate is of", path: ".spec.modelProviders[].prices[].currency", message: "Unsupported value",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Currency = "GBP" },
+	}, {
+		name: "price below nothing", path: ".spec.modelProviders[].prices[].inputPerMillion", message: priceMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].InputPerMillion = "-1" },
+	}, {
+		name: "price with an exponent", path: ".spec.modelProviders[].prices[].outputPerMillion", message: priceMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].OutputPerMillion = "1e3" },
+	}, {
+		name: "price finer than can be counted", path: ".spec.modelProviders[].prices[].cachedInputPerMillion", message: priceMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].CachedInputPerMillion = "1.0000001" },
+	}, {
+		name: "price with a comma", path: ".spec.modelProviders[].prices[].thinkingPerMillion", message: priceMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].ThinkingPerMillion = "1,25" },
 	},
 }
 
@@ -115,6 +144,12 @@ func TestProjectsThatAreFine(t *testing.T) {
 		{name: "folder", change: func(p *v1alpha1.Project) { p.Spec.Git.Path = "services/.support/v1.2..3" }},
 		{name: "branch", change: func(p *v1alpha1.Project) { p.Spec.Git.DefaultBranch = "release/1.2-rc_1" }},
 		{name: "later git", update: true, change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://other.example.com/a" }},
+		{name: "prices in euros", change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].Prices = []v1alpha1.ModelPrice{
+				{Model: "vendor/large:free", InputPerMillion: "0", OutputPerMillion: "0"},
+				{Model: "gpt-5", Currency: v1alpha1.CurrencyEUR, InputPerMillion: "9999.999999", CachedInputPerMillion: "0.000001", OutputPerMillion: "10.5", ThinkingPerMillion: "3"},
+			}
+		}},
 		{name: "local model", change: func(p *v1alpha1.Project) {
 			p.Spec.ModelProviders[0].BaseURL = "http://ollama.models:11434/v1"
 			p.Spec.ModelProviders[0].APIKeySecretRef = nil

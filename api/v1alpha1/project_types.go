@@ -225,6 +225,7 @@ const (
 // ModelProvider is a model service.
 //
 // +kubebuilder:validation:XValidation:rule="self.prefix != 'scripted'",message="the prefix scripted is built in; choose another"
+// +kubebuilder:validation:XValidation:rule="!has(self.prices) || !self.prices.exists(p, p.model.startsWith(self.prefix + '/'))",message="prices name models without the prefix: gpt-5, not openai/gpt-5"
 type ModelProvider struct {
 	// Prefix is what stands before the slash in an agent's `model`: an agent
 	// with `model: openai/gpt-5` uses the provider with the prefix openai.
@@ -254,6 +255,74 @@ type ModelProvider struct {
 	//
 	// +optional
 	APIKeySecretRef *SecretKeyReference `json:"apiKeySecretRef,omitempty"`
+
+	// Prices are what calls of the service's models cost. A model that is not among
+	// them costs what the platform's own table says, which knows those of well-known
+	// services at their own addresses; else its price is not known, and no cost is
+	// shown.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=model
+	// +kubebuilder:validation:MaxItems=64
+	Prices []ModelPrice `json:"prices,omitempty"`
+}
+
+// Currency is a currency by its ISO 4217 code.
+//
+// +kubebuilder:validation:Enum=USD;EUR
+type Currency string
+
+// Currencies of prices.
+const (
+	CurrencyUSD Currency = "USD"
+	CurrencyEUR Currency = "EUR"
+)
+
+// TokenPrice is a price of a million tokens, as a decimal number such as "1.25".
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=11
+// +kubebuilder:validation:XValidation:rule="self.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,6})?$')",message="must be a decimal number of at most 4 digits before the point and 6 after it, such as 1.25"
+type TokenPrice string
+
+// ModelPrice is what a model's tokens cost. All of its prices are of a million tokens.
+type ModelPrice struct {
+	// Model is the model's name: what comes after the provider's prefix and the
+	// slash in an agent's `model`.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^\\s]+$')",message="must be a model's name, without spaces"
+	Model string `json:"model"`
+
+	// Currency is that of the prices, USD or EUR. Without it: USD.
+	//
+	// +optional
+	Currency Currency `json:"currency,omitempty"`
+
+	// InputPerMillion is the price of a million tokens that the model reads.
+	//
+	// +required
+	InputPerMillion TokenPrice `json:"inputPerMillion"`
+
+	// CachedInputPerMillion is the price of those of them that the service had in
+	// its cache. Without it: InputPerMillion.
+	//
+	// +optional
+	CachedInputPerMillion TokenPrice `json:"cachedInputPerMillion,omitempty"`
+
+	// OutputPerMillion is the price of a million tokens that the model writes.
+	//
+	// +required
+	OutputPerMillion TokenPrice `json:"outputPerMillion"`
+
+	// ThinkingPerMillion is the price of those that it writes to itself before.
+	// Without it: OutputPerMillion.
+	//
+	// +optional
+	ThinkingPerMillion TokenPrice `json:"thinkingPerMillion,omitempty"`
 }
 
 // ProjectStatus is what the controllers have found and done.

@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/rates"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -23,7 +24,7 @@ import (
 type options struct {
 	store                                                 open.Options
 	gatewayURL, dispatchURL, image, namespace, platformID string
-	planFile                                              string
+	planFile, ratesURL                                    string
 	trustedProxies, keysDir                               string
 	egress                                                egress.Flags
 	publicTLS, internalTLS, apiTLS                        httpserver.TLSFiles
@@ -53,6 +54,7 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.apiTLSSecret, "api-tls-secret", "", "Secret of the system namespace with the facade's certificate, made where it is absent")
 	o.egress.Bind(flags)
 	flags.StringVar(&o.planFile, "plan-file", "", "file with what a project may have, unless its Namespace's annotation says otherwise")
+	flags.StringVar(&o.ratesURL, "rates-url", rates.DefaultURL, "file of the European Central Bank with the exchange rates of some days, by which costs are converted; empty asks for none, and costs are not converted")
 	flags.StringVar(&o.publicAddr, "public-addr", ":8080", "address of the webhook port")
 	flags.StringVar(&o.internalAddr, "internal-addr", ":8081", "address of the dispatch port")
 	flags.StringVar(&o.apiAddr, "api-addr", ":8082", "address of the REST facade")

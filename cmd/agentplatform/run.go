@@ -111,7 +111,7 @@ func (p *process) controllers(ctx context.Context) error {
 		Store: control, Hints: p.store, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
 		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
-		Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers, StabilizationWindow: p.stabilization, Metrics: p.manager,
+		RatesURL: p.ratesURL, Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers, StabilizationWindow: p.stabilization, Metrics: p.manager,
 	})
 	if err != nil {
 		return fmt.Errorf("registering the controllers: %w", err)

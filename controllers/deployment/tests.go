@@ -79,6 +79,7 @@ func testArgs(build plan.Build) []string {
 	return []string{
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
+		"--prices=" + configFolder + "/" + runnerconfig.PricesFile,
 		fmt.Sprintf("--test-timeout=%ds", build.TimeoutSeconds*2/3),
 	}
 }

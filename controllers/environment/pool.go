@@ -153,8 +153,14 @@ func (r *Reconciler) config(
 	if err != nil {
 		return nil, err
 	}
+	prices, err := pricesOf(project.Spec.ModelProviders)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
-	for name, content := range map[string]any{runnerconfig.ProvidersFile: providers, runnerconfig.VariablesFile: variables} {
+	for name, content := range map[string]any{
+		runnerconfig.ProvidersFile: providers, runnerconfig.VariablesFile: variables, runnerconfig.PricesFile: prices,
+	} {
 		if files[name], err = json.Marshal(content); err != nil {
 			return nil, fmt.Errorf("writing %s: %w", name, err)
 		}

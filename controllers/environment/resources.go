@@ -89,11 +89,15 @@ func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
 	}
 }
 
-// configDigest names the content of the configuration Secret to who may see pods.
+// configDigest names the content of the configuration Secret to who may see pods, but for the
+// prices: runners read them anew, and another price replaces none of them.
 // It is keyed with the pool's token: else a weak value could be found by trying.
 func configDigest(token string, config map[string][]byte) string {
 	digest := hmac.New(sha256.New, []byte(token))
 	for _, name := range slices.Sorted(maps.Keys(config)) {
+		if name == runnerconfig.PricesFile {
+			continue
+		}
 		fmt.Fprintf(digest, "%s %d\n%s", name, len(config[name]), config[name])
 	}
 	return hex.EncodeToString(digest.Sum(nil)[:8])
@@ -128,6 +132,7 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 		"--token-file=" + tokenFolder + "/" + object.TokenKey,
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
+		"--prices=" + configFolder + "/" + runnerconfig.PricesFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
 		"--grace=" + strconv.Itoa(drainSeconds) + "s",
 		"--health-addr=:" + strconv.Itoa(healthPort), "--metrics-addr=:" + strconv.Itoa(metricsPort),

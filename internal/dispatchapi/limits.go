@@ -44,7 +44,9 @@ const (
 	MaxConnectors = 100
 	// MaxTests bounds the test cases of a build's result, MaxTestResults their bytes of
 	// JSON together.
-	MaxTests       = 1000
+	MaxTests = 1000
+	// MaxDayCosts bounds what a test case has cost, by day and currency.
+	MaxDayCosts    = 64
 	MaxTestResults = 3 << 18
 	MaxEntries     = 1000
 	// MaxActions bounds the tools of an agent that send.

@@ -20,6 +20,7 @@ type (
 	Entries    []JournalEntry
 	Agents     []Agent
 	Tests      []TestResult
+	DayCosts   []DayCost
 
 	Connectors []ConnectorFile
 )
@@ -50,6 +51,9 @@ func (l *Connectors) UnmarshalJSON(data []byte) error {
 
 // UnmarshalJSON takes at most MaxTests; ErrTooMany.
 func (l *Tests) UnmarshalJSON(data []byte) error { return list(data, (*[]TestResult)(l), MaxTests) }
+
+// UnmarshalJSON takes at most MaxDayCosts; ErrTooMany.
+func (l *DayCosts) UnmarshalJSON(data []byte) error { return list(data, (*[]DayCost)(l), MaxDayCosts) }
 
 func list[T any](data []byte, into *[]T, most int) error {
 	if commas(data) >= most {

@@ -26,6 +26,7 @@ func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
 		"agents":     {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
 		"connectors": {new(Connectors), `{"key":"a","content":"type: cron, [x,y]"}`, MaxConnectors},
 		"tests":      {new(Tests), `{"agent_name":"a","token_usage":{"input_tokens":1}}`, MaxTests},
+		"costs":      {new(DayCosts), `{"day":20000,"calls":1}`, MaxDayCosts},
 		"no agent":   {new(Agents), `null`, MaxAgents},
 	} {
 		whole := strings.TrimSuffix(strings.Repeat(c.element+",", c.most), ",")

@@ -213,6 +213,25 @@ type ModelUsage struct {
 	// Model is its reference, provider/model.
 	Model string `json:"model"`
 	TokenUsage
+	// Cost is nil where no price of the model is known.
+	Cost *Cost `json:"cost,omitempty"`
+}
+
+// Cost is an amount of money, in billionths of a currency.
+type Cost struct {
+	Currency string `json:"currency"`
+	Nanos    int64  `json:"nanos"`
+}
+
+// DayCost is what calls of models cost on a day.
+type DayCost struct {
+	// Day is the day of the calls in UTC, in days since 1970.
+	Day int64 `json:"day"`
+	// Calls is how many they were; Currency is empty, and Nanos 0, of those whose price is not
+	// known.
+	Calls    int64  `json:"calls"`
+	Currency string `json:"currency"`
+	Nanos    int64  `json:"nanos"`
 }
 
 // JournalRequest appends entries.
@@ -306,6 +325,8 @@ type TestResult struct {
 	// DurationMS and TokenUsage are of all its runs together.
 	DurationMS int64      `json:"duration_ms"`
 	TokenUsage TokenUsage `json:"token_usage"`
+	// Costs are of all its runs together, by day and currency.
+	Costs DayCosts `json:"costs,omitempty"`
 }
 
 // ConnectorFile is a file of connectors/: its stem, and its YAML.

@@ -22,9 +22,11 @@ const (
 	Model   Purpose = "model"
 	MCP     Purpose = "mcp"
 	Webhook Purpose = "webhook"
+	// Rates are exchange rates, which the platform itself asks for.
+	Rates Purpose = "rates"
 )
 
-var purposes = []Purpose{Git, Model, MCP, Webhook}
+var purposes = []Purpose{Git, Model, MCP, Webhook, Rates}
 
 // metadata are addresses of cloud metadata services in public ranges.
 var metadata = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
@@ -40,7 +42,7 @@ const (
 
 // Bind adds the flags.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Allow, FlagAllow, "", "ranges that may be reached although they are not public, by purpose (git, model, mcp, webhook): git=10.0.0.0/8,model=10.1.2.0/24")
+	flags.StringVar(&f.Allow, FlagAllow, "", "ranges that may be reached although they are not public, by purpose (git, model, mcp, webhook, rates): git=10.0.0.0/8,model=10.1.2.0/24")
 	flags.StringVar(&f.Deny, FlagDeny, "", "ranges that are never reached, public or allowed: 203.0.113.0/24,2001:db8::/32")
 }
 
@@ -61,7 +63,7 @@ func (f Flags) Rules() (Rules, error) {
 		}
 		purpose := Purpose(strings.TrimSpace(name))
 		if !slices.Contains(purposes, purpose) {
-			return Rules{}, fmt.Errorf("--%s: range %q: purpose must be one of git, model, mcp, webhook", FlagAllow, item)
+			return Rules{}, fmt.Errorf("--%s: range %q: purpose must be one of git, model, mcp, webhook, rates", FlagAllow, item)
 		}
 		rules.Allowed[purpose] = append(rules.Allowed[purpose], prefix)
 	}

@@ -64,7 +64,6 @@ var names = []Name{
 
 	{Body, "outbound.mode", "middleware"},
 
-	{Query, "convert_costs_to", ""},
 	{Query, "guardrail_outcome", ""},
 	{Query, "status_filter", "scheduled"},
 	{Query, "status_filter", "awaiting_approval"},

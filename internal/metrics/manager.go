@@ -18,7 +18,16 @@ type Manager struct {
 	desired, limited prometheus.Gauge
 	// looks are those at repositories whose branches are followed.
 	looks counters
+	// rates are looks for exchange rates, latestRate the last day of which there is one.
+	rates      counters
+	latestRate prometheus.Gauge
 }
+
+// Results of a look for exchange rates.
+const (
+	RatesRead   = "read"
+	RatesFailed = "failed"
+)
 
 // Ways in which the deliveries of a connector go from now on.
 const (
@@ -60,6 +69,11 @@ func NewManager(registry prometheus.Registerer) *Manager {
 			"Looks at repositories whose branches are followed, by result: answered; folder_unseen, the branch was told and not what git.path holds there; "+
 				"failed, refused or not reached; late, no answer in time.",
 			"result", LookAnswered, LookUnseen, LookFailed, LookLate),
+		rates: newCounters(registry, "agentplatform_exchange_rates_looks_total",
+			"Looks for the central bank's exchange rates, by result: read, or failed, which is not reached, not understood or not stored.",
+			"result", RatesRead, RatesFailed),
+		latestRate: newGauge(registry, "agentplatform_exchange_rates_latest_timestamp_seconds",
+			"The last day of which an exchange rate is known, as its beginning in seconds since 1970; 0 before a look."),
 	}
 }
 
@@ -74,6 +88,12 @@ func (m *Manager) DestinationChanged(to string) { m.destinations.of(to).Inc() }
 
 // Looked counts a look at a repository.
 func (m *Manager) Looked(result string) { m.looks.of(result).Inc() }
+
+// RatesLooked counts a look for exchange rates.
+func (m *Manager) RatesLooked(result string) { m.rates.of(result).Inc() }
+
+// LatestRate notes the last day of which an exchange rate is known.
+func (m *Manager) LatestRate(day time.Time) { m.latestRate.Set(float64(day.Unix())) }
 
 // PoolsScaled notes how many replicas the pools that scale are to have, and how many of these
 // pools would have more than they may.

@@ -28,6 +28,9 @@ const (
 	ProviderOpenAI = "openai"
 )
 
+// OpenAIAddress is where a provider of the type openai is that says no other address.
+const OpenAIAddress = "https://api.openai.com/v1"
+
 // Providers is the content of ProvidersFile.
 type Providers struct {
 	Providers []Provider `json:"providers"`

@@ -50,7 +50,9 @@ type PackOptions struct {
 	Models engine.Models
 	// Variables are engine.Config's, for the prompts of tests.
 	Variables func() (runnerconfig.Variables, error)
-	Tools     []engine.Tool
+	// Prices are engine.Config's, by which it is told what tests cost.
+	Prices func() (runnerconfig.Prices, error)
+	Tools  []engine.Tool
 	// TestTimeout is of all tests together; 0 for none.
 	TestTimeout time.Duration
 	// Now is the clock; nil means time.Now.

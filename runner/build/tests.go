@@ -43,7 +43,7 @@ func test(
 		return dispatchapi.BuildResult{}, err
 	}
 	results, err := suite.Run(ctx, suite.Options{
-		Project: project, Models: opts.Models, Variables: opts.Variables, Tools: opts.Tools, Timeout: opts.TestTimeout, Now: opts.Now,
+		Project: project, Models: opts.Models, Variables: opts.Variables, Prices: opts.Prices, Tools: opts.Tools, Timeout: opts.TestTimeout, Now: opts.Now,
 		Ended: func(p suite.Progress) {
 			log.say("%s", p)
 			if text := p.Explain(); text != "" {
@@ -101,7 +101,7 @@ func reported(results []suite.Result) dispatchapi.Tests {
 		for i, r := range results {
 			out[i] = dispatchapi.TestResult{
 				AgentName: r.Agent, TestName: r.Case.Name, Passed: r.Passed, Successes: r.Successes, Runs: r.Case.Runs,
-				SuccessThreshold: r.Case.SuccessThreshold, DurationMS: r.Duration.Milliseconds(), TokenUsage: r.Usage,
+				SuccessThreshold: r.Case.SuccessThreshold, DurationMS: r.Duration.Milliseconds(), TokenUsage: r.Usage, Costs: r.Costs,
 			}
 			if reason := gitremote.Clip(r.Reason(), most); !r.Passed {
 				out[i].FailureReason = &reason

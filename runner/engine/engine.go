@@ -52,6 +52,9 @@ type Config struct {
 	// Variables returns the environment's variables of now, for {env.NAME} in prompts; nil means that there
 	// are none. It is called for each, so that values may be replaced.
 	Variables func() (runnerconfig.Variables, error)
+	// Prices returns the prices of models of now; nil means that none is known. It is called for each
+	// answer, so that they may be replaced. An answer whose price cannot be read has none.
+	Prices func() (runnerconfig.Prices, error)
 	// Sleep waits between attempts of a model request; nil means real time.
 	Sleep func(ctx context.Context, d time.Duration) error
 	// Metrics count the calls of tools; nil counts nowhere.
@@ -171,6 +174,7 @@ func (e *Engine) Execute(ctx context.Context, in Input) Outcome {
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a := &attempt{engine: e, in: in, cancel: cancel, end: endOf(in), journal: newRecorder(in.Prior, in.Journal)}
+	a.journal.prices = e.cfg.Prices
 	output, err := a.run(own)
 	return a.outcome(ctx, output, err)
 }

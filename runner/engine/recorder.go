@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
 // errJournal says that entries could not be appended.
@@ -60,7 +61,8 @@ type turnKey struct {
 // recorder is a run's journal as one attempt sees it: what is there to be
 // answered again, and what is yet to be appended.
 type recorder struct {
-	sink Journal
+	sink   Journal
+	prices func() (runnerconfig.Prices, error) // nil: none is known
 
 	mu      sync.Mutex
 	next    int64
@@ -184,8 +186,23 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	r.count(a.Usage)
 	return same, r.add(dispatchapi.JournalEntry{
 		Kind: dispatchapi.JournalModelAnswer, Data: data,
-		Usage: &dispatchapi.ModelUsage{Model: a.Model, TokenUsage: a.Usage},
+		Usage: &dispatchapi.ModelUsage{Model: a.Model, TokenUsage: a.Usage, Cost: r.cost(a)},
 	})
+}
+
+// cost is what an answer costs by the prices of now; nil where that is not known.
+func (r *recorder) cost(a modelAnswer) *dispatchapi.Cost {
+	if r.prices == nil {
+		return nil
+	}
+	prices, err := r.prices()
+	price, known := prices.Prices[a.Model]
+	if err != nil || !known {
+		return nil
+	}
+	return &dispatchapi.Cost{Currency: price.Currency, Nanos: price.Nanos(runnerconfig.Tokens{
+		Input: a.Usage.InputTokens, CachedInput: a.Usage.CachedInputTokens, Output: a.Usage.OutputTokens, Thinking: a.Usage.ThinkingTokens,
+	})}
 }
 
 func (r *recorder) remember(a modelAnswer) {

@@ -23,7 +23,7 @@ import (
 )
 
 // defaultBaseURL is used when a provider names none.
-const defaultBaseURL = "https://api.openai.com/v1"
+const defaultBaseURL = runnerconfig.OpenAIAddress
 
 // openAI asks a service that speaks Chat Completions.
 type openAI struct {

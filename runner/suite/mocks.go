@@ -12,6 +12,7 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -38,7 +39,7 @@ func engineOf(opts Options, s *bundle.Suite, c *bundle.Case) *engine.Engine {
 	if tools == nil {
 		tools = engine.Builtin(time.Now)
 	}
-	config := engine.Config{Models: mockedModels{opts.Models, mocks.Models}, Variables: opts.Variables}
+	config := engine.Config{Models: mockedModels{opts.Models, mocks.Models}, Variables: opts.Variables, Prices: unmocked(opts.Prices, mocks.Models)}
 	for _, tool := range tools {
 		if mock, ok := mocks.Tools[tool.Name]; ok {
 			tool.Run = func(context.Context, map[string]any) (map[string]any, error) {
@@ -54,6 +55,18 @@ func engineOf(opts Options, s *bundle.Suite, c *bundle.Case) *engine.Engine {
 		config.Sleep = func(ctx context.Context, _ time.Duration) error { return ctx.Err() } // no service has to recover
 	}
 	return engine.New(config)
+}
+
+// unmocked are the prices of models that no mock stands in for: what a mock answers costs nothing.
+func unmocked(prices func() (runnerconfig.Prices, error), mocks map[string]bundle.ModelMock) func() (runnerconfig.Prices, error) {
+	if prices == nil {
+		return nil
+	}
+	return func() (runnerconfig.Prices, error) {
+		p, err := prices()
+		maps.DeleteFunc(p.Prices, func(reference string, _ runnerconfig.Price) bool { _, mocked := mocks[reference]; return mocked })
+		return p, err
+	}
 }
 
 // asksReal says whether an agent asks a model service.

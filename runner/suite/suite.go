@@ -32,6 +32,8 @@ type Options struct {
 	Models engine.Models
 	// Variables are engine.Config's.
 	Variables func() (runnerconfig.Variables, error)
+	// Prices are engine.Config's.
+	Prices func() (runnerconfig.Prices, error)
 	// Tools are the built-in tools; nil means those of the engine.
 	Tools []engine.Tool
 	// Timeout is of all runs together; 0 for none.
@@ -59,6 +61,8 @@ type Result struct {
 	// Duration and Usage are of all its runs together.
 	Duration time.Duration
 	Usage    dispatchapi.TokenUsage
+	// Costs are of all its runs together, by the days on which they began and by currency.
+	Costs dispatchapi.DayCosts
 	// Run is the number of the first run that was not as expected, from 1, and Findings
 	// what was not in it; empty where all were.
 	Run      int
@@ -147,6 +151,7 @@ func (t *trial) result() Result {
 		r.Usage.ThinkingTokens += o.usage.ThinkingTokens
 		r.Usage.CachedInputTokens += o.usage.CachedInputTokens
 		r.Usage.TotalTokens += o.usage.TotalTokens
+		r.Costs = addCosts(r.Costs, o.day, o.spent)
 		switch {
 		case len(o.findings) == 0:
 			r.Successes++
@@ -156,6 +161,26 @@ func (t *trial) result() Result {
 	}
 	r.Passed = r.Successes >= enough(t.Runs, t.SuccessThreshold)
 	return r
+}
+
+// addCosts adds what calls of models on a day have cost, by their currencies in order.
+func addCosts(costs dispatchapi.DayCosts, day int64, calls []*dispatchapi.Cost) dispatchapi.DayCosts {
+	for _, call := range calls {
+		one := dispatchapi.DayCost{Day: day, Calls: 1}
+		if call != nil {
+			one.Currency, one.Nanos = call.Currency, call.Nanos
+		}
+		at, found := slices.BinarySearchFunc(costs, one, func(a, b dispatchapi.DayCost) int {
+			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Currency, b.Currency))
+		})
+		if !found {
+			costs = slices.Insert(costs, at, one)
+			continue
+		}
+		costs[at].Calls++
+		costs[at].Nanos += one.Nanos
+	}
+	return costs
 }
 
 // enough is how many of the runs must be as expected.

@@ -45,6 +45,10 @@ type outcome struct {
 	took     time.Duration
 	usage    dispatchapi.TokenUsage
 	findings []Finding
+	// spent is what each call of a model has cost, nil where that is not known; day is when the
+	// run began, in days since 1970.
+	spent []*dispatchapi.Cost
+	day   int64
 }
 
 // lateError is the cause of what took too long.
@@ -134,7 +138,9 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 		Actions: t.actions, Outbound: nowhere{}, Journal: journal,
 	})
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
-	calls, err := engine.Calls(append(journal.entries, ended.Trailing...))
+	entries := append(journal.entries, ended.Trailing...)
+	out.day, out.spent = begin.Unix()/secondsOfDay, spentIn(entries)
+	calls, err := engine.Calls(entries)
 	if err != nil {
 		out.findings = []Finding{{At: t.At(), Expected: "the run can be judged", Got: err.Error()}}
 		return out
@@ -143,6 +149,18 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	defer done()
 	out.findings = t.judge(judging, run{Ended: endOf(own, ended, values), code: ended.ErrorCode, calls: calls})
 	return out
+}
+
+const secondsOfDay = 24 * 60 * 60
+
+// spentIn is what each call of a model in a journal has cost.
+func spentIn(entries []dispatchapi.JournalEntry) (spent []*dispatchapi.Cost) {
+	for _, e := range entries {
+		if e.Usage != nil {
+			spent = append(spent, e.Usage.Cost)
+		}
+	}
+	return spent
 }
 
 // endOf is how a run ended. One that was cut off by a timeout failed: nobody resumes it.

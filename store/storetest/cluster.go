@@ -46,7 +46,7 @@ var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 	"AskedLooks", "HasUpload", "CodeConnectors",
-	"Demand",
+	"Demand", "Rates", "LatestRate",
 }
 
 // controlWrites are the others, each so that it would have an effect.
@@ -54,6 +54,9 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"TakeRejectionNews": func(v *victim, c store.Control) error {
 		_, err := c.TakeRejectionNews(v.ctx, 10)
 		return err
+	},
+	"PutRates": func(v *victim, c store.Control) error {
+		return c.PutRates(v.ctx, []store.Rate{{Currency: store.USD, Day: 20_000, Micros: 1}})
 	},
 	"TakeLook": func(v *victim, c store.Control) error { return c.TakeLook(v.ctx, v.project.ID) },
 	"ClaimID": func(v *victim, c store.Control) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
@@ -101,8 +102,22 @@ type recordedTest struct {
 	dispatchapi.TestResult
 	// AgentRunIDs are none: what a test runs is kept in the build alone.
 	AgentRunIDs []uuid.UUID `json:"agent_run_ids"`
-	// Cost is null: no price of a model is known.
-	Cost *struct{} `json:"cost"`
+}
+
+// recordedCosts are costs within the bounds of those of runs. One in another currency than those
+// that prices are in is none.
+func recordedCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
+	const lastDay = 1 << 24 // far from here
+	out := make(dispatchapi.DayCosts, len(costs))
+	for i, c := range costs {
+		if !slices.Contains(store.Currencies, store.Currency(c.Currency)) {
+			c.Currency, c.Nanos = "", 0
+		}
+		out[i] = dispatchapi.DayCost{
+			Day: min(max(c.Day, 0), lastDay), Calls: min(max(c.Calls, 0), store.MaxTokens), Currency: c.Currency, Nanos: min(max(c.Nanos, 0), store.MaxCost),
+		}
+	}
+	return out
 }
 
 // recordedTests gives each result of a deployment's tests an id; nil where there are none.
@@ -113,6 +128,7 @@ func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMes
 	list := make([]recordedTest, len(results))
 	for i, r := range results {
 		id := uuid.NewSHA1(deployment, fmt.Appendf(nil, "%s/%s", r.AgentName, r.TestName))
+		r.Costs = recordedCosts(r.Costs)
 		list[i] = recordedTest{ID: id, TestResult: r, AgentRunIDs: []uuid.UUID{}}
 	}
 	data, err := json.Marshal(list)

@@ -108,7 +108,11 @@ func entries(in []dispatchapi.JournalEntry) ([]store.JournalEntry, error) {
 		}
 		out[i] = store.JournalEntry{Sequence: e.Sequence, Kind: kind, Data: e.Data, Unsafe: e.Unsafe}
 		if u := e.Usage; u != nil {
-			out[i].Usage = &store.ModelUsage{Model: store.Cut(u.Model, dispatchapi.MaxModel), TokenUsage: store.TokenUsage(u.TokenUsage)}
+			used := store.ModelUsage{Model: store.Cut(u.Model, dispatchapi.MaxModel), TokenUsage: store.TokenUsage(u.TokenUsage)}
+			if u.Cost != nil {
+				used.Cost = store.Cost{Currency: store.Currency(u.Cost.Currency), Nanos: u.Cost.Nanos}
+			}
+			out[i].Usage = used.Bounded()
 		}
 	}
 	return out, nil

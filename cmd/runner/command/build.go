@@ -52,7 +52,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var out egress.Flags
 	var opts build.PackOptions
-	var providers, variables string
+	var providers, variables, prices string
 	cmd := &cobra.Command{
 		Use:   "pack",
 		Short: "Validate, pack and test what was fetched, and report the outcome",
@@ -70,6 +70,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 			}
 			opts.Dispatch, opts.Tools, opts.Models = client, tools, modelsOf(guard, providers, nil)
 			opts.Variables = func() (runnerconfig.Variables, error) { return readVariables(variables) }
+			opts.Prices = func() (runnerconfig.Prices, error) { return readPrices(prices) }
 			opts.Check = engine.New(engine.Config{Tools: tools}).Check
 			return build.Pack(cmd.Context(), opts)
 		},
@@ -81,6 +82,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time that all tests together have")
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) that tests ask where they mock nothing; none when there is no such file")
 	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON) that prompts of tests may name; none when there is no such file")
+	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON) by which it is told what tests cost; none when there is no such file")
 	target.add(flags)
 	out.Bind(flags)
 	return cmd

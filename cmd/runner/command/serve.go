@@ -26,7 +26,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	var target dispatchFlags
 	var out egress.Flags
 	var opts serve.Options
-	var providers, variables string
+	var providers, variables, prices string
 	var asked observe.Flags
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -53,6 +53,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			opts.Engine = engine.New(engine.Config{
 				Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics),
 				Variables: func() (runnerconfig.Variables, error) { return readVariables(variables) },
+				Prices:    func() (runnerconfig.Prices, error) { return readPrices(prices) },
 			})
 			server, err := serve.New(opts)
 			if err != nil {
@@ -64,6 +65,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON); read anew for every run")
 	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON); read anew where a prompt names one")
+	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON); read anew for every answer of a model")
 	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; the host name when empty")
 	flags.IntVar(&opts.Concurrency, "concurrency", 10, "most runs at a time")
 	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
@@ -91,6 +93,11 @@ func readProviders(path string) (runnerconfig.Providers, error) {
 // readVariables reads the file of the environment's variables; none when there is no file.
 func readVariables(path string) (runnerconfig.Variables, error) {
 	return readConfig(path, "the variables", runnerconfig.ParseVariables)
+}
+
+// readPrices reads the file of models' prices; none when there is no file.
+func readPrices(path string) (runnerconfig.Prices, error) {
+	return readConfig(path, "the prices of models", runnerconfig.ParsePrices)
 }
 
 // readConfig reads a file as parse does; nothing when there is no file.
