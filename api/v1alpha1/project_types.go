@@ -294,7 +294,7 @@ type ModelPrice struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=200
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[^\\s]+$')",message="must be a model's name, without spaces"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[^\\\\s]+$')",message="must be a model's name, without spaces"
 	Model string `json:"model"`
 
 	// Currency is that of the prices, USD or EUR. Without it: USD.

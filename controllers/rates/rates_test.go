@@ -56,15 +56,16 @@ func TestTheBanksFile(t *testing.T) {
 }
 
 // kept are rates that are kept.
-type kept struct {
-	store.Rates
-	rates []store.Rate
+type kept struct{ all []store.Rate }
+
+func (k *kept) PutRates(_ context.Context, rates []store.Rate) error { k.all = rates; return nil }
+
+func (k *kept) Rates(context.Context, store.Currency, store.Day, store.Day) ([]store.Rate, error) {
+	return k.all, nil
 }
 
-func (k *kept) PutRates(_ context.Context, rates []store.Rate) error { k.rates = rates; return nil }
-
 func (k *kept) LatestRate(context.Context, store.Currency) (store.Day, error) {
-	return k.rates[0].Day, nil
+	return k.all[0].Day, nil
 }
 
 func TestRatesAreLookedForAgain(t *testing.T) {
@@ -85,11 +86,11 @@ func TestRatesAreLookedForAgain(t *testing.T) {
 	waits := func() { require.Eventually(t, clock.HasWaiters, time.Minute, time.Millisecond) }
 	answers <- func(w http.ResponseWriter) { w.WriteHeader(http.StatusServiceUnavailable) }
 	waits()
-	require.Empty(t, k.rates)
+	require.Empty(t, k.all)
 	clock.Step(10 * time.Minute)
 	answers <- func(w http.ResponseWriter) { _, _ = io.WriteString(w, file) }
 	waits()
-	require.Len(t, k.rates, 2)
+	require.Len(t, k.all, 2)
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {

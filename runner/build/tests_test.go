@@ -50,7 +50,7 @@ func TestTestsThatPass(t *testing.T) {
 	require.Len(t, result.Agents, 1)
 	require.Equal(t, dispatchapi.Tests{{
 		AgentName: "ok", TestName: "greets", Passed: true, Successes: 2, Runs: 2, SuccessThreshold: 1,
-		TokenUsage: dispatchapi.TokenUsage{InputTokens: 6, OutputTokens: 2, TotalTokens: 8},
+		TokenUsage: dispatchapi.TokenUsage{InputTokens: 6, OutputTokens: 2, TotalTokens: 8}, Costs: dispatchapi.DayCosts{{Day: 20_454, Calls: 2}},
 	}}, result.TestResults)
 	require.Contains(t, d.text(), "test 1 of 1, 0 failed: ok/greets passed, 2 of 2 runs as expected, 0s, 8 tokens")
 	require.Contains(t, d.text(), "all 1 test cases passed")

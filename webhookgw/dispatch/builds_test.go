@@ -56,7 +56,9 @@ func TestResultsOfTestsAreRecorded(t *testing.T) {
 
 	reason := "expected a, got b"
 	data, err := recordedTests(deployment, dispatchapi.Tests{
-		{AgentName: "a", TestName: "x", Successes: 1, Runs: 2, SuccessThreshold: 0.75, FailureReason: &reason, DurationMS: 12, TokenUsage: dispatchapi.TokenUsage{InputTokens: 3, TotalTokens: 3}},
+		{AgentName: "a", TestName: "x", Successes: 1, Runs: 2, SuccessThreshold: 0.75, FailureReason: &reason, DurationMS: 12, TokenUsage: dispatchapi.TokenUsage{InputTokens: 3, TotalTokens: 3}, Costs: dispatchapi.DayCosts{
+			{Day: 20_000, Calls: 2, Currency: "USD", Nanos: 7}, {Day: -1, Calls: -1, Currency: "GBP", Nanos: 7}, {Day: 20_001, Calls: 1, Currency: "EUR", Nanos: store.MaxCost + 1},
+		}},
 		{AgentName: "a", TestName: "y", Passed: true, Successes: 1, Runs: 1, SuccessThreshold: 1},
 	})
 	require.NoError(t, err)
@@ -65,7 +67,11 @@ func TestResultsOfTestsAreRecorded(t *testing.T) {
 	require.NoError(t, json.Unmarshal(data, &list))
 	require.Equal(t, map[string]any{
 		"id": uuid.NewSHA1(deployment, []byte("a/x")).String(), "agent_name": "a", "test_name": "x", "passed": false, "successes": 1.0, "runs": 2.0,
-		"success_threshold": 0.75, "failure_reason": reason, "agent_run_ids": []any{}, "duration_ms": 12.0, "cost": nil,
+		"success_threshold": 0.75, "failure_reason": reason, "agent_run_ids": []any{}, "duration_ms": 12.0,
+		"costs": []any{
+			map[string]any{"day": 20_000.0, "calls": 2.0, "currency": "USD", "nanos": 7.0}, map[string]any{"day": 0.0, "calls": 0.0, "currency": "", "nanos": 0.0},
+			map[string]any{"day": 20_001.0, "calls": 1.0, "currency": "EUR", "nanos": float64(store.MaxCost)},
+		},
 		"token_usage": map[string]any{"input_tokens": 3.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_input_tokens": 0.0, "total_tokens": 3.0},
 	}, list[0])
 	require.Nil(t, list[1]["failure_reason"])

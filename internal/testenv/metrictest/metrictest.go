@@ -148,7 +148,7 @@ var bounds = map[string]*regexp.Regexp{
 	"provider":  regexp.MustCompile(`^(scripted|openai|other)$`),
 	"to":        regexp.MustCompile(`^(paused|failing|resumed|other)$`),
 	"reason":    regexp.MustCompile(`^(unauthorized|forbidden|rate_limited|foreign|unavailable|other)$`),
-	"result":    regexp.MustCompile(`^(recorded|repeated|answered|folder_unseen|failed|late)$`),
+	"result":    regexp.MustCompile(`^(recorded|repeated|answered|folder_unseen|failed|late|read)$`),
 	// Patterns of routes hold no part of a path that a caller chose.
 	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|webhooks\.json|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
 	"state":  regexp.MustCompile(`^(claimable|no_runner|no_deployment)$`),
