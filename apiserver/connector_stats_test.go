@@ -71,6 +71,16 @@ func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
 			require.Equal(t, want, status, "%s: %s", path, body)
 		}
 	}
+	left := &v1alpha1.Connector{ObjectMeta: w.meta("left"), Spec: v1alpha1.ConnectorSpec{
+		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	w.create(t, left)
+	id, err := uuid.Parse(left.Status.ID)
+	require.NoError(t, err)
+	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
+		Ref: w.ref(left), ID: id, ProjectID: w.projectID, EnvironmentID: uuid.MustParse(w.ids["environment"]),
+		Name: "left", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`), SecretVersion: 1,
+	}))
 	require.NoError(t, w.client.Delete(t.Context(), w.conn))
 	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindConnector, "tickets")))
 	answers(all, http.StatusOK, paths...)
@@ -86,10 +96,25 @@ func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
 	environment := &v1alpha1.Environment{ObjectMeta: w.meta("production")}
 	require.NoError(t, w.client.Delete(t.Context(), environment))
 	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindEnvironment, "production")))
-	answers(all, http.StatusOK, append(paths, runs)...)
+	deployments, connectors := "/deployments?environment_id="+w.ids["environment"], "/connectors?environment_id="+w.ids["environment"]
+	answers(all, http.StatusOK, append(paths, runs, deployments, connectors)...)
 	answers(here, http.StatusForbidden, paths...)
-	answers(here, http.StatusNotFound, runs)
+	answers(here, http.StatusNotFound, runs, deployments, connectors)
+	_, body = w.call(t, all, http.MethodGet, deployments, "")
+	for _, d := range decode[[]DeploymentItem](t, body) {
+		require.Equal(t, w.ids["environment"], d.EnvironmentID)
+		require.False(t, d.IsLive, "nothing is live in what is gone")
+	}
+	_, body = w.call(t, all, http.MethodGet, connectors, "")
+	found := decode[[]Connector](t, body)
+	require.Len(t, found, 1)
+	require.Equal(t, left.Status.ID, found[0].ID)
+	require.Nil(t, found[0].EnvironmentID)
+	status, body = w.call(t, all, http.MethodDelete, "/connectors/"+found[0].ID, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	answers(all, http.StatusNotFound, connectors)
 	_, body = w.call(t, all, http.MethodGet, runs, "")
 	require.Len(t, idsOfRuns(t, body), 3)
-	answers(all, http.StatusNotFound, "/runs?environment_id="+uuid.NewString())
+	nowhere := "?environment_id=" + uuid.NewString()
+	answers(all, http.StatusNotFound, "/runs"+nowhere, "/deployments"+nowhere, "/connectors"+nowhere)
 }

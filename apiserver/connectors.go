@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,10 +55,14 @@ type ConnectorPath struct {
 // connectors there are.
 func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQuery) (answer[[]Connector], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
-	if err != nil {
-		return answer[[]Connector]{}, err
+	var list []v1alpha1.Connector
+	switch {
+	case isNotFound(err) && c.reachesAll():
+		environment = nil
+		list, err = s.leftConnectors(ctx, c, in.EnvironmentID, err)
+	case err == nil:
+		list, err = s.connectorsOf(ctx, c, environment.Name)
 	}
-	list, err := s.connectorsOf(ctx, c, environment.Name)
 	if err != nil {
 		return answer[[]Connector]{}, err
 	}
@@ -137,6 +142,36 @@ func (s *Server) connectorsOf(ctx context.Context, c *caller, environment string
 	var list v1alpha1.ConnectorList
 	err := s.list(ctx, c, store.KindConnector, &list, client.MatchingFields{"spec.environment": environment})
 	return list.Items, err
+}
+
+// leftConnectors lists the connectors that an environment which is gone has left behind; where it has
+// left none, there is none.
+func (s *Server) leftConnectors(ctx context.Context, c *caller, environment ID, none error) ([]v1alpha1.Connector, error) {
+	var connectors v1alpha1.ConnectorList
+	if err := s.list(ctx, c, store.KindConnector, &connectors); err != nil {
+		return nil, err
+	}
+	there, err := s.environments(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var left []v1alpha1.Connector
+	for _, conn := range connectors.Items {
+		if slices.ContainsFunc(there, func(e v1alpha1.Environment) bool { return e.Name == string(conn.Spec.Environment) }) {
+			continue
+		}
+		row, err := s.store.Connector(ctx, c.keyOf(&conn))
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return nil, fmt.Errorf("looking for the environment of connector %q: %w", conn.Name, err)
+		}
+		if row.EnvironmentID == uuid.UUID(environment) {
+			left = append(left, conn)
+		}
+	}
+	if len(left) == 0 {
+		return nil, none
+	}
+	return left, nil
 }
 
 // showConnector is the REST shape; environment may be nil. What derivations do not

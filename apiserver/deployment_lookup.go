@@ -95,6 +95,18 @@ func (s *Server) deploymentsOf(ctx context.Context, c *caller, environment *v1al
 	return all[:min(len(all), store.MaxDeployments)], nil
 }
 
+// pastDeployments lists the deployments of an environment that is gone, and had some; else there is none.
+func (s *Server) pastDeployments(ctx context.Context, c *caller, environment ID, none error) ([]store.Deployment, error) {
+	list, err := s.store.ListDeployments(ctx, c.row(environment))
+	if err != nil {
+		return nil, fmt.Errorf("listing the deployments of environment %s, which is gone: %w", environment, err)
+	}
+	if len(list) == 0 {
+		return nil, none
+	}
+	return list, nil
+}
+
 // object reads the object of a deployment; nil where it is gone.
 func (s *Server) object(ctx context.Context, c *caller, d store.Deployment) (*v1alpha1.Deployment, error) {
 	o := &v1alpha1.Deployment{}

@@ -105,14 +105,17 @@ type DeploymentPath struct {
 
 func (s *Server) listDeployments(ctx context.Context, c *caller, in *EnvironmentQuery) (answer[[]DeploymentItem], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
+	var list []store.Deployment
+	switch {
+	case isNotFound(err) && c.reachesAll():
+		list, err = s.pastDeployments(ctx, c, in.EnvironmentID, err)
+	case err == nil:
+		list, err = s.deploymentsOf(ctx, c, environment)
+	}
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
 	}
-	list, err := s.deploymentsOf(ctx, c, environment)
-	if err != nil {
-		return answer[[]DeploymentItem]{}, err
-	}
-	place, err := s.stored(ctx, c.keyOf(environment))
+	place, err := s.stored(ctx, c.row(in.EnvironmentID))
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
 	}

@@ -32,7 +32,7 @@ const (
 		"Where the window begins or ends within an hour that is older than the project's retention, or the platform's, the runs of that hour are not counted. " +
 		"With search each run is counted as it stands when it is looked at; where more than 20,000 would have to be, or that takes longer than two seconds, it is answered 422, search_too_broad. " +
 		"guardrail_outcome is answered 422 in this release."
-	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results."
+	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results. Those of an environment that was deleted are listed for keys that reach all environments."
 	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
 	aboutCreateDeployment = "Builds a commit and makes it live: the one of the body, else the latest of the environment's git_branch, or of the repository's default branch. " +
 		"Deployments of the environment that are pending or building are cancelled. Answers once the platform has begun it, or after two seconds; read it, or follow its log, to see what becomes of it: a branch that is not there makes it fail, " +
@@ -54,7 +54,7 @@ const (
 		"What was overridden for this one is for the new one too. It names this one in redeploy_of."
 	aboutCreateConnector = "Answers once the platform has taken up the connector, and the link where agent_name asks for one, or after two seconds. " +
 		"Where not all of it can be created nothing is. A name that another connector of the environment has is answered 409."
-	aboutListConnectors  = "By name of their objects. Generated secrets are shown, credentials of the project's own are ********."
+	aboutListConnectors  = "By name of their objects. Generated secrets are shown, credentials of the project's own are ********. Those that an environment which was deleted has left behind are listed for keys that reach all environments."
 	aboutGetConnector    = "The connector with its URL and its secret. Generated secrets are shown, credentials of the project's own are ********."
 	aboutUpdateConnector = "Changes what the request names; config is replaced whole. Answers once the platform has taken up the change, or after two seconds. " +
 		"Type, mode and environment never change. Of a connector that the project's code defines only enabled can be changed. " +

@@ -47,7 +47,7 @@ type EnvironmentCreateInput struct {
 // mustReachAll answers 403 to a key that is limited to some environments: another one
 // would be none that it reaches.
 func (c *caller) mustReachAll() error {
-	if c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
+	if c.reachesAll() {
 		return nil
 	}
 	return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key is limited to some environments and can create no other")

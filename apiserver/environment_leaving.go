@@ -150,7 +150,8 @@ func (s *Server) mustStay(ctx context.Context, project *v1alpha1.Project, e *v1a
 }
 
 // mustBeSpare answers 400 for the default environment of a project and for the last standard one, of which it
-// says what they cannot.
+// says what they cannot. Another one is left once the platform has taken it up, which has given it its
+// slug: whether its runners run, or anything is live in it, makes it no less of an environment.
 func (s *Server) mustBeSpare(ctx context.Context, c *caller, project *v1alpha1.Project, e *v1alpha1.Environment, what string) error {
 	isDefault, err := s.defaultOf(ctx, c, project)
 	if err != nil {

@@ -240,6 +240,13 @@ func TestTheLastStandardEnvironmentStays(t *testing.T) {
 	refused := w.ask(t, key, http.MethodDelete, "/environments/"+w.environmentID("production"), "")
 	require.Equal(t, http.StatusBadRequest, refused.Code, refused.Body)
 	require.Equal(t, httpserver.CodeLastEnvironment, decode[Problem](t, refused.Body.Bytes()).Code)
+
+	other := &v1alpha1.Environment{ObjectMeta: w.meta("other")}
+	w.create(t, other)
+	v1alpha1.MarkWaiting(other, v1alpha1.ReasonProgressing, "its runners have not come up")
+	require.NoError(t, w.client.Status().Update(t.Context(), other))
+	gone := w.ask(t, key, http.MethodDelete, "/environments/"+w.environmentID("production"), "")
+	require.Equal(t, http.StatusOK, gone.Code, "another one is left, whether its runners run or not: %s", gone.Body)
 }
 
 // TestADefaultThatGitSaysStays: what a GitOps manager owns is not taken over.

@@ -126,6 +126,9 @@ func (c *caller) mustReach(environment string) error {
 	return problem(http.StatusForbidden, httpserver.CodeForbidden, "the key does not reach this environment")
 }
 
+// reachesAll says whether the key reaches every environment, also those that are gone.
+func (c *caller) reachesAll() bool { return c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected }
+
 // environments reads all environments that the key reaches.
 func (s *Server) environments(ctx context.Context, c *caller) ([]v1alpha1.Environment, error) {
 	var list v1alpha1.EnvironmentList
@@ -154,7 +157,7 @@ func (s *Server) environmentNamed(ctx context.Context, c *caller, name v1alpha1.
 // mustReachID is mustReach for an environment of which only the id is known:
 // one that is gone is reached by keys that reach all.
 func (s *Server) mustReachID(ctx context.Context, c *caller, id uuid.UUID) error {
-	if c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
+	if c.reachesAll() {
 		return nil
 	}
 	_, err := s.environment(ctx, c, ID(id))

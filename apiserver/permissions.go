@@ -75,6 +75,6 @@ func (s *Server) allowed(ctx context.Context, c *caller) ([]Permission, error) {
 
 // reaches says whether the key may see an environment.
 func (c *caller) reaches(environment string) bool {
-	return c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected ||
+	return c.reachesAll() ||
 		slices.Contains(c.key.Spec.Environments, v1alpha1.EnvironmentName(environment))
 }

@@ -158,14 +158,14 @@ func (s *Server) runEnvironments(ctx context.Context, c *caller, id ID) ([]uuid.
 	switch {
 	case !id.IsZero():
 		e, err := s.environment(ctx, c, id)
-		if isNotFound(err) && c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected {
+		if isNotFound(err) && c.reachesAll() {
 			return s.pastEnvironment(ctx, c, id, err)
 		}
 		if err != nil {
 			return nil, err
 		}
 		reached = []v1alpha1.Environment{*e}
-	case c.key.Spec.EnvironmentAccess != v1alpha1.AccessSelected:
+	case c.reachesAll():
 		return nil, nil
 	default:
 		var err error

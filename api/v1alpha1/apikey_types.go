@@ -102,7 +102,9 @@ type APIKeySpec struct {
 	// +kubebuilder:default=All
 	Access KeyAccess `json:"access,omitempty"`
 
-	// Permissions are what the key may do, with access Selected; possibly none.
+	// Permissions are what the key may do, with access Selected; possibly none. Those of
+	// retrieval, approvals, judges and budgets have no effect in this release, which has
+	// no endpoint that asks for them and does anything.
 	//
 	// +optional
 	// +listType=set
