@@ -144,12 +144,43 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 	if next != nil {
 		page.NextCursor = cursorAfter(runCursor, *next)
 	}
+	if len(runs) == 0 && next == nil {
+		if err := s.mustKnow(ctx, c, in); err != nil {
+			return answer[RunList]{}, err
+		}
+	}
 	for _, r := range runs {
 		item := showRun(r)
 		item.Output = nil
 		page.Items = append(page.Items, item)
 	}
 	return plainly(page, nil)
+}
+
+// mustKnow answers 404 for what a list is of that has no runs, and is not there. What is gone may
+// have had some.
+func (s *Server) mustKnow(ctx context.Context, c *caller, in *RunsQuery) error {
+	if !in.DeploymentID.IsZero() {
+		if _, err := s.deployment(ctx, c, in.DeploymentID); err != nil {
+			return err
+		}
+	}
+	if !in.ConnectorID.IsZero() {
+		if _, err := s.connector(ctx, c, in.ConnectorID); err != nil {
+			return err
+		}
+	}
+	if in.EventID.IsZero() {
+		return nil
+	}
+	run, err := s.store.ConnectorRun(ctx, c.row(in.EventID))
+	if errors.Is(err, store.ErrNotFound) {
+		return notFound("connector run")
+	}
+	if err != nil {
+		return fmt.Errorf("reading connector run %s: %w", in.EventID, err)
+	}
+	return s.mustReachID(ctx, c, run.EnvironmentID)
 }
 
 // runEnvironments are the environments whose runs are listed; nil means all.

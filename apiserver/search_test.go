@@ -80,7 +80,7 @@ func TestRunsAreListedByTheirFields(t *testing.T) {
 	key := w.key(t, nil)
 	hour := func(by time.Duration) string { return time.Now().UTC().Add(by).Format(time.RFC3339) }
 	for query, want := range map[string]int{
-		"deployment_id={deployment}": 1, "connector_id={connector}": 3, "connector_id={event}": 0, "connector_run_id={event}": 1,
+		"deployment_id={deployment}": 1, "connector_id={connector}": 3, "connector_run_id={event}": 1,
 		"start_date=" + hour(-time.Hour): 3, "start_date=" + hour(time.Hour): 0, "end_date=" + hour(time.Hour): 3, "end_date=" + hour(-time.Hour): 0,
 		"start_date=" + hour(-time.Hour) + "&end_date=" + hour(time.Hour): 3,
 	} {
@@ -89,6 +89,21 @@ func TestRunsAreListedByTheirFields(t *testing.T) {
 			require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
 			require.Len(t, decode[RunList](t, body).Items, want, query+more)
 		}
+	}
+}
+
+// TestRunsOfWhatIsNotThere: they are told from what has none.
+func TestRunsOfWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for _, name := range []string{"deployment_id", "connector_id", "connector_run_id"} {
+		status, body := w.call(t, key, http.MethodGet, "/runs?"+name+"="+uuid.NewString(), "")
+		require.Equal(t, http.StatusNotFound, status, "%s: %s", name, body)
+	}
+	for _, query := range []string{"deployment_id={deployment}", "connector_id={connector}", "connector_run_id={event}"} {
+		status, body := w.call(t, key, http.MethodGet, sample{path: "/runs?agent_name=nobody&" + query}.fill(t, w.ids), "")
+		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
 	}
 }
 

@@ -24,13 +24,14 @@ import (
 // A place of a request that takes an id, and one's own id for it. Whoever adds a
 // place says here which id belongs there.
 var places = map[string]func(*tenant) string{
-	"project_id":     func(t *tenant) string { return t.project.String() },
-	"environment_id": func(t *tenant) string { return t.ids[store.KindEnvironment] },
-	"deployment_id":  func(t *tenant) string { return t.ids[store.KindDeployment] },
-	"connector_id":   func(t *tenant) string { return t.ids[store.KindConnector] },
-	"link_id":        func(t *tenant) string { return t.ids[store.KindConnectorLink] },
-	"run_id":         func(t *tenant) string { return t.run },
-	"replay_id":      func(t *tenant) string { return t.replay },
+	"project_id":       func(t *tenant) string { return t.project.String() },
+	"environment_id":   func(t *tenant) string { return t.ids[store.KindEnvironment] },
+	"deployment_id":    func(t *tenant) string { return t.ids[store.KindDeployment] },
+	"connector_id":     func(t *tenant) string { return t.ids[store.KindConnector] },
+	"link_id":          func(t *tenant) string { return t.ids[store.KindConnectorLink] },
+	"run_id":           func(t *tenant) string { return t.run },
+	"replay_id":        func(t *tenant) string { return t.replay },
+	"connector_run_id": func(t *tenant) string { return t.connectorRun },
 }
 
 // otherPlaces are the ids of operations that take another one under that name.
