@@ -189,11 +189,12 @@ func scanSearched(row scanner) (r searchedRun, err error) {
 }
 
 // searchedRuns reads runs of a project by their ids, those that are there and a condition on open
-// or ended runs r holds of.
+// or ended runs r holds of. They are found by their keys, whatever index the condition would
+// have: without statistics a planner might take that.
 func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *list, ended bool) string) (map[uuid.UUID]store.Searched, error) {
 	var l list
-	runs, err := collect(ctx, q, scanSearched, `SELECT `+openRunColumns+`, r.input_id, NULL FROM open_runs r
-		WHERE `+c.keys(&l, "r.id", keysOf(project, ids))+narrow(&l, false), l.args...)
+	runs, err := collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.keys(&l, "h.id", keysOf(project, ids))+`)
+		SELECT `+openRunColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.args...)
 	if err != nil {
 		return nil, err
 	}
@@ -202,8 +203,8 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 	})
 	for _, same := range c.ByPart("ended_runs", past) {
 		var l list
-		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("r.project_id")+narrow(&l, true), l.args...)
+		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.keys(&l, "h.id", keysOf(project, same))+`)
+			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+readable("r.project_id")+narrow(&l, true), l.args...)
 		if err != nil {
 			return nil, err
 		}
