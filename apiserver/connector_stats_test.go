@@ -50,6 +50,22 @@ func TestStatisticsOfAConnectorAreThoseOfAWindow(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, status)
 }
 
+// anotherConnector makes one more connector of production, in Kubernetes and in the store.
+func (p *past) anotherConnector(t testing.TB) *v1alpha1.Connector {
+	t.Helper()
+	left := &v1alpha1.Connector{ObjectMeta: p.meta("left"), Spec: v1alpha1.ConnectorSpec{
+		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	p.create(t, left)
+	id, err := uuid.Parse(left.Status.ID)
+	require.NoError(t, err)
+	require.NoError(t, p.db.PutConnector(t.Context(), store.Connector{
+		Ref: p.ref(left), ID: id, ProjectID: p.projectID, EnvironmentID: uuid.MustParse(p.ids["environment"]),
+		Name: "left", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`), SecretVersion: 1,
+	}))
+	return left
+}
+
 // TestHistoryOfWhatIsGoneIsRead: of a connector, then of its environment too, by its id, by those
 // who may.
 func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
@@ -71,16 +87,7 @@ func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
 			require.Equal(t, want, status, "%s: %s", path, body)
 		}
 	}
-	left := &v1alpha1.Connector{ObjectMeta: w.meta("left"), Spec: v1alpha1.ConnectorSpec{
-		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
-	}}
-	w.create(t, left)
-	id, err := uuid.Parse(left.Status.ID)
-	require.NoError(t, err)
-	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
-		Ref: w.ref(left), ID: id, ProjectID: w.projectID, EnvironmentID: uuid.MustParse(w.ids["environment"]),
-		Name: "left", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`), SecretVersion: 1,
-	}))
+	left := w.anotherConnector(t)
 	require.NoError(t, w.client.Delete(t.Context(), w.conn))
 	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindConnector, "tickets")))
 	answers(all, http.StatusOK, paths...)
