@@ -132,8 +132,8 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 		"--token-file=" + tokenFolder + "/" + object.TokenKey,
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
-		"--prices=" + configFolder + "/" + runnerconfig.PricesFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
+		"--prices=" + configFolder + "/" + runnerconfig.PricesFile,
 		"--grace=" + strconv.Itoa(drainSeconds) + "s",
 		"--health-addr=:" + strconv.Itoa(healthPort), "--metrics-addr=:" + strconv.Itoa(metricsPort),
 	}, opts.Egress.Args()...)

@@ -60,6 +60,8 @@ func TestDigestOfConfigurationIsKeyed(t *testing.T) {
 	digest := configDigest("token", config)
 	require.Equal(t, digest, configDigest("token", config))
 	require.NotEqual(t, digest, configDigest("another", config))
+	config[runnerconfig.PricesFile] = []byte(`{}`)
+	require.Equal(t, digest, configDigest("token", config), "runners read prices anew")
 	config[runnerconfig.ProvidersFile] = []byte(`{"apiKey":"1235"}`)
 	require.NotEqual(t, digest, configDigest("token", config))
 }
