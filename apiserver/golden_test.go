@@ -41,8 +41,11 @@ var golden = map[string]string{
 
 // zero are the fields that no golden object fills, and why.
 var zero = map[string]string{
-	"agent.cost":   "nothing is priced in this release",
-	"agent.judges": "nothing is judged in this release",
+	"agent.cost":           "its runs have called no models; TestCostsOfAnAgent tells of some that have",
+	"agent.cost_unknown":   "as its cost",
+	"agent.unpriced_calls": "as its cost",
+	"agent.usage_by_model": "as its cost",
+	"agent.judges":         "nothing is judged in this release",
 }
 
 // TestAnswersSayWhatIsThere: whole, and each field of a shape with a value in one of them, so that

@@ -40,7 +40,7 @@ func TestARunIsShown(t *testing.T) {
 	require.Equal(t, w.ids["event"], *run.ConnectorRunID)
 	require.NotNil(t, run.DurationMS)
 	require.Regexp(t, `"queued_at":"[^"]*Z"`, string(body))
-	require.Len(t, decode[map[string]any](t, body), 24, "all fields, null or not")
+	require.Len(t, decode[map[string]any](t, body), 26, "all fields, null or not")
 
 	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.failed.String(), "")
 	failed := decode[Run](t, body)

@@ -85,19 +85,11 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name: "model secret's key that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.key", message: keyMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].APIKeySecretRef.Key = "a key" },
 	}, {
-		name: "price of a model with its prefix", path: ".spec.modelProviders[]", message: "prices name models without the prefix",
+		name: "price of a model with its prefix", path: ".spec.modelProviders[]", message: "prices name models without the prefix: gpt-5, not openai/gpt-5",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Model = "openai/gpt-5" },
 	}, {
 		name: "price of a model that cannot be", path: ".spec.modelProviders[].prices[].model", message: "must be a model's name, without spaces",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Model = "gpt 5" },
-	}, {
-		name: "two prices of a model", path: ".spec.modelProviders[].prices[]", message: "Duplicate value",
-		change: func(p *v1alpha1.Project) {
-			p.Spec.ModelProviders[0].Prices = append(p.Spec.ModelProviders[0].Prices, p.Spec.ModelProviders[0].Prices[0])
-		},
-	}, {
-		name: "currency that no rate is of", path: ".spec.modelProviders[].prices[].currency", message: "Unsupported value",
-		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Currency = "GBP" },
 	}, {
 		name: "price below nothing", path: ".spec.modelProviders[].prices[].inputPerMillion", message: priceMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].InputPerMillion = "-1" },
@@ -116,6 +108,20 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 func TestProjectRules(t *testing.T) {
 	t.Parallel()
 	refuse(t, newProject, projectBreaches)
+}
+
+// TestPricesAreToldApart: what the schema says of them without a rule.
+func TestPricesAreToldApart(t *testing.T) {
+	t.Parallel()
+	refuse(t, newProject, []breach[*v1alpha1.Project]{{
+		name: "two prices of a model", path: ".spec.modelProviders[].prices[]", message: "Duplicate value",
+		change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].Prices = append(p.Spec.ModelProviders[0].Prices, p.Spec.ModelProviders[0].Prices[0])
+		},
+	}, {
+		name: "currency that no rate is of", path: ".spec.modelProviders[].prices[].currency", message: "Unsupported value",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Currency = "GBP" },
+	}})
 }
 
 // TestLimitsHaveBounds: those of a Project and of a plan are the same.

@@ -29,7 +29,7 @@ var readers = map[string]string{
 	"Project.git.path":                                        "controllers/deployment/source.go: git.Path",
 	"Project.git.apiURL":                                      "controllers/deployment/report.go: git.APIURL",
 	"Project.git.provider":                                    "controllers/deployment/report.go: git.Provider",
-	"Project.defaultEnvironment":                              "controllers/project/controller.go: Spec.DefaultEnvironment",
+	"Project.defaultEnvironment":                              "controllers/object/default.go: Spec.DefaultEnvironment",
 	"Project.limits.environments":                             "internal/plan/plan.go: limits.Environments",
 	"Project.limits.requestsPerMinute":                        "internal/plan/plan.go: limits.RequestsPerMinute",
 	"Project.retention.runsSeconds":                           "controllers/project/controller.go: r.RunsSeconds",
