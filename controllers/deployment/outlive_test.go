@@ -88,7 +88,7 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		s.ExpectReconciled(ctx, s.r, made)
 		s.ExpectGone(ctx, s.project) // with which nothing of it stays
 		s.ExpectAtRest(ctx, s.r, made)
-		s.Clock.Step(10*time.Minute + time.Second)
+		s.Clock.SetTime(made.Status.Condition(v1alpha1.ConditionReconciling).LastTransitionTime.Add(10 * time.Minute))
 		for _, d := range []*v1alpha1.Deployment{made, failed} {
 			_, err := s.r.Reconcile(ctx, s.Request(d))
 			Expect(err).NotTo(HaveOccurred())

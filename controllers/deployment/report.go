@@ -4,7 +4,6 @@ package deployment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,9 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -323,24 +319,12 @@ func reportingToken(url string, secret map[string]string) string {
 	return token
 }
 
-// show writes status.commitStatus where it changed, and nothing else, of the object that was read: one
-// that was made anew under its name is told of by itself.
+// show writes status.commitStatus where it changed, and nothing else.
 func (r *Reporter) show(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) error {
-	if equality.Semantic.DeepEqual(d.Status.CommitStatus, &became) {
-		return nil
-	}
-	patch, err := json.Marshal([]map[string]any{
-		{"op": "test", "path": "/metadata/uid", "value": d.UID},
-		{"op": "add", "path": "/status/commitStatus", "value": became},
-	})
-	if err != nil {
-		return fmt.Errorf("writing what the provider of Deployment %q was told: %w", d.Name, err)
-	}
-	err = r.Client.Status().Patch(ctx, d.DeepCopy(), client.RawPatch(types.JSONPatchType, patch), client.FieldOwner(object.FieldManager))
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsInvalid(err) {
-		return fmt.Errorf("writing what the provider of Deployment %q was told: %w", d.Name, err)
-	}
-	return nil
+	before := d.DeepCopy()
+	d.Status.CommitStatus = &became
+	_, err := r.WriteStatus(ctx, before, d)
+	return err
 }
 
 // SetupWithManager registers the controller.

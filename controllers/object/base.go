@@ -5,13 +5,11 @@ package object
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -121,10 +119,7 @@ func (b *Base) reconcile(
 	}
 	before := o.DeepCopyObject().(v1alpha1.ConditionedObject)
 	defer func() {
-		behind, failed := b.writeStatus(ctx, before, o)
-		if err = errors.Join(err, failed); behind && (result.RequeueAfter == 0 || result.RequeueAfter > soon) {
-			result.RequeueAfter = soon
-		}
+		err = errors.Join(err, b.writeStatus(ctx, before, o))
 	}()
 	var after time.Duration
 	key, err := claim(ctx, o)
@@ -151,23 +146,14 @@ func (b *Base) clock() clock.PassiveClock {
 // Now is the time by the injected clock.
 func (b *Base) Now() time.Time { return b.clock().Now() }
 
-// writeStatus patches the status where it changed. behind says that the object is another one by
-// now: one that was made anew under its name would have the status of the one before, for of a
-// patch of a status kube-apiserver looks at no uid.
-func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.ConditionedObject) (behind bool, err error) {
+// writeStatus patches the status where it changed.
+func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.ConditionedObject) error {
 	if equality.Semantic.DeepEqual(before, after) {
-		return false, nil
+		return nil
 	}
-	err = b.Client.Status().Patch(ctx, after.(client.Object).DeepCopyObject().(client.Object),
-		client.MergeFromWithOptions(before.(client.Object), client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldManager))
-	switch {
-	case apierrors.IsNotFound(err): // deleted meanwhile
-		return false, nil
-	case apierrors.IsConflict(err):
-		return true, nil
-	case err != nil:
-		return false, fmt.Errorf("writing the status of %s %q: %w", after.ObjectKind(), after.GetName(), err)
+	written, err := b.WriteStatus(ctx, before.(client.Object), after.(client.Object))
+	if written {
+		b.announce(before, after)
 	}
-	b.announce(before, after)
-	return false, nil
+	return err
 }

@@ -29,7 +29,7 @@ func TestWhatIsNotSupportedIsNotBegun(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
-	at := metav1.ObjectMeta{Namespace: "support", Name: "project", Generation: 2}
+	at := metav1.ObjectMeta{Namespace: "support", Name: "project", UID: "u", Generation: 2}
 	for _, o := range []v1alpha1.ConditionedObject{
 		&v1alpha1.ConnectorLink{ObjectMeta: at, Spec: v1alpha1.ConnectorLinkSpec{Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware}}},
 		&v1alpha1.Project{ObjectMeta: at, Spec: v1alpha1.ProjectSpec{
