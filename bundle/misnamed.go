@@ -10,8 +10,8 @@ import (
 
 // Misnamed are warnings about files of a repository, by their slash-separated paths from its root, that
 // are not read and look as if they were meant to be: those in a folder whose name is almost one of the
-// layout's, a warning for each folder, and in the layout those whose ending is almost .yaml. What is not
-// read on purpose, such as docs/ or src/, is none of them. A build does not fail for them.
+// layout's, a warning for each folder. What is not read on purpose, such as docs/ or src/, is none of
+// them. A build does not fail for them, as it does for a file of the layout with another ending.
 func Misnamed(paths []string) (warnings Problems) {
 	for _, name := range paths {
 		folder, _, nested := strings.Cut(name, "/")
@@ -19,8 +19,6 @@ func Misnamed(paths []string) (warnings Problems) {
 		case !nested || strings.HasPrefix(name, testFiles):
 		case meant != "" && hasEnding(name, meant):
 			warnings.add(Position{File: printable(folder)}, "is not read, for the folder is called %s; rename it where that is meant", meant)
-		case readsYAML(folder) && almostYAML(path.Ext(name)):
-			warnings.add(Position{File: printable(name)}, "is not read, for its name does not end in .yaml; rename it")
 		}
 	}
 	warnings.sort()
@@ -74,9 +72,6 @@ var endings = map[string][]string{
 	"guardrails": {".star"}, "hooks": {".star"}, "middleware": {".star"}, "tools": {".star"}, "schemas": {".json"},
 }
 
-// readsYAML says whether the YAML files of a folder are read.
-func readsYAML(folder string) bool { return InLayout(folder) && endings[folder] == nil }
-
 // hasEnding says whether a file has an ending of those that a folder of the layout holds.
 func hasEnding(name, folder string) bool {
 	known := endings[folder]
@@ -84,13 +79,4 @@ func hasEnding(name, folder string) bool {
 		known = []string{".yaml", ".yml"}
 	}
 	return slices.Contains(known, strings.ToLower(path.Ext(name)))
-}
-
-// almostYAML says whether an ending is not that of a file that is read, or refused for it, and looks so.
-func almostYAML(ending string) bool {
-	if ending == ".yaml" || ending == ".yml" {
-		return false
-	}
-	lower := strings.ToLower(strings.TrimPrefix(ending, "."))
-	return slices.Contains([]string{"yaml", "yml"}, lower) || oneLetterMore(lower, "yaml") || swapped(lower, "yaml") || swapped(lower, "yml")
 }

@@ -15,10 +15,10 @@ import (
 func TestWhatIsAlmostReadIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	dir := folderWith(t, map[string]string{
-		"agents/hello.yaml": helloAgent, "connector/orders.yaml": "x", "agents/other.YAML": "x", "docs/agent/a.yaml": "x", "README.md": "x",
+		"agents/hello.yaml": helloAgent, "connector/orders.yaml": "x", "tool/other.star": "x", "docs/agent/a.yaml": "x", "README.md": "x",
 	})
-	want := "warning: " + filepath.Join(dir, "agents/other.YAML") + ": is not read, for its name does not end in .yaml; rename it\n" +
-		"warning: " + filepath.Join(dir, "connector") + ": is not read, for the folder is called connectors; rename it where that is meant\n"
+	want := "warning: " + filepath.Join(dir, "connector") + ": is not read, for the folder is called connectors; rename it where that is meant\n" +
+		"warning: " + filepath.Join(dir, "tool") + ": is not read, for the folder is called tools; rename it where that is meant\n"
 	for _, command := range []string{"lint", "test"} {
 		_, messages, err := run(t, command, dir)
 		require.NoError(t, err)

@@ -104,9 +104,6 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 	if err != nil {
 		return none, err
 	}
-	for _, warning := range bundle.Misnamed(files.Paths()) {
-		log.say("warning: %s", warning)
-	}
 	project, err := load(files, opts.Check)
 	if err != nil {
 		return none, err

@@ -127,15 +127,6 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	}
 }
 
-// TestABuildWarnsOfWhatIsAlmostRead: and does not fail for it.
-func TestABuildWarnsOfWhatIsAlmostRead(t *testing.T) {
-	t.Parallel()
-	d := &desk{}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent, "agents/other.YAML", okAgent), d))
-	require.Empty(t, d.results[0].FailureReason)
-	require.Contains(t, d.text(), "warning: agents/other.YAML: is not read, for its name does not end in .yaml; rename it\n")
-}
-
 // TestABuildOfAnotherCommitFails: as one that was lost and begins anew when the branch has moved.
 func TestABuildOfAnotherCommitFails(t *testing.T) {
 	t.Parallel()
