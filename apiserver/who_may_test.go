@@ -50,7 +50,7 @@ func TestSectionsWithoutEffectAreSaid(t *testing.T) {
 	for _, r := range routes {
 		for _, need := range r.needs {
 			if r.mount != nil {
-				delete(without, section(string(need.permission)))
+				delete(without, section(need.permission))
 			}
 		}
 	}

@@ -79,7 +79,7 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 	case errors.Is(err, ErrBusy):
 		return 0, nil
 	case errors.Is(err, ErrRead) && n == 0:
-		read, err = err, nil
+		read = err
 		var oldest int64
 		if oldest, _, err = c.engine.OldestDay(ctx); err == nil {
 			before = min(before, oldest)

@@ -184,7 +184,7 @@ func (k countingUsage) next(ctx context.Context, g grain, from int64) (int64, er
 	if err != nil {
 		return never, err
 	}
-	made := int64(never)
+	var made int64
 	if g == hourly {
 		made, err = k.nextRun(ctx, from)
 	} else {

@@ -4,7 +4,6 @@ package storetest
 
 import (
 	"encoding/json"
-	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -287,9 +286,9 @@ var connectorPromises = []promise{
 	}},
 	{"of agents that are known by runs in the past alone a list has those that ran last, and one is found all the same", func(w *world) {
 		w.deploy("one", "first", "second")
-		_, err := w.db.ExecContext(w.ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < `+strconv.Itoa(store.MaxPastAgents+3)+`)
+		_, err := w.db.ExecContext(w.ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
-			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String())
+			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String(), store.MaxPastAgents+3)
 		w.NoError(err)
 		e := w.event()
 		e.Runs = e.Runs[:1]

@@ -281,6 +281,7 @@ func (w *world) manyPast(begin time.Time, n int) {
 			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'first', '%s', 'completed', 1, 1, '', '', '', '', 0, 0, 0, 0, 0, %d, %d)`,
 				w.project.ID, id, w.environment.ID, id, at, at))
 		}
+		//nolint:gosec // ids that were made above
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
 			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES `+strings.Join(rows, ", "))
 		w.NoError(err)
@@ -290,7 +291,7 @@ func (w *world) manyPast(begin time.Time, n int) {
 // searchesAtRandom lets runs come and end, some of which are indexed, and asks for them in ways that
 // are drawn by lot.
 func (w *world) searchesAtRandom() {
-	c := dice{rand.New(rand.NewPCG(3, 4))}
+	c := dice{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // a test is the same each time
 	fruit := []string{"apple", "pear", "plum", "cherry", "melon"}
 	w.deploy("one", "first", "second")
 	for range 8 {

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
 
 	"github.com/agentplatform/agentplatform/store"
-	_ "modernc.org/sqlite"
 )
 
 // open opens the store's file beside the store.
