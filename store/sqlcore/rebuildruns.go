@@ -27,7 +27,12 @@ func (k *countingRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
 }
 
 func (k *countingRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
-	const rollups = `SELECT begins_at FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
+	return k.nextOf(ctx, "run_rollups", g, from)
+}
+
+// nextOf is the next stretch of a grain that has numbers in a table, or is to have them.
+func (k *countingRuns) nextOf(ctx context.Context, table string, g grain, from int64) (int64, error) {
+	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
 	if err != nil {
 		return never, err

@@ -179,18 +179,7 @@ func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error 
 type countingUsage struct{ *countingRuns }
 
 func (k countingUsage) next(ctx context.Context, g grain, from int64) (int64, error) {
-	const rollups = `SELECT begins_at FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
-	if err != nil {
-		return never, err
-	}
-	var made int64
-	if g == hourly {
-		made, err = k.nextRun(ctx, from)
-	} else {
-		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
-	}
-	return min(numbers, made), err
+	return k.nextOf(ctx, "usage_rollups", g, from)
 }
 
 // count counts no runs: they are counted already.
