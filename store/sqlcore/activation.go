@@ -58,6 +58,9 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		if err != nil {
 			return err
 		}
+		if err := wasLive(ctx, tx, d.ProjectID, live.deployment); err != nil {
+			return err
+		}
 		if result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
 			return err
 		}
@@ -85,6 +88,17 @@ func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation)
 		WHERE project_id = $1 AND id = $2 RETURNING activation_rank`,
 		d.ProjectID, d.ID, rank, decided).Scan(&rank)
 	return rank, wrap(err, "recording the outcome")
+}
+
+// wasLive notes of what is live no more that its runs are of until now: where its object has gone,
+// what it has left stays as long as they do.
+func wasLive(ctx context.Context, tx *Tx, project uuid.UUID, deployment *uuid.UUID) error {
+	if deployment == nil {
+		return nil
+	}
+	_, err := tx.exec(ctx, `UPDATE departed SET gone_at = now_us() WHERE project_id = $1 AND kind = $2 AND id = $3`,
+		project, store.KindDeployment, *deployment)
+	return wrap(err, "noting what is live no more")
 }
 
 // goLive flips the live pointer and the revisions of code-defined connectors.

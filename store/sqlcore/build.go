@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -51,13 +53,13 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 			"appending to the log of deployment %s", key)
 	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var used int64
+		var before int64
 		// Not a change: it locks the row, so that chunks are counted one by one.
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
-			RETURNING log_size`, key.ProjectID, key.ID).Scan(&used); err != nil {
+			RETURNING log_size`, key.ProjectID, key.ID).Scan(&before); err != nil {
 			return found(err)
 		}
-		chunk, used := store.LogChunk(used, Text(chunk))
+		chunk, used := store.LogChunk(before, Text(chunk))
 		if chunk == "" {
 			return nil
 		}
@@ -67,8 +69,10 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 			return err
 		}
 		tx.Hint(store.TopicDeployment, key)
-		_, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used)
-		return err
+		if _, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used); err != nil {
+			return err
+		}
+		return addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
 	})
 	return wrap(err, "appending to the log of deployment %s", key)
 }
@@ -158,9 +162,16 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 	if err != nil {
 		return err
 	}
+	stored := int64(len(agents) + len(r.TestResults) + len(connectors))
+	for _, agent := range r.Agents {
+		stored += int64(len(agent.Config))
+	}
 	if _, err := tx.exec(ctx, `UPDATE deployments SET bundle_digest = $3, bundle_size = $4, agents = $5,
-		test_results = $6, failed_test_count = $7, connector_files = $8 WHERE project_id = $1 AND id = $2`,
-		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults), connectors); err != nil {
+		test_results = $6, failed_test_count = $7, connector_files = $8, result_size = $9 WHERE project_id = $1 AND id = $2`,
+		d.ProjectID, d.ID, r.BundleDigest, size, agents, JSON(r.TestResults), store.FailedTests(r.TestResults), JSON(connectors), stored); err != nil {
+		return err
+	}
+	if err := addStored(ctx, tx, map[uuid.UUID]int64{d.ProjectID: stored}); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(r.Agents, chunk) {
@@ -180,11 +191,11 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 }
 
 // connectorFiles are the files of connectors/ as they are stored, by key; nil without any.
-func connectorFiles(files []store.ConnectorFile) (any, error) {
+func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 	if len(files) == 0 {
 		return nil, nil
 	}
-	return marshalled(slices.SortedFunc(slices.Values(files), func(a, b store.ConnectorFile) int { return strings.Compare(a.Key, b.Key) }))
+	return json.Marshal(slices.SortedFunc(slices.Values(files), func(a, b store.ConnectorFile) int { return strings.Compare(a.Key, b.Key) }))
 }
 
 // ConnectorFiles implements store.Deployments.

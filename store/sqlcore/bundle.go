@@ -187,8 +187,11 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error
 const needing = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
 	OR EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
 		WHERE d.project_id = $1 AND d.bundle_digest = $2 AND (d.status = 'building' OR d.id = e.live_deployment_id
-			OR d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
-				AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3))`
+			OR ` + isOneOfTheLast + `))`
+
+// isOneOfTheLast says of a deployment, d, that it is one of the last $3 deployed ones of its environment.
+const isOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
+	AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3`
 
 // needsBundle says whether something needs a bundle. What is open is looked at last, for it may be
 // much, and of a project once: open has the bundles that it needs.

@@ -87,9 +87,33 @@ func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (
 	return n, wrap(err, "deleting what %s %s has left", d.kind, d.ID)
 }
 
+// isInUse says of a deployment, $2, whether it is live, one of the last $3 that were deployed of an
+// environment that is there, where a connector that is in effect comes from, or what an open run has
+// begun with.
+const isInUse = `SELECT EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
+		JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id AND k.kind = '` + store.KindEnvironment + `'
+		WHERE d.project_id = $1 AND d.id = $2 AND (d.id = e.live_deployment_id OR ` + isOneOfTheLast + `))
+	OR EXISTS (SELECT 1 FROM connectors c WHERE c.project_id = $1 AND c.deployment_id = $2 AND NOT c.retired)
+	OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.deployment_id = $2)`
+
+// stays says whether what an object has left is in use still, as only a deployment's can be. It counts
+// as gone from now on then: what is from its time has as long to go.
+func (d departure) stays(ctx context.Context, tx *Tx) (used bool, err error) {
+	if d.kind != store.KindDeployment {
+		return false, nil
+	}
+	if err := tx.QueryRowContext(ctx, isInUse, d.ProjectID, d.ID, store.BundlesKept).Scan(&used); err != nil || !used {
+		return false, wrap(err, "looking for what needs deployment %s", d.ID)
+	}
+	return true, goes(ctx, tx, d.kind, d.Key)
+}
+
 // forget deletes about limit rows of what an object has left, and that it went once nothing is.
 func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
 	if !d.back {
+		if stays, err := d.stays(ctx, tx); err != nil || stays {
+			return 1, err
+		}
 		if n, err = c.dropLeft(ctx, tx, d, limit); err != nil || n >= limit {
 			return n, err
 		}
@@ -101,6 +125,7 @@ func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n in
 func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
 	left := map[string]func() []string{
 		store.KindProject: leftByProject, store.KindEnvironment: leftByEnvironment, store.KindConnector: leftByConnector,
+		store.KindDeployment: leftByDeployment,
 	}
 	for _, statement := range left[d.kind]() {
 		args := []any{d.ProjectID, limit - n, d.ID}
@@ -112,7 +137,11 @@ func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n 
 			return n, err
 		}
 	}
-	if d.kind != store.KindProject {
+	switch d.kind {
+	case store.KindProject:
+	case store.KindDeployment:
+		return n, dropDeployment(ctx, tx, d.Key)
+	default:
 		return n, nil
 	}
 	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
@@ -169,18 +198,9 @@ func leftByProject() []string {
 	}
 }
 
-const isLeft = `d.project_id = $1 AND d.environment_id = $3
-	AND NOT EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = $1 AND k.id = d.id AND k.kind = '` + store.KindDeployment + `')`
-
-// leftByEnvironment are those of what an environment ($3) has left. A Deployment that outlives it
-// keeps its row.
+// leftByEnvironment are those of what an environment ($3) has left. Its deployments go by themselves.
 func leftByEnvironment() []string {
 	return []string{
-		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT l.deployment_id, l.number
-			FROM deployments d JOIN build_log l ON l.project_id = d.project_id AND l.deployment_id = d.id WHERE ` + isLeft + ` LIMIT $2)`,
-		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT a.deployment_id, a.name
-			FROM deployments d JOIN deployment_agents a ON a.project_id = d.project_id AND a.deployment_id = d.id WHERE ` + isLeft + ` LIMIT $2)`,
-		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT d.id FROM deployments d WHERE ` + isLeft + ` LIMIT $2)`,
 		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 		`DELETE FROM agent_totals WHERE project_id = $1 AND environment_id = $3 AND (agent_name, test_name) IN
@@ -195,4 +215,28 @@ func leftByConnector() []string {
 			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
 		`DELETE FROM destinations WHERE project_id = $1 AND connector_id = $3 AND $2 > 0`,
 	}
+}
+
+// leftByDeployment are those of what a deployment ($3) has left, but for its row.
+func leftByDeployment() []string {
+	return []string{
+		`DELETE FROM build_log WHERE project_id = $1 AND deployment_id = $3 AND number IN
+			(SELECT number FROM build_log WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+		`DELETE FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 AND name IN
+			(SELECT name FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+	}
+}
+
+// dropDeployment deletes the row of a deployment; what it has stored counts no more.
+func dropDeployment(ctx context.Context, tx *Tx, key store.Key) error {
+	var size int64
+	err := found(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
+		key.ProjectID, key.ID).Scan(&size))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err == nil:
+		err = addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
+	}
+	return wrap(err, "deleting deployment %s", key)
 }

@@ -102,8 +102,8 @@ func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 		d, err = deployment(ctx, tx, spec.Key())
 		switch {
 		case err == nil && d.Message == deletedMessage && d.Status == store.DeploymentCancelled && d.Ref.ObjectUID != spec.Ref.ObjectUID:
-			if _, err := tx.exec(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2`, d.ProjectID, d.ID); err != nil {
-				return wrap(err, "forgetting what was deleted")
+			if err := dropDeployment(ctx, tx, d.Key()); err != nil {
+				return err
 			}
 		case err == nil:
 			return adoptDeployment(ctx, tx, &d, spec)

@@ -174,7 +174,9 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 			err = c.removeEnvironment(ctx, tx, held.key)
 		}
 	case store.KindDeployment:
-		err = cancelDeployments(ctx, tx, held.key.ProjectID, deletedMessage, `id = $2`, held.key.ID)
+		if err = cancelDeployments(ctx, tx, held.key.ProjectID, deletedMessage, `id = $2`, held.key.ID); err == nil {
+			err = goes(ctx, tx, store.KindDeployment, held.key)
+		}
 	case store.KindConnector:
 		err = removeConnector(ctx, tx, held.key)
 	case store.KindConnectorLink:

@@ -89,7 +89,7 @@ var departurePromises = []promise{
 		w.NotEmpty(left["run_rollups"])
 		w.NotEmpty(left["usage_rollups"])
 		w.NotEmpty(left["deployments"])
-		w.Len(left["departed"], 3, "project, environment and connector")
+		w.Len(left["departed"], 4, "project, environment, deployment and connector")
 		w.forget(aDay)
 		w.Equal(left, w.lasting(), "it is not as old")
 

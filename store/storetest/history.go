@@ -73,7 +73,7 @@ var blobPromises = []promise{
 		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was not whole")
 	}},
 	{"a bundle is counted once, and goes after a day without a build that ended with it", func(w *world) {
-		stored := func() int64 { return w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`) }
+		stored := func() int64 { return w.storage() - w.ofDeployments() }
 		w.putBundle("unnamed")
 		w.putBundle("unnamed")
 		w.EqualValues(len("unnamed"), stored())
@@ -97,7 +97,7 @@ var blobPromises = []promise{
 		bundles := func() []int64 {
 			return []int64{
 				w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'bundle'`),
-				w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`),
+				w.storage() - w.ofDeployments(),
 			}
 		}
 		building := func(spec store.DeploymentSpec) store.DeploymentSpec {

@@ -13,9 +13,14 @@ import (
 )
 
 // storedBytes is what the project has stored of runs and uploads, as far as it is counted:
-// all but its bundles.
+// all but its bundles and what its deployments keep.
 func (w *world) storedBytes() int64 {
-	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`)
+	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments()
+}
+
+// ofDeployments is what count as stored of logs and results.
+func (w *world) ofDeployments() int64 {
+	return w.ones(`SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments WHERE project_id = $1`)
 }
 
 // count counts what at most limit ends have stored.

@@ -95,7 +95,7 @@ var groups = []struct {
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},
 	{"Retention", slices.Concat(retentionPromises, trimPromises, shorterPromises)},
-	{"Departures", departurePromises},
+	{"Departures", slices.Concat(departurePromises, deploymentDeparturePromises)},
 	{"Erasure", erasurePromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},

@@ -85,7 +85,7 @@ CREATE TABLE object_ids (
 -- Objects that went, and what they have left stays as long as history does.
 CREATE TABLE departed (
     project_id uuid NOT NULL,
-    kind text NOT NULL CHECK (kind IN ('Project', 'Environment', 'Connector')),
+    kind text NOT NULL CHECK (kind IN ('Project', 'Environment', 'Deployment', 'Connector')),
     id uuid NOT NULL,
     gone_at bigint NOT NULL,
     PRIMARY KEY (project_id, kind, id)
@@ -310,7 +310,9 @@ CREATE TABLE deployments (
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
     connector_files text,
     connector_results text,
+    -- What of it counts as stored by the project: its log, and what its build ended with.
     log_size bigint NOT NULL DEFAULT 0,
+    result_size bigint NOT NULL DEFAULT 0,
     activation_rank bigint NOT NULL DEFAULT 0,
     -- When the last request to activate was made that was carried out.
     activation_requested_at bigint,

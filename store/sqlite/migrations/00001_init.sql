@@ -51,7 +51,7 @@ CREATE TABLE object_ids (
 -- Objects that went, and what they have left stays as long as history does.
 CREATE TABLE departed (
     project_id TEXT NOT NULL,
-    kind TEXT NOT NULL CHECK (kind IN ('Project', 'Environment', 'Connector')),
+    kind TEXT NOT NULL CHECK (kind IN ('Project', 'Environment', 'Deployment', 'Connector')),
     id TEXT NOT NULL,
     gone_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, kind, id)
@@ -272,7 +272,9 @@ CREATE TABLE deployments (
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
     connector_files TEXT,
     connector_results TEXT,
+    -- What of it counts as stored by the project: its log, and what its build ended with.
     log_size INTEGER NOT NULL DEFAULT 0,
+    result_size INTEGER NOT NULL DEFAULT 0,
     activation_rank INTEGER NOT NULL DEFAULT 0,
     -- When the last request to activate was made that was carried out.
     activation_requested_at INTEGER,

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// storage is how many bytes count as stored by the project.
+func (w *world) storage() int64 {
+	return w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`)
+}
+
+// leftOf is how many rows a deployment has.
+func (w *world) leftOf(spec store.DeploymentSpec) (n int64) {
+	for _, of := range []string{"deployments WHERE id", "deployment_agents WHERE deployment_id", "build_log WHERE deployment_id"} {
+		n += w.ones(`SELECT count(*) FROM ` + of + ` = '` + spec.ID.String() + `' AND project_id = $1`)
+	}
+	return n
+}
+
+// goes deletes the object of a deployment.
+func (w *world) goes(spec store.DeploymentSpec) {
+	w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindDeployment, spec.Ref.Name)))
+}
+
+// deployNewer makes so many deployments live that what was before can not be live again.
+func (w *world) deployNewer() {
+	for i := range store.BundlesKept {
+		w.deploy("newer"+strconv.Itoa(i), "first")
+	}
+}
+
+// isKept lets all go that can, of which the deployment is not; went lets it go, and nothing is left.
+func (w *world) isKept(spec store.DeploymentSpec, why string) {
+	w.goneSince(9 * aDay)
+	w.forget(aDay)
+	w.NotZero(w.leftOf(spec), why)
+	w.Equal(1, w.rowsOf("departed"))
+}
+
+// goneSince says of all that went that it did so long ago.
+func (w *world) goneSince(age time.Duration) {
+	_, err := w.db.ExecContext(w.ctx, `UPDATE departed SET gone_at = $1`, time.Now().Add(-age).UnixMicro())
+	w.NoError(err)
+}
+
+func (w *world) went(spec store.DeploymentSpec) {
+	w.goneSince(9 * aDay)
+	w.forget(aDay)
+	w.Zero(w.leftOf(spec))
+	w.Zero(w.rowsOf("departed"))
+}
+
+var deploymentDeparturePromises = []promise{
+	{"a deployment that is gone leaves nothing once its history has gone, and counts no more", func(w *world) {
+		w.deploy("kept", "first")
+		before := w.storage()
+		failed := w.newDeployment("failed")
+		_, err := w.s.BeginDeployment(w.ctx, failed)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
+		for number := range int64(9) { // more than one pass deletes
+			w.NoError(w.s.AppendBuildLog(w.ctx, failed.Key(), number, "a line\n"))
+		}
+		logged := w.storage()
+		w.Greater(logged, before, "its log counts")
+		w.NoError(w.s.FinishBuild(w.ctx, failed.Key(), store.BuildResult{
+			FailureReason: "tests_failed", TestResults: json.RawMessage(`[{"passed":false}]`),
+			Agents: []store.Agent{{Name: "first", Config: json.RawMessage(`{"name":"first"}`)}},
+		}))
+		w.GreaterOrEqual(w.storage(), logged+int64(len(`[{"passed":false}]`)+len(`{"name":"first"}`)), "what it ended with counts")
+
+		w.goes(failed)
+		w.forget(aDay)
+		w.EqualValues(11, w.leftOf(failed), "its history is there")
+		w.went(failed)
+		w.Equal(before, w.storage())
+	}},
+	{"a deployment that is gone stays while it is live, or can be again", func(w *world) {
+		spec := w.deploy("one", "first")
+		w.goes(spec)
+		w.isKept(spec, "it is live")
+		for i := range store.BundlesKept - 1 {
+			w.deploy("newer"+strconv.Itoa(i), "first")
+		}
+		w.isKept(spec, "it is one of the last")
+		w.deploy("newest", "first")
+		w.went(spec)
+	}},
+	{"a deployment that is gone stays while a run that has begun with it is open", func(w *world) {
+		spec := w.deploy("one", "first")
+		run := w.oneRunning()
+		w.goes(spec)
+		w.deployNewer()
+		w.isKept(spec, "a run of it is open")
+		w.finish(run)
+		w.went(spec)
+	}},
+	{"a deployment that is gone stays while a connector of its code is in effect", func(w *world) {
+		spec := w.build("one", "first")
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{w.codeConnector("of-code")}})
+		w.NoError(err)
+		w.goes(spec)
+		_, err = w.db.ExecContext(w.ctx, `UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
+		w.NoError(err)
+		_, err = w.db.ExecContext(w.ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
+		w.NoError(err)
+		w.isKept(spec, "its connector is in effect")
+		w.deploy("two", "first")
+		w.went(spec)
+	}},
+	{"a deployment that is gone and was live until now stays as long as its runs do", func(w *world) {
+		spec := w.deploy("one", "first")
+		w.goes(spec)
+		w.deployNewer()
+		_, err := w.rollBack(spec)
+		w.NoError(err)
+		w.goneSince(9 * aDay)
+		w.deploy("newest", "first")
+		w.forget(aDay)
+		w.NotZero(w.leftOf(spec))
+		w.went(spec)
+	}},
+}
