@@ -55,13 +55,10 @@ type Condition struct {
 // condition may name. It yields a bool and names one of them at least; ErrNoCondition of any
 // other text. Another error says what is wrong with a condition.
 func NewCondition(expression string) (*Condition, error) {
-	if len(expression) > MaxSize {
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrNoCondition, MaxSize)
-	}
-	checked, issues := spoken.Compile(expression)
+	checked, err := check(spoken, expression)
 	switch {
-	case issues.Err() != nil:
-		return nil, fmt.Errorf("%w: %w", ErrNoCondition, firstOf(issues))
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNoCondition, err)
 	case checked.OutputType().Kind() != types.BoolKind:
 		return nil, fmt.Errorf("%w: it yields a %s", ErrNoCondition, checked.OutputType())
 	}
@@ -69,10 +66,9 @@ func NewCondition(expression string) (*Condition, error) {
 	if !slices.ContainsFunc(Names, c.LooksAt) {
 		return nil, fmt.Errorf("%w: it names nothing of a run", ErrNoCondition)
 	}
-	if checked, issues = conditions.Compile(expression); issues.Err() != nil {
-		return nil, firstOf(issues)
+	if checked, err = check(conditions, expression); err != nil {
+		return nil, err
 	}
-	var err error
 	c.program, err = planned(conditions, checked, maxConditionCost)
 	return c, err
 }

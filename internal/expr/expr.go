@@ -58,12 +58,9 @@ func CheckKey(expression string) error {
 
 // compile makes a program of the expression of a key.
 func compile(expression string) (cel.Program, error) {
-	if len(expression) > MaxSize {
-		return nil, fmt.Errorf("the expression has more than %d bytes", MaxSize)
-	}
-	ast, issues := environment.Compile(expression)
-	if err := issues.Err(); err != nil {
-		return nil, firstOf(issues)
+	ast, err := check(environment, expression)
+	if err != nil {
+		return nil, err
 	}
 	switch kind := ast.OutputType(); kind.Kind() {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.DynKind:

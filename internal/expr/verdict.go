@@ -76,12 +76,9 @@ type Verdict struct {
 // NewVerdict compiles an expression over output, error, status and context that yields a
 // bool.
 func NewVerdict(expression string) (*Verdict, error) {
-	if len(expression) > MaxSize {
-		return nil, fmt.Errorf("the expression has more than %d bytes", MaxSize)
-	}
-	ast, issues := verdicts.Compile(expression)
-	if issues.Err() != nil {
-		return nil, firstOf(issues)
+	ast, err := check(verdicts, expression)
+	if err != nil {
+		return nil, err
 	}
 	if kind := ast.OutputType(); kind.Kind() != types.BoolKind && kind.Kind() != types.DynKind {
 		return nil, fmt.Errorf("it yields a %s; write a condition, which is true or false", kind)
