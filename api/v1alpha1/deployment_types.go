@@ -73,8 +73,9 @@ type DeploymentSpec struct {
 	// +required
 	Source DeploymentSource `json:"source"`
 
-	// RedeployOf is the id of the deployment that this one repeats. It is shown
-	// and has no further effect.
+	// RedeployOf is the id of the deployment that this one repeats. It is shown; and
+	// where the commit is the same one, it is built from the same folder of the
+	// repository, whatever git.path of the Project has become.
 	//
 	// +optional
 	RedeployOf DeploymentID `json:"redeployOf,omitempty"`
@@ -278,7 +279,7 @@ type DeploymentStatus struct {
 	Commit string `json:"commit,omitempty"`
 
 	// Path is the folder of the repository that was built, the git.path that the Project
-	// had when the build started; "" is the root. It is absent before, and of an upload.
+	// had when the build started, or that of what is built again; "" is the root. It is absent before, and of an upload.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255

@@ -70,7 +70,10 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	if err != nil {
 		return nil, err
 	}
-	from := v.source()
+	from, err := r.source(ctx, v)
+	if err != nil {
+		return nil, err
+	}
 	if from.Secret != "" {
 		if _, err := r.Secret(ctx, v.Namespace, from.Secret); err != nil {
 			return nil, err

@@ -25,21 +25,26 @@ import (
 func (r *Reporter) goes() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			seen, ok := e.Object.(*v1alpha1.Deployment)
-			if !ok || !isPending(seen) {
-				return
+			if d, ok := e.Object.(*v1alpha1.Deployment); ok && r.went(d) {
+				queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 			}
-			d := seen.DeepCopy()
-			d.DeletionTimestamp = nil
-			if !d.Status.Phase.Terminal() {
-				now := metav1.NewTime(r.Now().Truncate(time.Second))
-				d.Status.Phase, d.Status.EndedAt = v1alpha1.DeploymentCancelled, &now
-			}
-			name := client.ObjectKeyFromObject(d)
-			r.gone.Store(name, d)
-			queue.Add(ctrl.Request{NamespacedName: name})
 		},
 	}
+}
+
+// went notes a deployment that is gone, where its commit is pending.
+func (r *Reporter) went(seen *v1alpha1.Deployment) (noted bool) {
+	if !isPending(seen) {
+		return false
+	}
+	d := seen.DeepCopy()
+	d.DeletionTimestamp = nil
+	if !d.Status.Phase.Terminal() {
+		now := metav1.NewTime(r.Now().Truncate(time.Second))
+		d.Status.Phase, d.Status.EndedAt = v1alpha1.DeploymentCancelled, &now
+	}
+	r.gone.Store(client.ObjectKeyFromObject(d), d)
+	return true
 }
 
 // endGone tells the provider that a deployment which is gone was cancelled, or how else it ended, and
@@ -49,7 +54,7 @@ func (r *Reporter) endGone(ctx context.Context, name types.NamespacedName) (ctrl
 	if !ok {
 		return ctrl.Result{}, nil
 	}
-	nowhere := func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) error { return nil }
+	nowhere := func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (bool, error) { return false, nil }
 	again, err := r.tell(ctx, d.(*v1alpha1.Deployment), nowhere)
 	if errors.Is(err, object.ErrProjectMissing) {
 		again, err = ctrl.Result{}, nil

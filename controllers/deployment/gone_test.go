@@ -89,6 +89,45 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(other.Status.CommitStatus).To(BeNil())
 	})
 
+	It("is what another one of its name says, where that is of the same commit", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		p.answers(http.StatusBadGateway)
+		d.CreationTimestamp.Time = d.CreationTimestamp.Add(-time.Minute)
+		p.deleted(ctx, d)
+		p.states()
+		p.answers(http.StatusCreated)
+		p.Clock.Step(time.Minute)
+		other := p.Deployment("one")
+		p.at(ctx, other, v1alpha1.DeploymentBuilding)
+		Expect(p.states()).To(Equal(status(p, "pending")))
+		p.at(ctx, other, v1alpha1.DeploymentDeployed)
+		Expect(p.states()).To(Equal(status(p, "success")))
+	})
+
+	It("ends also where its Deployment went while the provider was told of it", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		d := p.Deployment("one")
+		p.answers(http.StatusBadGateway)
+		p.at(ctx, d, v1alpha1.DeploymentBuilding)
+		p.states()
+		p.answers(http.StatusCreated)
+		p.Clock.Step(time.Minute)
+		p.meanwhile = func() { p.ExpectGone(ctx, d.DeepCopy()) }
+		Expect(p.gone(ctx, d)).To(Equal(10 * time.Second))
+		Expect(p.states()).To(Equal(status(p, "pending")))
+		p.meanwhile = nil
+		Expect(p.gone(ctx, d)).To(BeZero())
+		Expect(p.states()).To(Equal(status(p, "error")))
+	})
+
+	It("has no name but one of the namespace", func(ctx SpecContext) {
+		p, d := pending(ctx)
+		d.Status.CommitStatus.Context = "ci/required"
+		p.ExpectStatus(ctx, d)
+		p.at(ctx, d, v1alpha1.DeploymentDeployed)
+		Expect(p.states()).To(Equal(status(p, "success")))
+	})
+
 	It("is what another deployment of the commit says, or nobody's with the project", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.Clock.Step(time.Second)

@@ -3,6 +3,7 @@
 package deployment_test
 
 import (
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -144,6 +145,31 @@ var _ = Describe("A Deployment", func() {
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"), Message(d))
 		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
 		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElement("--path=services/support"))
+	})
+
+	It("is built from the folder of what it repeats, and of what was live, whatever the project's has become", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.project.Spec.Git.Path = "services/support"
+		s.ExpectApplied(ctx, s.project)
+		first := s.deployed(ctx, s.Deployment("v1"))
+		Expect(first.Status.Path).To(HaveValue(Equal("services/support")))
+		s.project.Spec.Git.Path = "services/sales"
+		s.ExpectApplied(ctx, s.project)
+		again := func(name, commit string) *v1alpha1.Deployment {
+			return s.reconciled(ctx, s.Deployment(name, func(d *v1alpha1.Deployment) {
+				d.Spec.RedeployOf, d.Spec.Source.Git.Commit = v1alpha1.DeploymentID(first.Status.ID), v1alpha1.GitCommit(commit)
+			}))
+		}
+		Expect(again("v2", first.Status.Commit).Status.Path).To(HaveValue(Equal("services/support")))
+		Expect(again("v3", strings.Repeat("c", 40)).Status.Path).To(HaveValue(Equal("services/sales")), "another commit is another source")
+
+		By("the store being restored from before what is live")
+		lost := s.Deployment("v4")
+		s.ExpectApplied(ctx, lost)
+		lost.Status.Live, lost.Status.Commit, lost.Status.Path = true, first.Status.Commit, first.Status.Path
+		s.ExpectStatus(ctx, lost)
+		s.ExpectReconciled(ctx, s.r, lost)
+		Expect(lost.Status.Path).To(HaveValue(Equal("services/support")))
 	})
 
 	It("waits for the repository, its credentials and a network", func(ctx SpecContext) {

@@ -58,22 +58,30 @@ type Reporter struct {
 	gone sync.Map
 }
 
-// Reconcile tells the provider of one Deployment's commit, where it does not know yet.
+// Reconcile tells the provider of one Deployment's commit, where it does not know yet: of one that is
+// gone, and of the one that has its name now.
 func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	if again, err := r.endGone(ctx, req.NamespacedName); again.RequeueAfter > 0 || err != nil {
+	again, err := r.endGone(ctx, req.NamespacedName)
+	if err != nil {
 		return again, err
 	}
 	d := &v1alpha1.Deployment{}
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return again, client.IgnoreNotFound(err)
 	}
-	return r.tell(ctx, d, r.show)
+	result, err := r.tell(ctx, d, r.show)
+	if result.RequeueAfter == 0 || again.RequeueAfter > 0 && again.RequeueAfter < result.RequeueAfter {
+		result = again
+	}
+	return result, err
 }
 
+// shows shows what became of telling the provider; went says that the deployment went meanwhile, with
+// something left to be told.
+type shows func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (went bool, err error)
+
 // tell tells the provider of a deployment's commit, and show what became of that.
-func (r *Reporter) tell(
-	ctx context.Context, d *v1alpha1.Deployment, show func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) error,
-) (ctrl.Result, error) {
+func (r *Reporter) tell(ctx context.Context, d *v1alpha1.Deployment, show shows) (ctrl.Result, error) {
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
 	if state == "" || isSettled(d, state) || age > reportsFor || age < -aheadAtMost {
@@ -111,7 +119,11 @@ func (r *Reporter) tell(
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
-	return again, show(ctx, d, became)
+	went, err := show(ctx, d, became)
+	if went {
+		again.RequeueAfter = soonest
+	}
+	return again, err
 }
 
 // pause keeps a provider from being told the next status at once that did not take the last one, or
@@ -184,9 +196,11 @@ var descriptions = map[commitstatus.State]string{
 }
 
 // contextOf is the name by which the provider is told of a deployment: that of its environment's slug,
-// unless another one is pending there; "" where nobody knows of which environment.
+// unless another one is pending there; "" where nobody knows of which environment. One that is no
+// name of the namespace was written by somebody else.
 func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (string, error) {
-	if told := d.Status.CommitStatus; isPending(d) && told.Context != "" {
+	own := "agentplatform/" + d.Namespace + "/"
+	if told := d.Status.CommitStatus; isPending(d) && strings.HasPrefix(told.Context, own) {
 		return told.Context, nil
 	}
 	e := &v1alpha1.Environment{}
@@ -197,7 +211,7 @@ func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (strin
 	if e.Status.Slug == "" {
 		return "", nil
 	}
-	return "agentplatform/" + d.Namespace + "/" + e.Status.Slug, nil
+	return own + e.Status.Slug, nil
 }
 
 // statusOf is what the provider is told; ok is false where nobody knows of which environment,
@@ -319,12 +333,16 @@ func reportingToken(url string, secret map[string]string) string {
 	return token
 }
 
-// show writes status.commitStatus where it changed, and nothing else.
-func (r *Reporter) show(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) error {
+// show writes status.commitStatus where it changed, and nothing else. What was deleted while the
+// provider was told that it is built is noted as any that goes.
+func (r *Reporter) show(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (went bool, err error) {
 	before := d.DeepCopy()
 	d.Status.CommitStatus = &became
-	_, err := r.WriteStatus(ctx, before, d)
-	return err
+	written, err := r.WriteStatus(ctx, before, d)
+	if err != nil || written || reportedState(before) == reportedState(d) {
+		return false, err
+	}
+	return r.went(d), nil
 }
 
 // SetupWithManager registers the controller.

@@ -44,6 +44,8 @@ type provider struct {
 	commit string
 	// hangs is answered by nobody until it is closed; nil hangs nothing. reached says that somebody waits.
 	hangs, reached chan struct{}
+	// meanwhile happens while it is told; nil is nothing.
+	meanwhile func()
 }
 
 func newProvider(ctx context.Context, secret map[string]string) *provider {
@@ -58,6 +60,10 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 			case <-p.hangs:
 			case <-r.Context().Done(): // who asked does not wait any more, as where the test has failed
 			}
+		}
+		if p.meanwhile != nil {
+			defer GinkgoRecover()
+			p.meanwhile()
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

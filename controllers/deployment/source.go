@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
@@ -26,16 +24,37 @@ type source struct {
 
 // source is of the branch that was recorded when the deployment began, and of the folder that was
 // when its build did, whatever is asked for now.
-func (v *version) source() source {
+func (r *Reconciler) source(ctx context.Context, v *version) (s source, err error) {
 	if digest := v.upload(); digest != "" {
-		return source{Upload: digest}
+		return source{Upload: digest}, nil
 	}
 	git := v.project.Spec.Git
-	s := source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit(), Path: ptr.Deref(v.outcome.Path, git.Path)}
+	s = source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit()}
 	if git.SecretRef != nil {
 		s.Secret = string(git.SecretRef.Name)
 	}
-	return s
+	s.Path, err = r.folder(ctx, v)
+	return s, err
+}
+
+// folder is the one of which the build was that has begun; else that of the same commit which was
+// live, or which this deployment repeats; else what the project says now.
+func (r *Reconciler) folder(ctx context.Context, v *version) (string, error) {
+	switch {
+	case v.outcome.Path != nil:
+		return *v.outcome.Path, nil
+	case v.Status.Live && v.Status.Path != nil && v.Status.Commit == v.commit():
+		return *v.Status.Path, nil
+	case v.outcome.RedeployOf != nil:
+		of, err := r.Store.Deployment(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *v.outcome.RedeployOf})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return "", object.FromStore(fmt.Errorf("reading what is deployed again: %w", err))
+		}
+		if of.Path != nil && of.ResolvedCommit == v.commit() {
+			return *of.Path, nil
+		}
+	}
+	return v.project.Spec.Git.Path, nil
 }
 
 // checkSource says whether there is something to build from. What was uploaded and is not

@@ -32,7 +32,7 @@ const (
 	// again after a failure.
 	interval = 6 * time.Hour
 	retry    = 10 * time.Minute
-	// patience is how long a look takes at most.
+	// patience is how long each of the steps of a look takes at most.
 	patience = time.Minute
 )
 
@@ -82,26 +82,44 @@ func (f *Follower) Start(ctx context.Context) error {
 	}
 }
 
-// Look keeps the rates that the file has.
-func (f *Follower) Look(ctx context.Context) (err error) {
-	result := metrics.RatesFailed
-	defer func() { f.opts.Metrics.RatesLooked(result) }()
+// Look keeps the rates that the file has, and says which is the last one, also where that is an
+// older one.
+func (f *Follower) Look(ctx context.Context) error {
+	result := metrics.RatesRead
+	err := errors.Join(within(ctx, f.keep), within(ctx, f.last))
+	if err != nil {
+		result = metrics.RatesFailed
+	}
+	f.opts.Metrics.RatesLooked(result)
+	return err
+}
+
+// within gives a step its time.
+func within(ctx context.Context, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	return step(ctx)
+}
+
+// keep stores the rates that the file has.
+func (f *Follower) keep(ctx context.Context) error {
 	rates, err := f.read(ctx)
 	if err != nil {
 		return err
 	}
-	if err := f.opts.Store.PutRates(ctx, rates); err != nil {
-		return err
-	}
+	return f.opts.Store.PutRates(ctx, rates)
+}
+
+// last says which rate is the last one.
+func (f *Follower) last(ctx context.Context) error {
 	latest, err := f.opts.Store.LatestRate(ctx, store.USD)
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err == nil:
+		f.opts.Metrics.LatestRate(latest.Begin())
 	}
-	f.opts.Metrics.LatestRate(latest.Begin())
-	result = metrics.RatesRead
-	return nil
+	return err
 }
 
 func (f *Follower) read(ctx context.Context) ([]store.Rate, error) {

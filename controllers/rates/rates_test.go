@@ -65,6 +65,9 @@ func (k *kept) Rates(context.Context, store.Currency, store.Day, store.Day) ([]s
 }
 
 func (k *kept) LatestRate(context.Context, store.Currency) (store.Day, error) {
+	if len(k.all) == 0 {
+		return 0, store.ErrNotFound
+	}
 	return k.all[0].Day, nil
 }
 
@@ -91,16 +94,39 @@ func TestRatesAreLookedForAgain(t *testing.T) {
 	answers <- func(w http.ResponseWriter) { _, _ = io.WriteString(w, file) }
 	waits()
 	require.Len(t, k.all, 2)
+	require.InDelta(t, day(t, "2026-03-02").Begin().Unix(), latest(t, registry), 0)
+	stop()
+	require.NoError(t, <-ended)
+}
+
+// latest is the metric of the last rate.
+func latest(t *testing.T, registry *prometheus.Registry) float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	require.NoError(t, err)
 	for _, family := range families {
 		if family.GetName() == "agentplatform_exchange_rates_latest_timestamp_seconds" {
-			require.InDelta(t, day(t, "2026-03-02").Begin().Unix(), family.GetMetric()[0].GetGauge().GetValue(), 0)
+			return family.GetMetric()[0].GetGauge().GetValue()
 		}
 	}
-	stop()
-	require.NoError(t, <-ended)
+	require.Fail(t, "there is no such metric")
+	return 0
 }
+
+// TestTheLastRateIsKnownWithoutTheBank: a process that has just begun says so of what is stored.
+func TestTheLastRateIsKnownWithoutTheBank(t *testing.T) {
+	t.Parallel()
+	k, registry := &kept{all: []store.Rate{{Currency: store.USD, Day: day(t, "2026-03-02"), Micros: 1}}}, prometheus.NewRegistry()
+	follower, err := rates.New(rates.Options{URL: rates.DefaultURL, Store: k, Metrics: metrics.NewManager(registry), Client: &http.Client{Transport: unreachable{}}})
+	require.NoError(t, err)
+	require.ErrorIs(t, follower.Look(t.Context()), io.ErrUnexpectedEOF)
+	require.InDelta(t, day(t, "2026-03-02").Begin().Unix(), latest(t, registry), 0)
+}
+
+// unreachable is a bank that nobody reaches.
+type unreachable struct{}
+
+func (unreachable) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
 func TestAddressesOfRates(t *testing.T) {
 	t.Parallel()
