@@ -85,6 +85,8 @@ const (
 	JournalModelAnswer JournalKind = "model_answer"
 	JournalToolStarted JournalKind = "tool_started"
 	JournalToolResult  JournalKind = "tool_result"
+	// JournalModelFailure is an answer that was of no use.
+	JournalModelFailure JournalKind = "model_failure"
 	// JournalResumed is written by the platform when a suspended run goes on; its
 	// data is what the run waited for. JournalExpired is written when that did not
 	// come in time.
@@ -101,7 +103,7 @@ type JournalEntry struct {
 	// Unsafe marks a tool_started whose tool is not declared idempotent, and the
 	// tool_result that ends it: a run with such a tool in flight is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
-	// Usage is what a model_answer cost; nil of other kinds. It is written, never
+	// Usage is what a model_answer or a model_failure cost; nil of other kinds. It is written, never
 	// read with the entry.
 	Usage *ModelUsage `json:"-"`
 }

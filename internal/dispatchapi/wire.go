@@ -182,6 +182,8 @@ const (
 	JournalModelAnswer = "model_answer"
 	JournalToolStarted = "tool_started"
 	JournalToolResult  = "tool_result"
+	// JournalModelFailure is an answer that was of no use: it is asked again, or fails the run.
+	JournalModelFailure = "model_failure"
 )
 
 // JournalEntry is one entry of a run's journal.
@@ -195,7 +197,7 @@ type JournalEntry struct {
 	// tool_result that ends it: with such a tool in flight a lost run fails
 	// (tool_interrupted) and is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
-	// Usage is what a model_answer cost; nil of other kinds.
+	// Usage is what a model_answer or a model_failure cost; nil of other kinds.
 	Usage *ModelUsage `json:"usage,omitempty"`
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // scope is one place of the agent tree in one attempt.
@@ -88,6 +89,9 @@ func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*ad
 	if m.prompt != "" {
 		req.Config.SystemInstruction = genai.NewContentFromText(m.prompt, genai.RoleUser)
 	}
+	ctx = model.WithWaste(ctx, func(name string, f *model.Error) {
+		m.journal.recordFailure(modelFailure{Agent: m.path, Turn: m.turn, Model: name, Error: f.Code, Usage: usageOf(f.Usage)})
+	})
 	for resp, err := range m.llm.GenerateContent(ctx, req, false) {
 		if late := timedOut(ctx); err != nil && late != nil {
 			return nil, late

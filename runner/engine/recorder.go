@@ -35,6 +35,15 @@ type modelAnswer struct {
 	Usage        dispatchapi.TokenUsage `json:"usage"`
 }
 
+// modelFailure is the data of a model_failure entry: an answer that was of no use.
+type modelFailure struct {
+	Agent string                 `json:"agent"`
+	Turn  int                    `json:"turn"`
+	Model string                 `json:"model"`
+	Error string                 `json:"error"`
+	Usage dispatchapi.TokenUsage `json:"usage"`
+}
+
 // toolStarted is the data of a tool_started entry.
 type toolStarted struct {
 	Agent     string         `json:"agent"`
@@ -110,6 +119,12 @@ func (r *recorder) load(entry dispatchapi.JournalEntry) error {
 		}
 		r.answers[turnKey{a.Agent, a.Turn}] = a
 		r.count(a.Usage)
+	case dispatchapi.JournalModelFailure:
+		var f modelFailure
+		if err := json.Unmarshal(entry.Data, &f); err != nil {
+			return err
+		}
+		r.count(f.Usage)
 	case dispatchapi.JournalToolStarted:
 		var s toolStarted
 		if err := json.Unmarshal(entry.Data, &s); err != nil {
@@ -175,6 +190,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
 	if len(data) > dispatchapi.MaxModelAnswer {
+		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: CodeAnswerTooLarge, Usage: a.Usage})
 		return a, &failure{code: CodeAnswerTooLarge, message: fmt.Sprintf(
 			"the model's answer has %d bytes, at most %d are stored; have it say less in one answer", len(data), dispatchapi.MaxModelAnswer)}
 	}
@@ -186,22 +202,50 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	r.count(a.Usage)
 	return same, r.add(dispatchapi.JournalEntry{
 		Kind: dispatchapi.JournalModelAnswer, Data: data,
-		Usage: &dispatchapi.ModelUsage{Model: a.Model, TokenUsage: a.Usage, Cost: r.cost(a)},
+		Usage: r.used(a.Model, a.Usage),
 	})
 }
 
-// cost is what an answer costs by the prices of now; nil where that is not known.
-func (r *recorder) cost(a modelAnswer) *dispatchapi.Cost {
+// recordFailure records an answer that was of no use, where it is said what it has used: that is
+// paid for.
+func (r *recorder) recordFailure(f modelFailure) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addFailure(f)
+}
+
+// addFailure is recordFailure with the lock held. Where the journal has no room for it, the run ends
+// for that soon.
+func (r *recorder) addFailure(f modelFailure) {
+	if f.Usage == (dispatchapi.TokenUsage{}) {
+		return
+	}
+	data, err := json.Marshal(f)
+	if err != nil { // cannot be: it has texts and numbers alone
+		return
+	}
+	if r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalModelFailure, Data: data, Usage: r.used(f.Model, f.Usage)}) == nil {
+		r.count(f.Usage)
+	}
+}
+
+// used is what a call has used, with what that costs by the prices of now.
+func (r *recorder) used(model string, usage dispatchapi.TokenUsage) *dispatchapi.ModelUsage {
+	return &dispatchapi.ModelUsage{Model: model, TokenUsage: usage, Cost: r.cost(model, usage)}
+}
+
+// cost is nil where no price is known.
+func (r *recorder) cost(model string, usage dispatchapi.TokenUsage) *dispatchapi.Cost {
 	if r.prices == nil {
 		return nil
 	}
 	prices, err := r.prices()
-	price, known := prices.Prices[a.Model]
+	price, known := prices.Prices[model]
 	if err != nil || !known {
 		return nil
 	}
 	return &dispatchapi.Cost{Currency: price.Currency, Nanos: price.Nanos(runnerconfig.Tokens{
-		Input: a.Usage.InputTokens, CachedInput: a.Usage.CachedInputTokens, Output: a.Usage.OutputTokens, Thinking: a.Usage.ThinkingTokens,
+		Input: usage.InputTokens, CachedInput: usage.CachedInputTokens, Output: usage.OutputTokens, Thinking: usage.ThinkingTokens,
 	})}
 }
 

@@ -112,8 +112,17 @@ func assistantMessage(content *genai.Content) ([]openai.ChatCompletionMessagePar
 	return []openai.ChatCompletionMessageParamUnion{{OfAssistant: &message}}, nil
 }
 
-// readCompletion translates the first choice.
+// readCompletion translates an answer; what one of no use has used is said with its error.
 func readCompletion(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
+	resp, err := readChoice(c)
+	if failure, ok := AsError(err); ok {
+		failure.Usage = tokens(c.Usage)
+	}
+	return resp, err
+}
+
+// readChoice translates the first choice.
+func readChoice(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
 	if len(c.Choices) == 0 {
 		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer has no choices", Retryable: true}
 	}
@@ -154,13 +163,14 @@ func readCompletion(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
 }
 
 // tokens translates usage: what was thought is counted apart from what was
-// answered.
+// answered. OpenAI counts it among the completion's tokens, Gemini in the total alone.
 func tokens(u openai.CompletionUsage) *genai.GenerateContentResponseUsageMetadata {
-	thinking := u.CompletionTokensDetails.ReasoningTokens
+	beside := max(0, u.TotalTokens-u.PromptTokens-u.CompletionTokens)
+	among := max(0, u.CompletionTokensDetails.ReasoningTokens-beside)
 	return &genai.GenerateContentResponseUsageMetadata{
 		PromptTokenCount:        clip(u.PromptTokens),
-		CandidatesTokenCount:    clip(u.CompletionTokens - thinking),
-		ThoughtsTokenCount:      clip(thinking),
+		CandidatesTokenCount:    clip(u.CompletionTokens - among),
+		ThoughtsTokenCount:      clip(among + beside),
 		CachedContentTokenCount: clip(u.PromptTokensDetails.CachedTokens),
 		TotalTokenCount:         clip(u.TotalTokens),
 	}

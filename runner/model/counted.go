@@ -8,6 +8,7 @@ import (
 	"time"
 
 	adkmodel "google.golang.org/adk/v2/model"
+	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
@@ -31,7 +32,7 @@ func (c counted) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, 
 	return func(yield func(*adkmodel.LLMResponse, error) bool) {
 		begin := time.Now()
 		for resp, err := range c.LLM.GenerateContent(ctx, req, stream) {
-			c.metrics.Asked(c.provider, outcome(ctx, err), time.Since(begin), spent(resp))
+			c.metrics.Asked(c.provider, outcome(ctx, err), time.Since(begin), spent(resp, err))
 			yield(resp, err)
 			return
 		}
@@ -54,11 +55,17 @@ func outcome(ctx context.Context, err error) string {
 	return metrics.Other
 }
 
-func spent(resp *adkmodel.LLMResponse) metrics.Tokens {
-	if resp == nil || resp.UsageMetadata == nil {
+// spent are the tokens of an answer, also of one that is of no use.
+func spent(resp *adkmodel.LLMResponse, err error) metrics.Tokens {
+	var u *genai.GenerateContentResponseUsageMetadata
+	if failure, ok := AsError(err); ok {
+		u = failure.Usage
+	} else if resp != nil {
+		u = resp.UsageMetadata
+	}
+	if u == nil {
 		return metrics.Tokens{}
 	}
-	u := resp.UsageMetadata
 	return metrics.Tokens{
 		Input: int64(u.PromptTokenCount), Output: int64(u.CandidatesTokenCount),
 		Thinking: int64(u.ThoughtsTokenCount), CachedInput: int64(u.CachedContentTokenCount),

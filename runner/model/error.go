@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/genai"
+
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
@@ -37,7 +39,9 @@ type Error struct {
 	Retryable bool
 	// RetryAfter is how long the provider asks to wait; 0 when it does not say.
 	RetryAfter time.Duration
-	err        error
+	// Usage is what an answer that is of no use has used, nil of a request without one.
+	Usage *genai.GenerateContentResponseUsageMetadata
+	err   error
 }
 
 // Error is the message with the code.

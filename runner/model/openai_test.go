@@ -116,6 +116,25 @@ func TestOpenAISendsTheConversation(t *testing.T) {
 		"tools":[{"type":"function","function":{"name":"current_time","description":"The time","parameters":{"type":"object"}}}]}`, string(sent))
 }
 
+// TestWhatWasThoughtIsCounted: OpenAI counts it among the tokens of the completion, Gemini beside them,
+// and says it or does not.
+func TestWhatWasThoughtIsCounted(t *testing.T) {
+	t.Parallel()
+	for usage, want := range map[string][2]int32{ // what was answered and thought
+		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17,"completion_tokens_details":{"reasoning_tokens":5}}`:    {2, 5},
+		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17}`:                                                       {7, 0},
+		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":517}`:                                                      {7, 500},
+		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":517,"completion_tokens_details":{"reasoning_tokens":500}}`: {7, 500},
+		`{"prompt_tokens":10,"completion_tokens":7}`:                                                                         {7, 0},
+	} {
+		llm := openAI(t, &service{status: 200, answer: `{"choices":[{"message":{"role":"assistant","content":"Hi"}}],"usage":` + usage + `}`}, loopback)
+		for resp, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{user("Hello")}, Config: &genai.GenerateContentConfig{}}, false) {
+			require.NoError(t, err)
+			require.Equal(t, want, [2]int32{resp.UsageMetadata.CandidatesTokenCount, resp.UsageMetadata.ThoughtsTokenCount}, usage)
+		}
+	}
+}
+
 // TestFilesOfEveryTypeAreParts: images as such, all others as files with name and type, after the
 // text and in their order.
 func TestFilesOfEveryTypeAreParts(t *testing.T) {

@@ -78,6 +78,9 @@ func (r *retrying) ask(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMR
 			return resp, nil
 		}
 		failure, ok := AsError(err)
+		if ok && failure.Usage != nil {
+			wasted(ctx, llm.Name(), failure)
+		}
 		if !ok || !failure.Retryable || attempt >= r.policy.Attempts || ctx.Err() != nil {
 			return nil, err
 		}
@@ -100,6 +103,22 @@ func once(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adk
 		return resp, nil
 	}
 	return nil, &Error{Code: CodeInvalidAnswer, Message: "the model gave no answer", Retryable: true}
+}
+
+// Waste takes what answers have used that are of no use: of which model, and why.
+type Waste func(model string, failure *Error)
+
+type wasteKey struct{}
+
+// WithWaste has the requests of a context tell of such answers.
+func WithWaste(ctx context.Context, waste Waste) context.Context {
+	return context.WithValue(ctx, wasteKey{}, waste)
+}
+
+func wasted(ctx context.Context, model string, failure *Error) {
+	if waste, ok := ctx.Value(wasteKey{}).(Waste); ok {
+		waste(model, failure)
+	}
 }
 
 type attemptKey struct{}
