@@ -4,10 +4,13 @@ package docs
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 // promised is the page of what is promised.
@@ -93,4 +96,27 @@ func TestNoRowOfAPromiseIsOverlooked(t *testing.T) {
 		}
 	}
 	require.Equal(t, lines, len(promises(t, text)), "rows of statements among the lines of tables")
+}
+
+// TestWhatIsRefusedIsForLater: a row that says so names something that the platform refuses, so that
+// none goes on to say it of what has come.
+func TestWhatIsRefusedIsForLater(t *testing.T) {
+	t.Parallel()
+	words := regexp.MustCompile(`\w+`)
+	refused := map[string]bool{}
+	for _, door := range []later.Door{later.File, later.Object, later.Body, later.Query, later.Endpoint} {
+		for _, name := range later.At(door) {
+			for _, word := range words.FindAllString(name.String(), -1) {
+				refused[word] = true
+			}
+		}
+	}
+	for _, p := range promises(t, page(t, promised)) {
+		if !strings.Contains(p.status, "`REFUSED`") {
+			continue
+		}
+		named := codePattern.FindAllStringSubmatch(p.text+p.status, -1)
+		require.True(t, slices.ContainsFunc(named, func(code []string) bool { return refused[code[1]] }),
+			"row %s: nothing that it names in code is refused (internal/later)", p.row)
+	}
 }
