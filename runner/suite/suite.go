@@ -151,7 +151,7 @@ func (t *trial) result() Result {
 		r.Usage.ThinkingTokens += o.usage.ThinkingTokens
 		r.Usage.CachedInputTokens += o.usage.CachedInputTokens
 		r.Usage.TotalTokens += o.usage.TotalTokens
-		r.Costs = addCosts(r.Costs, o.day, o.spent)
+		r.Costs = addCosts(r.Costs, o.costs...)
 		switch {
 		case len(o.findings) == 0:
 			r.Successes++
@@ -163,13 +163,9 @@ func (t *trial) result() Result {
 	return r
 }
 
-// addCosts adds what calls of models on a day have cost, by their currencies in order.
-func addCosts(costs dispatchapi.DayCosts, day int64, calls []*dispatchapi.Cost) dispatchapi.DayCosts {
-	for _, call := range calls {
-		one := dispatchapi.DayCost{Day: day, Calls: 1}
-		if call != nil {
-			one.Currency, one.Nanos = call.Currency, call.Nanos
-		}
+// addCosts adds costs to others, which are in the order of their days and currencies.
+func addCosts(costs dispatchapi.DayCosts, more ...dispatchapi.DayCost) dispatchapi.DayCosts {
+	for _, one := range more {
 		at, found := slices.BinarySearchFunc(costs, one, func(a, b dispatchapi.DayCost) int {
 			return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Currency, b.Currency))
 		})
@@ -177,7 +173,7 @@ func addCosts(costs dispatchapi.DayCosts, day int64, calls []*dispatchapi.Cost) 
 			costs = slices.Insert(costs, at, one)
 			continue
 		}
-		costs[at].Calls++
+		costs[at].Calls += one.Calls
 		costs[at].Nanos += one.Nanos
 	}
 	return costs

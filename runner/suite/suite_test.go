@@ -210,6 +210,23 @@ func TestPromptsOfTestsKnowVariables(t *testing.T) {
 	require.True(t, results[0].Passed, results[0].Reason())
 }
 
+// TestACallCostsOnItsDay: not on that of its run, whose calls may be of several.
+func TestACallCostsOnItsDay(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	results, err := suite.Run(t.Context(), suite.Options{
+		Project: project(t, helper("expected_result: 'true'")), Models: &model.Registry{}, Now: func() time.Time {
+			now = now.Add(24 * time.Hour)
+			return now
+		},
+	})
+	require.NoError(t, err)
+	require.True(t, results[0].Passed, results[0].Explain())
+	costs := results[0].Costs
+	require.Len(t, costs, 2)
+	require.Less(t, costs[0].Day, costs[1].Day)
+}
+
 // TestWhatATestSendsIsKept: and goes nowhere; the call can be expected.
 func TestWhatATestSendsIsKept(t *testing.T) {
 	t.Parallel()

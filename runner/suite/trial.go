@@ -45,10 +45,8 @@ type outcome struct {
 	took     time.Duration
 	usage    dispatchapi.TokenUsage
 	findings []Finding
-	// spent is what each call of a model has cost, nil where that is not known; day is when the
-	// run began, in days since 1970.
-	spent []*dispatchapi.Cost
-	day   int64
+	// costs are those of its calls of models, by their days.
+	costs dispatchapi.DayCosts
 }
 
 // lateError is the cause of what took too long.
@@ -131,16 +129,16 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	}
 	of := t.opts.Project.RunsOf(t.agent)
 	input.About(values, id, of, headers)
-	journal := &memory{}
+	journal := &memory{now: t.opts.Now}
 	begin := t.opts.Now()
 	ended := t.engine.Execute(own, engine.Input{
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
 		Actions: t.actions, Outbound: nowhere{}, Journal: journal,
 	})
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
-	entries := append(journal.entries, ended.Trailing...)
-	out.day, out.spent = begin.Unix()/secondsOfDay, spentIn(entries)
-	calls, err := engine.Calls(entries)
+	journal.add(ended.Trailing)
+	out.costs = journal.costs
+	calls, err := engine.Calls(journal.entries)
 	if err != nil {
 		out.findings = []Finding{{At: t.At(), Expected: "the run can be judged", Got: err.Error()}}
 		return out
@@ -149,18 +147,6 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	defer done()
 	out.findings = t.judge(judging, run{Ended: endOf(own, ended, values), code: ended.ErrorCode, calls: calls})
 	return out
-}
-
-const secondsOfDay = 24 * 60 * 60
-
-// spentIn is what each call of a model in a journal has cost.
-func spentIn(entries []dispatchapi.JournalEntry) (spent []*dispatchapi.Cost) {
-	for _, e := range entries {
-		if e.Usage != nil {
-			spent = append(spent, e.Usage.Cost)
-		}
-	}
-	return spent
 }
 
 // endOf is how a run ended. One that was cut off by a timeout failed: nobody resumes it.
@@ -180,18 +166,37 @@ func endOf(ctx context.Context, out engine.Outcome, values map[string]any) expr.
 	return ended
 }
 
-// memory is the journal of one run.
+// memory is the journal of one run, with what its calls of models have cost.
 type memory struct {
+	now     func() time.Time
 	mu      sync.Mutex
 	entries []dispatchapi.JournalEntry
+	costs   dispatchapi.DayCosts
 }
 
 // Append implements engine.Journal.
 func (m *memory) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.entries = append(m.entries, slices.Clone(entries)...)
+	m.add(entries)
 	return nil
+}
+
+// add is Append for who has the journal alone. A call is of the day on which it is added: the engine
+// does so before it asks again.
+func (m *memory) add(entries []dispatchapi.JournalEntry) {
+	const secondsOfDay = 24 * 60 * 60
+	for _, e := range entries {
+		if e.Usage == nil {
+			continue
+		}
+		call := dispatchapi.DayCost{Day: m.now().Unix() / secondsOfDay, Calls: 1}
+		if cost := e.Usage.Cost; cost != nil {
+			call.Currency, call.Nanos = cost.Currency, cost.Nanos
+		}
+		m.costs = addCosts(m.costs, call)
+	}
+	m.entries = append(m.entries, slices.Clone(entries)...)
 }
 
 // nowhere takes what a run sends and delivers nothing: the call stands in the journal.
