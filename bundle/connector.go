@@ -155,7 +155,7 @@ func (c *Connector) Unsupported() (problems Problems) {
 }
 
 func (p *parsing) connector(file string) {
-	source := parseYAML(file, p.files[file], &p.problems)
+	source := p.parse(file)
 	if source == nil {
 		return
 	}

@@ -62,7 +62,9 @@ func Examine(files Files) (*Project, Problems) {
 	if len(p.project.Agents) == 0 && len(p.problems) == 0 {
 		p.problems.add(Position{File: "agents"}, "no agent found; write one as agents/<name>.yaml")
 	}
-	p.link()
+	if !p.unread { // else what a file says of another would be said to be untrue
+		p.link()
+	}
 	p.problems.sort()
 	return p.project, p.problems
 }
@@ -77,8 +79,16 @@ type parsing struct {
 	configs  int // bytes of all agents
 	// connectors are the bytes of their files, links those of all.
 	connectors, links int
-	tests             int // weight of all suites
-	patterns          int // instructions of all regular expressions
+	tests             int  // weight of all suites
+	patterns          int  // instructions of all regular expressions
+	unread            bool // a file is no YAML
+}
+
+// parse reads a file's YAML; nil where it is wrong, which the problems say.
+func (p *parsing) parse(file string) *node {
+	n := parseYAML(file, p.files[file], &p.problems)
+	p.unread = p.unread || n == nil
+	return n
 }
 
 func (p *parsing) decoder() *decoder { return &decoder{problems: &p.problems, patterns: &p.patterns} }
@@ -121,7 +131,7 @@ func (p *parsing) ignored(file, folder string) {
 }
 
 func (p *parsing) agent(file string) {
-	own := parseYAML(file, p.files[file], &p.problems)
+	own := p.parse(file)
 	if own == nil {
 		return
 	}

@@ -179,6 +179,11 @@ var problemCases = map[string]struct {
 		files("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
 		[]string{`agents/b.yaml:1:1: name "ok" is taken by agents/a.yaml; choose another`},
 	},
+	"indented wrongly": {
+		files("agents/a.yaml", "name: a\n  model: openai/gpt-5\n", "agents/a-test-b.yaml", "name: a-test-b\nmodel: openai/gpt-5\n",
+			"agents/s.yaml", "name: s\ntype: sequential\nagents: [a]\n"),
+		[]string{`agents/a.yaml:1:7: mapping value is not allowed in this context; look at the indentation here and in the lines after it, and put a text with a colon in quotes`},
+	},
 	"key twice": {
 		files("agents/a.yaml", "name: a\nname: b\n"),
 		[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},

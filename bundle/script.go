@@ -76,7 +76,7 @@ func (m *Pattern) unmarshalNode(d *decoder, n *node, path string) {
 }
 
 func (p *parsing) script(file string) {
-	source := parseYAML(file, p.files[file], &p.problems)
+	source := p.parse(file)
 	if source == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func (p *parsing) suite(file string) {
-	source := parseYAML(file, p.files[file], &p.problems)
+	source := p.parse(file)
 	if source == nil {
 		return
 	}

@@ -144,7 +144,7 @@ $forward    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Co
     export AGENTPLATFORM_SERVER=http://127.0.0.1:18082 AGENTPLATFORM_PROJECT=$project AGENTPLATFORM_API_KEY=$key
     agentctl status
 
-    # an agent of your own: docs/first-agent.md. This server takes what you push, under any name:
+    # an agent of your own: docs/first-agent.md. This server takes what you push, under any name; in its folder:
     git push $git/mine.git main     # and spec.git.url: http://gitserver.demo-git.svc/mine.git
 
     make demo-down        # removes the cluster and all in it

@@ -221,7 +221,7 @@ func previous(newestFirst []deployment) (live, before deployment, err error) {
 	case live.ID == "":
 		return live, before, errors.New("nothing is live")
 	case before.ID == "":
-		return live, before, errors.New("nothing was live before what is")
+		return live, before, errors.New("nothing was live before what is; to go to a later one, name it: agentctl activate DEPLOYMENT or COMMIT (agentctl status lists them)")
 	}
 	return live, before, nil
 }

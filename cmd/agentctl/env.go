@@ -242,7 +242,7 @@ func (o *envOptions) changed(done string, e environment) {
 }
 
 // inEffect says when a change of variables counts.
-const inEffect = "no deployment is needed: new runners with the change take the place of those of now, one by one, unless the environment is suspended; " +
+const inEffect = "no deployment is needed, but where one has failed without it: new runners with the change take the place of those of now, one by one, unless the environment is suspended; " +
 	"runs that begin on them have it"
 
 func newEnvUnsetCommand() *cobra.Command {

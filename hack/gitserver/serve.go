@@ -3,7 +3,10 @@
 package main
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -150,8 +153,13 @@ func (r *repository) serveUploadPack(w http.ResponseWriter, req *http.Request) e
 }
 
 func (r *repositories) serveReceivePack(w http.ResponseWriter, req *http.Request, name string) error {
+	body := bufio.NewReader(http.MaxBytesReader(w, req.Body, maxPush))
+	if start, err := body.Peek(len(pktline.FlushPkt) + 1); errors.Is(err, io.EOF) && string(start) == string(pktline.FlushPkt) {
+		answers(w, receivePack, "result") // Git asks whether it may push before it sends much
+		return nil
+	}
 	request := packp.NewReferenceUpdateRequest()
-	if err := request.Decode(http.MaxBytesReader(w, req.Body, maxPush)); err != nil {
+	if err := request.Decode(body); err != nil {
 		return fmt.Errorf("reading the push: %w", err)
 	}
 	repo, err := r.write(name, true)

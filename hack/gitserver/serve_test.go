@@ -3,6 +3,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -43,6 +44,10 @@ func TestWhatIsPushedIsServed(t *testing.T) {
 	mine := t.TempDir()
 	git(mine, "init", "-q", "-b", "main")
 	write(mine, "one")
+	random := make([]byte, 2<<20) // more than Git sends before it has asked whether it may
+	_, err = rand.Read(random)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(mine, "large.bin"), random, 0o600))
 	write(mine, "two") // on what is there
 
 	there := filepath.Join(t.TempDir(), "clone")
