@@ -54,7 +54,9 @@ func (r *Reporter) endGone(ctx context.Context, name types.NamespacedName) (ctrl
 	if !ok {
 		return ctrl.Result{}, nil
 	}
-	nowhere := func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (bool, error) { return false, nil }
+	nowhere := func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (bool, error) {
+		return false, nil
+	}
 	again, err := r.tell(ctx, d.(*v1alpha1.Deployment), nowhere)
 	if errors.Is(err, object.ErrProjectMissing) {
 		again, err = ctrl.Result{}, nil
