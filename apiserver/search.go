@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// searchTime is for how long a search looks at runs that the index does not tell of.
+// searchTime is how long a search takes, all that it waits for included.
 const searchTime = 2 * time.Second
 
 // search is what a parameter of that name looks for; nil where it is left out.
@@ -29,7 +29,7 @@ func (s *Server) search(text string) (*store.Search, error) {
 	of := &store.Search{
 		Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
 		Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, searched(run)) },
-		Over:  func() bool { return !s.now().Before(until) },
+		Left:  func() time.Duration { return until.Sub(s.now()) },
 	}
 	if name, known := q.Equal["test_name"]; known {
 		of.TestName = cmp.Or(name, store.BaseRuns)

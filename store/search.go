@@ -2,7 +2,10 @@
 
 package store
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Searched is a run with what of it is searched: of its output, of which a Run of a list has
 // nothing, and of its input at most the first MaxInlineText bytes.
@@ -26,6 +29,6 @@ type Search struct {
 	Status              RunStatus
 	// Match says whether a run matches.
 	Match func(ctx context.Context, run Searched) bool
-	// Over says that no more is to be looked at, for it has taken long enough; nil says so never.
-	Over func() bool
+	// Left says for how long it may go on, in statements too; without any it goes on to its end.
+	Left func() time.Duration
 }

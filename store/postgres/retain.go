@@ -189,5 +189,26 @@ func (e engine) OldestDay(ctx context.Context) (day int64, known bool, err error
 	return parts[0].day, true, nil
 }
 
+// Days implements sqlcore.Engine.
+func (e engine) Days(ctx context.Context, table string) (days []int64, parted bool, err error) {
+	rows, err := e.pools[0].Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+		WHERE i.inhparent = to_regclass($1) AND NOT i.inhdetachpending`, table)
+	if err != nil {
+		return nil, true, fmt.Errorf("listing the days of %s: %w", table, err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, true, fmt.Errorf("listing the days of %s: %w", table, err)
+	}
+	for _, name := range names {
+		p := part{name: name}
+		p.locate()
+		days = append(days, p.day)
+	}
+	slices.Sort(days)
+	slices.Reverse(days)
+	return days, true, nil
+}
+
 // Shrink implements sqlcore.Engine: a table that is dropped is off the disk.
 func (e engine) Shrink(context.Context) (int, error) { return 0, nil }

@@ -41,9 +41,23 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 	return err
 }
 
-// HasTerms implements sqlcore.Engine.
-func (e engine) HasTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf("(w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[])", first, first+1), []any{numbers(all), []int64{int64(or)}}
+// WithTerms implements sqlcore.Engine. The entries are found by their terms and by nothing else: a
+// planner who guesses that many have them would look at all of the project's, in the order that
+// is asked for, and does not know of words which never meet.
+func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf(`(WITH w AS MATERIALIZED (SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[]) SELECT * FROM w)`,
+		first, first+1), []any{numbers(all), []int64{int64(or)}}
+}
+
+// ByWords implements sqlcore.Engine. An index of words is read by bitmaps alone, which no other
+// statement is planned with.
+func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return e.Snapshot(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+		if _, err := q.ExecContext(ctx, `SET LOCAL enable_bitmapscan = on`); err != nil {
+			return fmt.Errorf("setting how words are looked for: %w", err)
+		}
+		return fn(ctx, q)
+	})
 }
 
 func numbers(terms []sqlcore.Term) []int64 {

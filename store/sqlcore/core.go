@@ -82,9 +82,14 @@ type Engine interface {
 	// AddTerms adds entries to the index of runs, but for those that it has, and of whose part of
 	// history there is none.
 	AddTerms(ctx context.Context, q Queryer, entries []Entry) error
-	// HasTerms is a condition on entries w of the index: that each has all of these terms, or the
-	// one. Its arguments begin at $first.
-	HasTerms(all []Term, or Term, first int) (condition string, args []any)
+	// WithTerms is a parenthesised source of those entries of a part of the index, {run_words}, that
+	// have all of these terms, or the one. Its arguments begin at $first.
+	WithTerms(all []Term, or Term, first int) (source string, args []any)
+	// ByWords runs fn, which only reads, by the index of runs, on one state of the database.
+	ByWords(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
+	// Days are those that a table of history has parts of, the newest first; parted is false
+	// where history has no parts.
+	Days(ctx context.Context, table string) (days []int64, parted bool, err error)
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
@@ -120,6 +125,9 @@ type Options struct {
 	// Evaluate tells the concurrency keys of runs by their inputs; nil where no runs
 	// are claimed that need it.
 	Evaluate store.Evaluator
+	// ListsAtOnce is how many lists are read at once: searches read one less, so that they
+	// are not in the way of all others.
+	ListsAtOnce int
 }
 
 // Core is a store but for Accept, Subscribe and its own life.
@@ -137,6 +145,8 @@ type Core struct {
 	expiring *expiring
 	// turns are those of PostDeliveries.
 	turns *turns
+	// searches has a place for each search that reads.
+	searches chan struct{}
 }
 
 // New makes a Core.
@@ -144,6 +154,7 @@ func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{},
+		searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }
 

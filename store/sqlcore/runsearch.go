@@ -4,7 +4,9 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,42 +49,108 @@ func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent
 	return s
 }
 
+// errOver says that the time of a search is over.
+var errOver = errors.New("the time of the search is over")
+
+// over says that no more is to be looked at.
+func (s *searching) over() bool { return s.Left != nil && s.Left() <= 0 }
+
+// read runs fn, which reads, in one part of the time that is left, together with as many other
+// searches as leave a connection to who lists without one. Where that is over the error is errOver.
+func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
+	within := ctx
+	if s.Left != nil {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeoutCause(ctx, s.Left()/part, errOver)
+		defer cancel()
+	}
+	select {
+	case s.searches <- struct{}{}:
+		defer func() { <-s.searches }()
+	case <-within.Done():
+		return context.Cause(within)
+	}
+	err := fn(within)
+	if err != nil && ctx.Err() == nil && within.Err() != nil {
+		return errOver
+	}
+	return err
+}
+
 // each hands those that match to a function, newest first, until that says that it has enough, or
 // no more may be looked at. It returns the last one that was looked at; nil where none are left.
+// ErrSearchTooBroad says that none could be looked at in time.
 func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
-	for left, some := store.MaxCandidates, looksFor; ; some = min(2*some, looksForMost) {
+	looked, left, some := before, store.MaxCandidates, looksFor
+	for {
 		some = min(some, left)
-		ids, err := s.candidates(ctx, before, some)
+		found, err := s.candidates(ctx, looked, some)
 		if err != nil {
-			return nil, err
+			return stopped(err, before, looked)
 		}
-		for among := range slices.Chunk(ids, searchedAtOnce) {
-			runs, err := s.searchedRuns(ctx, s.engine.Lists(), s.project, among, s.narrowed)
+		for _, piece := range found.pieces {
+			last, enough, err := s.match(ctx, piece, take)
+			if last != nil {
+				looked = last
+			}
 			if err != nil {
-				return nil, err
+				return stopped(err, before, looked)
 			}
-			for _, id := range among {
-				before = &id
-				if run, there := runs[id]; there && s.Match(ctx, run) {
-					if enough, err := take(run); err != nil || enough {
-						return before, err
-					}
-				}
-				if ctx.Err() != nil { // then nothing matches
-					return nil, context.Cause(ctx)
-				}
-				if s.Over != nil && s.Over() {
-					return before, nil
-				}
+			if enough {
+				return looked, nil
 			}
 		}
-		if left -= len(ids); len(ids) < some {
+		switch left -= found.number; {
+		case found.number < some && found.to == nil:
 			return nil, nil
+		case found.number < some:
+			looked = found.to
 		}
-		if left == 0 {
-			return before, nil
+		if left == 0 || s.over() {
+			return looked, nil
+		}
+		some = min(2*some, looksForMost)
+	}
+}
+
+// stopped is what a search returns that an error ends: of one whose time is over that is no error
+// unless it has looked at nothing.
+func stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
+	switch {
+	case !errors.Is(err, errOver):
+		return nil, err
+	case looked == before:
+		return nil, store.ErrSearchTooBroad
+	}
+	return looked, nil
+}
+
+// match hands those of some runs that match to a function. It returns the last one that it has
+// looked at, and whether no more is to be.
+func (s *searching) match(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
+	var runs map[uuid.UUID]store.Searched
+	err = s.read(ctx, 1, func(ctx context.Context) (err error) {
+		runs, err = s.searchedRuns(ctx, s.engine.Lists(), s.project, piece, s.narrowed)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	for _, id := range piece {
+		last = &id
+		if run, there := runs[id]; there && s.Match(ctx, run) {
+			if enough, err := take(run); err != nil || enough {
+				return last, enough, err
+			}
+		}
+		if ctx.Err() != nil { // then nothing matches
+			return last, false, context.Cause(ctx)
+		}
+		if s.over() {
+			return last, true, nil
 		}
 	}
+	return last, false, nil
 }
 
 // narrowed is the condition on runs r that are looked at.
@@ -108,33 +176,72 @@ func testNameOf(name string) string {
 	return Text(name)
 }
 
-// candidates are the newest runs, at most so many, that may match. They are looked for in the
-// order that a run goes: open, ended and not indexed yet, indexed. So none is missed that is on
-// its way.
-func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
+// candidateRuns are runs that may match.
+type candidateRuns struct {
+	// pieces are those of them that are read at a time, all in order, number how many they are.
+	pieces [][]uuid.UUID
+	number int
+	// to, unless nil, is the id down to which none is left out, and beyond which nobody has looked.
+	to *uuid.UUID
+}
+
+// candidates are the newest runs, at most so many, that may match. Finding them, and then how large
+// they are, has half of the time that is left, so that there is some to look at them.
+func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
+	var ids []uuid.UUID
+	if err := s.read(ctx, 2, func(ctx context.Context) (err error) {
+		ids, out.to, err = s.newest(ctx, before, most)
+		return err
+	}); err != nil {
+		return out, err
+	}
+	out.number = len(ids)
+	return out, s.read(ctx, 2, func(ctx context.Context) (err error) {
+		out.pieces, err = s.pieces(ctx, ids)
+		return err
+	})
+}
+
+// newest are candidates, with the id down to which none is left out where the time was over. They
+// are looked for in the order that a run goes: open, ended and not indexed yet, indexed. So none
+// is missed that is on its way.
+func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	l := list{args: []any{s.project}}
 	ids, err = s.ids(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.within("r.id", before, &l)+s.ofAgent(&l)+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var ended []uuid.UUID
 	if len(s.Words) > 0 {
-		ended, err = s.indexed(ctx, before, most)
-	} else {
-		l := list{args: []any{s.project}}
-		among := s.within("r.id", before, &l) + s.ofAgent(&l) + readable("$1")
-		if s.agent == "" && (s.status == store.RunFailed || s.status == store.RunCancelled) {
-			among += failed
+		var waiting []uuid.UUID
+		if waiting, err = s.waiting(ctx, before); err != nil {
+			return nil, nil, err
 		}
-		ended, err = s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
+		ended, to, err = s.indexed(ctx, before, most)
+		ended = append(ended, waiting...)
+	} else {
+		ended, err = s.ended(ctx, before, most)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ids = append(ids, ended...)
+	if to != nil {
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return compareIDs(id, *to) < 0 })
+	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return compareIDs(b, a) })
 	ids = slices.Compact(ids)
-	return ids[:min(len(ids), most)], nil
+	return ids[:min(len(ids), most)], to, nil
+}
+
+// ended are the newest ended runs, at most so many, of which no words are known.
+func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) ([]uuid.UUID, error) {
+	l := list{args: []any{s.project}}
+	among := s.within("r.id", before, &l) + s.ofAgent(&l) + readable("$1")
+	if s.agent == "" && (s.status == store.RunFailed || s.status == store.RunCancelled) {
+		among += failed
+	}
+	return s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
 }
 
 func (s *searching) ids(ctx context.Context, statement string, l list) ([]uuid.UUID, error) {
@@ -166,26 +273,6 @@ func (s *searching) ofAgent(l *list) string {
 		return ""
 	}
 	return ` AND r.agent_name = ` + l.add(Text(s.agent))
-}
-
-// indexed are ended runs that have the words, or are not indexed yet.
-func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
-	waiting, err := collect(ctx, s.engine.Lists(), scanEndedIDs, `SELECT project_id, run_ids FROM outbox_words WHERE project_id = $1`, s.project)
-	if err != nil {
-		return nil, err
-	}
-	for _, run := range slices.Concat(waiting...) {
-		at := store.TimeOf(run.ID).UnixMicro()
-		if (before == nil || compareIDs(run.ID, *before) < 0) && at >= s.window.from && at < s.window.to {
-			ids = append(ids, run.ID)
-		}
-	}
-	l := list{args: []any{s.project}}
-	has, args := s.engine.HasTerms(s.terms(), termOf(s.project, moreTerm, ""), len(l.args)+1)
-	l.args = append(l.args, args...)
-	found, err := s.ids(ctx, `SELECT w.run_id FROM run_words w WHERE w.project_id = $1 AND `+has+s.within("w.run_id", before, &l)+since("w.run_id", "$1")+`
-		ORDER BY w.run_id DESC LIMIT `+l.add(most), l)
-	return append(ids, found...), err
 }
 
 // terms are what an entry of the index has of each run that matches.
@@ -264,7 +351,11 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	case last != nil:
 		return of.out, store.ErrSearchTooBroad
 	}
-	if err := of.addRuns(ctx, c.engine.Lists(), ended); err != nil {
+	err = s.read(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
+	switch {
+	case errors.Is(err, errOver):
+		return of.out, store.ErrSearchTooBroad
+	case err != nil:
 		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
 	return of.out, of.tell()

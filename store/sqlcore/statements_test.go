@@ -39,6 +39,7 @@ var ofAll = map[string]string{
 	"SaidVariant":     "its rows are those of the project of the run that it is given",
 	"isSince":         "its rows are those of the project that it is given",
 	"sinceOrOpen":     "its rows are those of the project that it is given",
+	"WithTerms":       "its terms are hashes of a project with something, and whoever reads its rows compares the project",
 	"openForOf":       "its rows are those of the project that it is given",
 	"demandStatement": "its rows are those of the walk in one environment",
 	"CountStored":     "ended runs of all projects are counted",

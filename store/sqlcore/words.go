@@ -45,6 +45,9 @@ func termOf(project uuid.UUID, kind byte, text string) Term {
 	return Term(binary.BigEndian.Uint64(hash.Sum(nil))) //nolint:gosec // all of its bits count
 }
 
+// WordTerm is the term of a word of a project's runs.
+func WordTerm(project uuid.UUID, word string) Term { return termOf(project, wordTerm, word) }
+
 // Entry is what the index has of a run: its terms, in order and each once.
 type Entry struct {
 	Run   store.Key

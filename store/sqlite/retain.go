@@ -22,6 +22,11 @@ func (e engine) DropDays(context.Context, int64, int64, int) (n int, parted bool
 	return 0, false, nil
 }
 
+// Days implements sqlcore.Engine: history is not parted.
+func (e engine) Days(context.Context, string) (days []int64, parted bool, err error) {
+	return nil, false, nil
+}
+
 // OldestDay implements sqlcore.Engine: likewise.
 func (e engine) OldestDay(context.Context) (day int64, known bool, err error) { return 0, false, nil }
 

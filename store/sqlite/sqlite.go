@@ -87,7 +87,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate, ListsAtOnce: readers})
 	return s, nil
 }
 

@@ -31,10 +31,15 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 	return nil
 }
 
-// HasTerms implements sqlcore.Engine.
-func (e engine) HasTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf("w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d)", first),
+// WithTerms implements sqlcore.Engine.
+func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf("(SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d))", first),
 		[]any{"(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")}
+}
+
+// ByWords implements sqlcore.Engine.
+func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return e.Snapshot(ctx, fn)
 }
 
 // spelled are terms as words of FTS5.

@@ -196,11 +196,17 @@ var searchPromises = []promise{
 		for w.index(10) > 0 {
 		}
 		for _, words := range [][]string{nil, {"plum"}} {
-			search := of("plum")
-			search.Words, search.Over = words, func() bool { return true }
+			search, left := of("plum"), time.Duration(0)
+			matches := search.Match
+			search.Words, search.Left = words, func() time.Duration { return left }
+			search.Match = func(ctx context.Context, run store.Searched) bool {
+				left = 0
+				return matches(ctx, run)
+			}
 			var ids []uuid.UUID
 			pages := 0
 			for q := (store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 10}); ; pages++ {
+				left = time.Minute
 				page, next, err := w.s.ListRuns(w.ctx, q)
 				w.NoError(err)
 				for _, run := range page {
@@ -212,8 +218,13 @@ var searchPromises = []promise{
 			}
 			w.Equal([]uuid.UUID{want[1], want[3], want[5], want[7]}, ids)
 			w.GreaterOrEqual(pages, 4)
+			left = time.Minute
 			_, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search})
 			w.ErrorIs(err, store.ErrSearchTooBroad)
+			_, _, err = w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 10})
+			w.ErrorIs(err, store.ErrSearchTooBroad, "nothing can be looked at")
+			left = time.Minute
+			search.Left = func() time.Duration { left -= 15 * time.Second; return left }
 			_, next, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: "short", Search: search, Limit: 10})
 			w.NoError(err)
 			w.Equal(words == nil, next != nil, "what other fields leave out takes its time, too, unless the index knows")

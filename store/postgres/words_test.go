@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// TestWordsThatNeverMeet: a search of two words that half of all runs have each, and none both,
+// does not read what the index has of these runs, whatever the planner knows of it.
+func TestWordsThatNeverMeet(t *testing.T) {
+	t.Parallel()
+	const rows = 10_000 // of a thousand pages and more
+	dsn := migrated(t)
+	scene := storebench.NewScene(t, openAt(t, dsn), 2)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	now, err := scene.Store.Now(t.Context())
+	require.NoError(t, err)
+	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
+	apple, pear := sqlcore.WordTerm(scene.Project, "apple"), sqlcore.WordTerm(scene.Project, "pear")
+	_, err = db.ExecContext(t.Context(), `INSERT INTO run_words (project_id, run_id, terms)
+		SELECT $1, stamp(md5('run' || n)::uuid, $2::bigint, n), ARRAY[CASE WHEN n % 2 = 0 THEN $3::bigint ELSE $4::bigint END] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM generate_series(1, $5::int) n`,
+		scene.Project, today, int64(apple), int64(pear), rows)
+	require.NoError(t, err)
+	for _, statement := range []string{`SELECT gin_clean_pending_list(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'gin' AND c.relkind = 'i'`, `ANALYZE`} {
+		var seen plans
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+		require.NoError(t, err)
+		_, err = db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		for _, words := range [][]string{{"apple", "pear"}, {"apple", "plum"}} {
+			runs, next, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 10, Search: &store.Search{
+				Words: words, Match: func(context.Context, store.Searched) bool { return true },
+			}})
+			require.NoError(t, err)
+			require.Empty(t, runs)
+			require.Nil(t, next)
+		}
+		require.NoError(t, s.Close())
+		require.NoError(t, seen.err)
+		require.Less(t, seen.blocks(), int64(300), statement)
+
+	}
+}
+
+// TestASearchReadsSoMuchAtATime: of small runs many, and of large ones as many as have a MiB in all.
+func TestASearchReadsSoMuchAtATime(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	scene := storebench.NewScene(t, openAt(t, dsn), 2)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	now, err := scene.Store.Now(t.Context())
+	require.NoError(t, err)
+	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
+	insert(t, db, *scene, scene.Project.String(), today, endedRows[:3], 40, 0)
+	for _, c := range []struct{ output, input, reads int }{{1, 1, 1}, {32 << 10, 1, 2}, {1, 32 << 10, 2}, {32 << 10, 32 << 10, 3}, {64 << 10, 64 << 10, 5}} {
+		for statement, size := range map[string]int{`UPDATE ended_runs SET output = repeat('x', $1)`: c.output, `UPDATE inputs SET data = repeat('x', $1)::bytea`: c.input} {
+			_, err := db.ExecContext(t.Context(), statement, size)
+			require.NoError(t, err)
+		}
+		var seen plans
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+		require.NoError(t, err)
+		runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 100, Search: &store.Search{
+			Match: func(context.Context, store.Searched) bool { return true },
+		}})
+		require.NoError(t, err)
+		require.Len(t, runs, 40)
+		require.NoError(t, s.Close())
+		reads := 0
+		for _, p := range seen.all {
+			if strings.Contains(p.Statement, "SELECT h.* FROM ended_runs") {
+				reads++
+			}
+		}
+		require.Equal(t, c.reads, reads, "%+v", c)
+	}
+}
+
+// TestAStatementOfASearchEndsInTime: it has what is left of the search's time and no more, and lists
+// are read meanwhile.
+func TestAStatementOfASearchEndsInTime(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	scene := storebench.NewScene(t, openAt(t, dsn), 2)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Connections: postgres.MinConnections})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	_, err = tx.ExecContext(t.Context(), `LOCK TABLE outbox_words`) // so that it takes as long as this is held
+	require.NoError(t, err)
+	const searches = 4
+	ends := make(chan error, searches)
+	begun := time.Now()
+	for range searches {
+		go func() {
+			_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 10, Search: &store.Search{
+				Words: []string{"apple"}, Match: func(context.Context, store.Searched) bool { return true },
+				Left: func() time.Duration { return 2*time.Second - time.Since(begun) },
+			}})
+			ends <- err
+		}()
+	}
+	for range 20 {
+		_, _, err = s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, EnvironmentIDs: []uuid.UUID{scene.Environment}, Limit: 10})
+		require.NoError(t, err)
+	}
+	require.Less(t, time.Since(begun), 900*time.Millisecond, "lists do not wait for searches")
+	for range searches {
+		require.ErrorIs(t, <-ends, store.ErrSearchTooBroad)
+	}
+	require.Less(t, time.Since(begun), 10*time.Second)
+}
