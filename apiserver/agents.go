@@ -109,9 +109,11 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 	if err != nil {
 		return answer[AgentDetails]{}, err
 	}
-	if query.Search, err = s.search(in.Search); err != nil {
+	var end func()
+	if query.Search, end, err = s.search(c, in.Search); err != nil {
 		return answer[AgentDetails]{}, err
 	}
+	defer end()
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return answer[AgentDetails]{}, err

@@ -40,7 +40,7 @@ type failure struct {
 var failures = []failure{
 	{is: wrapped(store.ErrNotFound), status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: wrapped(store.ErrSearchTooBroad), status: http.StatusUnprocessableEntity, code: httpserver.CodeSearchTooBroad,
-		detail: "more runs would have to be looked at than numbers are made of at once: choose a shorter window, or add words or equalities that an index answers"},
+		detail: "more runs would have to be looked at than there is time for, or than numbers are made of at once: choose a shorter window, or add words or equalities that an index answers"},
 	{is: lacksKey, status: http.StatusServiceUnavailable, code: httpserver.CodeKeyring,
 		detail: "a key of the platform is being brought into use; try again in a minute"},
 	{is: isIDTaken, status: http.StatusConflict, code: httpserver.CodeConflict, detail: "another object of the project holds this id"},

@@ -118,10 +118,14 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 	if in.StartDate.given && in.EndDate.given && !in.EndDate.at.After(in.StartDate.at) {
 		return answer[RunList]{}, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
 	}
-	var err error
-	if q.Search, err = s.search(in.Search); err != nil {
+	var (
+		end func()
+		err error
+	)
+	if q.Search, end, err = s.search(c, in.Search); err != nil {
 		return answer[RunList]{}, err
 	}
+	defer end()
 	if in.Cursor != "" {
 		if q.Before, err = readCursor(runCursor, in.Cursor); err != nil {
 			return answer[RunList]{}, err

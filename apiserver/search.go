@@ -5,27 +5,52 @@ package apiserver
 import (
 	"cmp"
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/internal/search"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// searchTime is how long a search takes, all that it waits for included.
-const searchTime = 2 * time.Second
+const (
+	// searchTime is how long a search takes, all that it waits for included.
+	searchTime = 2 * time.Second
+	// maxSearches is how many searches go on at once, of which a project has one part in searchShare:
+	// the store reads a MiB at a time for each, and what a condition is told on one run has a few MiB
+	// more, so that all of them have some 64 MiB.
+	maxSearches = 16
+	searchShare = 4
+	// searchRetry is what callers are told who find no place.
+	searchRetry = searchTime
+)
 
-// search is what a parameter of that name looks for; nil where it is left out.
-func (s *Server) search(text string) (*store.Search, error) {
+// search is what a parameter of that name looks for, nil where it is left out, and what ends it: the
+// caller does so once the answer is made.
+func (s *Server) search(c *caller, text string) (of *store.Search, end func(), err error) {
 	if text == "" {
-		return nil, nil
+		return nil, func() {}, nil
 	}
+	if err := quota.Refusal(s.searches.Take(c.projectID, 1), errManySearches(http.StatusTooManyRequests), errManySearches(http.StatusServiceUnavailable)); err != nil {
+		return nil, nil, err
+	}
+	end = func() { s.searches.Give(c.projectID, 1) }
+	if of, err = s.searchFor(text); err != nil {
+		end()
+	}
+	return of, end, err
+}
+
+// searchFor is a search for what a text says, which begins now.
+func (s *Server) searchFor(text string) (*store.Search, error) {
+	until := s.now().Add(searchTime)
 	q, err := search.Parse(text)
 	if err != nil {
 		return nil, invalid(FieldError{Location: "query.search", Message: err.Error()})
 	}
-	until := s.now().Add(searchTime)
 	of := &store.Search{
 		Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
 		Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, searched(run)) },
@@ -35,6 +60,16 @@ func (s *Server) search(text string) (*store.Search, error) {
 		of.TestName = cmp.Or(name, store.BaseRuns)
 	}
 	return of, nil
+}
+
+func errManySearches(status int) Problem {
+	code := httpserver.CodeBusy
+	if status == http.StatusTooManyRequests {
+		code = httpserver.CodeRateLimited
+	}
+	p := problem(status, code, "as many searches as may go on at the moment; try again")
+	p.RetryAfter = searchRetry
+	return p
 }
 
 // searched is what of a run is searched: nothing but what getRun shows.

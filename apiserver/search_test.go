@@ -209,3 +209,37 @@ func TestASearchEndsInTime(t *testing.T) {
 	require.Equal(t, httpserver.CodeSearchTooBroad, problem.Code)
 	require.Contains(t, problem.Detail, "choose a shorter window")
 }
+
+// TestSearchesHavePlaces: a project has some of them, and all others together no more than there are; who
+// finds none is told when to try again, what is no search needs none, and each is given back.
+func TestSearchesHavePlaces(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	agent := sample{path: "/agents/hello?environment_id={environment}"}.fill(t, w.ids)
+	for _, path := range []string{"/runs?search=ada", "/runs?search=!", agent + "&search=ada", "/runs?search=ada&cursor=x", agent + "&search=ada&deployment_id=" + uuid.NewString()} {
+		w.ask(t, key, http.MethodGet, path, "")
+		require.Zero(t, w.server.searches.Taken(), path)
+	}
+	refused := func(status int) {
+		for _, path := range []string{"/runs?search=ada", agent + "&search=ada"} {
+			answer := w.ask(t, key, http.MethodGet, path, "")
+			require.Equal(t, status, answer.Code, "%s: %s", path, answer.Body)
+			require.Equal(t, "2", answer.Header().Get("Retry-After"))
+		}
+	}
+	for range maxSearches / searchShare {
+		require.NoError(t, w.server.searches.Take(w.projectID, 1))
+	}
+	refused(http.StatusTooManyRequests)
+	for _, path := range []string{"/runs", agent} {
+		require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodGet, path, "").Code)
+	}
+	for range maxSearches / searchShare {
+		w.server.searches.Give(w.projectID, 1)
+	}
+	for w.server.searches.Taken() < maxSearches {
+		require.NoError(t, w.server.searches.Take(uuid.New(), 1))
+	}
+	refused(http.StatusServiceUnavailable)
+}

@@ -136,6 +136,7 @@ type Server struct {
 	files    *quota.Places // for those that are being sent
 	uploads  *quota.Places // for those that come in
 	streams  *quota.Places // for those that are open
+	searches *quota.Places // for those that go on
 	stopping <-chan struct{}
 	api      huma.API
 	handler  http.Handler
@@ -173,6 +174,7 @@ func New(opts Options) (*Server, error) {
 	s.reviews = cache.New[review, bool](cacheSize, reviewCacheTime, clock)
 	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
 	s.uploads = quota.NewPlaces(maxUploads, uploadShare)
+	s.searches = quota.NewPlaces(maxSearches, searchShare)
 	s.streams, s.stopping = quota.NewPlaces(maxStreams, streamShare), opts.Stopping
 	s.mount()
 	return s, s.documentErr
