@@ -4,7 +4,6 @@ package apiserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,19 +154,18 @@ func (s *Server) leftConnectors(ctx context.Context, c *caller, environment ID, 
 	if err != nil {
 		return nil, err
 	}
-	var left []v1alpha1.Connector
-	for _, conn := range connectors.Items {
-		if slices.ContainsFunc(there, func(e v1alpha1.Environment) bool { return e.Name == string(conn.Spec.Environment) }) {
-			continue
-		}
-		row, err := s.store.Connector(ctx, c.keyOf(&conn))
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, fmt.Errorf("looking for the environment of connector %q: %w", conn.Name, err)
-		}
-		if row.EnvironmentID == uuid.UUID(environment) {
-			left = append(left, conn)
-		}
+	of, err := s.store.ConnectorsOf(ctx, c.row(environment))
+	if err != nil {
+		return nil, fmt.Errorf("looking for the connectors of environment %s: %w", environment, err)
 	}
+	known := map[uuid.UUID]bool{}
+	for _, id := range of {
+		known[id] = true
+	}
+	left := slices.DeleteFunc(connectors.Items, func(conn v1alpha1.Connector) bool {
+		stays := slices.ContainsFunc(there, func(e v1alpha1.Environment) bool { return e.Name == string(conn.Spec.Environment) })
+		return stays || !known[c.keyOf(&conn).ID]
+	})
 	if len(left) == 0 {
 		return nil, none
 	}

@@ -383,6 +383,8 @@ type Catalog interface {
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	// Connector returns one connector, ErrNotFound when there is none.
 	Connector(ctx context.Context, key Key) (Connector, error)
+	// ConnectorsOf returns the ids of the connectors of an environment, be it gone or not.
+	ConnectorsOf(ctx context.Context, environment Key) ([]uuid.UUID, error)
 	// HasAgent says whether a deployment has an agent; A/B variants are none, for runs are of
 	// their bases.
 	HasAgent(ctx context.Context, deployment Key, name string) (bool, error)

@@ -90,6 +90,12 @@ func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, e
 	return connector, wrap(err, "reading connector %s", key)
 }
 
+// ConnectorsOf implements store.Catalog.
+func (c *Core) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
+	ids, err := collect(ctx, c.engine.Reader(), scanID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
+	return ids, wrap(err, "listing the connectors of environment %s", environment)
+}
+
 // CodeConnectors implements store.Activations.
 func (c *Core) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
 	connectors, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Connector, error) {

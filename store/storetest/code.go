@@ -247,6 +247,13 @@ var codePromises = []promise{
 			_, err = w.s.Connector(w.ctx, key)
 			w.Equal(key == without.Key(), errors.Is(err, store.ErrNotFound))
 		}
+		left, err := w.s.ConnectorsOf(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.Contains(left, with.ID)
+		w.NotContains(left, without.ID)
+		none, err := w.s.ConnectorsOf(w.ctx, w.key(uuid.Nil))
+		w.NoError(err)
+		w.Empty(none)
 		w.ErrorIs(second(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
 		back := w.environment
 		back.Ref.ObjectUID = "back"

@@ -286,6 +286,11 @@ var projectionStrangers = map[string]func(s *stranger){
 		_, err := s.s.ConnectorFiles(s.ctx, s.key(s.building.ID))
 		s.none(err)
 	},
+	"ConnectorsOf": func(s *stranger) {
+		ids, err := s.s.ConnectorsOf(s.ctx, s.key(s.environment.ID))
+		s.NoError(err)
+		s.Empty(ids)
+	},
 	"CodeConnectors": func(s *stranger) {
 		list, err := s.s.CodeConnectors(s.ctx, s.key(s.environment.ID))
 		s.NoError(err)

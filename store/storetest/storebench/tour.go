@@ -259,6 +259,8 @@ func (t *tour) list() {
 	for _, environment := range []uuid.UUID{t.Environment, uuid.New()} {
 		_, err = t.Store.HasRuns(t.ctx, t.key(environment))
 		t.NoError(err)
+		_, err = t.Store.ConnectorsOf(t.ctx, t.key(environment))
+		t.NoError(err)
 	}
 	for _, of := range []store.StatisticsQuery{{}, {Since: time.Now().AddDate(0, -3, 0), DeploymentID: uuid.New(), TestNames: []string{"b"}}, {
 		Since: time.Now().Add(-time.Minute), Until: time.Now(), Statuses: []store.RunStatus{store.RunCompleted}, Outcomes: []string{store.GuardrailBlocked},
