@@ -41,11 +41,8 @@ var golden = map[string]string{
 
 // zero are the fields that no golden object fills, and why.
 var zero = map[string]string{
-	"agent.cost":           "its runs have called no models; TestCostsOfAnAgent tells of some that have",
-	"agent.cost_unknown":   "as its cost",
-	"agent.unpriced_calls": "as its cost",
-	"agent.usage_by_model": "as its cost",
-	"agent.judges":         "nothing is judged in this release",
+	"agent.cost_unknown": "it has a cost",
+	"agent.judges":       "nothing is judged in this release",
 }
 
 // TestAnswersSayWhatIsThere: whole, and each field of a shape with a value in one of them, so that
@@ -139,6 +136,8 @@ func newGolden(t testing.TB) *past {
 	p.goldenDeployments(t)
 	p.exec(t, `UPDATE open_runs SET queued_at = $1`, time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC).UnixMicro())
 	p.exec(t, `UPDATE ended_runs SET started_at = ended_at - 2000000 WHERE id = $1`, p.completed.String())
+	p.exec(t, `INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, at, currency, cost_nanos)
+		VALUES ($1, $2, 1, 'openai/gpt-5', 2, 3, 1, 1, 5, $3, 'USD', 4200000), ($1, $2, 2, 'ours/small', 1, 1, 0, 0, 2, $3, '', 0)`, p.projectID.String(), p.completed.String(), on(5).UnixMicro())
 	run, err := p.db.Run(t.Context(), store.Key{ProjectID: p.projectID, ID: p.completed})
 	require.NoError(t, err)
 	p.ids["last_ended"] = run.EndedAt.UTC().Format(time.RFC3339Nano)

@@ -152,9 +152,11 @@ func TestWhatIsFreedWakesWhoLeftRuns(t *testing.T) {
 func TestWhatACallCostIsKept(t *testing.T) {
 	t.Parallel()
 	usage := dispatchapi.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
-	got, err := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{Model: "m", TokenUsage: usage}}})
+	got, err := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{
+		Model: "m", TokenUsage: usage, Cost: &dispatchapi.Cost{Currency: "EUR", Nanos: 5},
+	}}})
 	require.NoError(t, err)
-	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage)}, got[0].Usage)
+	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage), Cost: store.Cost{Currency: store.EUR, Nanos: 5}}, got[0].Usage)
 }
 
 // TestWhoWantedNoRunsWasNotToldThatThereAreNone: a runner that was full looks as soon
