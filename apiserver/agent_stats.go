@@ -70,7 +70,7 @@ func (r AgentTimeRange) window(now time.Time) (since, until time.Time) {
 // showStatistics shows the numbers of an agent's runs. Those of an A/B variant are what it has
 // executed of its agent's.
 func (s *Server) showStatistics(ctx context.Context, environment store.Key, a store.AgentSummary, q store.StatisticsQuery, to Currency, out *AgentDetails) error {
-	out.UsageByModel = []ModelUsage{}
+	out.Costing, out.UsageByModel = exchange{}.costing(nil), []ModelUsage{}
 	q.Environment, q.AgentName = environment, a.Name
 	if a.Agent != nil && a.Agent.VariantOf != "" {
 		q.AgentName = a.Agent.VariantOf

@@ -110,7 +110,7 @@ func TestACostArrives(t *testing.T) {
 	deployment := w.tested(t, gateway.URL, today)
 
 	cost := func(currency Currency, amount float64, unpriced int64) Costing {
-		return Costing{Cost: Null[Cost]{Value: &Cost{Currency: currency, Amount: amount}}, UnpricedCalls: unpriced}
+		return Costing{Cost: Null[Cost]{Value: &Cost{Currency: currency, Amount: amount}}, UnpricedCalls: &unpriced}
 	}
 	require.Equal(t, cost("USD", 2.5, 1), decode[Run](t, get("/runs/"+w.queued.String())).Costing)
 	agent := sample{path: "/agents/hello?environment_id={environment}"}.fill(t, w.ids)
@@ -121,7 +121,7 @@ func TestACostArrives(t *testing.T) {
 		no := unknownPrice
 		require.Equal(t, []ModelUsage{
 			{Model: "openai/gpt-5", Calls: 2, TokenUsage: TokenUsage{InputTokens: 10, OutputTokens: 4, TotalTokens: 14}, Costing: cost("EUR", 2, 0)},
-			{Model: "ours/free", Calls: 1, TokenUsage: TokenUsage{InputTokens: 5, OutputTokens: 2, TotalTokens: 7}, Costing: Costing{UnpricedCalls: 1, CostUnknown: Null[CostUnknown]{Value: &no}}},
+			{Model: "ours/free", Calls: 1, TokenUsage: TokenUsage{InputTokens: 5, OutputTokens: 2, TotalTokens: 7}, Costing: Costing{UnpricedCalls: number(1), CostUnknown: Null[CostUnknown]{Value: &no}}},
 		}, converted.UsageByModel)
 		_, err := w.db.RollUp(t.Context(), 100)
 		require.NoError(t, err)

@@ -29,14 +29,14 @@ const (
 // Schema describes the type.
 func (CostUnknown) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "CostUnknown", "Why no cost is told: of none of the models a price is known, their prices are in several currencies "+
-		"(ask for one by convert_costs_to), or for the day of some call no exchange rate is known.", string(unknownPrice), string(differing), string(unknownRate))
+		"(where there is a parameter convert_costs_to, ask for one by it), or for the day of some call no exchange rate is known.", string(unknownPrice), string(differing), string(unknownRate))
 }
 
 // Costing is what calls of models have cost.
 type Costing struct {
 	Cost          Null[Cost]        `json:"cost" doc:"What calls of models cost, as far as their prices are known; null where none is known, and where cost_unknown says why."`
-	UnpricedCalls int64             `json:"unpriced_calls" doc:"How many calls of models are not in the cost, because no price of theirs is known."`
-	CostUnknown   Null[CostUnknown] `json:"cost_unknown" doc:"Why the cost is null; null where it is not, and where no model was called."`
+	UnpricedCalls *int64            `json:"unpriced_calls" doc:"How many calls of models are not in the cost, because no price of theirs is known; null where nothing is told of costs: in lists of runs, and of a run that has not ended."`
+	CostUnknown   Null[CostUnknown] `json:"cost_unknown" doc:"Why the cost is null; null where it is not, where no model was called, and where unpriced_calls is null."`
 }
 
 // ModelUsage is what calls of one model have used.
@@ -113,10 +113,12 @@ func (e exchange) convert(of store.Cost, day store.Day) (store.Cost, bool) {
 
 // costing adds up what calls have cost.
 func (e exchange) costing(calls []store.Calls) (out Costing) {
+	unpriced := int64(0)
+	out.UnpricedCalls = &unpriced
 	sums, unknown := map[store.Currency]int64{}, CostUnknown("")
 	for _, c := range calls {
 		if c.Cost.Currency == "" {
-			out.UnpricedCalls += c.Number
+			unpriced += c.Number
 			continue
 		}
 		cost, known := e.convert(c.Cost, c.Day)
@@ -130,7 +132,7 @@ func (e exchange) costing(calls []store.Calls) (out Costing) {
 	case unknown != "":
 	case len(sums) > 1:
 		unknown = differing
-	case len(sums) == 0 && out.UnpricedCalls > 0:
+	case len(sums) == 0 && unpriced > 0:
 		unknown = unknownPrice
 	}
 	if unknown != "" {
@@ -166,7 +168,7 @@ func (e exchange) byModel(calls []store.Calls) []ModelUsage {
 	return out
 }
 
-// runCosting is what a run has cost that has ended: until then more may come.
+// runCosting is what a run has cost that has ended: until then more may come, and nothing is told.
 func (s *Server) runCosting(ctx context.Context, run store.Run) (Costing, error) {
 	if run.EndedAt == nil {
 		return Costing{}, nil

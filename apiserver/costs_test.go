@@ -15,6 +15,8 @@ func calls(model string, day store.Day, currency store.Currency, nanos int64) st
 	return store.Calls{Model: model, Day: day, Number: 2, Usage: store.TokenUsage{TotalTokens: 7}, Cost: store.Cost{Currency: currency, Nanos: nanos}}
 }
 
+func number(n int64) *int64 { return &n }
+
 // TestCosts: what is told of calls, in the currency of their prices and converted by the rate of
 // each one's day, which is the last one before where the bank was closed.
 func TestCosts(t *testing.T) {
@@ -31,12 +33,12 @@ func TestCosts(t *testing.T) {
 		want  Costing
 	}{
 		{name: "no call"},
-		{name: "no price", calls: []store.Calls{calls("a", 100, "", 0)}, want: Costing{UnpricedCalls: 2, CostUnknown: unknown(unknownPrice)}},
-		{name: "no price converted", to: store.EUR, calls: []store.Calls{calls("a", 100, "", 0)}, want: Costing{UnpricedCalls: 2, CostUnknown: unknown(unknownPrice)}},
+		{name: "no price", calls: []store.Calls{calls("a", 100, "", 0)}, want: Costing{UnpricedCalls: number(2), CostUnknown: unknown(unknownPrice)}},
+		{name: "no price converted", to: store.EUR, calls: []store.Calls{calls("a", 100, "", 0)}, want: Costing{UnpricedCalls: number(2), CostUnknown: unknown(unknownPrice)}},
 		{name: "free", calls: []store.Calls{calls("a", 100, store.EUR, 0)}, want: Costing{Cost: cost("EUR", 0)}},
 		{
 			name: "some have a price", calls: []store.Calls{calls("a", 100, store.USD, 4_200_000), calls("b", 100, "", 0), calls("c", 1, store.USD, 1)},
-			want: Costing{Cost: cost("USD", 0.004200001), UnpricedCalls: 2},
+			want: Costing{Cost: cost("USD", 0.004200001), UnpricedCalls: number(2)},
 		},
 		{
 			name: "two currencies", calls: []store.Calls{calls("a", 100, store.USD, 1), calls("a", 100, store.EUR, 1)},
@@ -54,12 +56,15 @@ func TestCosts(t *testing.T) {
 		{name: "before the first rate", to: store.EUR, calls: []store.Calls{calls("a", 99, store.USD, 1), calls("a", 100, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 		{name: "long after the last rate", to: store.EUR, calls: []store.Calls{calls("a", 114, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 	} {
+		if c.want.UnpricedCalls == nil {
+			c.want.UnpricedCalls = number(0)
+		}
 		require.Equal(t, c.want, exchange{to: c.to, rates: rates}.costing(c.calls), c.name)
 	}
 	got := exchange{}.byModel([]store.Calls{calls("a", 1, store.USD, 5e8), calls("a", 2, "", 0), calls("b", 1, store.EUR, 5e8)})
 	require.Equal(t, []ModelUsage{
-		{Model: "a", Calls: 4, TokenUsage: TokenUsage{TotalTokens: 14}, Costing: Costing{Cost: cost("USD", 0.5), UnpricedCalls: 2}},
-		{Model: "b", Calls: 2, TokenUsage: TokenUsage{TotalTokens: 7}, Costing: Costing{Cost: cost("EUR", 0.5)}},
+		{Model: "a", Calls: 4, TokenUsage: TokenUsage{TotalTokens: 14}, Costing: Costing{Cost: cost("USD", 0.5), UnpricedCalls: number(2)}},
+		{Model: "b", Calls: 2, TokenUsage: TokenUsage{TotalTokens: 7}, Costing: Costing{Cost: cost("EUR", 0.5), UnpricedCalls: number(0)}},
 	}, got)
 }
 
@@ -71,9 +76,9 @@ func TestCostsOfTests(t *testing.T) {
 	results := recordedResults([]byte(list))
 	shown := exchange{to: store.EUR, rates: []store.Rate{{Currency: store.USD, Day: 98, Micros: 1_250_000}}}.testResults(results)
 	require.Equal(t, "a", shown[0].AgentName)
-	require.Zero(t, shown[0].Costing, "of a release before")
+	require.Equal(t, Costing{UnpricedCalls: number(0)}, shown[0].Costing, "of a release before")
 	require.Equal(t, &Cost{Currency: "EUR", Amount: 1.6}, shown[1].Cost.Value)
-	require.EqualValues(t, 1, shown[1].UnpricedCalls)
+	require.Equal(t, number(1), shown[1].UnpricedCalls)
 	require.Equal(t, unknownRate, *exchange{to: store.EUR}.testResults(results)[1].CostUnknown.Value)
 }
 
@@ -92,4 +97,19 @@ func TestCostsOfAnAgent(t *testing.T) {
 		status, body := w.call(t, key, http.MethodGet, of+"convert_costs_to=GBP", "")
 		requireField(t, status, body, "query.convert_costs_to")
 	}
+}
+
+// TestNothingIsToldOfWhatIsNotCounted: of a run that has not ended, and in lists; 0 is what a run has
+func TestNothingIsToldOfWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	_, body := w.call(t, key, http.MethodGet, "/runs", "")
+	for _, run := range decode[RunList](t, body).Items {
+		require.Zero(t, run.Costing)
+	}
+	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.queued.String(), "")
+	require.Zero(t, decode[Run](t, body).Costing)
+	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+	require.Equal(t, Costing{UnpricedCalls: number(0)}, decode[Run](t, body).Costing)
 }
