@@ -75,8 +75,8 @@ func (s *Server) activateDeployment(ctx context.Context, c *caller, in *Activate
 	if err != nil {
 		return answer[Done]{}, err
 	}
-	shown := showDeployment(after, store.Environment{})
-	changed(ctx, shown.audited(), showDeployment(d, store.Environment{}), shown)
+	shown := showDeployment(after, place{})
+	changed(ctx, shown.audited(), showDeployment(d, place{}), shown)
 	return answer[Done]{Body: Done{OK: true}}, nil
 }
 

@@ -39,8 +39,8 @@ func (s *Server) cancelDeployment(ctx context.Context, c *caller, in *Deployment
 	if err != nil {
 		return answer[Done]{}, err
 	}
-	shown := showDeployment(after, store.Environment{})
-	changed(ctx, shown.audited(), showDeployment(before, store.Environment{}), shown)
+	shown := showDeployment(after, place{})
+	changed(ctx, shown.audited(), showDeployment(before, place{}), shown)
 	// One that came to another end meanwhile was not cancelled.
 	return answer[Done]{Body: Done{OK: !after.Status.Terminal() || after.Status == store.DeploymentCancelled}}, nil
 }

@@ -7,8 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/store"
@@ -88,7 +91,7 @@ type TestResult struct {
 // ConnectorResult is what became of a connector that the code defines.
 type ConnectorResult struct {
 	Connector   string          `json:"connector" doc:"The connector's file without its ending." example:"tickets"`
-	ConnectorID *string         `json:"connector_id" format:"uuid" doc:"The connector's id; null where the environment is gone."`
+	ConnectorID *string         `json:"connector_id" format:"uuid" doc:"The connector's id; null where the environment is gone, or has no such connector because it failed or was skipped."`
 	Action      ConnectorAction `json:"action" doc:"What was done with it."`
 	Error       *string         `json:"error" doc:"Why it failed; else null."`
 }
@@ -171,20 +174,29 @@ func showCommitStatus(o *v1alpha1.Deployment) *CommitStatus {
 	return out
 }
 
+// place is what the store has of the environment of deployments, with the ids of its connectors.
+type place struct {
+	store.Environment
+	connectors []uuid.UUID
+}
+
 // stored is what the store has of an environment; nothing of one that is gone.
-func (s *Server) stored(ctx context.Context, environment store.Key) (store.Environment, error) {
-	e, err := s.store.Environment(ctx, environment)
+func (s *Server) stored(ctx context.Context, environment store.Key) (p place, err error) {
+	p.Environment, err = s.store.Environment(ctx, environment)
 	if errors.Is(err, store.ErrNotFound) {
-		return store.Environment{}, nil
+		return place{}, nil
 	}
 	if err != nil {
-		return store.Environment{}, fmt.Errorf("reading environment %s: %w", environment, err)
+		return p, fmt.Errorf("reading environment %s: %w", environment, err)
 	}
-	return e, nil
+	if p.connectors, err = s.store.ConnectorsOf(ctx, environment); err != nil {
+		return p, fmt.Errorf("reading the connectors of environment %s: %w", environment, err)
+	}
+	return p, nil
 }
 
 // showDeployment is the REST shape; of an environment of which nothing is known none is live.
-func showDeployment(d store.Deployment, environment store.Environment) Deployment {
+func showDeployment(d store.Deployment, environment place) Deployment {
 	live := environment.LiveDeploymentID
 	commit := d.ResolvedCommit
 	if commit == "" {
@@ -212,14 +224,18 @@ func showDeployment(d store.Deployment, environment store.Environment) Deploymen
 }
 
 // connectorResults are what became of the connectors in the code of a deployment, with the ids that these
-// have in its environment.
-func connectorResults(d store.Deployment, environment store.Environment) []ConnectorResult {
+// have in its environment: also where one failed that is there from before, and not where it never was.
+func connectorResults(d store.Deployment, environment place) []ConnectorResult {
 	out := recorded[ConnectorResult](d.ConnectorResults)
 	for i := range out {
-		out[i].ConnectorID = nil
-		if environment.Ref.Name != "" {
-			name := v1alpha1.CodeConnectorName(v1alpha1.EnvironmentName(environment.Ref.Name), out[i].Connector)
-			out[i].ConnectorID = opt(v1alpha1.ProjectObjectID(d.ProjectID, store.KindConnector, name).String())
+		r := &out[i]
+		if r.ConnectorID = nil; environment.Ref.Name == "" {
+			continue
+		}
+		name := v1alpha1.CodeConnectorName(v1alpha1.EnvironmentName(environment.Ref.Name), r.Connector)
+		id := v1alpha1.ProjectObjectID(d.ProjectID, store.KindConnector, name)
+		if r.Action != "failed" && r.Action != "skipped" || slices.Contains(environment.connectors, id) {
+			r.ConnectorID = opt(id.String())
 		}
 	}
 	return out

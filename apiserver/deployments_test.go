@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"testing"
 
 	"github.com/google/uuid"
@@ -100,4 +101,31 @@ func (w *world) deploymentObject(t testing.TB, id string) *v1alpha1.Deployment {
 		}
 	}
 	return nil
+}
+
+// TestAConnectorThatNeverCameToBeHasNoID: one that was there before has it, whatever a deployment did.
+func TestAConnectorThatNeverCameToBeHasNoID(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	idOfCode := func(name string) uuid.UUID {
+		return v1alpha1.ProjectObjectID(w.projectID, store.KindConnector, "production."+name)
+	}
+	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
+		Ref: w.refOf(t, store.KindConnector, "production.kept"), ID: idOfCode("kept"), ProjectID: w.projectID,
+		EnvironmentID: w.id(t, "environment"), Name: "kept", Type: "webhook", Mode: "sync", Enabled: true, Config: []byte("{}"),
+	}))
+	w.exec(t, `UPDATE deployments SET connector_results = $2 WHERE id = $1`, w.ids["deployment"], `[{"connector":"new","action":"created"},
+		{"connector":"kept","action":"skipped"},{"connector":"kept","action":"failed"},{"connector":"never","action":"skipped"},{"connector":"never","action":"failed"}]`)
+	id := func(name string) *string { return opt(idOfCode(name).String()) }
+	_, body := w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"], "")
+	one := decode[Deployment](t, body)
+	_, body = w.call(t, key, http.MethodGet, "/deployments?environment_id="+w.ids["environment"], "")
+	for _, d := range []Deployment{one, decode[[]DeploymentItem](t, body)[0].Deployment} {
+		var ids []*string
+		for _, r := range d.ConnectorResults {
+			ids = append(ids, r.ConnectorID)
+		}
+		require.Equal(t, []*string{id("new"), id("kept"), id("kept"), nil, nil}, ids)
+	}
 }
