@@ -259,7 +259,8 @@ type ModelProvider struct {
 	// Prices are what calls of the service's models cost. A model that is not among
 	// them costs what the platform's own table says, which knows those of well-known
 	// services at their own addresses; else its price is not known, and no cost is
-	// shown.
+	// shown. Runners of an environment that is suspended, or whose configuration
+	// lacks a Secret, go on with the prices of before until it is not.
 	//
 	// +optional
 	// +listType=map
