@@ -361,6 +361,27 @@ func TestRunsAreListedByPages(t *testing.T) {
 	require.Equal(t, "Hello.\nBye.\n", out)
 }
 
+// TestARunTellsItsCost: beside its answer, which is alone what other programs read.
+func TestARunTellsItsCost(t *testing.T) {
+	t.Parallel()
+	p := newProject(t)
+	for run, want := range map[string]string{
+		`"cost":{"currency":"USD","amount":0.0000042},"unpriced_calls":0`: "the run has cost 0.0000042 USD\n",
+		`"cost":{"currency":"EUR","amount":12.5},"unpriced_calls":3`:      "the run has cost 12.5 EUR, and 3 calls of models without a price\n",
+		`"cost":null,"unpriced_calls":2,"cost_unknown":"no_price"`:        "",
+		`"cost":null,"unpriced_calls":null`:                               "",
+	} {
+		p.runs = []string{`{"status":"completed","output":"Hello.",` + run + `}`}
+		out, beside, err := p.agentctl("runs", uuid.NewString())
+		require.NoError(t, err)
+		require.Equal(t, "Hello.\n", out)
+		require.Equal(t, want, beside, run)
+		_, beside, err = p.agentctl("runs", uuid.NewString(), "-o", "json")
+		require.NoError(t, err)
+		require.Empty(t, beside)
+	}
+}
+
 func TestRunsAreErased(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

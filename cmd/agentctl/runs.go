@@ -43,7 +43,8 @@ func newRunsCommand() *cobra.Command {
 		Use:   "runs [RUN]",
 		Short: "List runs of agents, the newest first, or show what one has answered",
 		Long: `List runs of agents, the newest first. With the id of one: what it has answered, or why
-it failed; -o json and -o yaml show all of it.
+it failed, and on the standard error output what it has cost; -o json and -o yaml show all
+of it.
 
 It ends with 2 when the run that is named has failed or was cancelled.`,
 		Example: `  agentctl runs --environment production --agent support --status failed
@@ -55,7 +56,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 				return err
 			}
 			if len(args) == 1 {
-				return o.one(cmd.Context(), args[0], cmd.OutOrStdout())
+				return o.one(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return o.list(cmd.Context(), cmd.OutOrStdout())
 		},
@@ -83,6 +84,12 @@ type agentRun struct {
 	ErrorCode  string    `json:"error_code"`
 	QueuedAt   time.Time `json:"queued_at"`
 	DurationMS *int64    `json:"duration_ms"`
+	// Cost is nil where none is known.
+	Cost *struct {
+		Currency string  `json:"currency"`
+		Amount   float64 `json:"amount"`
+	} `json:"cost"`
+	UnpricedCalls int64 `json:"unpriced_calls"`
 }
 
 func (o *runsOptions) list(ctx context.Context, out io.Writer) error {
@@ -162,7 +169,19 @@ func areRuns(ids ...string) error {
 	return nil
 }
 
-func (o *runsOptions) one(ctx context.Context, id string, out io.Writer) error {
+// tellCost says what a run has cost where that is known, beside its answer.
+func (r *agentRun) tellCost(out io.Writer) {
+	if r.Cost == nil {
+		return
+	}
+	beside := ""
+	if r.UnpricedCalls > 0 {
+		beside = fmt.Sprintf(", and %d calls of models without a price", r.UnpricedCalls)
+	}
+	fmt.Fprintf(out, "the run has cost %s %s%s\n", strconv.FormatFloat(r.Cost.Amount, 'f', -1, 64), printable(r.Cost.Currency), beside)
+}
+
+func (o *runsOptions) one(ctx context.Context, id string, out, beside io.Writer) error {
 	if err := areRuns(id); err != nil {
 		return err
 	}
@@ -178,8 +197,11 @@ func (o *runsOptions) one(ctx context.Context, id string, out io.Writer) error {
 		if err := o.write(out, text); err != nil {
 			return err
 		}
-	} else if r.Output != "" {
-		fmt.Fprintln(out, printableLines(r.Output))
+	} else {
+		if r.Output != "" {
+			fmt.Fprintln(out, printableLines(r.Output))
+		}
+		r.tellCost(beside)
 	}
 	switch r.Status {
 	case "failed", "cancelled":
