@@ -108,6 +108,9 @@ func (e exchange) convert(of store.Cost, day store.Day) (store.Cost, bool) {
 	}
 	n := new(big.Int).Mul(big.NewInt(of.Nanos), big.NewInt(times))
 	n.Div(n.Add(n, big.NewInt(by/2)), big.NewInt(by)) // to the nearest
+	if !n.IsInt64() {
+		n.SetInt64(store.MaxSum)
+	}
 	return store.Cost{Currency: e.to, Nanos: n.Int64()}, true
 }
 
@@ -126,7 +129,7 @@ func (e exchange) costing(calls []store.Calls) (out Costing) {
 			unknown = unknownRate
 			continue
 		}
-		sums[cost.Currency] += cost.Nanos
+		sums[cost.Currency] = store.Sum(sums[cost.Currency], cost.Nanos)
 	}
 	switch {
 	case unknown != "":
@@ -155,14 +158,11 @@ func (e exchange) byModel(calls []store.Calls) []ModelUsage {
 			n = len(calls)
 		}
 		of := ModelUsage{Costing: e.costing(calls[:n]), Model: calls[0].Model}
+		var usage store.TokenUsage
 		for _, c := range calls[:n] {
-			of.Calls += c.Number
-			of.TokenUsage.InputTokens += c.Usage.InputTokens
-			of.TokenUsage.OutputTokens += c.Usage.OutputTokens
-			of.TokenUsage.ThinkingTokens += c.Usage.ThinkingTokens
-			of.TokenUsage.CachedInputTokens += c.Usage.CachedInputTokens
-			of.TokenUsage.TotalTokens += c.Usage.TotalTokens
+			of.Calls, usage = of.Calls+c.Number, usage.Plus(c.Usage)
 		}
+		of.TokenUsage = TokenUsage(usage)
 		out, calls = append(out, of), calls[n:]
 	}
 	return out

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"math"
 	"net/http"
 	"testing"
 
@@ -52,6 +53,11 @@ func TestCosts(t *testing.T) {
 			calls: []store.Calls{calls("a", 100, store.USD, 1e9), calls("a", 102, store.USD, 1e9), calls("a", 103, store.USD, 1e9), calls("a", 50, store.EUR, 1e9)},
 			want:  Costing{Cost: cost("EUR", 0.8+0.8+0.625+1)},
 		},
+		{
+			name: "more than can be said", calls: []store.Calls{calls("a", 1, store.USD, store.MaxSum), calls("b", 1, store.USD, store.MaxSum), calls("c", 1, store.USD, math.MaxInt64)},
+			want: Costing{Cost: cost("USD", store.MaxSum/1e9)},
+		},
+		{name: "more than can be said, converted", to: store.USD, calls: []store.Calls{calls("a", 100, store.EUR, 8e18)}, want: Costing{Cost: cost("USD", store.MaxSum/1e9)}},
 		{name: "to dollars", to: store.USD, calls: []store.Calls{calls("a", 113, store.EUR, 3e9)}, want: Costing{Cost: cost("USD", 4.8)}},
 		{name: "before the first rate", to: store.EUR, calls: []store.Calls{calls("a", 99, store.USD, 1), calls("a", 100, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 		{name: "long after the last rate", to: store.EUR, calls: []store.Calls{calls("a", 114, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},

@@ -213,7 +213,7 @@ func (c Completion) Bounded() Completion {
 	return c
 }
 
-// MaxTokens is how many tokens of a kind a run is recorded with at most: sums of them stay sums.
+// MaxTokens is how many tokens of a kind a run is recorded with at most. Sums of them are MaxSum at most.
 const MaxTokens = 1 << 40
 
 // bounded are the tokens that are recorded of what a runner says.

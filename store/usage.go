@@ -28,8 +28,26 @@ type Cost struct {
 }
 
 // MaxCost is how many billionths one call of a model is recorded to cost at most: some 17,000
-// dollars. Sums of them stay sums.
+// dollars.
 const MaxCost = 1 << 44
+
+// MaxSum is how much a sum of costs or of tokens says at most, whatever was added up: some two
+// billion dollars. Two of them together are a number still.
+const MaxSum = 1 << 61
+
+// Sum is two numbers together, up to MaxSum; one below 0 counts as none.
+func Sum(a, b int64) int64 {
+	of := func(n int64) int64 { return min(max(n, 0), MaxSum) }
+	return of(of(a) + of(b))
+}
+
+// Plus is the usage of both together.
+func (u TokenUsage) Plus(more TokenUsage) TokenUsage {
+	return TokenUsage{
+		Sum(u.InputTokens, more.InputTokens), Sum(u.OutputTokens, more.OutputTokens), Sum(u.ThinkingTokens, more.ThinkingTokens),
+		Sum(u.CachedInputTokens, more.CachedInputTokens), Sum(u.TotalTokens, more.TotalTokens),
+	}
+}
 
 // Bounded is the usage that is recorded of what a runner says. A cost in another currency than
 // those that prices are in is none.

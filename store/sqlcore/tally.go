@@ -78,7 +78,7 @@ func newTally() (*tally, error) {
 // run adds a run.
 func (t *tally) run(r tallied) error {
 	t.runs++
-	t.addUsage(r.usage)
+	t.usage = t.usage.Plus(r.usage)
 	if r.startedAt == nil {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (t *tally) run(r tallied) error {
 // add adds numbers with their sketch as encoded makes it.
 func (t *tally) add(more tally, sketch []byte) error {
 	t.runs, t.timed, t.durations = t.runs+more.runs, t.timed+more.timed, t.durations+more.durations
-	t.addUsage(more.usage)
+	t.usage = t.usage.Plus(more.usage)
 	other, err := ddsketch.DecodeDDSketch(sketch, sketchstore.DefaultProvider, t.sketch.IndexMapping)
 	if err == nil {
 		err = t.sketch.MergeWith(other)
@@ -102,14 +102,6 @@ func (t *tally) add(more tally, sketch []byte) error {
 		return fmt.Errorf("reading a sketch of durations: %w", errors.Join(errUnreadable, err))
 	}
 	return nil
-}
-
-func (t *tally) addUsage(u store.TokenUsage) {
-	t.usage.InputTokens += u.InputTokens
-	t.usage.OutputTokens += u.OutputTokens
-	t.usage.ThinkingTokens += u.ThinkingTokens
-	t.usage.CachedInputTokens += u.CachedInputTokens
-	t.usage.TotalTokens += u.TotalTokens
 }
 
 // encoded is the sketch as it is stored: all have the same mapping, which is left out.

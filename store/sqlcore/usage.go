@@ -29,17 +29,13 @@ type spent struct {
 }
 
 func (s spent) plus(more spent) spent {
-	u := tally{usage: s.usage}
-	u.addUsage(more.usage)
-	return spent{s.calls + more.calls, s.nanos + more.nanos, u.usage}
+	return spent{s.calls + more.calls, store.Sum(s.nanos, more.nanos), s.usage.Plus(more.usage)}
 }
 
 // The columns of calls of models m, of which there are price and numbers.
-const (
-	priceColumns = `m.model, m.at / 86400000000, m.currency`
-	spentColumns = `count(*), CAST(SUM(m.cost_nanos) AS bigint), CAST(SUM(m.input_tokens) AS bigint), CAST(SUM(m.output_tokens) AS bigint),
-	CAST(SUM(m.thinking_tokens) AS bigint), CAST(SUM(m.cached_input_tokens) AS bigint), CAST(SUM(m.total_tokens) AS bigint)`
-)
+const priceColumns = `m.model, m.at / 86400000000, m.currency`
+
+var spentColumns = `count(*), ` + sumsOf("m")
 
 // scanSpent reads price and numbers, and columns before these into destinations.
 func scanSpent(row scanner, before ...any) (of price, n spent, err error) {
@@ -148,18 +144,13 @@ func (b bills) write(ctx context.Context, tx *Tx) error {
 	return numbers.insert(ctx, tx, `INSERT INTO usage_rollups AS u (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
 		deployment_id, connector_id, status, guardrail_outcome, model, day, currency, calls, cost_nanos, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
-		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, cost_nanos = u.cost_nanos + excluded.cost_nanos,
-			input_tokens = u.input_tokens + excluded.input_tokens, output_tokens = u.output_tokens + excluded.output_tokens,
-			thinking_tokens = u.thinking_tokens + excluded.thinking_tokens, cached_input_tokens = u.cached_input_tokens + excluded.cached_input_tokens,
-			total_tokens = u.total_tokens + excluded.total_tokens`)
+		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addsTo("u"))
 }
 
 // The columns of usage_rollups r that hold price and numbers, added up by the former.
-const (
-	rolledPrice = `r.model, r.day, r.currency`
-	rolledSpent = `CAST(SUM(r.calls) AS bigint), CAST(SUM(r.cost_nanos) AS bigint), CAST(SUM(r.input_tokens) AS bigint), CAST(SUM(r.output_tokens) AS bigint),
-	CAST(SUM(r.thinking_tokens) AS bigint), CAST(SUM(r.cached_input_tokens) AS bigint), CAST(SUM(r.total_tokens) AS bigint)`
-)
+const rolledPrice = `r.model, r.day, r.currency`
+
+var rolledSpent = `CAST(SUM(r.calls) AS bigint), ` + sumsOf("r")
 
 // addSpent adds rollups of what calls cost.
 func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error {

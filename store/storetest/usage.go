@@ -189,6 +189,31 @@ var usagePromises = []promise{
 		w.Zero(w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
 		w.Equal([]store.Calls{costing(2, 14)}, w.spent())
 	}},
+	{"sums that are too large say the most there is", func(w *world) {
+		w.deploy("one", "first")
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		dear := store.Calls{Model: "openai/one", Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1 << 60, OutputTokens: 3}, Cost: store.Cost{Currency: store.USD, Nanos: 1 << 60}}
+		for i := range 3 {
+			pastRun{
+				id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted,
+				usage: store.TokenUsage{InputTokens: 1 << 62}, calls: slices.Repeat([]store.Calls{dear}, 9),
+			}.write(w)
+		}
+		want := []store.Calls{{Model: "openai/one", Day: dear.Day, Number: 27, Usage: store.TokenUsage{InputTokens: store.MaxSum, OutputTokens: 81}, Cost: store.Cost{Currency: store.USD, Nanos: store.MaxSum}}}
+		told := func() {
+			s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+			w.NoError(err)
+			w.Equal(want, s.Calls)
+			w.EqualValues(store.MaxSum, s.Usage.InputTokens)
+		}
+		told()
+		for w.rollUp(1) > 0 {
+		}
+		told()
+		w.NotEmpty(w.rebuild())
+		told()
+	}},
 	{"a runner's words are bounded", func(w *world) {
 		u := store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{InputTokens: -1, TotalTokens: store.MaxTokens + 1}}
 		u.Cost = store.Cost{Currency: "XXX", Nanos: 5}
