@@ -4,54 +4,72 @@ package sqlcore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-
-	"github.com/google/uuid"
+	"time"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// postApart makes deliveries of rows; where some of these cannot be posted, in halves, by which
-// they are found, and set aside. The rows are in the order of their projects, so that it is
-// mostly those of one which are tried again.
+// waiting is a row of an outbox.
+type waiting interface {
+	// row is its key, and how often it could not be consumed.
+	row() (key store.Key, failures int)
+}
+
+// consumer consumes rows of an outbox.
+type consumer[R waiting] struct {
+	*Core
+	// all consumes rows: all of them, or none.
+	all func(ctx context.Context, rows []R) error
+	// trial does the like for something that nobody has, and ends with errTrial.
+	trial func(ctx context.Context) error
+	// wait lets a row wait for so long.
+	wait func(ctx context.Context, tx *Tx, row R, wait time.Duration) error
+	// halve lets a row that is about many be two; false where it is about one. It is nil where
+	// each is.
+	halve func(ctx context.Context, row R) (bool, error)
+}
+
+// apart consumes rows; where some of these cannot be consumed, in halves, by which they are found,
+// and set aside. The rows are in the order of their projects, so that it is mostly those of one
+// which are tried again.
 //
 // A row is set aside that fails alone, if its data is at fault, or else, whatever the error is,
-// if it fails again once a delivery was made for trial. So none is set aside for what the store
+// if it fails again once others were consumed for trial. So none is set aside for what the store
 // cannot do at that time for any row; that is returned as it is.
-func (c *Core) postApart(ctx context.Context, waiting []posted) error {
-	err := c.postAll(ctx, waiting)
+func (c consumer[R]) apart(ctx context.Context, rows []R) error {
+	err := c.all(ctx, rows)
 	if err == nil {
 		return nil
 	}
-	alone := len(waiting) == 1
+	alone := len(rows) == 1
 	if !c.atFault(err) {
-		if ctx.Err() != nil || !c.canPost(ctx) {
+		if ctx.Err() != nil || !c.can(ctx) {
 			return err
 		}
 		if alone {
-			if err = c.postAll(ctx, waiting); err == nil || ctx.Err() != nil {
+			if err = c.all(ctx, rows); err == nil || ctx.Err() != nil {
 				return err
 			}
 		}
 	}
 	if alone {
-		return c.setAside(ctx, waiting[0], err)
+		return c.setAside(ctx, rows[0], err)
 	}
-	return c.postHalves(ctx, waiting)
+	return c.halves(ctx, rows)
 }
 
-func (c *Core) postHalves(ctx context.Context, waiting []posted) error {
+func (c consumer[R]) halves(ctx context.Context, rows []R) error {
 	var aside []error
-	for half := range slices.Chunk(waiting, (len(waiting)+1)/2) {
-		err := c.postApart(ctx, half)
+	for half := range slices.Chunk(rows, (len(rows)+1)/2) {
+		err := c.apart(ctx, half)
 		var found *store.SetAsideError
 		switch {
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
-		case err != nil && len(aside) > 0: // which is no *store.SetAsideError: not all others were posted
+		case err != nil && len(aside) > 0: // which is no *store.SetAsideError: not all others were consumed
 			return fmt.Errorf("%w; before that were set aside: %s", err, (&store.SetAsideError{Rows: aside}).Error())
 		case err != nil:
 			return err
@@ -70,65 +88,42 @@ func (c *Core) atFault(err error) bool {
 
 // tooSlow says that a row has used up the time of a call alone, and that it is not the store
 // which is slow.
-func (c *Core) tooSlow(ctx context.Context, waiting []posted, err error) bool {
-	return len(waiting) == 1 && err != nil && !errors.As(err, new(*store.SetAsideError)) &&
-		errors.Is(ctx.Err(), context.DeadlineExceeded) && c.canPost(ctx)
+func (c consumer[R]) tooSlow(ctx context.Context, rows []R, err error) bool {
+	return len(rows) == 1 && err != nil && !errors.As(err, new(*store.SetAsideError)) &&
+		errors.Is(ctx.Err(), context.DeadlineExceeded) && c.can(ctx)
 }
 
 // errTrial ends a transaction of which nothing is to be kept.
 var errTrial = errors.New("for trial")
 
-// canPost says whether deliveries can be made at this moment: it makes some, one of each kind
-// that takes another table, of a project that nobody has, and keeps nothing of them.
-func (c *Core) canPost(ctx context.Context) bool {
+// can says whether rows can be consumed at this moment.
+func (c consumer[R]) can(ctx context.Context) bool {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	id, err := uuid.NewV7()
-	if err != nil {
-		return false
-	}
-	run := store.Key{ProjectID: uuid.New(), ID: id}
-	result := target{kind: store.DeliverResult, run: run, environment: id, link: id, connector: id}
-	skipped, payload := result, result
-	skipped.closed, payload.kind, payload.payload = closedDisabled, store.DeliverPayload, json.RawMessage(`{}`)
-	if _, err := c.targets(ctx, []store.Key{run}, nil); err != nil {
-		return false
-	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
-			return err
-		}
-		if err := c.forgetSends(ctx, tx, []store.Key{run}); err != nil {
-			return err
-		}
-		if err := c.post(ctx, tx, []target{result, skipped, payload}); err != nil {
-			return err
-		}
-		return errTrial
-	})
-	return errors.Is(err, errTrial)
+	return errors.Is(c.trial(ctx), errTrial)
 }
 
 // setAside lets a row of the outbox wait that could not be consumed, and returns that as a
-// *store.SetAsideError.
-func (c *Core) setAside(ctx context.Context, p posted, because error) error {
+// *store.SetAsideError; one that is about many becomes two, and nil is returned.
+func (c consumer[R]) setAside(ctx context.Context, row R, because error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return because // which is why
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
-	wait := min(asideFor<<min(p.failures, 10), maxAside)
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
-			WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
-			p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("setting %s aside: %w", p.Key, errors.Join(err, because))
+	key, failures := row.row()
+	if c.halve != nil {
+		if halved, err := c.halve(ctx, row); halved || err != nil {
+			return wrap(err, "halving the row of %s", key)
+		}
 	}
-	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which waits %s for its next turn", p.Key, wait)}}
+	wait := min(asideFor<<min(failures, 10), maxAside)
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.wait(ctx, tx, row, wait) })
+	if err != nil {
+		return fmt.Errorf("setting %s aside: %w", key, errors.Join(err, because))
+	}
+	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which waits %s for its next turn", key, wait)}}
 }

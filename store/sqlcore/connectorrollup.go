@@ -7,7 +7,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,11 +22,7 @@ func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
 	}
 	var posted rows
 	for _, project := range slices.SortedFunc(maps.Keys(of), compareIDs) {
-		ids := make([]string, len(of[project]))
-		for i, id := range of[project] {
-			ids[i] = id.String()
-		}
-		posted.add(project, of[project][0], "{"+strings.Join(ids, ",")+"}")
+		posted.add(project, of[project][0], listText(keysOf(project, of[project])))
 	}
 	return posted.insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
 }
@@ -92,11 +87,7 @@ func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.u
 
 // addUpConnectorRuns adds ended connector runs to the numbers. Who does has the lock of
 // rollupsTurn.
-func (c *Core) addUpConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
-	runs, err := c.endedConnectorRuns(ctx, tx, ended)
-	if err != nil {
-		return err
-	}
+func (c *Core) addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun) error {
 	more := map[connectorRollup]summed{}
 	for _, run := range runs {
 		for _, g := range grains {

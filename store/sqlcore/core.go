@@ -147,13 +147,15 @@ type Core struct {
 	turns *turns
 	// searches has a place for each search that reads.
 	searches chan struct{}
+	// rolling and indexing are how fast ended runs are rolled up, and indexed.
+	rolling, indexing *pace
 }
 
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{},
+		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
 		searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

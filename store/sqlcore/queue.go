@@ -105,13 +105,15 @@ var OutboxStatement = func() string {
 	for _, consumer := range consumers {
 		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1) AS `+consumer)
 	}
-	first = append(first, `SELECT * FROM (SELECT r.posted_at FROM outbox_rollups r ORDER BY r.posted_at LIMIT 1) AS rollups`)
-	first = append(first, `SELECT * FROM (SELECT w.posted_at FROM outbox_words w ORDER BY w.posted_at LIMIT 1) AS words`)
+	first = append(first, `SELECT * FROM (SELECT r.posted_at FROM outbox_rollups r WHERE r.posted_at <= now_us() ORDER BY r.posted_at LIMIT 1) AS rollups`)
+	first = append(first, `SELECT * FROM (SELECT w.posted_at FROM outbox_words w WHERE w.posted_at <= now_us() ORDER BY w.posted_at LIMIT 1) AS words`)
 	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
 }()
 
-// AsideStatement counts the rows that were set aside, up to $1.
-const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0 LIMIT $1) AS f`
+// AsideStatement counts the rows that were set aside, of all outboxes, up to $1.
+const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0
+	UNION ALL SELECT 1 AS one FROM outbox_rollups r WHERE r.failures > 0
+	UNION ALL SELECT 1 AS one FROM outbox_words w WHERE w.failures > 0 LIMIT $1) AS f`
 
 // TickStatement is how long the oldest tick is due; 0 where none is.
 const TickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END

@@ -15,79 +15,126 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// maxRolledUp is of how many transactions' runs one transaction adds the numbers at most.
-const maxRolledUp = 128
+const (
+	// maxRolledUp is of how many transactions' runs one transaction adds the numbers at most, and
+	// readAtOnce of how many runs these are read at a time.
+	maxRolledUp = 128
+	readAtOnce  = 128
+	// maxRuns, maxCalls and maxBilled are of about how many runs it does so at most, of how many
+	// calls that these have made, and of how many numbers these have by models, days and currencies.
+	maxRuns   = 2000
+	maxCalls  = 100_000
+	maxBilled = 5000
+)
 
 // rollupsTurn is the lock of those who add numbers: rows are read, added to and written.
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
-// RollUp implements store.Housekeeping, by transactions of some rows each, so that none is long.
-func (c *Core) RollUp(ctx context.Context, limit int) (n int, err error) {
-	for n < limit {
-		some, err := c.rollUpSome(ctx, limit-n)
-		n += some
-		if err != nil || some == 0 {
-			return n, err
-		}
-	}
-	return n, nil
+// RollUp implements store.Housekeeping.
+func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
+	n, err := c.consumeEnded(ctx, rollupsBox, c.rolling, limit, maxRolledUp, consumer[ended]{all: c.rollUp, trial: c.rollUpForTrial})
+	return n, wrap(err, "rolling up runs")
 }
 
-// rollUpSome does so in one transaction.
-func (c *Core) rollUpSome(ctx context.Context, limit int) (n int, err error) {
-	var waits bool
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox_rollups)`).Scan(&waits)
-	if err != nil || !waits {
-		return 0, wrap(err, "looking for runs that are not rolled up")
+// rollUp adds what rows of the outbox are about to the numbers, as much of it as is done at once.
+// It is read before the transaction: others wait for who writes, and a part of history that is gone
+// would end it. Of two who read the same, the one who takes the rows adds it.
+func (c *Core) rollUp(ctx context.Context, rows []ended) error {
+	var of ended
+	for _, row := range rows {
+		of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err := collect(ctx, tx, scanEnded, `DELETE FROM outbox_rollups WHERE (project_id, ended_id) IN (SELECT project_id, ended_id FROM outbox_rollups
-			ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, run_ids, connector_run_ids`, min(limit, maxRolledUp))
-		if n = len(taken); err != nil || n == 0 {
+	runs, done, err := c.billedRuns(ctx, of.runs)
+	if err != nil {
+		return err
+	}
+	var connectorRuns []endedConnectorRun
+	if len(done) == len(of.runs) {
+		if connectorRuns, err = c.endedConnectorRuns(ctx, c.engine.Reader(), of.connectorRuns); err != nil {
 			return err
 		}
-		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
-			return err
-		}
-		var of ended
-		for _, row := range taken {
-			of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
-		}
-		runs, err := c.talliedRuns(ctx, tx, of.runs, "", nil)
+		done = append(done, of.connectorRuns...)
+	}
+	consumed := keySet(done)
+	return c.inTurn(ctx, func(ctx context.Context, tx *Tx) error {
+		taken, err := rollupsBox.takeRows(ctx, c, tx, rows)
 		if err != nil {
+			return err
+		}
+		own := map[store.Key]bool{}
+		for i, row := range taken {
+			for _, key := range slices.Concat(row.runs, row.connectorRuns) {
+				own[key] = true
+			}
+			taken[i] = row.without(consumed)
+		}
+		if err := rollupsBox.put(ctx, tx, taken...); err != nil {
+			return err
+		}
+		if err := c.addUp(ctx, tx, slices.DeleteFunc(runs, func(run billed) bool { return !own[run.Key] })); err != nil {
+			return err
+		}
+		return c.addUpConnectorRuns(ctx, tx, slices.DeleteFunc(connectorRuns, func(run endedConnectorRun) bool { return !own[run.Key] }))
+	})
+}
+
+// rollUpForTrial adds a run that nobody has to the numbers, and keeps nothing of it.
+func (c *Core) rollUpForTrial(ctx context.Context) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	key := store.Key{ProjectID: uuid.New(), ID: id}
+	runs, _, err := c.billedRuns(ctx, []store.Key{key})
+	if err != nil {
+		return err
+	}
+	runs = append(runs, billed{tallied{Key: key, status: store.RunCompleted}, bill{price{}: {calls: 1}}})
+	return c.inTurn(ctx, func(ctx context.Context, tx *Tx) error {
+		if _, err := rollupsBox.takeRows(ctx, c, tx, []ended{{Key: key}}); err != nil {
 			return err
 		}
 		if err := c.addUp(ctx, tx, runs); err != nil {
 			return err
 		}
-		return c.addUpConnectorRuns(ctx, tx, of.connectorRuns)
+		return errTrial
 	})
-	if err != nil {
-		return 0, wrap(err, "rolling up runs") // none was
+}
+
+// billed is an ended run with what its calls cost.
+type billed struct {
+	tallied
+	bill
+}
+
+// billedRuns reads the first of these runs, as many as are added up at once, and says which those
+// are; some may be gone.
+func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed, done []store.Key, err error) {
+	calls, numbers := int64(0), 0
+	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxBilled {
+		some := ended[len(done):min(len(done)+c.rolling.most(readAtOnce), len(ended))]
+		done = ended[:len(done)+len(some)]
+		all, err := c.talliedRuns(ctx, c.engine.Reader(), some, "", nil)
+		if err != nil {
+			return nil, nil, err
+		}
+		bills, keys := map[store.Key]bill{}, make([]store.Key, len(all))
+		for i, run := range all {
+			bills[run.Key], keys[i] = bill{}, run.Key
+		}
+		for _, same := range c.keysByPart("model_calls", keys) {
+			if err := c.pastCallsOf(ctx, c.engine.Reader(), same, "", func(run store.Key, of price, n spent) {
+				bills[run].add(of, n)
+				calls, numbers = calls+n.calls, numbers+1
+			}); err != nil {
+				return nil, nil, err
+			}
+		}
+		for _, run := range all {
+			runs = append(runs, billed{run, bills[run.Key]})
+		}
 	}
-	return n, nil
-}
-
-// ended are the runs and connector runs of rows of the outbox.
-type ended struct{ runs, connectorRuns []store.Key }
-
-func scanEnded(row scanner) (of ended, err error) {
-	var (
-		project             uuid.UUID
-		runs, connectorRuns []uuid.UUID
-	)
-	err = row.Scan(&project, idList{&runs}, idList{&connectorRuns})
-	return ended{keysOf(project, runs), keysOf(project, connectorRuns)}, err
-}
-
-// scanEndedIDs reads one column of ids of a row of the outbox.
-func scanEndedIDs(row scanner) (ended []store.Key, err error) {
-	var (
-		project uuid.UUID
-		ids     []uuid.UUID
-	)
-	err = row.Scan(&project, idList{&ids})
-	return keysOf(project, ids), err
+	return runs, slices.Clone(done), nil
 }
 
 // talliedRuns reads ended runs, narrowed by a condition with these arguments. Those whose part
@@ -143,9 +190,11 @@ func (r rollup) key() store.Key {
 }
 
 // addUp adds runs to the numbers. Who does has the lock of rollupsTurn.
-func (c *Core) addUp(ctx context.Context, tx *Tx, runs []tallied) error {
+func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
+	sums := bills{}
 	for _, run := range runs {
+		sums.addRun(run, grains)
 		for _, g := range grains {
 			r := run.rollup(g)
 			key := r.key()
@@ -156,7 +205,7 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []tallied) error {
 				}
 				of[key], more[key] = r, t
 			}
-			if err := more[key].run(run); err != nil {
+			if err := more[key].run(run.tallied); err != nil {
 				return err
 			}
 		}
@@ -166,10 +215,6 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []tallied) error {
 		return err
 	}
 	if err := writeTallies(ctx, tx, keys, of, more); err != nil {
-		return err
-	}
-	sums := bills{}
-	if err := c.addCalls(ctx, tx, runs, grains, sums); err != nil {
 		return err
 	}
 	if err := sums.write(ctx, tx); err != nil {
@@ -236,7 +281,7 @@ func (t tallied) total() total {
 }
 
 // addTotals adds runs to what their agents have had in all.
-func addTotals(ctx context.Context, tx *Tx, runs []tallied) error {
+func addTotals(ctx context.Context, tx *Tx, runs []billed) error {
 	counts, last := map[total]int64{}, map[total]time.Time{}
 	for _, run := range runs {
 		of := run.total()

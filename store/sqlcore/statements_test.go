@@ -43,8 +43,6 @@ var ofAll = map[string]string{
 	"openForOf":       "its rows are those of the project that it is given",
 	"demandStatement": "its rows are those of the walk in one environment",
 	"CountStored":     "ended runs of all projects are counted",
-	"rollUpSome":      "ended runs of all projects are counted",
-	"indexSome":       "ended runs of all projects are indexed",
 	"RebuildRollups":  "ended runs of all projects are counted",
 	"ConnectorIDs":    "which ids there are at all",
 	"ProjectIDs":      "which ids there are at all",

@@ -80,6 +80,16 @@ func (p posted) consumer() string {
 	return outbound
 }
 
+func (p posted) row() (store.Key, int) { return p.Key, p.failures }
+
+// waitPosted lets a row wait.
+func waitPosted(ctx context.Context, tx *Tx, p posted, wait time.Duration) error {
+	_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
+		WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
+		p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
+	return err
+}
+
 const postedColumns = `project_id, ended_id, failures, last_failed, failed`
 
 func scanPosted(row scanner) (p posted, err error) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"maps"
 	"slices"
 
@@ -44,23 +45,33 @@ func scanSpent(row scanner, before ...any) (of price, n spent, err error) {
 }
 
 // callsOf reads what calls of models of ended runs have cost; table is model_calls, or {model_calls}
-// where all runs are of one part of history; narrow is a condition on their calls m.
+// where all runs are of one part of history, which may not be there; narrow is a condition on their
+// calls m.
 func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
 	for some := range slices.Chunk(runs, maxKeys) {
 		var l list
-		if _, err := pastRows(ctx, c, q, some[0].ID, func(row scanner) (none struct{}, err error) {
+		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 			var run store.Key
 			of, n, err := scanSpent(row, &run.ProjectID, &run.ID)
 			if err == nil {
 				add(run, of, n)
 			}
 			return none, err
-		}, `SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
-			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency`, l.args...); err != nil {
+		}, c.InPart(`SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
+			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency`, some[0].ID), l.args...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pastCallsOf is callsOf of runs of one part of history; where that is not there it reads none.
+func (c *Core) pastCallsOf(ctx context.Context, q Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
+	err := c.foundPart(c.callsOf(ctx, q, "{model_calls}", runs, narrow, add))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 // bill adds up calls by their prices.
@@ -83,7 +94,7 @@ func (b bill) calls() []store.Calls {
 // RunCalls implements store.History.
 func (c *Core) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
 	b := bill{}
-	err := c.callsOf(ctx, c.engine.Reader(), "{model_calls}", []store.Key{run}, sinceOrOpen("m.run_id", "m.project_id"), func(_ store.Key, of price, n spent) { b.add(of, n) })
+	err := c.pastCallsOf(ctx, c.engine.Reader(), []store.Key{run}, sinceOrOpen("m.run_id", "m.project_id"), func(_ store.Key, of price, n spent) { b.add(of, n) })
 	return b.calls(), wrap(err, "reading what the calls of models of run %s cost", run)
 }
 
@@ -108,23 +119,13 @@ type bills map[usageRollup]spent
 
 func (b bills) add(of usageRollup, n spent) { b[of] = b[of].plus(n) }
 
-// addCalls adds what these runs have cost, as rollups of these grains. They were read a moment ago,
-// in the same transaction.
-func (c *Core) addCalls(ctx context.Context, tx *Tx, runs []tallied, grains []grain, sums bills) error {
-	of, keys := map[store.Key]tallied{}, make([]store.Key, len(runs))
-	for i, run := range runs {
-		of[run.Key], keys[i] = run, run.Key
-	}
-	for _, same := range c.keysByPart("model_calls", keys) {
-		if err := c.callsOf(ctx, tx, "{model_calls}", same, "", func(run store.Key, p price, n spent) {
-			for _, g := range grains {
-				sums.add(usageRollup{of[run].rollup(g), p}, n)
-			}
-		}); err != nil {
-			return err
+// addRun adds what a run has cost, as rollups of these grains.
+func (b bills) addRun(run billed, grains []grain) {
+	for of, n := range run.bill {
+		for _, g := range grains {
+			b.add(usageRollup{run.rollup(g), of}, n)
 		}
 	}
-	return nil
 }
 
 // write adds them to the numbers that are stored. Who does has the lock of rollupsTurn.
@@ -173,6 +174,18 @@ func (k countingUsage) next(ctx context.Context, g grain, from int64) (int64, er
 	return k.nextOf(ctx, "usage_rollups", g, from)
 }
 
+// addCalls adds what runs of an hour have cost. Where the part of history is gone that had their
+// calls, be it before that of the runs, the hour stays as it is counted.
+func (k countingUsage) addCalls(ctx context.Context, tx *Tx, runs []tallied, sums bills) error {
+	of, keys := map[store.Key]tallied{}, make([]store.Key, len(runs))
+	for i, run := range runs {
+		of[run.Key], keys[i] = run, run.Key
+	}
+	return k.callsOf(ctx, tx, "{model_calls}", keys, "", func(run store.Key, p price, n spent) {
+		sums.addRun(billed{of[run], bill{p: n}}, []grain{hourly})
+	})
+}
+
 // count counts no runs: they are counted already.
 func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64) (int64, error) {
 	if _, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
@@ -180,7 +193,7 @@ func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64) 
 	}
 	sums, of := bills{}, g.during(begin)
 	if g == hourly {
-		if err := k.eachPage(ctx, tx, of, func(runs []tallied) error { return k.addCalls(ctx, tx, runs, []grain{hourly}, sums) }); err != nil {
+		if err := k.eachPage(ctx, tx, of, func(runs []tallied) error { return k.addCalls(ctx, tx, runs, sums) }); err != nil {
 			return 0, err
 		}
 		return 0, sums.write(ctx, tx)

@@ -15,9 +15,10 @@ import (
 
 const (
 	// maxIndexed is of how many transactions' runs one transaction indexes the words at most,
-	// maxIndexedRuns of about how many runs.
+	// maxIndexedRuns of how many runs, and maxTerms of about how many terms: so of some megabytes.
 	maxIndexed     = 16
 	maxIndexedRuns = 200
+	maxTerms       = 100_000
 	// maxWords is how many words of a run are indexed. One that has more is found by each search,
 	// and looked at.
 	maxWords = 10_000
@@ -71,87 +72,98 @@ func entryOf(run store.Searched, words []string) Entry {
 	return Entry{Run: run.Key(), Terms: slices.Compact(terms)}
 }
 
-// IndexRuns implements store.Housekeeping, by transactions of some rows each, so that none is long.
-func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (n int, err error) {
-	for n < limit {
-		some, err := c.indexSome(ctx, limit-n, words)
-		n += some
-		if err != nil || some == 0 {
-			return n, err
+// IndexRuns implements store.Housekeeping.
+func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
+	n, err := c.consumeEnded(ctx, wordsBox, c.indexing, limit, maxIndexed, consumer[ended]{
+		all: func(ctx context.Context, rows []ended) error { return c.indexRows(ctx, rows, words) }, trial: c.indexForTrial,
+	})
+	return n, wrap(err, "indexing runs")
+}
+
+// indexRows indexes what rows of the outbox are about, as many runs as are indexed at once. What
+// these are about is read before the transaction: others wait for who writes. Of two who index the
+// same, the one who takes the rows does it.
+func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Searched) []string) (err error) {
+	entries, done, room := map[store.Key][]Entry{}, map[store.Key]bool{}, indexingRoom{c.indexing.most(maxIndexedRuns), maxTerms}
+	for i, row := range rows {
+		if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &room, done); err != nil {
+			return wrap(err, "reading runs of project %s", row.ProjectID)
+		}
+		if room.full() {
+			rows = rows[:i+1]
+			break
 		}
 	}
-	return n, nil
-}
-
-// toIndex is a row of the outbox.
-type toIndex struct {
-	store.Key
-	runs []store.Key
-}
-
-func scanToIndex(row scanner) (w toIndex, err error) {
-	var runs []uuid.UUID
-	err = row.Scan(&w.ProjectID, &w.ID, idList{&runs})
-	w.runs = keysOf(w.ProjectID, runs)
-	return w, err
-}
-
-// indexSome does so in one transaction. What runs are about is read before it: others wait for
-// who writes. Of two who index the same, the one who takes the rows of the outbox does it.
-func (c *Core) indexSome(ctx context.Context, limit int, words func(store.Searched) []string) (n int, err error) {
-	rows, err := collect(ctx, c.engine.Reader(), scanToIndex, `SELECT w.project_id, w.ended_id, w.run_ids FROM outbox_words w
-		ORDER BY w.posted_at LIMIT $1`, min(limit, maxIndexed))
-	if err != nil || len(rows) == 0 {
-		return 0, wrap(err, "looking for runs that are not indexed")
-	}
-	some, runs := 0, 0
-	for ; some < len(rows) && runs < maxIndexedRuns; some++ {
-		runs += len(rows[some].runs)
-	}
-	rows = rows[:some]
-	slices.SortFunc(rows, func(a, b toIndex) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
-	entries := map[store.Key][]Entry{}
-	for _, row := range rows {
-		if entries[row.Key], err = c.entriesOf(ctx, row.runs, words); err != nil {
-			return 0, wrap(err, "reading runs of project %s", row.ProjectID)
-		}
-	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		for _, row := range rows {
-			if err := c.index(ctx, tx, row.Key, entries[row.Key]); err != nil {
+			if err := c.index(ctx, tx, row, entries[row.Key], done); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil {
-		return 0, wrap(err, "indexing runs") // none was
-	}
-	return len(rows), nil
 }
 
-// entriesOf are those of ended runs of a project, but for those that are gone or erased.
-func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store.Searched) []string) (entries []Entry, err error) {
-	for some := range slices.Chunk(runs, searchedAtOnce) {
+// indexForTrial indexes a run that nobody has, and keeps nothing of it.
+func (c *Core) indexForTrial(ctx context.Context) error {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return err
+	}
+	key := store.Key{ProjectID: uuid.New(), ID: id}
+	if _, err := c.searchedRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{id}, func(*list, bool) string { return "" }); err != nil {
+		return err
+	}
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.index(ctx, tx, ended{Key: key}, nil, nil); err != nil {
+			return err
+		}
+		if err := c.engine.AddTerms(ctx, tx, []Entry{{key, []Term{1}}}); err != nil {
+			return err
+		}
+		return errTrial
+	})
+}
+
+// indexingRoom is how many runs and terms one transaction has room for yet.
+type indexingRoom struct{ runs, terms int }
+
+func (r indexingRoom) full() bool { return r.runs <= 0 || r.terms <= 0 }
+
+// entriesOf are those of ended runs of a project, but for those that are gone or erased, until
+// there is no room for more. Runs that have been looked at are done.
+func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexingRoom, done map[store.Key]bool) (entries []Entry, err error) {
+	for some := range slices.Chunk(runs, c.indexing.most(searchedAtOnce)) {
 		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOf(some), func(*list, bool) string { return "" })
 		if err != nil {
 			return nil, err
 		}
-		for _, run := range found {
-			entries = append(entries, entryOf(run, words(run)))
+		for _, key := range some {
+			if room.full() {
+				return entries, nil
+			}
+			done[key] = true
+			if run, there := found[key.ID]; there {
+				entry := entryOf(run, words(run))
+				entries = append(entries, entry)
+				room.runs, room.terms = room.runs-1, room.terms-len(entry.Terms)
+			}
 		}
 	}
 	return entries, nil
 }
 
 // index takes a row of the outbox and adds entries to the index, but for those of runs that went
-// or were erased meanwhile.
-func (c *Core) index(ctx context.Context, tx *Tx, row store.Key, entries []Entry) error {
+// or were erased meanwhile. Runs of the row that are not done stay in it.
+func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, done map[store.Key]bool) error {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return err
 	}
-	taken, err := tx.exec(ctx, `DELETE FROM outbox_words WHERE project_id = $1 AND ended_id = $2`, row.ProjectID, row.ID)
-	if err != nil || taken == 0 {
+	taken, err := wordsBox.takeRows(ctx, c, tx, []ended{row})
+	if err != nil || len(taken) == 0 {
+		return err
+	}
+	if err := wordsBox.put(ctx, tx, taken[0].without(done)); err != nil {
 		return err
 	}
 	var runs []uuid.UUID

@@ -56,6 +56,9 @@ type faultyStmt struct {
 
 // QueryContext implements driver.StmtQueryContext.
 func (s faultyStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	if err := s.fault.fails(s.query, args); err != nil {
+		return nil, err
+	}
 	return s.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
@@ -95,6 +98,8 @@ type posting struct {
 	all   bool
 	times int
 	fails error
+	// at is the beginning of what is written that fails.
+	at string
 	// then is called when it does.
 	then func()
 }
@@ -107,7 +112,7 @@ func newPosting(t *testing.T, runs int) *posting {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	p := &posting{Store: s, t: t, then: func() {}}
+	p := &posting{Store: s, t: t, at: `INSERT INTO deliveries`, then: func() {}}
 	require.NoError(t, s.writer.db.Close())
 	s.writer.db = sql.OpenDB(fault{databaseAt(path, "immediate", "rwc"), p.fail})
 	s.writer.db.SetMaxOpenConns(1)
@@ -154,7 +159,7 @@ func (p *posting) waiting(project uuid.UUID) (runs []uuid.UUID) {
 
 // fail says whether a statement does. The writer asks it, for one call at a time.
 func (p *posting) fail(query string, args []driver.NamedValue) error {
-	if p.fails == nil || p.times == 0 || !strings.Contains(query, `INSERT INTO deliveries`) {
+	if p.fails == nil || p.times == 0 || !strings.Contains(query, p.at) {
 		return nil
 	}
 	for _, a := range args { // some of which are ids
@@ -293,4 +298,49 @@ func TestARowThatTakesTooLongIsFoundAmongProjects(t *testing.T) {
 	var aside int
 	require.NoError(t, p.read.QueryRowContext(t.Context(), `SELECT count(*) FROM outbox WHERE failures > 0`).Scan(&aside))
 	require.Equal(t, 1, aside)
+}
+
+// TestWhatTakesTooLongToBeCountedIsSetAside: what cannot be rolled up or indexed in the time that
+// there is keeps no other project waiting.
+func TestWhatTakesTooLongToBeCountedIsSetAside(t *testing.T) {
+	t.Parallel()
+	for at, c := range map[string]struct {
+		outbox  string
+		consume func(ctx context.Context, p *posting) (int, error)
+	}{
+		`INSERT INTO run_rollups`: {"outbox_rollups", func(ctx context.Context, p *posting) (int, error) { return p.RollUp(ctx, 100) }},
+		`INSERT INTO run_words`: {"outbox_words", func(ctx context.Context, p *posting) (int, error) {
+			return p.IndexRuns(ctx, 100, func(store.Searched) []string { return []string{"word"} })
+		}},
+	} {
+		t.Run(c.outbox, func(t *testing.T) {
+			t.Parallel()
+			p := newPosting(t, 0)
+			slow, other := p.project(), p.project()
+			for range 3 {
+				slow.Trip(t.Context(), t)
+				other.Trip(t.Context(), t)
+			}
+			rows := func(project uuid.UUID) (all, aside int) {
+				require.NoError(t, p.read.QueryRowContext(t.Context(), `SELECT count(*), COALESCE(SUM(failures > 0), 0) FROM `+c.outbox+` WHERE project_id = $1`, project.String()).Scan(&all, &aside))
+				return all, aside
+			}
+			p.at, p.bad = at, slow.Project
+			for range 20 {
+				ctx, over := patience{t.Context(), make(chan struct{})}, false
+				p.fails, p.times, p.then = context.DeadlineExceeded, -1, func() {
+					if !over {
+						close(ctx.over)
+					}
+					over = true
+				}
+				_, _ = c.consume(ctx, p)
+			}
+			all, aside := rows(slow.Project)
+			require.Equal(t, 3, all)
+			require.Equal(t, 3, aside)
+			all, _ = rows(other.Project)
+			require.Zero(t, all)
+		})
+	}
 }

@@ -105,6 +105,7 @@ var groups = []struct {
 	{"Hints", hintPromises},
 	{"Rates", ratePromises},
 	{"Usage", usagePromises},
+	{"Consumed", consumedPromises},
 	{"Rejections", rejectionPromises},
 	{"Looks", lookPromises},
 	{"Model", modelPromises},

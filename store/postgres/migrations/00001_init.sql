@@ -581,19 +581,22 @@ CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('
 CREATE INDEX outbox_aside ON outbox (failures) WHERE failures > 0;
 
 -- The outbox of the consumer of ended runs and connector runs that adds up numbers: a row for each
--- project and transaction, by the first of them.
+-- project and transaction, by the first of them, which names the row also where some of it are
+-- consumed before the others. One that cannot be consumed is halved, or set aside as of the outbox.
 CREATE TABLE outbox_rollups (
     project_id uuid NOT NULL,
     ended_id uuid NOT NULL,
     run_ids uuid[] NOT NULL DEFAULT '{}',
     connector_run_ids uuid[] NOT NULL DEFAULT '{}',
     posted_at bigint NOT NULL,
+    failures bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 ) WITH (fillfactor = 80,
     -- As of the outbox.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
+CREATE INDEX outbox_rollups_aside ON outbox_rollups (failures) WHERE failures > 0;
 
 -- The outbox of the consumer that indexes the words of ended runs: likewise.
 CREATE TABLE outbox_words (
@@ -601,12 +604,14 @@ CREATE TABLE outbox_words (
     ended_id uuid NOT NULL,
     run_ids uuid[] NOT NULL,
     posted_at bigint NOT NULL,
+    failures bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 ) WITH (fillfactor = 80,
     -- As of the outbox.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.

@@ -523,16 +523,19 @@ CREATE INDEX outbox_turns ON outbox (project_id, posted_at) WHERE consumer IN ('
 CREATE INDEX outbox_aside ON outbox (failures) WHERE failures > 0;
 
 -- The outbox of the consumer of ended runs and connector runs that adds up numbers: a row for each
--- project and transaction, by the first of them.
+-- project and transaction, by the first of them, which names the row also where some of it are
+-- consumed before the others. One that cannot be consumed is halved, or set aside as of the outbox.
 CREATE TABLE outbox_rollups (
     project_id TEXT NOT NULL,
     ended_id TEXT NOT NULL,
     run_ids TEXT NOT NULL DEFAULT '[]',
     connector_run_ids TEXT NOT NULL DEFAULT '[]',
     posted_at INTEGER NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 );
 CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
+CREATE INDEX outbox_rollups_aside ON outbox_rollups (failures) WHERE failures > 0;
 
 -- The outbox of the consumer that indexes the words of ended runs: likewise.
 CREATE TABLE outbox_words (
@@ -540,9 +543,11 @@ CREATE TABLE outbox_words (
     ended_id TEXT NOT NULL,
     run_ids TEXT NOT NULL,
     posted_at INTEGER NOT NULL,
+    failures INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 );
 CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.

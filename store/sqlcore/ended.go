@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// ended is a row of an outbox of what has ended: of runs, and of connector runs.
+type ended struct {
+	store.Key
+	failures            int
+	postedAt            int64
+	runs, connectorRuns []store.Key
+}
+
+func (e ended) row() (store.Key, int) { return e.Key, e.failures }
+
+func scanEnded(row scanner) (e ended, err error) {
+	var runs, connectorRuns []uuid.UUID
+	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.postedAt, idList{&runs}, idList{&connectorRuns})
+	e.runs, e.connectorRuns = keysOf(e.ProjectID, runs), keysOf(e.ProjectID, connectorRuns)
+	return e, err
+}
+
+// scanEndedIDs reads one column of ids of a row of the outbox.
+func scanEndedIDs(row scanner) (ended []store.Key, err error) {
+	var (
+		project uuid.UUID
+		ids     []uuid.UUID
+	)
+	err = row.Scan(&project, idList{&ids})
+	return keysOf(project, ids), err
+}
+
+// without is what is left of a row once these are consumed.
+func (e ended) without(done map[store.Key]bool) ended {
+	consumed := func(key store.Key) bool { return done[key] }
+	e.runs, e.connectorRuns = slices.DeleteFunc(slices.Clone(e.runs), consumed), slices.DeleteFunc(slices.Clone(e.connectorRuns), consumed)
+	return e
+}
+
+func (e ended) size() int { return len(e.runs) + len(e.connectorRuns) }
+
+// halves are two rows of what one is about.
+func (e ended) halves() (a, b ended) {
+	half := (e.size() + 1) / 2
+	runs := min(half, len(e.runs))
+	a, b = e, e
+	a.runs, b.runs = e.runs[:runs], e.runs[runs:]
+	a.connectorRuns, b.connectorRuns = e.connectorRuns[:half-runs], e.connectorRuns[half-runs:]
+	b.ID = slices.Concat(b.runs, b.connectorRuns)[0].ID
+	return a, b
+}
+
+// endedBox is an outbox of what has ended.
+type endedBox struct {
+	// due reads the oldest rows, at most $1, that may be consumed.
+	due string
+	// take deletes those of a condition on keys, and returns them.
+	take func(keys string) string
+	// into and row insert those that are left.
+	into, row string
+	// wait lets one wait, of the project $1 and the id $2, for $3.
+	wait string
+}
+
+const endedColumns = `project_id, ended_id, failures, posted_at, run_ids`
+
+var rollupsBox = endedBox{
+	due: `SELECT ` + endedColumns + `, connector_run_ids FROM outbox_rollups WHERE posted_at <= now_us() ORDER BY posted_at LIMIT $1`,
+	take: func(keys string) string {
+		return `DELETE FROM outbox_rollups WHERE ` + keys + ` RETURNING ` + endedColumns + `, connector_run_ids`
+	},
+	into: `INSERT INTO outbox_rollups (project_id, ended_id, failures, posted_at, run_ids, connector_run_ids) VALUES `, row: `(%, %, %, %, %, %)`,
+	wait: `UPDATE outbox_rollups SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
+}
+
+var wordsBox = endedBox{
+	due: `SELECT ` + endedColumns + `, '{}' FROM outbox_words WHERE posted_at <= now_us() ORDER BY posted_at LIMIT $1`,
+	take: func(keys string) string {
+		return `DELETE FROM outbox_words WHERE ` + keys + ` RETURNING ` + endedColumns + `, '{}'`
+	},
+	into: `INSERT INTO outbox_words (project_id, ended_id, failures, posted_at, run_ids) VALUES `, row: `(%, %, %, %, %)`,
+	wait: `UPDATE outbox_words SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
+}
+
+// takeRows takes rows that nobody else has taken meanwhile, as they are now.
+func (b endedBox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []ended) ([]ended, error) {
+	var l list
+	keys := make([]store.Key, len(rows))
+	for i, row := range rows {
+		keys[i] = row.Key
+	}
+	return collect(ctx, tx, scanEnded, b.take(c.keys(&l, "ended_id", keys)), l.args...)
+}
+
+// put puts rows into the outbox, but for those that are about nothing any more.
+func (b endedBox) put(ctx context.Context, tx *Tx, left ...ended) error {
+	var all rows
+	for _, e := range left {
+		if e.size() > 0 {
+			all.add(e.ProjectID, e.ID, e.failures, e.postedAt, listText(e.runs), listText(e.connectorRuns))
+		}
+	}
+	return all.insert(ctx, tx, b.into, b.row, ``)
+}
+
+// listText is a column of ids as both engines take it.
+func listText(keys []store.Key) string {
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = key.ID.String()
+	}
+	return "{" + strings.Join(ids, ",") + "}"
+}
+
+// pace is how much of an outbox is consumed at once: half as much after each time that nothing came
+// of it in the time that there was, and twice as much after each other time.
+type pace struct{ slow atomic.Int32 }
+
+// maxSlow is after how many halvings it is least.
+const maxSlow = 7
+
+// most is how many of n are taken at once.
+func (p *pace) most(n int) int { return max(n>>p.slow.Load(), 1) }
+
+// went says that so many rows were taken, of at most n, and whether that took too long: half of
+// these are taken next.
+func (p *pace) went(late bool, rows, n int) {
+	slow := p.slow.Load()
+	if !late {
+		p.slow.Store(max(slow-1, 0))
+		return
+	}
+	for slow++; slow < maxSlow && n>>slow >= rows; {
+		slow++
+	}
+	p.slow.Store(min(slow, maxSlow))
+}
+
+// consumeEnded consumes an outbox by some rows at a time, so that no transaction is long, and
+// returns how many rows that were, those among them of which more is left. What cannot be consumed
+// keeps nothing else waiting: it is set aside, or, where the time of a call does not do for it,
+// tried with less beside it the next time.
+func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, limit, most int, by consumer[ended]) (n int, err error) {
+	by.Core, by.halve = c, func(ctx context.Context, row ended) (bool, error) { return c.halveEnded(ctx, box, row) }
+	by.wait = func(ctx context.Context, tx *Tx, row ended, wait time.Duration) error {
+		_, err := tx.exec(ctx, box.wait, row.ProjectID, row.ID, wait.Microseconds())
+		return err
+	}
+	var aside []error
+	for n < limit {
+		rows, err := collect(ctx, c.engine.Reader(), scanEnded, box.due, min(limit-n, pace.most(most)))
+		if err != nil {
+			return n, wrap(err, "looking for what is left to do")
+		}
+		if len(rows) == 0 {
+			break
+		}
+		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
+		err = by.apart(ctx, rows)
+		late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+		if whole := n == 0; whole || !late {
+			pace.went(late, len(rows), most)
+			if by.tooSlow(ctx, rows, err) {
+				err = by.setAside(ctx, rows[0], err)
+			}
+		}
+		var found *store.SetAsideError
+		switch {
+		case errors.As(err, &found):
+			aside = append(aside, found.Rows...)
+		case err != nil:
+			return n, err
+		}
+		n += len(rows)
+	}
+	if len(aside) > 0 {
+		return n, &store.SetAsideError{Rows: aside}
+	}
+	return n, nil
+}
+
+// halveEnded makes two rows of one, unless that is about one run or connector run.
+func (c *Core) halveEnded(ctx context.Context, box endedBox, row ended) (halved bool, err error) {
+	if row.size() < 2 {
+		return false, nil
+	}
+	return true, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		taken, err := box.takeRows(ctx, c, tx, []ended{row})
+		if err != nil {
+			return err
+		}
+		for _, row := range taken {
+			if row.size() < 2 {
+				return box.put(ctx, tx, row)
+			}
+			a, b := row.halves()
+			if err := box.put(ctx, tx, a, b); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// inOneRow lets what waits in an outbox of the project be one row, as of one transaction.
+func (w *world) inOneRow(table string, runs []uuid.UUID) {
+	ids := make([]string, len(runs))
+	for i, id := range runs {
+		ids[i] = id.String()
+	}
+	w.set(`DELETE FROM ` + table)
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+table+` (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
+		w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
+	w.NoError(err)
+}
+
+var consumedPromises = []promise{
+	{"what cannot be rolled up is set aside, and keeps nothing else waiting", func(w *world) {
+		w.deploy("one", "first", "second")
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		ended := func(i int, agent string) uuid.UUID {
+			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: agent, status: store.RunCompleted, began: true}
+			run.write(w)
+			return run.id
+		}
+		ended(0, "first")
+		for w.rollUp(10) > 0 {
+		}
+		var sketch []byte
+		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT durations FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`, w.project.ID.String()).Scan(&sketch))
+		w.set(`UPDATE run_rollups SET durations = $2`, []byte("none"))
+		var runs []uuid.UUID
+		for i, agent := range []string{"first", "second", "second", "first", "second"} {
+			runs = append(runs, ended(i+1, agent))
+		}
+		w.inOneRow("outbox_rollups", runs)
+		other := w.twin()
+		other.deploy("one", "first")
+		other.ended(1)
+		aside := 0
+		for n := 1; n > 0; {
+			var found *store.SetAsideError
+			n, err = w.s.RollUp(w.ctx, 100)
+			if err != nil {
+				w.ErrorAs(err, &found)
+				aside += len(found.Rows)
+			}
+		}
+		w.Equal(2, aside)
+		w.EqualValues(1, other.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "which is not at fault")
+		w.EqualValues(3, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "nor are these")
+		figures, err := w.s.QueueFigures(w.ctx)
+		w.NoError(err)
+		w.EqualValues(2, figures.OutboxAside)
+		w.set(`UPDATE outbox_rollups SET posted_at = 1`)
+		w.set(`UPDATE run_rollups SET durations = $2`, sketch)
+		for w.rollUp(10) > 0 {
+		}
+		w.EqualValues(6, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
+		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
+	}},
+	{"many words of one row are indexed by some runs at a time", func(w *world) {
+		w.deploy("one", "first")
+		const runs = 25
+		var ids []uuid.UUID
+		for _, e := range w.singles(runs) {
+			ids = append(ids, e.Runs[0].ID)
+		}
+		for _, c := range w.claim(runs, lease) {
+			w.NoError(w.complete(completed(c)))
+		}
+		w.inOneRow("outbox_words", ids)
+		words := func(run store.Searched) (all []string) {
+			for i := range 9_000 {
+				all = append(all, strconv.Itoa(i))
+			}
+			return all
+		}
+		indexed := func() int64 { return w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`) }
+		for before := int64(0); before < runs; {
+			n, err := w.s.IndexRuns(w.ctx, 1, words)
+			w.NoError(err)
+			w.Equal(1, n)
+			w.Greater(indexed(), before)
+			w.LessOrEqual(indexed(), before+12, "100,000 terms are enough for once")
+			before = indexed()
+			w.EqualValues(runs-before, w.runsIn("outbox_words"))
+		}
+		n, err := w.s.IndexRuns(w.ctx, 1, words)
+		w.NoError(err)
+		w.Zero(n)
+	}},
+	{"many runs of one row are rolled up by some at a time", func(w *world) {
+		w.deploy("one", "first")
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		const runs = 2_100
+		var ids []uuid.UUID
+		for i := range runs {
+			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			run.write(w)
+			ids = append(ids, run.id)
+		}
+		w.inOneRow("outbox_rollups", ids)
+		rolledUp := func() int64 {
+			return w.ones(`SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`)
+		}
+		for before := int64(0); before < runs; before = rolledUp() {
+			w.Equal(1, w.rollUp(1))
+			w.Greater(rolledUp(), before)
+			w.LessOrEqual(rolledUp(), before+2_100)
+			w.EqualValues(runs-rolledUp(), w.runsIn("outbox_rollups"))
+			if before == 0 {
+				w.Less(rolledUp(), int64(runs))
+			}
+		}
+		w.Zero(w.rollUp(1))
+	}},
+}
+
+// runsIn is how many runs wait in an outbox.
+func (w *world) runsIn(table string) (n int) {
+	rows, err := w.db.QueryContext(w.ctx, `SELECT run_ids FROM `+table+` WHERE project_id = $1`, w.project.ID.String())
+	w.NoError(err)
+	defer func() { w.NoError(rows.Close()) }()
+	for rows.Next() {
+		var list string
+		w.NoError(rows.Scan(&list))
+		n += strings.Count(list, ",") + 1
+	}
+	w.NoError(rows.Err())
+	return n
+}
