@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
@@ -235,4 +236,36 @@ func TestWhatIsBeforeADayThatIsReadGoes(t *testing.T) {
 		require.Equal(t, want, forgotten(t, s))
 	}
 	leaves(t, db, ofDays(4))
+}
+
+// TestRunsMayOutliveTheirCalls: the calls of a day may go before its runs, as where a result is on its
+// way. What was counted of that day stays then, and what was not is counted without them.
+func TestRunsMayOutliveTheirCalls(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	day := time.Now().UTC().Truncate(aDay).Add(-10 * aDay)
+	old := oldDayOf(t, db, day)
+	next := oldDayOf(t, db, day.Add(aDay))
+	c.Past(t, db, day, day.Add(time.Hour), day.Add(25*time.Hour))
+	c.RollUp(t)
+	c.Past(t, db, day.Add(2*time.Hour), day.Add(26*time.Hour))
+	for _, gone := range []string{"model_calls" + old, "model_calls" + next, "ended_runs" + next} {
+		_, err := db.ExecContext(t.Context(), `DROP TABLE `+gone)
+		require.NoError(t, err)
+	}
+	counted := func() (runs int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT SUM(runs) FROM run_rollups WHERE grain = 'hour'`).Scan(&runs))
+		return runs
+	}
+	require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
+	require.EqualValues(t, 300, c.Spent(t, db))
+	require.Equal(t, 3, counted())
+	c.RollUp(t)
+	require.Equal(t, 4, counted())
+	require.EqualValues(t, 300, c.Spent(t, db))
+	require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
+	require.Equal(t, 4, counted())
+	require.EqualValues(t, 300, c.Spent(t, db))
 }

@@ -15,10 +15,6 @@ import (
 // from one table each, and returns the blobs that they name: one, and those of files. What an open
 // run, connector run or delivery still needs stays.
 var pastOf = []string{
-	`DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
-		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
-			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
-		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
 	`DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
 		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
@@ -35,6 +31,11 @@ var pastOf = []string{
 		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`,
 	`DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
 		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`,
+	// After the runs, so that these have all their calls for as long as they are counted anew.
+	`DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
+		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
+			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
+		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
 	// After the runs: nothing is indexed any more then that is not there.
 	`DELETE FROM {run_words} WHERE (project_id, run_id) IN (SELECT t.project_id, t.run_id FROM {run_words} t
 		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,

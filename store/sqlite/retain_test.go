@@ -48,3 +48,34 @@ func TestTheFileShrinks(t *testing.T) {
 	}
 	require.Less(t, size(), empty+large)
 }
+
+// TestARebuildAmidADeletionLosesNothing: what has gone in part of a day stays as it was counted.
+func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openAt(t, path)
+	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	scene := storebench.NewScene(t, s, 1)
+	const day = 24 * time.Hour
+	var at []time.Time
+	for i := range 40 {
+		at = append(at, time.Now().Truncate(day).Add(-10*day+time.Duration(i)*30*time.Minute))
+	}
+	scene.Past(t, db, at...)
+	scene.RollUp(t)
+	require.EqualValues(t, 4000, scene.Spent(t, db))
+	for gone := 0; gone < 90; gone += 10 {
+		n, err := s.DropHistory(t.Context(), 9*day, 10)
+		require.NoError(t, err)
+		if gone < 80 {
+			require.Equal(t, 10, n)
+		}
+		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
+		require.EqualValues(t, 4000, scene.Spent(t, db), "%d have gone", gone)
+	}
+	var left int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM ended_runs) + (SELECT count(*) FROM model_calls)`).Scan(&left))
+	require.Zero(t, left)
+}
