@@ -35,7 +35,7 @@ type AgentDetails struct {
 	DeploymentID *string          `json:"deployment_id" format:"uuid" doc:"The live deployment that has it."`
 	Stats        AgentStats       `json:"stats" doc:"Counts of runs in the window."`
 	TokenUsage   TokenUsage       `json:"token_usage" doc:"Model tokens that ended runs of the window have spent."`
-	UsageByModel []ModelUsage     `json:"usage_by_model" doc:"What these runs have used of each model, by its reference."`
+	UsageByModel []ModelUsage     `json:"usage_by_model" doc:"What these runs have used of each model, by its reference: of the 100 models that have cost most, and of the others as one."`
 	Connectors   []AgentConnector `json:"connectors" doc:"The linked connectors, by name, those of one name by id."`
 	Judges       []Judge          `json:"judges" doc:"The average scores of its judges; empty in this release."`
 	Costing

@@ -41,7 +41,7 @@ type Costing struct {
 
 // ModelUsage is what calls of one model have used.
 type ModelUsage struct {
-	Model      string     `json:"model" doc:"The model's reference, provider/model." example:"openai/gpt-5"`
+	Model      string     `json:"model" doc:"The model's reference, provider/model; other of the models that are not told apart." example:"openai/gpt-5"`
 	Calls      int64      `json:"calls" doc:"How often it was called."`
 	TokenUsage TokenUsage `json:"token_usage" doc:"The tokens of these calls."`
 	Costing

@@ -31,6 +31,14 @@ type Cost struct {
 // dollars.
 const MaxCost = 1 << 44
 
+// Of a run MaxRunModels models are told apart at most, and in statistics MaxModels: those that have
+// cost most. The calls of the others are added up as those of OtherModels. A journal has all names.
+const (
+	MaxRunModels = 32
+	MaxModels    = 100
+	OtherModels  = "other"
+)
+
 // MaxSum is how much a sum of costs or of tokens says at most, whatever was added up: some two
 // billion dollars. Two of them together are a number still.
 const MaxSum = 1 << 61
@@ -62,7 +70,7 @@ func (u ModelUsage) Bounded() *ModelUsage {
 
 // Calls are numbers of calls of a model, on one day and by a price in one currency.
 type Calls struct {
-	// Model is its reference, provider/model.
+	// Model is its reference, provider/model, or OtherModels.
 	Model string
 	// Day is that of the calls, in UTC.
 	Day Day

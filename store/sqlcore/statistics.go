@@ -55,7 +55,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 
 // tell says what was tallied.
 func (s *statistics) tell() (err error) {
-	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.calls(), s.tally.average()
+	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.dearest(store.MaxModels).calls(), s.tally.average()
 	s.out.P95Duration, err = s.tally.p95()
 	return err
 }
@@ -75,7 +75,10 @@ type statistics struct {
 	window period
 	tally  *tally
 	bill   bill
-	out    store.RunStatistics
+	// many is how many numbers the bill may have until it is made smaller, if that is more than
+	// manyNumbers.
+	many int
+	out  store.RunStatistics
 }
 
 // narrow is what the query says of runs, as a condition on columns that rollups, ended and open
@@ -190,7 +193,7 @@ func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []tallied) err
 		}
 		keys[i] = run.Key
 	}
-	return s.callsOf(ctx, q, "model_calls", keys, "", func(_ store.Key, of price, n spent) { s.bill.add(of, n) })
+	return s.callsOf(ctx, q, "model_calls", keys, "", func(_ store.Key, of price, n spent) { s.addCalls(of, n) })
 }
 
 // addOpen adds how many runs of the window are open.

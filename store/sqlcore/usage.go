@@ -46,21 +46,38 @@ func scanSpent(row scanner, before ...any) (of price, n spent, err error) {
 
 // callsOf reads what calls of models of ended runs have cost; table is model_calls, or {model_calls}
 // where all runs are of one part of history, which may not be there; narrow is a condition on their
-// calls m.
+// calls m. Of a run that has called very many models, the dearest are told apart.
 func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
 	for some := range slices.Chunk(runs, maxKeys) {
-		var l list
+		var (
+			l    list
+			last store.Key
+			b    = bill{}
+		)
+		tell := func() {
+			for of, n := range b.dearest(store.MaxRunModels) {
+				add(last, of, n)
+			}
+			clear(b)
+		}
 		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 			var run store.Key
 			of, n, err := scanSpent(row, &run.ProjectID, &run.ID)
-			if err == nil {
-				add(run, of, n)
+			if err != nil {
+				return none, err
 			}
-			return none, err
+			if run != last {
+				tell()
+				last = run
+			}
+			b.add(of, n)
+			return none, nil
 		}, c.InPart(`SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
-			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency`, some[0].ID), l.args...); err != nil {
+			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency
+			ORDER BY m.project_id, m.run_id`, some[0].ID), l.args...); err != nil {
 			return err
 		}
+		tell()
 	}
 	return nil
 }
@@ -78,6 +95,35 @@ func (c *Core) pastCallsOf(ctx context.Context, q Queryer, runs []store.Key, nar
 type bill map[price]spent
 
 func (b bill) add(of price, n spent) { b[of] = b[of].plus(n) }
+
+// dearest are they with so many models apart at most, those that have cost most, and the others
+// added up as one.
+func (b bill) dearest(most int) bill {
+	models := map[string]spent{}
+	for of, n := range b {
+		if of.model != store.OtherModels {
+			models[of.model] = models[of.model].plus(n)
+		}
+	}
+	if len(models) <= most {
+		return b
+	}
+	names := slices.SortedFunc(maps.Keys(models), func(x, y string) int {
+		a, b := models[x], models[y]
+		return cmp.Or(cmp.Compare(b.nanos, a.nanos), cmp.Compare(b.usage.TotalTokens, a.usage.TotalTokens), cmp.Compare(x, y))
+	})
+	for _, name := range names[most:] {
+		delete(models, name)
+	}
+	out := bill{}
+	for of, n := range b {
+		if _, apart := models[of.model]; !apart {
+			of.model = store.OtherModels
+		}
+		out.add(of, n)
+	}
+	return out
+}
 
 // calls are they by model, day and currency.
 func (b bill) calls() []store.Calls {
@@ -153,13 +199,27 @@ const rolledPrice = `r.model, r.day, r.currency`
 
 var rolledSpent = `CAST(SUM(r.calls) AS bigint), ` + sumsOf("r")
 
+// manyNumbers are more numbers of models, days and currencies than a bill has but where it has very
+// many models.
+const manyNumbers = 20_000
+
+// addCalls adds calls. Of very many models the dearest so far stay apart: what is remembered is
+// bounded.
+func (s *statistics) addCalls(of price, n spent) {
+	s.bill.add(of, n)
+	if len(s.bill) > max(s.many, manyNumbers) {
+		s.bill = s.bill.dearest(store.MaxModels)
+		s.many = 2 * len(s.bill)
+	}
+}
+
 // addSpent adds rollups of what calls cost.
 func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error {
 	l := list{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		p, n, err := scanSpent(row)
 		if err == nil {
-			s.bill.add(p, n)
+			s.addCalls(p, n)
 		}
 		return none, err
 	}, `SELECT `+rolledPrice+`, `+rolledSpent+` FROM usage_rollups r

@@ -5,7 +5,9 @@ package storetest
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -188,6 +190,50 @@ var usagePromises = []promise{
 		}
 		w.Zero(w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
 		w.Equal([]store.Calls{costing(2, 14)}, w.spent())
+	}},
+	{"of very many models the dearest are told apart", func(w *world) {
+		w.deploy("one", "first")
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		const runs, each = 5, store.MaxRunModels + 8
+		var nanos int64
+		for i := range runs {
+			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			for m := range each {
+				call := store.Calls{Model: fmt.Sprintf("openai/%d-%d", i, m), Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1}}
+				call.Cost = store.Cost{Currency: store.USD, Nanos: int64(1000*i + m)}
+				nanos += call.Cost.Nanos
+				run.calls = append(run.calls, call)
+			}
+			run.write(w)
+			calls, err := w.s.RunCalls(w.ctx, w.key(run.id))
+			w.NoError(err)
+			w.Len(calls, store.MaxRunModels+1)
+			other := calls[slices.IndexFunc(calls, func(c store.Calls) bool { return c.Model == store.OtherModels })]
+			w.EqualValues(8, other.Number)
+			w.EqualValues(8*1000*i+28, other.Cost.Nanos)
+		}
+		told := func() {
+			calls := w.spent()
+			w.Len(calls, store.MaxModels+1)
+			number, sum := int64(0), int64(0)
+			for _, c := range calls {
+				number, sum = number+c.Number, sum+c.Cost.Nanos
+				if c.Model != store.OtherModels {
+					w.False(strings.HasPrefix(c.Model, "openai/0-"), "these cost least")
+				}
+			}
+			w.EqualValues(runs*each, number)
+			w.Equal(nanos, sum)
+		}
+		told()
+		for w.rollUp(1) > 0 {
+		}
+		told()
+		w.EqualValues(runs*(store.MaxRunModels)+1, w.ones(`SELECT count(*) FROM usage_rollups WHERE project_id = $1 AND grain = 'hour'`))
+		w.NotEmpty(w.rebuild())
+		told()
+		w.EqualValues(runs*each, w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
 	}},
 	{"sums that are too large say the most there is", func(w *world) {
 		w.deploy("one", "first")

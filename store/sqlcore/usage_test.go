@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// TestStatisticsRememberFewModels: however many an agent has called.
+func TestStatisticsRememberFewModels(t *testing.T) {
+	t.Parallel()
+	s := &statistics{bill: bill{}}
+	const models = 5 * manyNumbers
+	for i := range int64(models) {
+		s.addCalls(price{model: strconv.FormatInt(i, 10)}, spent{calls: 1, nanos: i})
+		require.LessOrEqual(t, len(s.bill), manyNumbers)
+	}
+	calls := s.bill.dearest(store.MaxModels).calls()
+	require.Len(t, calls, store.MaxModels+1)
+	for _, c := range calls {
+		if c.Model == store.OtherModels {
+			require.EqualValues(t, models-store.MaxModels, c.Number)
+		} else {
+			require.EqualValues(t, strconv.FormatInt(c.Cost.Nanos, 10), c.Model)
+			require.GreaterOrEqual(t, c.Cost.Nanos, int64(models-store.MaxModels))
+		}
+	}
+}
