@@ -184,7 +184,8 @@ type ProjectLimits struct {
 	BacklogInput *resource.Quantity `json:"backlogInput,omitempty"`
 
 	// Storage is the most bytes that the project's inputs, outputs and journals of
-	// ended runs may take, as 50Gi; beyond it webhooks get 429, project_storage_full.
+	// ended runs may take, with their numbers, what is uploaded and what builds leave,
+	// as 50Gi; beyond it webhooks get 429, project_storage_full.
 	// Without it, and above it, the plan's limit holds.
 	//
 	// +optional

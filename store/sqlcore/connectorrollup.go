@@ -87,7 +87,7 @@ func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.u
 
 // addUpConnectorRuns adds ended connector runs to the numbers. Who does has the lock of
 // rollupsTurn.
-func (c *Core) addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun) error {
+func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, grown growth) error {
 	more := map[connectorRollup]summed{}
 	for _, run := range runs {
 		for _, g := range grains {
@@ -95,16 +95,24 @@ func (c *Core) addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConne
 			more[of] = more[of].with(run)
 		}
 	}
-	return addConnectorRollups(ctx, tx, more)
+	return addConnectorRollups(ctx, tx, more, grown)
 }
 
 // addConnectorRollups adds to the numbers that are stored.
-func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]summed) error {
+func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]summed, grown growth) error {
 	var numbers rows
 	for _, of := range slices.SortedFunc(maps.Keys(more), compareConnectorRollups) {
 		numbers.add(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
 	}
-	return numbers.insert(ctx, tx, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
+	return grown.insert(ctx, tx, numbers, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
 		`(%, %, %, %, %, %, %, %)`, ` ON CONFLICT (project_id, connector_id, grain, begins_at, trigger_type, status) DO UPDATE
-			SET runs = c.runs + excluded.runs, duration_us = c.duration_us + excluded.duration_us`)
+			SET runs = c.runs + excluded.runs, duration_us = c.duration_us + excluded.duration_us
+			RETURNING project_id, connector_id, grain, begins_at, trigger_type, status, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			var (
+				of   connectorRollup
+				runs int64
+			)
+			err = row.Scan(&of.connector.ProjectID, &of.connector.ID, &of.grain, &of.beginsAt, &of.trigger, &of.status, &runs)
+			return of.connector.ProjectID, runs == more[of].runs, err
+		})
 }

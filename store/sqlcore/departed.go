@@ -123,8 +123,11 @@ func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n in
 }
 
 func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	if n, err = dropNumbers(ctx, tx, d, limit); err != nil || n >= limit {
+		return n, err
+	}
 	left := map[string]func() []string{
-		store.KindProject: leftByProject, store.KindEnvironment: leftByEnvironment, store.KindConnector: leftByConnector,
+		store.KindProject: leftByProject, store.KindEnvironment: func() []string { return nil }, store.KindConnector: leftByConnector,
 		store.KindDeployment: leftByDeployment,
 	}
 	for _, statement := range left[d.kind]() {
@@ -146,6 +149,23 @@ func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n 
 	}
 	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
 	return n + blobs, err
+}
+
+// dropNumbers deletes some of the numbers that an object has left, which count as stored no more.
+func dropNumbers(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	of, grown := map[string][]string{store.KindEnvironment: numbersOfEnvironment(), store.KindConnector: numbersOfConnector()}, growth{}
+	for _, statement := range of[d.kind] {
+		if n >= limit {
+			break
+		}
+		went, err := tx.exec(ctx, statement, d.ProjectID, limit-n, d.ID)
+		if err != nil {
+			return n, err
+		}
+		grown.rows(d.ProjectID, -went)
+		n += int(went)
+	}
+	return n, grown.write(ctx, tx)
 }
 
 // dropBlobsOf deletes some of the blobs of a project.
@@ -198,8 +218,9 @@ func leftByProject() []string {
 	}
 }
 
-// leftByEnvironment are those of what an environment ($3) has left. Its deployments go by themselves.
-func leftByEnvironment() []string {
+// numbersOfEnvironment are those of the numbers that an environment ($3) has left: all that goes
+// with it, for its deployments go by themselves.
+func numbersOfEnvironment() []string {
 	return []string{
 		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
@@ -208,11 +229,17 @@ func leftByEnvironment() []string {
 	}
 }
 
-// leftByConnector are those of what a connector ($3) has left.
-func leftByConnector() []string {
+// numbersOfConnector are those of the numbers of a connector ($3).
+func numbersOfConnector() []string {
 	return []string{
 		`DELETE FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 AND (grain, begins_at, trigger_type, status) IN
 			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
+	}
+}
+
+// leftByConnector are those of what else it has left.
+func leftByConnector() []string {
+	return []string{
 		`DELETE FROM destinations WHERE project_id = $1 AND connector_id = $3 AND $2 > 0`,
 	}
 }

@@ -27,7 +27,7 @@ type recounting interface {
 	next(ctx context.Context, g grain, from int64) (int64, error)
 	// count counts the time of a grain that begins at a moment anew, and returns how many rows of
 	// history that were. Who does has the lock of rollupsTurn: nobody adds to numbers meanwhile.
-	count(ctx context.Context, tx *Tx, g grain, begin int64) (int64, error)
+	count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error)
 	// oldest is the oldest row of history, the zero id without any.
 	oldest(ctx context.Context) (uuid.UUID, error)
 }
@@ -52,13 +52,17 @@ func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour
 	return nil
 }
 
-// inTurn runs fn while nobody else adds to numbers.
-func (c *Core) inTurn(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+// inTurn runs fn while nobody else adds to numbers, and counts by how much they have grown.
+func (c *Core) inTurn(ctx context.Context, fn func(ctx context.Context, tx *Tx, grown growth) error) error {
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
 		}
-		return fn(ctx, tx)
+		grown := growth{}
+		if err := fn(ctx, tx, grown); err != nil {
+			return err
+		}
+		return grown.write(ctx, tx)
 	})
 }
 
@@ -79,8 +83,8 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 			}
 			begin := g.floor(next)
 			var n int64
-			err = c.inTurn(ctx, func(ctx context.Context, tx *Tx) (err error) {
-				n, err = kind.count(ctx, tx, g, begin)
+			err = c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
+				n, err = kind.count(ctx, tx, g, begin, grown)
 				return err
 			})
 			if err != nil && !c.noTable(err) { // its part of history has gone meanwhile

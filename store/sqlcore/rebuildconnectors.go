@@ -35,16 +35,19 @@ func (k countingConnectorRuns) next(ctx context.Context, g grain, from int64) (i
 	return min(numbers, made), err
 }
 
-func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) (n int64, err error) {
-	if _, err := tx.exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
+	went, err := tx.exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+	if err != nil {
 		return 0, err
 	}
 	of := g.during(begin)
+	grown.rows(k.project, -went)
 	if g != hourly {
-		_, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+		made, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			SELECT project_id, connector_id, CAST($2 AS text), CAST($3 AS bigint), trigger_type, status, SUM(runs), SUM(duration_us) FROM connector_rollups
 			WHERE project_id = $1 AND grain = $4 AND begins_at >= $3 AND begins_at < $5
 			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.below()), of.to)
+		grown.rows(k.project, made)
 		return 0, err
 	}
 	sums := map[connectorRollup]summed{}
@@ -55,7 +58,7 @@ func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin
 			return n, err
 		}
 		if len(page) == 0 {
-			return n, addConnectorRollups(ctx, tx, sums)
+			return n, addConnectorRollups(ctx, tx, sums, grown)
 		}
 		waiting, err := endedConnectorIDs(ctx, tx, k.project)
 		if err != nil {

@@ -51,8 +51,9 @@ func (k *countingRuns) nextRun(ctx context.Context, from int64) (int64, error) {
 	return earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
 }
 
-func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) (n int64, err error) {
-	if _, err := tx.exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
+	went, err := tx.exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+	if err != nil {
 		return 0, err
 	}
 	sums := tallies{map[store.Key]rollup{}, map[store.Key]*tally{}}
@@ -64,6 +65,7 @@ func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64) 
 	if err != nil {
 		return 0, err
 	}
+	grown.rows(k.project, int64(len(sums.of))-went)
 	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), CompareKeys), sums.of, sums.all)
 }
 
@@ -156,7 +158,7 @@ func (k *countingRuns) addRollups(ctx context.Context, tx *Tx, g grain, begin in
 }
 
 // writeTotals writes what agents have had in all, by their months.
-func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx) error {
+func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx, grown growth) error {
 	runs := map[total]int64{}
 	scan := func(row scanner) (of total, n int64, last time.Time, err error) {
 		of.environment.ProjectID = k.project
@@ -180,9 +182,10 @@ func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx) error {
 	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		of, _, last, err := scan(row)
 		seen(of, last)
+		grown.rows(k.project, -1)
 		return none, err
 	}, `DELETE FROM agent_totals WHERE project_id = $1 RETURNING environment_id, agent_name, test_name, runs, last_ended_at`, k.project); err != nil {
 		return err
 	}
-	return insertTotals(ctx, tx, runs, k.last)
+	return insertTotals(ctx, tx, runs, k.last, grown)
 }

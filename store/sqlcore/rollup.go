@@ -56,7 +56,7 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 		done = append(done, of.connectorRuns...)
 	}
 	consumed := keySet(done)
-	return c.inTurn(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
 		taken, err := rollupsBox.takeRows(ctx, c, tx, rows)
 		if err != nil {
 			return err
@@ -71,10 +71,10 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 		if err := rollupsBox.put(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.addUp(ctx, tx, slices.DeleteFunc(runs, func(run billed) bool { return !own[run.Key] })); err != nil {
+		if err := c.addUp(ctx, tx, slices.DeleteFunc(runs, func(run billed) bool { return !own[run.Key] }), grown); err != nil {
 			return err
 		}
-		return c.addUpConnectorRuns(ctx, tx, slices.DeleteFunc(connectorRuns, func(run endedConnectorRun) bool { return !own[run.Key] }))
+		return addUpConnectorRuns(ctx, tx, slices.DeleteFunc(connectorRuns, func(run endedConnectorRun) bool { return !own[run.Key] }), grown)
 	})
 }
 
@@ -90,11 +90,11 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 		return err
 	}
 	runs = append(runs, billed{tallied{Key: key, status: store.RunCompleted}, bill{price{}: {calls: 1}}})
-	return c.inTurn(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
 		if _, err := rollupsBox.takeRows(ctx, c, tx, []ended{{Key: key}}); err != nil {
 			return err
 		}
-		if err := c.addUp(ctx, tx, runs); err != nil {
+		if err := c.addUp(ctx, tx, runs, grown); err != nil {
 			return err
 		}
 		return errTrial
@@ -190,7 +190,7 @@ func (r rollup) key() store.Key {
 }
 
 // addUp adds runs to the numbers. Who does has the lock of rollupsTurn.
-func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed) error {
+func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
 	sums := bills{}
 	for _, run := range runs {
@@ -211,20 +211,27 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed) error {
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(more), CompareKeys)
-	if err := c.addStoredTallies(ctx, tx, keys, more); err != nil {
+	stored, err := c.addStoredTallies(ctx, tx, keys, more)
+	if err != nil {
 		return err
+	}
+	for _, key := range keys {
+		if !stored[key] {
+			grown.rows(key.ProjectID, 1)
+		}
 	}
 	if err := writeTallies(ctx, tx, keys, of, more); err != nil {
 		return err
 	}
-	if err := sums.write(ctx, tx); err != nil {
+	if err := sums.write(ctx, tx, grown); err != nil {
 		return err
 	}
-	return addTotals(ctx, tx, runs)
+	return addTotals(ctx, tx, runs, grown)
 }
 
-// addStoredTallies adds to numbers what is stored of them.
-func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]*tally) error {
+// addStoredTallies adds to numbers what is stored of them, and says of which something is.
+func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
+	stored = map[store.Key]bool{}
 	for some := range slices.Chunk(keys, maxKeys) {
 		var l list
 		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -233,12 +240,13 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, m
 			if err != nil {
 				return none, err
 			}
+			stored[key] = true
 			return none, more[key].add(before, sketch)
 		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.keys(&l, "id", some), l.args...); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return stored, nil
 }
 
 // The columns of run_rollups that hold numbers.
@@ -281,7 +289,7 @@ func (t tallied) total() total {
 }
 
 // addTotals adds runs to what their agents have had in all.
-func addTotals(ctx context.Context, tx *Tx, runs []billed) error {
+func addTotals(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 	counts, last := map[total]int64{}, map[total]time.Time{}
 	for _, run := range runs {
 		of := run.total()
@@ -290,16 +298,24 @@ func addTotals(ctx context.Context, tx *Tx, runs []billed) error {
 			last[of] = run.endedAt
 		}
 	}
-	return insertTotals(ctx, tx, counts, last)
+	return insertTotals(ctx, tx, counts, last, grown)
 }
 
 // insertTotals adds to what agents have had in all.
-func insertTotals(ctx context.Context, tx *Tx, counts map[total]int64, last map[total]time.Time) error {
+func insertTotals(ctx context.Context, tx *Tx, counts map[total]int64, last map[total]time.Time, grown growth) error {
 	var totals rows
 	for of, count := range counts { // in any order, for nobody else writes them
 		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
 	}
-	return totals.insert(ctx, tx, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
+	return grown.insert(ctx, tx, totals, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
 		`(%, %, %, %, %, %)`, ` ON CONFLICT (project_id, environment_id, agent_name, test_name) DO UPDATE SET runs = t.runs + excluded.runs,
-			last_ended_at = CASE WHEN excluded.last_ended_at > t.last_ended_at THEN excluded.last_ended_at ELSE t.last_ended_at END`)
+			last_ended_at = CASE WHEN excluded.last_ended_at > t.last_ended_at THEN excluded.last_ended_at ELSE t.last_ended_at END
+			RETURNING project_id, environment_id, agent_name, test_name, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			var (
+				of   total
+				runs int64
+			)
+			err = row.Scan(&of.environment.ProjectID, &of.environment.ID, &of.agent, &of.testName, &runs)
+			return of.environment.ProjectID, runs == counts[of], err
+		})
 }

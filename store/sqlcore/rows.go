@@ -18,6 +18,14 @@ func (r *rows) add(values ...any) { r.values = append(r.values, values) }
 
 // insert inserts them. Each % of row stands for its next value; after is what follows them.
 func (r *rows) insert(ctx context.Context, tx *Tx, into, row, after string) error {
+	return r.each(into, row, after, func(statement string, args []any) error {
+		_, err := tx.exec(ctx, statement, args...)
+		return err
+	})
+}
+
+// each hands on the statements that insert them.
+func (r *rows) each(into, row, after string, run func(statement string, args []any) error) error {
 	for left := r.values; len(left) > 0; {
 		n := maxRows
 		for n > len(left) {
@@ -38,7 +46,7 @@ func (r *rows) insert(ctx context.Context, tx *Tx, into, row, after string) erro
 				text.WriteString(part)
 			}
 		}
-		if _, err := tx.exec(ctx, into+text.String()+after, l.args...); err != nil {
+		if err := run(into+text.String()+after, l.args); err != nil {
 			return err
 		}
 		left = left[n:]

@@ -175,7 +175,7 @@ func (b bills) addRun(run billed, grains []grain) {
 }
 
 // write adds them to the numbers that are stored. Who does has the lock of rollupsTurn.
-func (b bills) write(ctx context.Context, tx *Tx) error {
+func (b bills) write(ctx context.Context, tx *Tx, grown growth) error {
 	keys := map[store.Key]usageRollup{}
 	for of := range b {
 		keys[of.key()] = of
@@ -188,10 +188,18 @@ func (b bills) write(ctx context.Context, tx *Tx) error {
 			string(r.status), r.outcome, r.model, int64(r.day), string(r.currency), n.calls, n.nanos, u.InputTokens, u.OutputTokens, u.ThinkingTokens,
 			u.CachedInputTokens, u.TotalTokens)
 	}
-	return numbers.insert(ctx, tx, `INSERT INTO usage_rollups AS u (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
+	return grown.insert(ctx, tx, numbers, `INSERT INTO usage_rollups AS u (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
 		deployment_id, connector_id, status, guardrail_outcome, model, day, currency, calls, cost_nanos, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
-		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addsTo("u"))
+		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addsTo("u")+`
+			RETURNING project_id, id, calls`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			var (
+				key   store.Key
+				calls int64
+			)
+			err = row.Scan(&key.ProjectID, &key.ID, &calls)
+			return key.ProjectID, calls == b[keys[key]].calls, err
+		})
 }
 
 // The columns of usage_rollups r that hold price and numbers, added up by the former.
@@ -247,16 +255,18 @@ func (k countingUsage) addCalls(ctx context.Context, tx *Tx, runs []tallied, sum
 }
 
 // count counts no runs: they are counted already.
-func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64) (int64, error) {
-	if _, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin); err != nil {
+func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error) {
+	went, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+	if err != nil {
 		return 0, err
 	}
 	sums, of := bills{}, g.during(begin)
+	grown.rows(k.project, -went)
 	if g == hourly {
 		if err := k.eachPage(ctx, tx, of, func(runs []tallied) error { return k.addCalls(ctx, tx, runs, sums) }); err != nil {
 			return 0, err
 		}
-		return 0, sums.write(ctx, tx)
+		return 0, sums.write(ctx, tx, grown)
 	}
 	const apart = `r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status, r.guardrail_outcome`
 	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -270,5 +280,5 @@ func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64) 
 		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rolledPrice, k.project, string(g.below()), of.from, of.to); err != nil {
 		return 0, err
 	}
-	return 0, sums.write(ctx, tx)
+	return 0, sums.write(ctx, tx, grown)
 }

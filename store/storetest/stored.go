@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -13,9 +14,17 @@ import (
 )
 
 // storedBytes is what the project has stored of runs and uploads, as far as it is counted:
-// all but its bundles and what its deployments keep.
+// all but its bundles, what its deployments keep, and numbers.
 func (w *world) storedBytes() int64 {
-	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments()
+	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments() - w.ofNumbers()
+}
+
+// ofNumbers is what count as stored of numbers.
+func (w *world) ofNumbers() (bytes int64) {
+	for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals"} {
+		bytes += 512 * w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`)
+	}
+	return bytes
 }
 
 // ofDeployments is what count as stored of logs and results.
@@ -46,6 +55,28 @@ func (w *world) ended(n int) {
 }
 
 var storedPromises = []promise{
+	{"numbers count as stored, each row once", func(w *world) {
+		w.deploy("one", "first")
+		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.today() //nolint:gosec // a test is the same each time
+		for range 2 {
+			w.pastRuns(c, 30, today, []uuid.UUID{w.environment.ID}, nil)
+			w.pastConnectorRuns(c, 30, today, today.AddDate(0, 0, days), []uuid.UUID{w.connector.ID})
+			for w.rollUp(7) > 0 {
+				w.Zero(w.storedBytes(), "but for these")
+			}
+		}
+		stored := w.load().Stored
+		w.Greater(stored, int64(512*4*30))
+		w.NotEmpty(w.rebuild())
+		w.Equal(stored, w.load().Stored)
+		w.Zero(w.storedBytes())
+		for _, ref := range []store.ObjectRef{w.environment.Ref, w.connector.Ref} {
+			w.NoError(w.s.Remove(w.ctx, w.project.ID, ref))
+			w.forget(-(days + 4) * aDay)
+			w.Zero(w.storedBytes())
+		}
+		w.Zero(w.ofNumbers())
+	}},
 	{"what ended runs have stored is counted once", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.ended(1)
