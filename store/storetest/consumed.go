@@ -18,8 +18,11 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 		ids[i] = id.String()
 	}
 	w.set(`DELETE FROM ` + table)
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+table+` (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
-		w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
+	into := map[string]string{
+		"outbox_rollups": `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
+		"outbox_words":   `INSERT INTO outbox_words (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
+	}
+	_, err := w.db.ExecContext(w.ctx, into[table], w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
 	w.NoError(err)
 }
 
@@ -94,7 +97,7 @@ var consumedPromises = []promise{
 			w.Greater(indexed(), before)
 			w.LessOrEqual(indexed(), before+12, "100,000 terms are enough for once")
 			before = indexed()
-			w.EqualValues(runs-before, w.runsIn("outbox_words"))
+			w.EqualValues(runs-before, w.runsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`))
 		}
 		n, err := w.s.IndexRuns(w.ctx, 1, words)
 		w.NoError(err)
@@ -119,7 +122,7 @@ var consumedPromises = []promise{
 			w.Equal(1, w.rollUp(1))
 			w.Greater(rolledUp(), before)
 			w.LessOrEqual(rolledUp(), before+2_100)
-			w.EqualValues(runs-rolledUp(), w.runsIn("outbox_rollups"))
+			w.EqualValues(runs-rolledUp(), w.runsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
 			if before == 0 {
 				w.Less(rolledUp(), int64(runs))
 			}
@@ -128,9 +131,9 @@ var consumedPromises = []promise{
 	}},
 }
 
-// runsIn is how many runs wait in an outbox.
-func (w *world) runsIn(table string) (n int) {
-	rows, err := w.db.QueryContext(w.ctx, `SELECT run_ids FROM `+table+` WHERE project_id = $1`, w.project.ID.String())
+// runsIn is how many runs are in lists of ids that a statement reads of the project.
+func (w *world) runsIn(statement string) (n int) {
+	rows, err := w.db.QueryContext(w.ctx, statement, w.project.ID.String())
 	w.NoError(err)
 	defer func() { w.NoError(rows.Close()) }()
 	for rows.Next() {
