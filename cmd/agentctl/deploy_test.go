@@ -331,6 +331,16 @@ func TestStatusShowsWhatIsLive(t *testing.T) {
 	require.ErrorContains(t, err, "must be json or yaml")
 }
 
+// TestASearchThatIsNoConditionSaysSo: one with a mistake would find nothing, without a word.
+func TestASearchThatIsNoConditionSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, search := range []string{"", "took 15", "where is it?", `output == "took 15"`, "duration_ms > 10 && status == 'failed'"} {
+		require.Empty(t, asWords(search), search)
+	}
+	require.Contains(t, asWords("outpt == 'x'"), `Note: runs are searched for the words of "outpt == 'x'": it is no condition on runs`)
+	require.Contains(t, asWords("outpt == 'x'"), "undeclared reference to 'outpt'")
+}
+
 func TestRunsAreListedByPages(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)

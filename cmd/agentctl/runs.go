@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
 // runsPage is how many runs are asked for at once, mostRuns how many are shown at most.
@@ -58,6 +60,9 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 			if len(args) == 1 {
 				return o.one(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
+			if note := asWords(o.search); note != "" {
+				fmt.Fprintln(cmd.ErrOrStderr(), note)
+			}
 			return o.list(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
@@ -71,6 +76,19 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 	flags.StringVar(&o.search, "search", "", "only those that this finds: words, or a condition in CEL on input, output, error, status and others")
 	flags.IntVar(&o.limit, "limit", 25, "how many, 1 to 1000")
 	return cmd
+}
+
+// asWords says of a search that looks like a condition, and is none, that it is for its words: one
+// with a mistake finds nothing, and says nothing.
+func asWords(search string) string {
+	if !strings.ContainsAny(search, "=<>&|()") {
+		return ""
+	}
+	_, err := expr.NewCondition(search)
+	if !errors.Is(err, expr.ErrNoCondition) {
+		return ""
+	}
+	return fmt.Sprintf("Note: runs are searched for the words of %q: it is %v.", search, err)
 }
 
 // agentRun is what is needed of a run.
