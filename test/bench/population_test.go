@@ -3,6 +3,7 @@
 package bench
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"log"
@@ -71,7 +72,8 @@ func populate(tb testing.TB, db *database, runs int) *population {
 		p.rememberDay(tb, p.oldest.AddDate(0, 0, day), n)
 		log.Printf("bench: %s has stored %d of %d days of %d runs after %v", db.name, day+1, *scaleDays, runs, time.Since(begun).Round(time.Second))
 	}
-	p.rollUp(tb)
+	p.consume(tb, "adds up numbers", p.store.RollUp)
+	p.consume(tb, "indexes words", p.index)
 	p.open(tb, runs/openShare)
 	p.settle(tb)
 	log.Printf("bench: %s holds %d runs after %v", db.name, runs, time.Since(begun).Round(time.Second))
@@ -152,6 +154,8 @@ var ofDay = []string{
 	`INSERT INTO stored_days (project_id, day, bytes) SELECT project_id, {begin} / 86400000000, 400 * count(*) FROM stored GROUP BY project_id`,
 	`INSERT INTO outbox_rollups (project_id, ended_id, run_ids, posted_at) SELECT project_id, {least}, {lists}, us FROM (
 		SELECT project_id, run, {begin} AS us, n / 25000 AS part FROM stored) s GROUP BY project_id, part, us`,
+	`INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) SELECT project_id, {least}, {lists}, us FROM (
+		SELECT project_id, run, {begin} AS us, n / 25000 AS part FROM stored) s GROUP BY project_id, part, us`,
 	`DROP TABLE stored`,
 }
 
@@ -176,19 +180,19 @@ func (p *population) rememberDay(tb testing.TB, day time.Time, n int) {
 	}
 }
 
-// rollUp lets the store's consumer add up what was stored.
-func (p *population) rollUp(tb testing.TB) {
+// consume lets a consumer of the store have all that was stored.
+func (p *population) consume(tb testing.TB, what string, some func(ctx context.Context, limit int) (int, error)) {
 	tb.Helper()
 	begun, said := time.Now(), time.Now()
 	for {
-		n, err := p.store.RollUp(tb.Context(), 500)
+		n, err := some(tb.Context(), 500)
 		require.NoError(tb, err)
 		if n == 0 {
 			break
 		}
 		if time.Since(said) > 10*time.Second {
 			said = time.Now()
-			log.Printf("bench: %s adds up numbers, for %v", p.name, time.Since(begun).Round(time.Second))
+			log.Printf("bench: %s %s, for %v", p.name, what, time.Since(begun).Round(time.Second))
 		}
 	}
 }

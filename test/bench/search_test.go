@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"context"
+	"errors"
+	"log"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/search"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// searchTime is how long a search takes at most, as the facade has it.
+	searchTime = 2 * time.Second
+	// searched begins the names of those calls.
+	searched = "search/"
+)
+
+// index indexes runs as a gateway does.
+func (p *population) index(ctx context.Context, limit int) (int, error) {
+	return p.store.IndexRuns(ctx, limit, func(run store.Searched) []string { return textsOf(run).Words() })
+}
+
+// textsOf is what of a stored run is searched.
+func textsOf(run store.Searched) search.Run {
+	return search.Run{
+		AgentName: run.AgentName, Status: string(run.Status), Attempt: run.Attempt, ErrorCode: string(run.ErrorCode),
+		Output: run.Output, ContentType: run.ContentType, Input: run.Input,
+	}
+}
+
+// searches are lists of a project's runs that a text finds. Its words are in each run but for the
+// number, which each day has once; of those that find nothing the refusal counts as an answer.
+func (p *population) searches(project uuid.UUID) map[string]func(ctx context.Context) error {
+	out := map[string]func(ctx context.Context) error{}
+	for name, text := range map[string]string{
+		"a rare word":              "1234",
+		"a word that all have":     "order",
+		"a word that none has":     "nowhere",
+		"two that never meet":      "1234 1235",
+		"a field":                  `status == "failed" && error_code == "model_error"`,
+		"CEL on a word":            `output.contains("1234")`,
+		"CEL on an input":          `input.order == 1234`,
+		"CEL that nothing matches": `attempt > 1000`,
+	} {
+		q, err := search.Parse(text)
+		if err != nil {
+			log.Panicf("bench: %q is no search: %v", text, err)
+		}
+		out[searched+name] = func(ctx context.Context) error {
+			until := time.Now().Add(searchTime)
+			_, _, err := p.store.ListRuns(ctx, store.RunQuery{ProjectID: project, Limit: 25, Search: &store.Search{
+				Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
+				Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, textsOf(run)) },
+				Left:  func() time.Duration { return time.Until(until) },
+			}})
+			if errors.Is(err, store.ErrSearchTooBroad) {
+				return nil
+			}
+			return err
+		}
+	}
+	return out
+}
