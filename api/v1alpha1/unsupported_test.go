@@ -26,7 +26,7 @@ var readers = map[string]string{
 	"Project.git.url":                                         "controllers/deployment/source.go: git.URL",
 	"Project.git.secretRef.name":                              "controllers/deployment/source.go: git.SecretRef.Name",
 	"Project.git.defaultBranch":                               "controllers/deployment/source.go: Git.DefaultBranch",
-	"Project.git.path":                                        "controllers/deployment/source.go: git.Path",
+	"Project.git.path":                                        "controllers/deployment/source.go: Spec.Git.Path",
 	"Project.git.apiURL":                                      "controllers/deployment/report.go: git.APIURL",
 	"Project.git.provider":                                    "controllers/deployment/report.go: git.Provider",
 	"Project.defaultEnvironment":                              "controllers/object/default.go: Spec.DefaultEnvironment",
