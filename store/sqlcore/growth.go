@@ -9,16 +9,16 @@ import (
 	"github.com/google/uuid"
 )
 
-// numberBytes is how many bytes a row of numbers counts as stored: about what it takes with its
+// NumberBytes is how many bytes a row of numbers counts as stored: about what it takes with its
 // share of the indexes.
-const numberBytes = 512
+const NumberBytes = 512
 
 // growth is by how many bytes the numbers of projects grow in a transaction. They are added at its
 // end, of all projects at once: so those who add wait for each other in one order.
 type growth map[uuid.UUID]int64
 
 // rows counts so many rows that are new, or below 0 those that go.
-func (g growth) rows(project uuid.UUID, n int64) { g[project] += n * numberBytes }
+func (g growth) rows(project uuid.UUID, n int64) { g[project] += n * NumberBytes }
 
 // insert inserts rows, or adds to those that are there, and counts those that are new, as is said of
 // what the statement returns.
