@@ -209,9 +209,7 @@ func (a *attempt) run(ctx context.Context) (output string, err error) {
 		return "", fmt.Errorf("making the runner: %w", err)
 	}
 	message := genai.NewContentFromText(a.in.Message, genai.RoleUser)
-	for _, f := range a.in.Files {
-		message.Parts = append(message.Parts, &genai.Part{InlineData: &genai.Blob{DisplayName: f.Name, MIMEType: f.MIMEType, Data: f.Data}})
-	}
+	message.Parts = append(message.Parts, standIns(a.in.Files)...)
 	for event, err := range runner.Run(ctx, "user", a.in.RunID, message, adkagent.RunConfig{}) {
 		if err != nil {
 			return "", err

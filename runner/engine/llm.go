@@ -84,6 +84,9 @@ func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*ad
 	if late := timedOut(ctx); late != nil {
 		return nil, late
 	}
+	if err := attach(req.Contents, m.in.Files); err != nil {
+		return nil, fmt.Errorf("attaching the run's files: %w", err)
+	}
 	// The prompt is exactly the repository's; the framework adds words of its own.
 	req.Config.SystemInstruction = nil
 	if m.prompt != "" {
