@@ -8,18 +8,12 @@ import (
 	"log"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/internal/search"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-const (
-	// searchTime is how long a search takes at most, as the facade has it.
-	searchTime = 2 * time.Second
-	// searched begins the names of those calls.
-	searched = "search/"
-)
+// searchTime is how long a search takes at most, as the facade has it.
+const searchTime = 2 * time.Second
 
 // index indexes runs as a gateway does.
 func (p *population) index(ctx context.Context, limit int) (int, error) {
@@ -34,10 +28,11 @@ func textsOf(run store.Searched) search.Run {
 	}
 }
 
-// searches are lists of a project's runs that a text finds. Its words are in each run but for the
+// searches are lists of the largest project's runs that a text finds. Its words are in each run but for the
 // number, which each day has once; of those that find nothing the refusal counts as an answer.
-func (p *population) searches(project uuid.UUID) map[string]func(ctx context.Context) error {
-	out := map[string]func(ctx context.Context) error{}
+func (p *population) searches() map[string]call {
+	scene, _, _ := p.largest()
+	out := map[string]call{}
 	for name, text := range map[string]string{
 		"a rare word":              "1234",
 		"a word that all have":     "order",
@@ -52,9 +47,9 @@ func (p *population) searches(project uuid.UUID) map[string]func(ctx context.Con
 		if err != nil {
 			log.Panicf("bench: %q is no search: %v", text, err)
 		}
-		out[searched+name] = func(ctx context.Context) error {
+		out["search/"+name] = call{do: func(ctx context.Context) error {
 			until := time.Now().Add(searchTime)
-			_, _, err := p.store.ListRuns(ctx, store.RunQuery{ProjectID: project, Limit: 25, Search: &store.Search{
+			_, _, err := p.store.ListRuns(ctx, store.RunQuery{ProjectID: scene.Project, Limit: 25, Search: &store.Search{
 				Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
 				Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, textsOf(run)) },
 				Left:  func() time.Duration { return time.Until(until) },
@@ -63,7 +58,7 @@ func (p *population) searches(project uuid.UUID) map[string]func(ctx context.Con
 				return nil
 			}
 			return err
-		}
+		}}
 	}
 	return out
 }
