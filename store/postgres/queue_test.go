@@ -3,8 +3,12 @@
 package postgres_test
 
 import (
+	"crypto/md5" //nolint:gosec // it makes no secret
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
@@ -39,14 +43,25 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 	require.NoError(t, err)
 	figures, err := s.QueueFigures(t.Context())
 	require.NoError(t, err)
+	project, environment := uuid.UUID(md5.Sum([]byte("project"))), uuid.UUID(md5.Sum([]byte("environment"))) //nolint:gosec // as PostgreSQL makes ids of texts here
+	_, err = s.Agents(t.Context(), store.Key{ProjectID: project, ID: environment})
+	require.NoError(t, err)
+	of := store.StatisticsQuery{Environment: store.Key{ProjectID: project, ID: environment}, AgentName: "agent-7", Since: time.Now().Add(-time.Hour)}
+	numbers, err := s.RunStatistics(t.Context(), of)
+	require.NoError(t, err)
+	require.EqualValues(t, 3000, numbers.Runs[store.RunQueued])
 	require.NoError(t, s.Close())
 	require.NoError(t, seen.err)
 	depth := figures.Queued[store.QueueNoDeployment][store.ClassInbound]
 	require.EqualValues(t, 50*(store.MaxQueueCounted/50), depth.Runs)
 	require.EqualValues(t, store.MaxQueueCounted, figures.KeysHeld)
 	require.EqualValues(t, store.MaxQueueCounted, figures.Blocked)
-	counting := 0
+	counting, lines := 0, 0
 	for _, p := range seen.all {
+		if strings.HasPrefix(p.Statement, "WITH lines") {
+			require.Equal(t, "Index Only Scan", p.Plan.scanOf("open_runs_queued").Type, p.Plan.text(0))
+			lines++
+		}
 		p.Plan.walk(func(n node) {
 			if n.Type == "Aggregate" && len(n.Plans) == 1 && n.Plans[0].Type == "Limit" {
 				scans := n.Plans[0].Plans
@@ -60,5 +75,16 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 			}
 		})
 	}
+	require.Equal(t, 2, lines, "of the list of agents, and of numbers")
 	require.Equal(t, 4, counting, "of the queue, of keys, of those who wait for one, and of rows that are set aside")
+}
+
+// scanOf is the first scan of an index that a plan has.
+func (n node) scanOf(index string) (found node) {
+	n.walk(func(n node) {
+		if found.Type == "" && n.Index == index {
+			found = n
+		}
+	})
+	return found
 }

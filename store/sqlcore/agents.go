@@ -197,10 +197,17 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 		return n, err
 	}
 	l := a.args()
-	recent, err := collect(ctx, q, scan, `SELECT r.agent_name, r.test_name, count(*), SUM(CASE WHEN r.status = 'queued' THEN 1 ELSE 0 END), MAX(COALESCE(r.started_at, r.queued_at))
-		FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2`+a.among(&l, "r.agent_name")+` GROUP BY r.agent_name, r.test_name`, l.args...)
+	open, err := openRuns{among: a.among(&l, "r.agent_name"), args: l, fresh: true}.count(ctx, q)
 	if err != nil {
 		return err
+	}
+	var recent []counted
+	for _, n := range open {
+		one := counted{n.agent, n.testName, n.runs, 0, n.last}
+		if n.status == store.RunQueued {
+			one.queued = n.runs
+		}
+		recent = append(recent, one)
 	}
 	waiting, err := a.waitingRuns(ctx, q, a.environment)
 	if err != nil {

@@ -81,11 +81,17 @@ type statistics struct {
 	out  store.RunStatistics
 }
 
-// narrow is what the query says of runs, as a condition on columns that rollups, ended and open
-// runs have.
+// narrow is what the query says of runs, as a condition on columns that rollups and ended runs
+// have.
 func (s *statistics) narrow(l *list) string {
 	q := s.query
-	text := ` AND r.project_id = ` + l.add(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.add(q.Environment.ID) + ` AND r.agent_name = ` + l.add(Text(q.AgentName))
+	return ` AND r.project_id = ` + l.add(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.add(q.Environment.ID) + ` AND r.agent_name = ` + l.add(Text(q.AgentName)) +
+		s.narrowBegun(l)
+}
+
+// narrowBegun is the part of it that is about what a run has once it has begun.
+func (s *statistics) narrowBegun(l *list) (text string) {
+	q := s.query
 	if q.DeploymentID != uuid.Nil {
 		text += ` AND r.deployment_id = ` + l.add(q.DeploymentID)
 	}
@@ -105,6 +111,13 @@ func (s *statistics) narrow(l *list) string {
 		text += ` AND r.test_name = ''`
 	}
 	return text
+}
+
+// hasFresh says whether runs that have never begun are among what the query asks for.
+func (s *statistics) hasFresh() bool {
+	q := s.query
+	return q.DeploymentID == uuid.Nil && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, store.RunQueued)) &&
+		(len(q.TestNames) == 0 || slices.Contains(q.TestNames, store.BaseRuns))
 }
 
 // narrowEnded is narrow of what has ended, which alone has met guardrails.
@@ -201,17 +214,13 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 	if len(s.query.Outcomes) > 0 {
 		return nil
 	}
-	l := list{args: []any{s.query.Environment.ProjectID}}
-	narrow := s.narrow(&l) + inWindow("r.id", s.window, &l)
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		var (
-			status store.RunStatus
-			runs   int64
-		)
-		err = row.Scan(&status, &runs)
-		s.out.Runs[status] += runs
-		return none, err
-	}, `SELECT r.status, count(*) FROM open_runs r WHERE r.project_id = $1`+narrow+` GROUP BY r.status`, l.args...)
+	l := list{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
+	among := ` AND r.agent_name = ` + l.add(Text(s.query.AgentName)) + inWindow("r.id", s.window, &l)
+	begun := s.narrowBegun(&l)
+	open, err := openRuns{among: among, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
+	for _, n := range open {
+		s.out.Runs[n.status] += n.runs
+	}
 	return err
 }
 

@@ -90,7 +90,7 @@ var groups = []struct {
 	{"History", historyPromises},
 	{"Stored", storedPromises},
 	{"Search", searchPromises},
-	{"Statistics", statisticsPromises},
+	{"Statistics", slices.Concat(statisticsPromises, openRunPromises)},
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},

@@ -506,7 +506,9 @@ CREATE TABLE open_runs (
     CHECK (NOT blocked OR status = 'queued' AND COALESCE(concurrency_key, '') <> ''),
     CHECK ((status = 'running') = (lease_until IS NOT NULL)),
     CHECK ((status = 'awaiting_approval') = (wake_at IS NOT NULL)),
-    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0))
+    CHECK (status <> 'running' OR (deployment_id IS NOT NULL AND attempt > 0)),
+    -- Those are counted by an index that has nothing else of them.
+    CHECK (status <> 'queued' OR NOT fresh OR (deployment_id IS NULL AND test_name = '' AND started_at IS NULL))
 ) WITH (fillfactor = 80,
     -- Whoever takes the next row walks over the dead ones before it until they are
     -- vacuumed.

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// openRuns writes open runs in each state that there is, as of now and the days to come.
+func (w *world) openRuns(c dice, n int, today time.Time, environments, deployments []uuid.UUID) (all []pastRun) {
+	for range n {
+		run := pastRun{
+			id: store.Stamp(v7(), today.Add(time.Duration(c.Int64N(int64(days*24*time.Hour)))).UnixMicro(), 0), environment: oneOf(c, environments...),
+			agent: oneOf(c, "first", "second"), began: c.IntN(2) == 0, status: oneOf(c, store.RunQueued, store.RunQueued, store.RunRunning, store.RunAwaitingApproval),
+		}
+		blocked := run.status == store.RunQueued && c.IntN(3) == 0
+		if run.began = run.began || run.status != store.RunQueued; run.began {
+			run.testName, run.deployment = oneOf(c, "", "short", "long"), oneOf(c, deployments...)
+		}
+		var deployment, started, until, wake, key any = nil, nil, nil, nil, ""
+		at := store.TimeOf(run.id).UnixMicro()
+		if run.began {
+			deployment, started = run.deployment.String(), at+time.Second.Microseconds()
+		}
+		switch {
+		case blocked:
+			key = "same"
+		case run.status == store.RunRunning:
+			until = at
+		case run.status == store.RunAwaitingApproval:
+			wake = at
+		}
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, fresh, deployment_id, attempt, lease_until,
+				wake_at, concurrency_key, blocked, test_name, queued_at, started_at)
+			VALUES ($1, $2, $3, $4, $2, $5, $6, $7, $8, 1, $9, $10, $11, $12, $13, $14, $15)`,
+			w.project.ID.String(), run.id.String(), run.environment.String(), run.agent, string(run.status), c.IntN(3), !run.began, deployment, until,
+			wake, key, blocked, run.testName, at, started)
+		w.NoError(err)
+		all = append(all, run)
+	}
+	return all
+}
+
+// lastOf is when a run was queued, or began.
+func lastOf(run pastRun) time.Time {
+	at := store.TimeOf(run.id)
+	if run.began {
+		at = at.Add(time.Second)
+	}
+	return at
+}
+
+var openRunPromises = []promise{
+	{"open runs are counted in every state, by every filter", func(w *world) {
+		today := w.today()
+		other := w.newEnvironment("staging", origin)
+		w.NoError(w.s.PutEnvironment(w.ctx, other))
+		environments, deployments := []uuid.UUID{w.environment.ID, other.ID}, []uuid.UUID{uuid.New(), uuid.New()}
+		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
+		all := w.openRuns(c, 300, today, environments, deployments)
+		for range 200 {
+			q := w.window(c, today, environments, deployments)
+			q.Statuses = some(c, store.RunQueued, store.RunRunning, store.RunAwaitingApproval, store.RunFailed)
+			w.agreesOn(all, q)
+		}
+		for _, environment := range environments {
+			listed := map[string]store.AgentSummary{}
+			for _, agent := range w.agentsOf(w.key(environment)) {
+				listed[agent.Name] = agent
+			}
+			for _, name := range []string{"first", "second"} {
+				want := store.AgentSummary{Name: name, HasInboundConnector: environment == w.environment.ID}
+				for _, run := range all {
+					if run.environment != environment || run.agent != name {
+						continue
+					}
+					want.RunCount++
+					if run.status == store.RunQueued {
+						want.QueueCount++
+					}
+					if last := lastOf(run); want.LastActivityAt == nil || last.After(*want.LastActivityAt) {
+						want.LastActivityAt = &last
+					}
+				}
+				w.Equal(want, listed[name])
+				one, err := w.s.Agent(w.ctx, w.key(environment), name)
+				w.NoError(err)
+				w.Equal(want, one)
+			}
+		}
+	}},
+}
+
+// agreesOn compares how many open runs there are with a naive count.
+func (w *world) agreesOn(all []pastRun, q store.StatisticsQuery) {
+	got, err := w.s.RunStatistics(w.ctx, q)
+	w.NoError(err)
+	want, _ := naively(all, q)
+	w.Equal(want.Runs, got.Runs, fmt.Sprintf("%+v", q))
+}
