@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -88,13 +89,20 @@ func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 			failing = append(failing, p)
 		}
 	}
-	targets, err := c.targets(ctx, ended, failing)
+	runs, err := c.endedRuns(ctx, ended)
+	if err != nil {
+		return wrap(err, "reading what has ended")
+	}
+	targets, err := c.targets(ctx, runs, failing)
 	if err != nil {
 		return wrap(err, "looking where results go")
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		own, told := map[store.Key]int64{}, map[store.Key]int64{}
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
+			return err
+		}
+		if err := c.checkGone(ctx, tx, "ended_runs", notAmong(slices.Collect(maps.Keys(own)), runs), readable("r.project_id")); err != nil {
 			return err
 		}
 		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
@@ -133,7 +141,11 @@ func (c *Core) postForTrial(ctx context.Context) error {
 	result := target{kind: store.DeliverResult, run: run, environment: id, link: id, connector: id}
 	skipped, payload := result, result
 	skipped.closed, payload.kind, payload.payload = closedDisabled, store.DeliverPayload, json.RawMessage(`{}`)
-	if _, err := c.targets(ctx, []store.Key{run}, nil); err != nil {
+	runs, err := c.endedRuns(ctx, []store.Key{run})
+	if err != nil {
+		return err
+	}
+	if _, err := c.targets(ctx, runs, nil); err != nil {
 		return err
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
@@ -179,11 +191,7 @@ type endedRun struct {
 
 // targets are the links over which results of ended runs go out, and word of connectors of
 // which deliveries have failed, in the order of those to which they go.
-func (c *Core) targets(ctx context.Context, ended []store.Key, failing []posted) (all []target, err error) {
-	runs, err := c.endedRuns(ctx, ended)
-	if err != nil {
-		return nil, err
-	}
+func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (all []target, err error) {
 	if all, err = c.told(ctx, failing); err != nil {
 		return nil, err
 	}

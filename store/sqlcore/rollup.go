@@ -62,13 +62,22 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 			return err
 		}
 		own := map[store.Key]bool{}
+		var mine ended // of what is done
 		for i, row := range taken {
 			for _, key := range slices.Concat(row.runs, row.connectorRuns) {
 				own[key] = true
 			}
 			taken[i] = row.without(consumed)
+			mine.runs = append(mine.runs, among(row.runs, consumed)...)
+			mine.connectorRuns = append(mine.connectorRuns, among(row.connectorRuns, consumed)...)
 		}
 		if err := rollupsBox.put(ctx, tx, taken...); err != nil {
+			return err
+		}
+		if err := c.checkGone(ctx, tx, "ended_runs", notAmong(mine.runs, runs), ""); err != nil {
+			return err
+		}
+		if err := c.checkGone(ctx, tx, "ended_connector_runs", notAmong(mine.connectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
 		if err := c.addUp(ctx, tx, slices.DeleteFunc(runs, func(run billed) bool { return !own[run.Key] }), grown); err != nil {

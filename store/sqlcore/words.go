@@ -166,6 +166,9 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, do
 	if err := wordsBox.put(ctx, tx, taken[0].without(done)); err != nil {
 		return err
 	}
+	if err := c.checkGone(ctx, tx, "ended_runs", notAmong(among(taken[0].runs, done), entries), readable("r.project_id")); err != nil {
+		return err
+	}
 	var runs []uuid.UUID
 	for _, entry := range entries {
 		runs = append(runs, entry.Run.ID)
