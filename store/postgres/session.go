@@ -37,6 +37,9 @@ const planning = `SELECT set_config('enable_seqscan', 'off', FALSE), set_config(
 var errShared = errors.New("a pooler between here and PostgreSQL gives each transaction whatever session is free, as PgBouncer does with pool_mode=transaction: " +
 	"the store prepares statements, sets how they are planned, listens and locks in sessions that must stay; set pool_mode=session, or name the server itself in the DSN")
 
+// errReplica says that a connection leads to a server that has what is written later, if at all.
+var errReplica = errors.New("the server is a replica, where what was accepted may not be yet; name the primary in the DSN")
+
 // sessions begins those of connections.
 type sessions struct {
 	// withTimeout is Options'.
@@ -47,17 +50,23 @@ type sessions struct {
 	stay bool
 }
 
-// begin refuses a server that loses what it has confirmed, and a session that is not the
+// begin refuses a replica, a server that loses what it has confirmed, and a session that is not the
 // connection's own; it sets right what a session would do otherwise. Nothing of it is a
 // parameter of the connection's start, of which poolers refuse most, or leave them out.
 func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) error {
 	if err := s.check(ctx, conn); err != nil {
 		return err
 	}
-	var fsync, commit string
-	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit')`, pgx.QueryExecModeExec).
-		Scan(&fsync, &commit); err != nil {
+	var (
+		fsync, commit string
+		replica       bool
+	)
+	if err := conn.QueryRow(ctx, `SELECT current_setting('fsync'), current_setting('synchronous_commit'), pg_is_in_recovery()`, pgx.QueryExecModeExec).
+		Scan(&fsync, &commit, &replica); err != nil {
 		return fmt.Errorf("reading the server's durability: %w", err)
+	}
+	if replica {
+		return errReplica
 	}
 	if fsync != "on" {
 		return errors.New("the server runs with fsync=off: it loses accepted webhooks when it crashes; set fsync=on")
