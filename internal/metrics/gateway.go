@@ -60,6 +60,7 @@ type Gateway struct {
 	ended          counters
 	leases         counters
 	storeAnswered  prometheus.Gauge
+	clockAhead     prometheus.Gauge
 	partitions     prometheus.Gauge
 	overdue        prometheus.Gauge
 	dropped        prometheus.Counter
@@ -157,6 +158,8 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 		"outcome", PushAccepted, PushIgnored, PushRefused)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
 		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
+	g.clockAhead = newGauge(registry, "agentplatform_store_clock_ahead_seconds",
+		"By how many seconds the store's clock was ahead of this gateway's when it was last asked; negative where it was behind. Two hours apart, either way, nothing is deleted for its age.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
 		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
 	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
@@ -273,4 +276,9 @@ func (g *Gateway) StoreReachable(is bool) {
 	if is {
 		g.storeAnswered.Set(1)
 	}
+}
+
+// StoreClockAhead says by how much the store's clock is ahead of this process's.
+func (g *Gateway) StoreClockAhead(by time.Duration) {
+	g.clockAhead.Set(by.Truncate(time.Second).Seconds())
 }

@@ -157,6 +157,7 @@ var atGateways = map[string]does{
 	"ended":         ofGateway(func(g *metrics.Gateway) { g.Ended("failed", 2) }, map[string]float64{`agentplatform_ended_runs_total{status="failed"}`: 2}),
 	"pushed":        ofGateway(func(g *metrics.Gateway) { g.Pushed(metrics.PushIgnored) }, map[string]float64{`agentplatform_git_pushes_total{outcome="ignored"}`: 1}),
 	"lost":          ofGateway(func(g *metrics.Gateway) { g.LeasesLost("given_back", 2) }, map[string]float64{`agentplatform_lost_leases_total{outcome="given_back"}`: 2}),
+	"clocks":        ofGateway(func(g *metrics.Gateway) { g.StoreClockAhead(-90 * time.Second) }, map[string]float64{`agentplatform_store_clock_ahead_seconds`: -90}),
 	"reachable":     ofGateway(func(g *metrics.Gateway) { g.StoreReachable(true) }, map[string]float64{`agentplatform_store_reachable`: 1}),
 	"away":          ofGateway(func(g *metrics.Gateway) { g.StoreReachable(true); g.StoreReachable(false) }, map[string]float64{}),
 }

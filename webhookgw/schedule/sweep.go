@@ -45,14 +45,9 @@ const (
 	trimTurn = time.Second
 )
 
-const (
-	// grace is how long the store must have answered without a break before leases
-	// are swept: runners need that long to renew theirs after an outage.
-	grace = store.LeaseDuration
-	// maxLeap is by how much the store's clock may go ahead of this process's between
-	// two looks. A lease that is renewed in time has twice as much left.
-	maxLeap = grace / 3
-)
+// grace is how long the store must have answered without a break before leases
+// are swept: runners need that long to renew theirs after an outage.
+const grace = store.LeaseDuration
 
 // Options configure a Sweeper.
 type Options struct {
@@ -79,10 +74,12 @@ type Sweeper struct {
 	reachable, looked time.Time
 	// clock is the store's as it was last seen, asked when that was.
 	clock, asked time.Time
-	// answers and settled are what the rest goes by: whether the store answered when it
-	// was last asked, and has for the whole grace.
-	answers, settled atomic.Bool
-	rounds, expiries int // of the rest
+	// compared says whether the two clocks have been.
+	compared bool
+	// answers, settled and agree are what the rest goes by: whether the store answered when it
+	// was last asked, and has for the whole grace; and whether its clock is near this process's.
+	answers, settled, agree atomic.Bool
+	rounds, expiries        int // of the rest
 	// slow is how often the number of leases that are swept at once is halved.
 	slow int
 }
@@ -205,33 +202,6 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	return err
 }
 
-// look asks the store whether it is there, and begins the grace where runners may have
-// been unable to renew leases that look expired.
-func (s *Sweeper) look(ctx context.Context) error {
-	if err := s.opts.Store.Ping(ctx); err != nil {
-		return err
-	}
-	before := s.opts.Now()
-	clock, err := s.opts.Store.Now(ctx)
-	if err != nil {
-		return err
-	}
-	now := s.opts.Now()
-	leap := clock.Sub(s.clock) - before.Sub(s.asked)
-	switch {
-	case s.reachable.IsZero(), now.Sub(s.looked) > grace/2:
-		// A process that stood still saw no break, and its runners could not reach it.
-		s.reachable = now
-	case leap > maxLeap:
-		// All leases expire at once by a clock that leaps ahead, as another server's may
-		// after a failover. One that is set back lets them last longer, and that is all.
-		s.opts.Logger.Warn("the store's clock leapt ahead: no lease is ended until all could be renewed", "by", leap.String())
-		s.reachable = now
-	}
-	s.looked, s.clock, s.asked = now, clock, now
-	return nil
-}
-
 // tidy does the rest that is due, while the store answers. What does not come off keeps
 // nothing else from being done.
 func (s *Sweeper) tidy(ctx context.Context) error {
@@ -246,6 +216,9 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 	}
 	planned := s.step(ctx, s.opts.Store.Replan)
 	counted := s.until(ctx, s.opts.Store.CountStored)
+	if !s.agree.Load() { // which look says: what goes for its age never comes back
+		return errors.Join(partitions, planned, counted)
+	}
 	if s.settled.Load() {
 		if s.expiries++; s.expiries%expireEvery == 1 {
 			expired = s.until(ctx, s.opts.Store.SweepExpired)

@@ -51,6 +51,10 @@ type fakeStore struct {
 func settled(opts Options, now time.Time) *Sweeper {
 	s := New(opts)
 	s.reachable, s.looked, s.asked, s.clock = now.Add(-grace), now, now, now
+	s.agree.Store(true)
+	if fake, ok := opts.Store.(*fakeStore); ok && fake.clock.IsZero() {
+		fake.clock = now
+	}
 	return s
 }
 
@@ -144,10 +148,10 @@ func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) 
 func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	fake := &fakeStore{}
+	fake := &fakeStore{clock: now}
 	s := New(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }})
 	once := func(after time.Duration) int {
-		now = now.Add(after)
+		now, fake.clock = now.Add(after), fake.clock.Add(after)
 		moved, err := s.round(t, fake)
 		if fake.down == nil {
 			require.NoError(t, err)

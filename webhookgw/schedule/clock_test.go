@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+)
+
+// TestAWrongClockDeletesNothing: by a clock of the store that is months ahead all of history is too
+// old. Nothing goes for its age until both clocks agree, also for a gateway that has started since;
+// leases end all the same.
+func TestAWrongClockDeletesNothing(t *testing.T) {
+	t.Parallel()
+	for _, apart := range []time.Duration{maxApart + time.Second, 90 * 24 * time.Hour, -maxApart - time.Second} {
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		fake := &fakeStore{clock: now.Add(apart), past: 3, shorter: 3, old: 3, late: 3, ended: 3}
+		registry := prometheus.NewRegistry()
+		s := New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }, Metrics: metrics.NewGateway(registry)})
+		round := func() {
+			for range grace/sweepInterval + expireEvery {
+				_, err := s.round(t, fake)
+				require.NoError(t, err)
+				now, fake.clock = now.Add(sweepInterval), fake.clock.Add(sweepInterval)
+			}
+		}
+		round()
+		require.Equal(t, []int{3, 3, 3, 3}, []int{fake.past, fake.shorter, fake.old, fake.late}, apart)
+		require.Positive(t, fake.swept, "leases")
+		require.InDelta(t, apart.Seconds(), metrictest.Of(t, registry).Value(t, "agentplatform_store_clock_ahead_seconds"), 0)
+		fake.clock = now
+		round()
+		require.Equal(t, []int{0, 0, 0, 0}, []int{fake.past, fake.shorter, fake.old, fake.late}, apart)
+	}
+}
