@@ -37,3 +37,6 @@ var (
 	WaitingStatement = waitingStatement
 	BusyStatement    = busyStatement
 )
+
+// LockDrops takes the lock of those who drop history, until the session has been idle for so long.
+var LockDrops = lockDrops

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,12 +63,8 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (n 
 
 // dropAlone drops partitions under the lock of those who do.
 func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, err error) {
-	var alone bool
-	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, dropLock).Scan(&alone); err != nil {
-		return 0, fmt.Errorf("locking: %w", err)
-	}
-	if !alone {
-		return 0, sqlcore.ErrBusy
+	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
+		return 0, err
 	}
 	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
 	// has an older snapshot, be it of other tables.
@@ -94,11 +91,37 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 	if waiting != nil {
 		return n, waiting
 	}
-	if _, err := conn.Exec(ctx, `RESET statement_timeout`); err != nil {
-		return n, err
+	for _, setting := range slices.Concat([]string{"statement_timeout"}, slices.Collect(maps.Keys(dropSettings("")))) {
+		if _, err := conn.Exec(ctx, `RESET `+setting); err != nil {
+			return n, err
+		}
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
 	return n, err
+}
+
+// dropSettings are those of a session that has the lock of those who drop: the server ends it where
+// its process is frozen, or gone without a word, and with it the lock.
+func dropSettings(idle string) map[string]string {
+	return map[string]string{"idle_session_timeout": idle, "tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "4"}
+}
+
+// lockDrops takes the lock of those who drop, for as long as the session is idle no longer than so
+// between two statements; ErrBusy where somebody else has it.
+func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
+	var alone bool
+	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, dropLock).Scan(&alone); err != nil {
+		return fmt.Errorf("locking: %w", err)
+	}
+	if !alone {
+		return sqlcore.ErrBusy
+	}
+	for setting, value := range dropSettings(idle) {
+		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, FALSE)`, setting, value); err != nil {
+			return fmt.Errorf("setting %s: %w", setting, err)
+		}
+	}
+	return nil
 }
 
 // dropPart detaches a partition and drops it. Names come from the catalogue, and are those of

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/stretchr/testify/require"
 
@@ -143,6 +144,26 @@ func TestOneGatewayAtATimeDropsPartitions(t *testing.T) {
 	require.Equal(t, ofDays(1), forgotten(t, s))
 	require.Equal(t, 1, forgotten(t, s), "then the blob")
 	leaves(t, db, ofDays(2))
+}
+
+// TestWhoDropsIsNoLongerWaitedForOnceItIsFrozen: the server ends its session, and another one has the
+// lock.
+func TestWhoDropsIsNoLongerWaitedForOnceItIsFrozen(t *testing.T) {
+	t.Parallel()
+	dsn := migrated(t)
+	frozen, err := pgx.Connect(t.Context(), dsn)
+	require.NoError(t, err)
+	require.NoError(t, postgres.LockDrops(t.Context(), frozen, "50ms"))
+	require.Eventually(t, func() bool {
+		other, err := pgx.Connect(t.Context(), dsn)
+		require.NoError(t, err)
+		err = postgres.LockDrops(t.Context(), other, "50ms")
+		require.NoError(t, other.Close(t.Context()))
+		if err != nil {
+			require.ErrorIs(t, err, sqlcore.ErrBusy)
+		}
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // TestBlobsOutlastTheirPartitionsByDays: those that were written before what named them.

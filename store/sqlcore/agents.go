@@ -45,21 +45,18 @@ type agentList struct {
 	// only narrows to agents of these names, nil to none.
 	only   []string
 	agents map[string]store.AgentSummary
-	// told are those that are known by ended runs alone, and may be left out.
-	told map[string]bool
 }
 
 // Agents implements store.Catalog.
 func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
 	a := &agentList{Core: c, environment: environment}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
-		a.agents, a.told = map[string]store.AgentSummary{}, map[string]bool{}
+		a.agents = map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
 		}
 		return a.addPast(ctx, q)
 	})
-	a.leaveOut()
 	out := slices.SortedFunc(maps.Values(a.agents), func(a, b store.AgentSummary) int { return cmp.Compare(a.Name, b.Name) })
 	return out, wrap(err, "listing agents of environment %s", environment)
 }
@@ -68,7 +65,7 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
 	a := &agentList{Core: c, environment: environment}
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
-		a.only, a.agents, a.told = []string{name}, map[string]store.AgentSummary{}, map[string]bool{}
+		a.only, a.agents = []string{name}, map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
 		}
@@ -144,17 +141,6 @@ func (a *agentList) addPast(ctx context.Context, q Queryer) error {
 	return wrap(err, "reading links")
 }
 
-// leaveOut leaves out those that are known by ended runs alone, but for the store.MaxPastAgents
-// whose runs ended last: there may be any number of names that were made up once.
-func (a *agentList) leaveOut() {
-	names := slices.SortedFunc(maps.Keys(a.told), func(x, y string) int {
-		return cmp.Or(a.agents[y].LastActivityAt.Compare(*a.agents[x].LastActivityAt), cmp.Compare(x, y))
-	})
-	for _, name := range names[min(store.MaxPastAgents, len(names)):] {
-		delete(a.agents, name)
-	}
-}
-
 // HasRuns implements store.Catalog.
 func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
 	reader := c.engine.Reader()
@@ -192,10 +178,6 @@ type counted struct {
 // those that the outbox names still, and of those that are rolled up. What a variant has executed
 // counts for it and for its agent.
 func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
-	scan := func(row scanner) (n counted, err error) {
-		err = row.Scan(&n.agent, &n.testName, &n.runs, &n.queued, maybeAt(&n.last))
-		return n, err
-	}
 	l := a.args()
 	open, err := openRuns{among: a.among(&l, "r.agent_name"), args: l, fresh: true}.count(ctx, q)
 	if err != nil {
@@ -218,20 +200,45 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 			recent = append(recent, counted{run.agent, run.testName, 1, 0, &run.endedAt})
 		}
 	}
-	l = a.args()
-	totals, err := collect(ctx, q, scan, `SELECT t.agent_name, t.test_name, t.runs, 0, t.last_ended_at
-		FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2`+a.among(&l, "t.agent_name"), l.args...)
+	a.add(recent)
+	names, err := a.toldOf(ctx, q)
 	if err != nil {
 		return err
 	}
-	a.add(recent)
-	for _, n := range totals {
-		if _, known := a.agents[n.agent]; !known {
-			a.told[n.agent] = true
+	for some := range slices.Chunk(names, namesAtOnce) {
+		l := a.args()
+		totals, err := collect(ctx, q, func(row scanner) (n counted, err error) {
+			err = row.Scan(&n.agent, &n.testName, &n.runs, maybeAt(&n.last))
+			return n, err
+		}, `SELECT t.agent_name, t.test_name, t.runs, t.last_ended_at
+			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+texts(&l, some), l.args...)
+		if err != nil {
+			return err
+		}
+		a.add(totals)
+	}
+	return nil
+}
+
+// namesAtOnce is of how many agents the numbers are read at once.
+const namesAtOnce = 500
+
+// toldOf are the agents whose ended runs are told of: those that are looked for, or else those that
+// are known otherwise, and of all others those whose runs ended last: there may be any number of
+// names that were made up once.
+func (a *agentList) toldOf(ctx context.Context, q Queryer) ([]string, error) {
+	if a.only != nil {
+		return a.only, nil
+	}
+	last, err := collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
+		ORDER BY t.last_ended_at DESC LIMIT $3`, a.environment.ProjectID, a.environment.ID, store.MaxPastAgents+len(a.agents))
+	names, past := slices.Sorted(maps.Keys(a.agents)), map[string]bool{}
+	for _, name := range last {
+		if _, known := a.agents[name]; !known && !past[name] && len(past) < store.MaxPastAgents {
+			past[name], names = true, append(names, name)
 		}
 	}
-	a.add(totals)
-	return nil
+	return names, err
 }
 
 // add adds numbers to those of their agents.

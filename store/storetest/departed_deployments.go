@@ -17,7 +17,7 @@ func (w *world) storage() int64 {
 
 // leftOf is how many rows a deployment has.
 func (w *world) leftOf(spec store.DeploymentSpec) (n int64) {
-	for _, of := range []string{"deployments WHERE id", "deployment_agents WHERE deployment_id", "build_log WHERE deployment_id"} {
+	for _, of := range []string{"deployments WHERE id", "deployment_agents WHERE deployment_id", "build_log WHERE deployment_id", "tokens WHERE deployment_id"} {
 		n += w.ones(`SELECT count(*) FROM ` + of + ` = '` + spec.ID.String() + `' AND project_id = $1`)
 	}
 	return n
@@ -64,6 +64,9 @@ var deploymentDeparturePromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, failed)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
+		w.NoError(w.s.PutToken(w.ctx, store.Token{
+			SHA256: []byte("of its build"), Kind: store.TokenBuild, ProjectID: w.project.ID, EnvironmentID: w.environment.ID, DeploymentID: &failed.ID,
+		}))
 		for number := range int64(9) { // more than one pass deletes
 			w.NoError(w.s.AppendBuildLog(w.ctx, failed.Key(), number, "a line\n"))
 		}
@@ -77,7 +80,7 @@ var deploymentDeparturePromises = []promise{
 
 		w.goes(failed)
 		w.forget(aDay)
-		w.EqualValues(11, w.leftOf(failed), "its history is there")
+		w.EqualValues(12, w.leftOf(failed), "its history is there")
 		w.went(failed)
 		w.Equal(before, w.storage())
 	}},

@@ -802,6 +802,7 @@ CREATE TABLE agent_totals (
     last_ended_at bigint NOT NULL,
     PRIMARY KEY (project_id, environment_id, agent_name, test_name)
 ) WITH (fillfactor = 50);
+CREATE INDEX agent_totals_last ON agent_totals (project_id, environment_id, last_ended_at);
 
 -- History.
 

@@ -728,6 +728,7 @@ CREATE TABLE agent_totals (
     last_ended_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, environment_id, agent_name, test_name)
 );
+CREATE INDEX agent_totals_last ON agent_totals (project_id, environment_id, last_ended_at);
 
 -- History.
 
