@@ -84,6 +84,12 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 			begin := g.floor(next)
 			var n int64
 			err = c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
+				n = 0
+				if g == hourly {
+					if whole, err := c.isWhole(ctx, tx, project, begin); err != nil || !whole {
+						return err
+					}
+				}
 				n, err = kind.count(ctx, tx, g, begin, grown)
 				return err
 			})
@@ -97,6 +103,16 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 		}
 	}
 	return nil
+}
+
+// isWhole says whether none of an hour has gone since firstWhole was asked: a project may keep history
+// for a shorter time by now. Until the transaction ends none goes.
+func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int64) (bool, error) {
+	if err := c.lockPast(ctx, tx, project); err != nil {
+		return false, err
+	}
+	seen, err := c.seenSince(ctx, tx, project)
+	return begin >= daily.ceil(seen), err
 }
 
 // firstWhole is when the first hour begins of which history has all rows for sure: retention

@@ -124,5 +124,24 @@ var shorterPromises = []promise{
 		w.NoError(err)
 		w.rebuildKeeps() // days and months are those of before, which the hours are again
 		w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
+	}},	{"a rebuild leaves the numbers as they are of what a project keeps no longer since it began", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		w.everyTenMinutes(first)
+		trimmed := 0
+		w.NoError(w.s.RebuildRollups(w.ctx, func(store.RollupHour) {
+			if trimmed > 0 {
+				return
+			}
+			w.keepsSince(first.Add(49 * time.Hour)) // of the third day
+			for n := 1; n > 0; trimmed += n {
+				var err error
+				n, err = w.s.TrimHistory(w.ctx, 50)
+				w.NoError(err)
+			}
+		}))
+		w.NotZero(trimmed)
+		for _, grain := range []string{"hour", "day", "month"} {
+			w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = '`+grain+`'`), grain)
+		}
 	}},
 }
