@@ -3,7 +3,7 @@
 package postgres_test
 
 import (
-	"crypto/md5" //nolint:gosec // it makes no secret
+	"crypto/md5"
 	"strings"
 	"testing"
 	"time"
@@ -43,7 +43,7 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 	require.NoError(t, err)
 	figures, err := s.QueueFigures(t.Context())
 	require.NoError(t, err)
-	project, environment := uuid.UUID(md5.Sum([]byte("project"))), uuid.UUID(md5.Sum([]byte("environment"))) //nolint:gosec // as PostgreSQL makes ids of texts here
+	project, environment := uuid.UUID(md5.Sum([]byte("project"))), uuid.UUID(md5.Sum([]byte("environment")))
 	_, err = s.Agents(t.Context(), store.Key{ProjectID: project, ID: environment})
 	require.NoError(t, err)
 	of := store.StatisticsQuery{Environment: store.Key{ProjectID: project, ID: environment}, AgentName: "agent-7", Since: time.Now().Add(-time.Hour)}

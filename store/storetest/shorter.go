@@ -124,7 +124,8 @@ var shorterPromises = []promise{
 		w.NoError(err)
 		w.rebuildKeeps() // days and months are those of before, which the hours are again
 		w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
-	}},	{"a rebuild leaves the numbers as they are of what a project keeps no longer since it began", func(w *world) {
+	}},
+	{"a rebuild leaves the numbers as they are of what a project keeps no longer since it began", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		trimmed := 0

@@ -14,6 +14,31 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
+// TestAClockThatLeapsAheadEndsNoLease: as the database's may after a failover. All that
+// could not be renewed by then has a lease's time for it. One that is set back, or that
+// goes a little faster, changes nothing.
+func TestAClockThatLeapsAheadEndsNoLease(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fake := &fakeStore{clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	once := func(after, leap time.Duration) bool {
+		now, fake.clock = now.Add(after), fake.clock.Add(after+leap)
+		swept := fake.swept
+		require.NoError(t, s.sweep(t.Context()))
+		return fake.swept > swept
+	}
+	require.True(t, once(sweepInterval, 0))
+	require.True(t, once(sweepInterval, maxLeap), "a lease that is renewed has more left")
+	require.True(t, once(sweepInterval, -10*time.Minute))
+	require.False(t, once(sweepInterval, 10*time.Minute))
+	for range grace/sweepInterval - 1 {
+		require.False(t, once(sweepInterval, 0))
+	}
+	require.True(t, once(sweepInterval, 0))
+	require.False(t, once(sweepInterval, maxLeap+1), "again")
+}
+
 // TestAWrongClockDeletesNothing: by a clock of the store that is months ahead all of history is too
 // old. Nothing goes for its age until both clocks agree, also for a gateway that has started since;
 // leases end all the same.
