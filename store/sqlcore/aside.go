@@ -41,8 +41,8 @@ type consumer[R waiting] struct {
 // cannot do at that time for any row; that is returned as it is.
 func (c consumer[R]) apart(ctx context.Context, rows []R) error {
 	err := c.all(ctx, rows)
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, errOthers) {
+		return err
 	}
 	alone := len(rows) == 1
 	if !c.atFault(err) {
@@ -50,7 +50,7 @@ func (c consumer[R]) apart(ctx context.Context, rows []R) error {
 			return err
 		}
 		if alone {
-			if err = c.all(ctx, rows); err == nil || ctx.Err() != nil {
+			if err = c.all(ctx, rows); err == nil || errors.Is(err, errOthers) || ctx.Err() != nil {
 				return err
 			}
 		}
@@ -69,6 +69,7 @@ func (c consumer[R]) halves(ctx context.Context, rows []R) error {
 		switch {
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
+		case errors.Is(err, errOthers): // of this half
 		case err != nil && len(aside) > 0: // which is no *store.SetAsideError: not all others were consumed
 			return fmt.Errorf("%w; before that were set aside: %s", err, (&store.SetAsideError{Rows: aside}).Error())
 		case err != nil:
@@ -92,6 +93,9 @@ func (c consumer[R]) tooSlow(ctx context.Context, rows []R, err error) bool {
 	return len(rows) == 1 && err != nil && !errors.As(err, new(*store.SetAsideError)) &&
 		errors.Is(ctx.Err(), context.DeadlineExceeded) && c.can(ctx)
 }
+
+// errOthers says that others have consumed all of the rows meanwhile.
+var errOthers = errors.New("others have done it")
 
 // errTrial ends a transaction of which nothing is to be kept.
 var errTrial = errors.New("for trial")

@@ -169,6 +169,10 @@ func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, limit
 		}
 		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
 		err = by.apart(ctx, rows)
+		if errors.Is(err, errOthers) {
+			// They go on with what comes next: whoever reads the same beside them does so in vain.
+			break
+		}
 		late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		if whole := n == 0; whole || !late {
 			pace.went(late, len(rows), most)

@@ -61,6 +61,9 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 		if err != nil {
 			return err
 		}
+		if len(taken) == 0 {
+			return errOthers
+		}
 		own := map[store.Key]bool{}
 		var mine ended // of what is done
 		for i, row := range taken {

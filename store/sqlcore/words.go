@@ -95,10 +95,15 @@ func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Sea
 		}
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		mine := false
 		for _, row := range rows {
-			if err := c.index(ctx, tx, row, entries[row.Key], done); err != nil {
+			taken, err := c.index(ctx, tx, row, entries[row.Key], done)
+			if mine = mine || taken; err != nil {
 				return err
 			}
+		}
+		if !mine {
+			return errOthers
 		}
 		return nil
 	})
@@ -115,7 +120,7 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		return err
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.index(ctx, tx, ended{Key: key}, nil, nil); err != nil {
+		if _, err := c.index(ctx, tx, ended{Key: key}, nil, nil); err != nil {
 			return err
 		}
 		if err := c.engine.AddTerms(ctx, tx, []Entry{{key, []Term{1}}}); err != nil {
@@ -154,20 +159,21 @@ func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store
 }
 
 // index takes a row of the outbox and adds entries to the index, but for those of runs that went
-// or were erased meanwhile. Runs of the row that are not done stay in it.
-func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, done map[store.Key]bool) error {
+// or were erased meanwhile. Runs of the row that are not done stay in it. It says whether the row was
+// there to be taken.
+func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
-		return err
+		return false, err
 	}
 	taken, err := wordsBox.takeRows(ctx, c, tx, []ended{row})
 	if err != nil || len(taken) == 0 {
-		return err
+		return false, err
 	}
 	if err := wordsBox.put(ctx, tx, taken[0].without(done)); err != nil {
-		return err
+		return false, err
 	}
 	if err := c.checkGone(ctx, tx, "ended_runs", notAmong(among(taken[0].runs, done), entries), readable("r.project_id")); err != nil {
-		return err
+		return false, err
 	}
 	var runs []uuid.UUID
 	for _, entry := range entries {
@@ -178,13 +184,13 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, do
 		var l list
 		ids, err := collect(ctx, tx, scanID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", keysOf(row.ProjectID, same))+unerased("r"), same[0]), l.args...)
 		if err != nil {
-			return err
+			return false, err
 		}
 		for _, id := range ids {
 			there[id] = true
 		}
 	}
-	return c.engine.AddTerms(ctx, tx, slices.DeleteFunc(entries, func(e Entry) bool { return !there[e.Run.ID] }))
+	return true, c.engine.AddTerms(ctx, tx, slices.DeleteFunc(entries, func(e Entry) bool { return !there[e.Run.ID] }))
 }
 
 func idsOf(keys []store.Key) (ids []uuid.UUID) {

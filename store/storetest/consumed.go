@@ -27,6 +27,22 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 }
 
 var consumedPromises = []promise{
+	{"who reads what others consume meanwhile leaves them what comes next", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(3)
+		inner := 0
+		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
+			for n := 1; inner == 0 && n > 0; inner += n {
+				n = w.index(1)
+			}
+			return wordsIn(run)
+		})
+		w.NoError(err)
+		w.Zero(n, "it is told that nothing is left, and waits")
+		w.Equal(1, inner)
+		w.Positive(w.index(10))
+		w.Len(w.found(store.RunQuery{}), 3)
+	}},
 	{"what cannot be rolled up is set aside, and keeps nothing else waiting", func(w *world) {
 		w.deploy("one", "first", "second")
 		now, err := w.s.Now(w.ctx)
