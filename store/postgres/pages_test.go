@@ -15,15 +15,23 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// twoDays fill a store with $4 connector runs of two days from $3 on, in the same distances, of which
-// each hundredth has failed, and with their numbers; $1 and $2 are project and connector.
+// What connector runs of two days are: allOfTwoDays, numbered n, of which each hundredth has failed,
+// three were skipped and three are of a schedule.
+const (
+	allOfTwoDays = 40_000
+	pastStatus   = `CASE WHEN (n - 7) % ($4::bigint / 3) = 0 THEN 'skipped' WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END`
+	pastTrigger  = `CASE WHEN (n - 9) % ($4::bigint / 3) = 0 THEN 'cron' ELSE 'webhook' END`
+)
+
+// twoDays fill a store with $4 connector runs of two days from $3 on, in the same distances, and with
+// their numbers; $1 and $2 are project and connector.
 var twoDays = []string{
 	`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
-		SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END,
-			'webhook', 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
+		SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, ` + pastStatus + `,
+			` + pastTrigger + `, 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
 	`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
-		SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, 'webhook', status, count(*), 0
-		FROM (SELECT n * 48 / $4::bigint AS h, CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END AS status FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, status`,
+		SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, trigger, status, count(*), 0
+		FROM (SELECT n * 48 / $4::bigint AS h, ` + pastStatus + ` AS status, ` + pastTrigger + ` AS trigger FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, trigger, status`,
 	`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 		SELECT project_id, connector_id, g, CASE g WHEN 'day' THEN begins_at / 86400000000 * 86400000000
 			ELSE (extract(epoch FROM date_trunc('month', to_timestamp(begins_at / 1000000) AT TIME ZONE 'UTC')) * 1000000)::bigint END AS b,
@@ -32,11 +40,29 @@ var twoDays = []string{
 		GROUP BY project_id, connector_id, g, b, trigger_type, status`,
 }
 
+// pagesOfTwoDays are pages of them, with how many blocks reading one takes at most.
+var pagesOfTwoDays = []struct {
+	status       store.ConnectorRunStatus
+	trigger      store.TriggerType
+	offset, most int
+	total        int64
+}{
+	{"", "", 0, 100, allOfTwoDays},
+	{"", "", allOfTwoDays / 2, 300, allOfTwoDays},
+	{"", "", allOfTwoDays - 30, 300, allOfTwoDays},
+	{store.ConnectorRunFailed, "", 0, 100, allOfTwoDays / 100},
+	{store.ConnectorRunFailed, "", allOfTwoDays/100 - 30, 200, allOfTwoDays / 100},
+	{store.ConnectorRunSkipped, "", 0, 150, 3},
+	{"", store.TriggerCron, 0, 450, 3},
+	{"", store.TriggerCron, 2, 450, 3},
+	{store.ConnectorRunCompleted, store.TriggerCron, 0, 450, 3},
+	{"", store.TriggerWebhook, 0, 150, allOfTwoDays - 3},
+}
+
 // TestPagesOfConnectorRunsReadLittle: neither the first one nor a deep one reads what the connector
 // has had, nor do its numbers: of forty thousand in two days, which have two thousand blocks.
 func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 	t.Parallel()
-	const all = 40_000
 	dsn := migrated(t)
 	scene := *storebench.NewScene(t, openAt(t, dsn), 2)
 	_, err := scene.Store.EnsurePartitions(t.Context(), 3)
@@ -48,7 +74,7 @@ func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 	require.NoError(t, err)
 	tomorrow := now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1).UnixMicro()
 	for _, statement := range twoDays {
-		_, err := db.ExecContext(t.Context(), statement, scene.Project, scene.Connector, tomorrow, all)
+		_, err := db.ExecContext(t.Context(), statement, scene.Project, scene.Connector, tomorrow, allOfTwoDays)
 		require.NoError(t, err, statement)
 	}
 	for _, mode := range modes {
@@ -65,31 +91,25 @@ func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 		}
 		connector := store.Key{ProjectID: scene.Project, ID: scene.Connector}
 		for _, since := range []time.Duration{0, time.Hour} {
-			for _, c := range []struct {
-				status       store.ConnectorRunStatus
-				offset, most int
-				total        int64
-			}{
-				{"", 0, 100, all},
-				{"", all / 2, 300, all},
-				{"", all - 30, 300, all},
-				{store.ConnectorRunFailed, 0, 100, all / 100},
-				{store.ConnectorRunFailed, all/100 - 30, 200, all / 100},
-			} {
+			for _, c := range pagesOfTwoDays {
 				blocks()
-				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Status: c.status, Offset: c.offset, Limit: 25})
+				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Status: c.status, Trigger: c.trigger, Offset: c.offset, Limit: 25})
 				require.NoError(t, err)
-				require.Len(t, page, 25)
+				require.Len(t, page, min(25, int(c.total)-c.offset))
 				require.Equal(t, c.total, total)
 				read := blocks()
 				require.Positive(t, read)
-				require.Less(t, read, int64(c.most), "%s, %q from %d", mode, c.status, c.offset)
+				require.Less(t, read, int64(c.most), "%s, %q, %q from %d", mode, c.status, c.trigger, c.offset)
 			}
 		}
 		found, err := s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: connector, Since: now})
 		require.NoError(t, err)
-		require.EqualValues(t, all, found.Total())
+		require.EqualValues(t, allOfTwoDays, found.Total())
 		require.Less(t, blocks(), int64(100), mode)
+		found, err = s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: connector, Since: now, Trigger: store.TriggerCron})
+		require.NoError(t, err)
+		require.Equal(t, store.ConnectorRunCompleted, found.Last)
+		require.Less(t, blocks(), int64(150), mode)
 		require.NoError(t, s.Close())
 	}
 }

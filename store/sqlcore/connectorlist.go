@@ -4,9 +4,9 @@ package sqlcore
 
 import (
 	"context"
-	"iter"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -14,7 +14,7 @@ import (
 )
 
 // shallow is how many rows a page of a list of connector runs reads before its first; what lies
-// deeper is found by the numbers of whole hours.
+// deeper is found by the numbers of hours.
 const shallow = 200
 
 // ListConnectorRuns implements store.History.
@@ -34,13 +34,7 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		if total = s.total(); total <= int64(q.Offset) {
 			return nil
 		}
-		left, within := q.Offset, period{0, never}
-		if left > shallow && !s.ended.empty() {
-			if left, within, err = s.skip(ctx, tx, q.Limit, left); err != nil {
-				return err
-			}
-		}
-		runs, err = s.page(ctx, tx, q.Limit, left, within)
+		runs, err = s.list(ctx, tx, q.Limit, q.Offset)
 		return err
 	})
 	if err == nil {
@@ -84,65 +78,84 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 	return nil
 }
 
-// skip passes over the newest whole hours that have no more than offset runs together: it returns
-// how many are left to pass over in a period, which has the page too.
-func (s *connectorRuns) skip(ctx context.Context, q Queryer, limit, offset int) (left int, within period, err error) {
-	whole := period{hourly.ceil(s.ended.from), never}
-	l := s.args()
-	narrow := s.narrow(&l)
-	hours := map[int64]int{}
-	if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		var (
-			begin int64
-			runs  int
-		)
-		err = row.Scan(&begin, &runs)
-		hours[begin] += runs
-		return none, err
-	}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+l.add(whole.from), l.args...); err != nil {
-		return 0, within, err
+// list reads so many of them from an offset on, newest first. What lies deep, or is a part of what
+// the connector has, is read of the hours that have some: else all would be read that lies between.
+func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
+	if s.ended.empty() || offset <= shallow && s.status == "" && s.trigger == "" {
+		return s.page(ctx, q, limit, offset, period{0, never})
+	}
+	hours, err := s.hours(ctx, q, limit+offset)
+	if err != nil {
+		return nil, err
+	}
+	left, times := timesOf(hours, limit, offset)
+	for _, within := range times {
+		some, err := s.page(ctx, q, limit-len(runs), left, within)
+		if runs, left = append(runs, some...), 0; err != nil || len(runs) == limit {
+			return runs, err
+		}
+	}
+	return runs, nil
+}
+
+// hours are how many there are in each hour that has some, by its beginning; of hours before those
+// that have the newest ones, so many of them, it need not tell.
+func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
+	hours := maps.Clone(s.ragged)
+	whole, _ := split(s.ended)
+	if len(whole) > 0 {
+		l := s.args()
+		narrow := s.narrow(&l)
+		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+			var begin, runs int64
+			err = row.Scan(&begin, &runs)
+			hours[begin] += runs
+			return none, err
+		}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+
+			l.add(whole[0].from)+` AND c.begins_at < `+l.add(whole[len(whole)-1].to)+` ORDER BY c.begins_at DESC LIMIT `+l.add(newest), l.args...); err != nil {
+			return nil, err
+		}
 	}
 	for _, run := range s.waiting {
 		hours[hourOf(run.ID)]++
 	}
-	open, err := s.openIDs(ctx, q, whole)
-	if err != nil {
-		return 0, within, err
-	}
+	open, err := s.openIDs(ctx, q)
 	for _, id := range open {
 		hours[hourOf(id)]++
 	}
-	left, within = offset, period{0, never}
-	for seen, begin := range runsUntil(hours) {
-		if seen <= offset {
-			left, within.to = offset-seen, begin
-		} else if seen >= offset+limit {
-			within.from = begin
-			break
-		}
-	}
-	return left, within, nil
+	return hours, err
 }
 
-// runsUntil are how many runs there are in hours, from the newest to each one, with its beginning.
-func runsUntil(hours map[int64]int) iter.Seq2[int, int64] {
-	return func(yield func(int, int64) bool) {
-		seen := 0
-		for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
-			if seen += hours[begin]; !yield(seen, begin) {
-				return
-			}
+// timesOf are the times of those hours that come after the newest ones with no more than offset
+// runs together, newest first: hours in a row, until they hold a page. It returns how many of the
+// first time are left to pass over.
+func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period) {
+	room := int64(0) // of a page, after what the last time holds
+	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
+		runs, end := hours[begin], begin+time.Hour.Microseconds()
+		switch last := len(times) - 1; {
+		case last < 0 && runs <= int64(offset):
+			offset -= int(runs)
+			continue
+		case last < 0:
+			times, room = []period{{begin, end}}, int64(limit+offset)
+		case room > 0 && times[last].from == end:
+			times[last].from = begin
+		default:
+			times, room = append(times, period{begin, end}), int64(limit)
 		}
+		room -= runs
 	}
+	return offset, times
 }
 
-// openIDs are the ids of those of a period that are open.
-func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, of period) ([]uuid.UUID, error) {
+// openIDs are the ids of those that are open.
+func (s *connectorRuns) openIDs(ctx context.Context, q Queryer) ([]uuid.UUID, error) {
 	if s.open.empty() {
 		return nil, nil
 	}
 	l := s.args()
-	narrow := s.narrow(&l) + l.during(of)
+	narrow := s.narrow(&l) + l.during(s.open)
 	return collect(ctx, q, scanID, `SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
 		UNION ALL SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...)
 }

@@ -28,7 +28,7 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 		if s.total() == 0 {
 			return nil
 		}
-		newest, err := s.page(ctx, q, 1, 0, period{0, never})
+		newest, err := s.list(ctx, q, 1, 0)
 		for _, run := range newest {
 			out.Last = run.Status
 		}
@@ -63,6 +63,8 @@ type connectorRuns struct {
 
 	// counted are their numbers by status.
 	counted map[store.ConnectorRunStatus]summed
+	// ragged are the numbers of those that have ended in hours that the window has only a part of.
+	ragged map[int64]int64
 	// waiting are those that have ended in whole hours and are not rolled up yet.
 	waiting []endedConnectorRun
 }
@@ -129,31 +131,35 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	narrow := s.narrow(&l)
 	var of []string
 	for _, stretch := range whole {
-		of = append(of, `SELECT c.status, c.runs, c.duration_us AS us FROM connector_rollups c
+		of = append(of, `SELECT c.status, c.runs, c.duration_us AS us, 0 AS ragged FROM connector_rollups c
 			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.add(string(stretch.grain))+narrow+` AND c.begins_at >= `+l.add(stretch.from)+` AND c.begins_at < `+l.add(stretch.to))
 	}
 	for _, end := range rest {
-		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us FROM ended_connector_runs c
+		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.add(hourly.floor(end.from))+` AS bigint) AS ragged FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(s.readable(end))+` GROUP BY c.status`)
 	}
 	if !s.open.empty() {
 		open := narrow + l.during(s.open)
-		of = append(of, `SELECT c.status, count(*) AS runs, 0 AS us FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`,
-			`SELECT c.status, count(*) AS runs, 0 AS us FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`)
+		of = append(of, `SELECT c.status, count(*) AS runs, 0 AS us, 0 AS ragged FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`,
+			`SELECT c.status, count(*) AS runs, 0 AS us, 0 AS ragged FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+open+` GROUP BY c.status`)
 	}
 	if len(of) == 0 {
 		return nil
 	}
-	s.counted = map[store.ConnectorRunStatus]summed{}
+	s.counted, s.ragged = map[store.ConnectorRunStatus]summed{}, map[int64]int64{}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
 			status store.ConnectorRunStatus
 			more   summed
+			hour   int64
 		)
-		err = row.Scan(&status, &more.runs, &more.us)
-		s.counted[status] = more
+		err = row.Scan(&status, &more.runs, &more.us, &hour)
+		s.counted[status] = summed{s.counted[status].runs + more.runs, s.counted[status].us + more.us}
+		if hour != 0 {
+			s.ragged[hour] += more.runs
+		}
 		return none, err
-	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint) FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status`, l.args...)
+	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged`, l.args...)
 	if err != nil || len(whole) == 0 {
 		return err
 	}

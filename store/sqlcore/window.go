@@ -70,10 +70,10 @@ type period struct{ from, to int64 }
 func (p period) empty() bool { return p.from >= p.to }
 
 // split takes a window apart: into stretches of whole hours, days and months, as few as there can
-// be, and what is left at its ends.
+// be, and what is left at its ends, each within an hour.
 func split(window period) (whole []stretch, rest []period) {
 	lo, hi := hourly.ceil(window.from), hourly.floor(window.to)
-	if lo >= hi {
+	if lo > hi {
 		if !window.empty() {
 			rest = []period{window}
 		}

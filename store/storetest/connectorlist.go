@@ -34,33 +34,60 @@ func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, no
 	}
 }
 
-// connectorPage draws a page.
-func (w *world) connectorPage(c dice, connectors []uuid.UUID) store.ConnectorRunQuery {
-	return store.ConnectorRunQuery{
-		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour),
-		Status:  oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped, store.ConnectorRunRunning),
+// connectorPage draws a page, of a window that begins where none of those runs is.
+func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, connectors []uuid.UUID) store.ConnectorRunQuery {
+	q := store.ConnectorRunQuery{
+		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour, 1+time.Duration(c.Int64N(int64(now.Sub(now.Truncate(24*time.Hour)))))),
+		Status:  oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped, store.ConnectorRunRunning, store.ConnectorRunPending),
 		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
 		Limit:   1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
 	}
+	for q.Since > 0 && slices.ContainsFunc(all, func(run pastConnectorRun) bool {
+		return store.TimeOf(run.id).Sub(now.Add(-q.Since)).Abs() < 10*time.Second // the store asks for the time a little later
+	}) {
+		q.Since += 11 * time.Second
+	}
+	return q
+}
+
+// openConnectorRuns writes events and deliveries that have not ended, between two moments.
+func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors []uuid.UUID) (all []pastConnectorRun) {
+	for range n {
+		run := pastConnectorRun{
+			id: store.Stamp(v7(), from.Add(time.Duration(c.Int64N(int64(to.Sub(from))))).UnixMicro(), 0), connector: oneOf(c, connectors...),
+			trigger: oneOf(c, store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound), status: store.ConnectorRunRunning,
+		}
+		args := []any{w.project.ID.String(), run.id.String(), w.environment.ID.String(), run.connector.String(), uuid.NewString()}
+		statement := `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size,
+			run_ids, runs_left, runs_failed, runs_completed, started_at) VALUES ($1, $2, $3, $4, 'running', $6, '', 1, $5, 1, 0, 0, 1)`
+		if run.trigger == store.TriggerOutbound {
+			run.status = store.ConnectorRunPending
+			statement = `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at) VALUES ($1, $2, $3, $4, $5, $5, 0, 1, 1)`
+		} else {
+			args[4] = "{" + uuid.NewString() + "}"
+			args = append(args, string(run.trigger))
+		}
+		_, err := w.db.ExecContext(w.ctx, statement, args...)
+		w.NoError(err)
+		all = append(all, run)
+	}
+	return all
 }
 
 var connectorListPromises = []promise{
 	{"a page of a connector's runs, however deep, is that of a naive list, rolled up or not", func(w *world) {
 		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
 		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
-		var all []pastConnectorRun
-		for _, e := range w.singles(3) {
-			all = append(all, pastConnectorRun{id: e.ConnectorRunID, connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunRunning})
-		}
+		all := w.openConnectorRuns(c, 30, today, today.AddDate(0, 0, 3), connectors)
 		check := func(n int) {
 			for range n {
 				now, err := w.s.Now(w.ctx)
 				w.NoError(err)
-				w.pageAgrees(all, w.connectorPage(c, connectors), now)
+				w.pageAgrees(all, w.connectorPage(c, all, now, connectors), now)
 			}
 		}
 		for range 4 {
-			all = append(all, w.pastConnectorRuns(c, 150, today.AddDate(0, 0, 1), today.AddDate(0, 0, 3), connectors[:1])...)
+			all = append(all, w.pastConnectorRuns(c, 150, today, today.AddDate(0, 0, 3), connectors[:1])...)
 			all = append(all, w.pastConnectorRuns(c, 20, today.AddDate(0, 0, 1), today.AddDate(0, 0, days), connectors[1:])...)
 			check(20)
 			w.rollUp(c.IntN(120) + 1)
@@ -71,13 +98,13 @@ var connectorListPromises = []promise{
 		check(60)
 		gone := today.AddDate(0, 0, 2).Add(7 * time.Hour)
 		for _, run := range all {
-			if run.status != store.ConnectorRunRunning && store.TimeOf(run.id).Before(gone) {
+			if run.ended() && store.TimeOf(run.id).Before(gone) {
 				_, err := w.db.ExecContext(w.ctx, `DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
 				w.NoError(err)
 			}
 		}
 		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {
-			return run.status != store.ConnectorRunRunning && store.TimeOf(run.id).Before(gone)
+			return run.ended() && store.TimeOf(run.id).Before(gone)
 		})
 		check(60) // numbers of what is gone are no part of lists
 	}},

@@ -57,6 +57,11 @@ func (w *world) pastConnectorRuns(c dice, n int, from, to time.Time, connectors 
 	return all
 }
 
+// ended says whether it has.
+func (p pastConnectorRun) ended() bool {
+	return p.status != store.ConnectorRunRunning && p.status != store.ConnectorRunPending
+}
+
 // matches says whether a query is about it.
 func (p pastConnectorRun) matches(q store.ConnectorStatisticsQuery) bool {
 	at := store.TimeOf(p.id)

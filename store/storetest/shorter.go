@@ -72,7 +72,7 @@ var shorterPromises = []promise{
 			for range 40 {
 				now, err := w.s.Now(w.ctx)
 				w.NoError(err)
-				w.pageAgrees(all, w.connectorPage(c, []uuid.UUID{w.connector.ID}), now)
+				w.pageAgrees(all, w.connectorPage(c, all, now, []uuid.UUID{w.connector.ID}), now)
 			}
 		}
 	}},
