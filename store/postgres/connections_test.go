@@ -18,7 +18,7 @@ import (
 // TestAProcessTakesNoMoreConnectionsThanItIsGiven: for statements, lists and hints.
 func TestAProcessTakesNoMoreConnectionsThanItIsGiven(t *testing.T) {
 	t.Parallel()
-	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {5, 2}, 10: {6, 2}, 11: {6, 3}, MaxConnections: {666, 332}} {
+	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {4, 3}, 10: {4, 4}, 11: {5, 4}, 14: {8, 4}, 16: {10, 4}, 17: {10, 5}, MaxConnections: {666, 332}} {
 		require.NoError(t, CheckConnections(given))
 		most, lists := Options{Connections: given}.pools()
 		require.Equal(t, want, [2]int32{most, lists}, given)

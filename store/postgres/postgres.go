@@ -44,9 +44,11 @@ const (
 	DefaultConnections = 26
 	MinConnections     = 8
 	MaxConnections     = 1000
-	// hintConnections are those of them that carry hints, one each way. A third of the
-	// rest reads lists.
+	// hintConnections are those of them that carry hints, one each way.
 	hintConnections = 2
+	// fewLists is how many read lists, and fewShort how many run short statements, where there
+	// are so many for both.
+	fewLists, fewShort = 4, 4
 	// attempts is how often a transaction runs that PostgreSQL rolls back for
 	// another's sake.
 	attempts = 5
@@ -83,10 +85,14 @@ func CheckConnections(most int32) error {
 	return nil
 }
 
-// pools are the sizes of the pool and of that of lists.
+// pools are the sizes of the pool and of that of lists: a third of what carries no hints reads lists,
+// but fewLists at least, which are enough for projects to have parts of them, as soon as fewShort are
+// left. Of the ten that a facade is given, which is asked for lists more than for anything else, that
+// is half of the rest; a process with many, as a gateway, runs short statements above all.
 func (o Options) pools() (most, lists int32) {
 	rest := cmp.Or(o.Connections, DefaultConnections) - hintConnections
-	return rest - rest/3, rest / 3
+	lists = max(rest/3, min(fewLists, rest-fewShort))
+	return rest - lists, lists
 }
 
 // Connections implements store.Store.
