@@ -72,11 +72,11 @@ var routes = []route{
 		summary: "End a test session", description: aboutEndTestSession, mount: handle((*Server).endTestSession)},
 
 	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
-		summary: "List agents", description: aboutListAgents, mount: handle((*Server).listAgents)},
+		summary: "List agents", description: aboutListAgents, mount: handle(ofHistory((*Server).listAgents))},
 	{method: get, path: "/agents/{agent_name}", id: "getAgent", tag: tagAgents,
 		needs:  []grant{{permission: "agents.view"}, {permission: "runs.view", with: "search"}}, // numbers of what is found tell of what runs are about
 		status: 200, errors: naming,
-		summary: "Read an agent", description: aboutGetAgent, mount: handle((*Server).getAgent)},
+		summary: "Read an agent", description: aboutGetAgent, mount: handle(ofHistory((*Server).getAgent))},
 
 	{method: get, path: "/deployments", id: "listDeployments", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,
 		summary: "List deployments", description: aboutListDeployments, mount: handle((*Server).listDeployments)},
@@ -125,15 +125,15 @@ var routes = []route{
 	{method: del, path: "/connectors/{connector_id}/links/{link_id}", id: "deleteLink", tag: tagConnectors, does: alters, needs: needs("connectors.link"), status: 200, errors: deleting,
 		summary: "Delete a link", description: aboutDeleteLink, mount: handle((*Server).deleteLink)},
 	{method: get, path: "/connectors/{connector_id}/runs", id: "listConnectorRuns", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
-		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle((*Server).listConnectorRuns)},
+		summary: "List the runs of a connector", description: aboutListConnectorRuns, mount: handle(ofHistory((*Server).listConnectorRuns))},
 	{method: get, path: "/connectors/{connector_id}/runs/{run_id}", id: "getConnectorRun", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "Read a run of a connector", description: aboutGetConnectorRun, mount: handle((*Server).getConnectorRun)},
 	{method: get, path: "/connectors/{connector_id}/stats", id: "getConnectorStats", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
-		summary: "Count the runs of a connector", description: aboutGetConnectorStats, mount: handle((*Server).getConnectorStats)},
+		summary: "Count the runs of a connector", description: aboutGetConnectorStats, mount: handle(ofHistory((*Server).getConnectorStats))},
 	{method: post, path: "/connectors/{connector_id}/runs/{run_id}/replay", id: "replayConnectorRun", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: acting,
 		summary: "Replay an event or a delivery", description: aboutReplayConnectorRun, mount: handle((*Server).replayConnectorRun)},
 	{method: post, path: "/connectors/{connector_id}/replays", id: "createReplay", tag: tagConnectors, does: creates, needs: needs("connectors.update"), status: 201, also: 200, errors: creating,
-		summary: "Replay many events or deliveries", description: aboutCreateReplay, mount: handle((*Server).createReplay)},
+		summary: "Replay many events or deliveries", description: aboutCreateReplay, mount: handle(ofHistory((*Server).createReplay))},
 	{method: get, path: "/connectors/{connector_id}/replays", id: "listReplays", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
 		summary: "List the replays of a connector", description: aboutListReplays, mount: handle((*Server).listReplays)},
 	{method: get, path: "/connectors/{connector_id}/replays/{replay_id}", id: "getReplay", tag: tagConnectors, needs: needs("connectors.view"), status: 200, errors: naming,
@@ -144,7 +144,7 @@ var routes = []route{
 		summary: "List the requests that a connector refused", description: aboutListRejections, mount: handle((*Server).listRejections)},
 
 	{method: get, path: "/runs", id: "listRuns", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
-		summary: "List agent runs", description: aboutListRuns, mount: handle((*Server).listRuns)},
+		summary: "List agent runs", description: aboutListRuns, mount: handle(ofHistory((*Server).listRuns))},
 	{method: get, path: "/runs/{run_id}", id: "getRun", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
 		summary: "Read an agent run", description: aboutGetRun, mount: handle((*Server).getRun)},
 	{method: get, path: "/runs/{run_id}/files/{number}", id: "readRunFile", tag: tagRuns, needs: needs("runs.view"), status: 200, errors: naming,
@@ -155,7 +155,7 @@ var routes = []route{
 		summary: "Erase an agent run", description: aboutEraseRun, mount: handle((*Server).eraseRun)},
 
 	{method: get, path: "/audit-log", id: "listAuditLog", tag: tagAuditLog, needs: needs("audit_logs.view"), status: 200, errors: always,
-		summary: "List who changed what", description: aboutListAuditLog, mount: handle((*Server).listAuditLog)},
+		summary: "List who changed what", description: aboutListAuditLog, mount: handle(ofHistory((*Server).listAuditLog))},
 
 	// What the contract has and this release has not.
 	{method: get, path: "/runs/{run_id}/events", id: "streamRunEvents", tag: tagRuns, needs: needs("runs.view"), instead: "read the run from time to time"},

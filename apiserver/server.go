@@ -55,6 +55,8 @@ type Store interface {
 	Subscribe(topic store.Topic) (hints <-chan store.Hint, stop func())
 	store.Audit
 	store.RateLimiter
+	// ListsAtOnce is store.Store's.
+	ListsAtOnce() int
 	// Rejections is store.Rejections'.
 	Rejections(ctx context.Context, connector store.Key) (store.RejectionReport, error)
 	// TickTimes is store.Ticks'.
@@ -137,6 +139,7 @@ type Server struct {
 	uploads  *quota.Places // for those that come in
 	streams  *quota.Places // for those that are open
 	searches *quota.Places // for those that go on
+	readings *quota.Budget // of history
 	stopping <-chan struct{}
 	api      huma.API
 	handler  http.Handler
@@ -175,6 +178,7 @@ func New(opts Options) (*Server, error) {
 	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
 	s.uploads = quota.NewPlaces(maxUploads, uploadShare)
 	s.searches = quota.NewPlaces(maxSearches, searchShare)
+	s.readings = newReadings(opts.Store.ListsAtOnce(), readingPatience)
 	s.streams, s.stopping = quota.NewPlaces(maxStreams, streamShare), opts.Stopping
 	s.mount()
 	return s, s.documentErr

@@ -52,6 +52,8 @@ type Store interface {
 	Ping(ctx context.Context) error
 	// Connections is how many short statements run at once; more wait for each other.
 	Connections() int
+	// ListsAtOnce is how many lists and statistics are read at once; more wait for each other.
+	ListsAtOnce() int
 	// Close ends the store; calls after it fail.
 	Close() error
 }

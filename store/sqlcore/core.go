@@ -145,6 +145,8 @@ type Core struct {
 	expiring *expiring
 	// turns are those of PostDeliveries.
 	turns *turns
+	// listsAtOnce is Options'.
+	listsAtOnce int
 	// searches has a place for each search that reads.
 	searches chan struct{}
 	// rolling and indexing are how fast ended runs are rolled up, and indexed.
@@ -156,9 +158,12 @@ func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
-		searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
+		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }
+
+// ListsAtOnce implements store.Store.
+func (c *Core) ListsAtOnce() int { return c.listsAtOnce }
 
 // Tx is a transaction that collects hints for after its commit.
 type Tx struct {
