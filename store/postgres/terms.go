@@ -44,9 +44,15 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 // WithTerms implements sqlcore.Engine. The entries are found by their terms and by nothing else: a
 // planner who guesses that many have them would look at all of the project's, in the order that
 // is asked for, and does not know of words which never meet.
-func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf(`(WITH w AS MATERIALIZED (SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[]) SELECT * FROM w)`,
-		first, first+1), []any{numbers(all), []int64{int64(or)}}
+func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
+	return fmt.Sprintf(`SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] LIMIT $%d::int`,
+		first, first+1, first+2), []any{numbers(all), []int64{int64(or)}, most}
+}
+
+// LookThrough implements sqlcore.Engine.
+func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf(`SELECT w.run_id, w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] AS has FROM {run_words} w WHERE %s`, first, first+1, among),
+		[]any{numbers(all), []int64{int64(or)}}
 }
 
 // ByWords implements sqlcore.Engine. An index of words is read by bitmaps alone, which no other

@@ -57,6 +57,45 @@ func TestWordsThatNeverMeet(t *testing.T) {
 	}
 }
 
+// TestAWordThatManyHave: the newest runs with it are found by what the index has of these, not of all.
+func TestAWordThatManyHave(t *testing.T) {
+	t.Parallel()
+	const rows = 20_000 // of two thousand pages and more
+	dsn := migrated(t)
+	scene := storebench.NewScene(t, openAt(t, dsn), 2)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	now, err := scene.Store.Now(t.Context())
+	require.NoError(t, err)
+	insert(t, db, *scene, scene.Project.String(), now.UTC().Truncate(24*time.Hour).UnixMicro(), endedRows[2:3], rows, 0)
+	_, err = db.ExecContext(t.Context(), `INSERT INTO run_words (project_id, run_id, terms)
+		SELECT project_id, id, ARRAY[$1::bigint] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM ended_runs ORDER BY id`, int64(sqlcore.WordTerm(scene.Project, "order")))
+	require.NoError(t, err)
+	for _, statement := range []string{`SELECT gin_clean_pending_list(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'gin' AND c.relkind = 'i'`, `ANALYZE`} {
+		_, err = db.ExecContext(t.Context(), statement)
+		require.NoError(t, err)
+		var seen plans
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+		require.NoError(t, err)
+		runs, next, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 50, Search: &store.Search{
+			Words: []string{"order"}, Match: func(context.Context, store.Searched) bool { return true },
+		}})
+		require.NoError(t, err)
+		require.Len(t, runs, 50)
+		require.NotNil(t, next)
+		require.NoError(t, s.Close())
+		require.NoError(t, seen.err)
+		read := int64(0)
+		for _, p := range seen.all {
+			if strings.Contains(p.Statement, "run_words") {
+				read += p.Plan.blocks()
+			}
+		}
+		require.Less(t, read, int64(1000), statement)
+	}
+}
+
 // TestASearchReadsSoMuchAtATime: of small runs many, and of large ones as many as have a MiB in all.
 func TestASearchReadsSoMuchAtATime(t *testing.T) {
 	t.Parallel()

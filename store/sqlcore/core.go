@@ -82,9 +82,13 @@ type Engine interface {
 	// AddTerms adds entries to the index of runs, but for those that it has, and of whose part of
 	// history there is none.
 	AddTerms(ctx context.Context, q Queryer, entries []Entry) error
-	// WithTerms is a parenthesised source of those entries of a part of the index, {run_words}, that
-	// have all of these terms, or the one. Its arguments begin at $first.
-	WithTerms(all []Term, or Term, first int) (source string, args []any)
+	// WithTerms selects project_id and run_id of those entries of a part of the index, {run_words},
+	// that have all of these terms, or the one: at most so many, in no order, for a cost that does
+	// not depend on how many more there are. Its arguments begin at $first.
+	WithTerms(all []Term, or Term, most, first int) (statement string, args []any)
+	// LookThrough selects run_id of entries w of a part of the index, and as has whether they have all
+	// of these terms, or the one. Which ones it looks at, in order and up to a number, among says.
+	LookThrough(among string, all []Term, or Term, first int) (statement string, args []any)
 	// ByWords runs fn, which only reads, by the index of runs, on one state of the database.
 	ByWords(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
 	// Days are those that a table of history has parts of, the newest first; parted is false

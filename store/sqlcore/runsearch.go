@@ -33,6 +33,9 @@ type searching struct {
 	status          store.RunStatus
 	// narrow is a condition on open or ended runs r that tells which of them are looked at.
 	narrow func(l *list, ended bool) string
+	// crowded, unless nil, is the part of the index that has so many runs with the words that it is
+	// looked through.
+	crowded *uuid.UUID
 }
 
 // searchIn is a search among runs that a query selects otherwise.
@@ -195,7 +198,9 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 	}); err != nil {
 		return out, err
 	}
-	out.number = len(ids)
+	if out.number = len(ids); out.number == 0 {
+		return out, nil
+	}
 	return out, s.read(ctx, 2, func(ctx context.Context) (err error) {
 		out.pieces, err = s.pieces(ctx, ids)
 		return err

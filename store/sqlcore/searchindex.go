@@ -5,14 +5,22 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// searchedBytes is how much of runs is read at a time to be searched.
-const searchedBytes = 1 << 20
+const (
+	// searchedBytes is how much of runs is read at a time to be searched.
+	searchedBytes = 1 << 20
+	// sortedAtOnce is how many entries of a part of the index are read and sorted for the newest of
+	// them at most. Where more have the words, these are soon found among the newest of all entries,
+	// which are in order: looksThrough of them are looked through for each run that is looked for.
+	sortedAtOnce = 2000
+	looksThrough = 8
+)
 
 // waiting are ended runs that are not indexed yet.
 func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, err error) {
@@ -33,55 +41,114 @@ func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.
 
 // indexed are the newest runs that have the words by the index, at most so many. It is asked day by
 // day where history has parts, the newest first: what two common words have in common is found
-// for each day by what the index has of both, whatever all the other days have of them. Where
-// the time is over in between, to is the id down to which nothing is left out.
+// for each day by what the index has of both, whatever all the other days have of them. Of a day
+// that is crowded some entries are looked through. to, unless nil, is the id down to which nothing is
+// left out: so far it has come where these were looked through, or the time was over.
 func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	days, parted, err := s.engine.Days(ctx, "run_words")
+	parts, err := s.parts(ctx, before)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !parted {
-		days = []int64{0}
-	}
+	var crowded *uuid.UUID
 	err = s.engine.ByWords(ctx, func(ctx context.Context, q Queryer) error {
-		for _, number := range days {
-			first := store.Stamp(uuid.UUID{}, number*day.Microseconds(), 0)
-			if parted && !s.looksInto(number, before) {
-				continue
-			}
-			some, err := s.ofDay(ctx, q, first, before, most-len(ids))
+		for _, part := range parts {
+			some, many, err := s.asked(ctx, q, part, before, most-len(ids))
 			if err = s.foundPart(err); errors.Is(err, store.ErrNotFound) {
 				return nil // with all that are older
 			}
 			if err != nil {
 				return err
 			}
+			if many {
+				crowded = &part
+				return nil
+			}
 			if ids = append(ids, some...); len(ids) >= most {
 				return nil
 			}
-			to = &first
+			to = &part
 		}
 		return nil
 	})
-	if err == nil || to == nil || context.Cause(ctx) != errOver { //nolint:errorlint // nobody wraps it
-		return ids, nil, err
+	if err == nil && crowded == nil {
+		return ids, nil, nil
+	}
+	if err == nil {
+		var (
+			some []uuid.UUID
+			last uuid.UUID
+		)
+		if some, last, err = s.lookedThrough(ctx, *crowded, before, looksThrough*(most-len(ids))); err == nil {
+			return append(ids, some...), &last, nil
+		}
+	}
+	if to == nil || context.Cause(ctx) != errOver { //nolint:errorlint // nobody wraps it
+		return nil, nil, err
 	}
 	return ids, to, nil
 }
 
-// looksInto says whether runs of a day are searched.
-func (s *searching) looksInto(number int64, before *uuid.UUID) bool {
-	from, to := number*day.Microseconds(), (number+1)*day.Microseconds()
-	return from < s.window.to && to > s.window.from && (before == nil || store.TimeOf(*before).UnixMicro() >= from)
+// parts are the first ids of those parts of the index that are searched, the newest first.
+func (s *searching) parts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
+	days, parted, err := s.engine.Days(ctx, "run_words")
+	if err != nil {
+		return nil, err
+	}
+	if !parted {
+		parts = []uuid.UUID{uuid.Nil}
+	}
+	for _, number := range days {
+		if from, to := number*day.Microseconds(), (number+1)*day.Microseconds(); from < s.window.to && to > s.window.from {
+			parts = append(parts, store.Stamp(uuid.UUID{}, from, 0))
+		}
+	}
+	return slices.DeleteFunc(parts, func(first uuid.UUID) bool { return before != nil && compareIDs(*before, first) <= 0 }), nil
 }
 
-// ofDay are the newest runs of a part of the index that have the words, at most so many.
-func (s *searching) ofDay(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) ([]uuid.UUID, error) {
+// asked are the newest runs of a part of the index that have the words, at most so many, by which
+// entries these have. It is crowded where there are more than are read and sorted for that.
+func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
+	if s.crowded != nil && *s.crowded == part {
+		return nil, true, nil
+	}
 	l := list{args: []any{s.project}}
-	entries, args := s.engine.WithTerms(s.terms(), termOf(s.project, moreTerm, ""), len(l.args)+1)
+	entries, args := s.engine.WithTerms(s.terms(), termOf(s.project, moreTerm, ""), sortedAtOnce+1, len(l.args)+1)
 	l.args = append(l.args, args...)
-	return collect(ctx, q, scanID, s.InPart(`SELECT f.run_id FROM `+entries+` f WHERE f.project_id = $1`+s.within("f.run_id", before, &l)+since("f.run_id", "$1")+`
-		ORDER BY f.run_id DESC LIMIT `+l.add(most), part), l.args...)
+	_, err = collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		var (
+			n  int
+			id *uuid.UUID
+		)
+		if err = row.Scan(&n, &id); id != nil {
+			ids = append(ids, *id)
+		}
+		crowded = n > sortedAtOnce
+		return none, err
+	}, s.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
+		LEFT JOIN f ON f.project_id = $1`+s.within("f.run_id", before, &l)+since("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.add(most), part), l.args...)
+	if crowded {
+		s.crowded = &part
+	}
+	return ids, crowded, err
+}
+
+// lookedThrough are the runs that have the words among so many of the newest entries of a part of the
+// index, with the last one of these: where there are none, the first id of the part.
+func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
+	l := list{args: []any{s.project}}
+	among := `w.project_id = $1` + s.within("w.run_id", before, &l) + since("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.add(most)
+	entries, args := s.engine.LookThrough(among, s.terms(), termOf(s.project, moreTerm, ""), len(l.args)+1)
+	l.args = append(l.args, args...)
+	last = part
+	_, err = pastRows(ctx, s.Core, s.engine.Lists(), part, func(row scanner) (none struct{}, err error) {
+		var has bool
+		if err = row.Scan(&last, &has); has {
+			ids = append(ids, last)
+		}
+		return none, err
+	}, `WITH f AS MATERIALIZED (`+entries+`) SELECT f.run_id, f.has FROM f
+		WHERE f.has OR f.run_id = (SELECT l.run_id FROM f l ORDER BY l.run_id LIMIT 1) ORDER BY f.run_id DESC`, l.args...)
+	return ids, last, err
 }
 
 // searchSize is how many bytes of a run are searched, but for its input.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
@@ -182,6 +183,28 @@ func TestPlansOfWhatGoes(t *testing.T) {
 		}
 	}
 	require.Equal(t, 7+1, deletes, "of each table of history but those of the audit log, and of its days")
+	scansOf(t, s, seen)
+}
+
+// TestPlansOfAWordThatManyHave: likewise of a search that looks through entries of the index.
+func TestPlansOfAWordThatManyHave(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := aged(t, s)
+	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+		var entries []sqlcore.Entry
+		for range 2500 {
+			entries = append(entries, sqlcore.Entry{
+				Run:   store.Key{ProjectID: scene.Project, ID: store.Stamp(uuid.New(), 1, 0)},
+				Terms: []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
+			})
+		}
+		return engine{s}.AddTerms(ctx, tx, entries)
+	}))
+	clear(seen.all)
+	_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 10, Search: &store.Search{Words: []string{"order"}}})
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return strings.Contains(statement, "AS has FROM e") }))
 	scansOf(t, s, seen)
 }
 

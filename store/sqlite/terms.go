@@ -32,9 +32,22 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 }
 
 // WithTerms implements sqlcore.Engine.
-func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf("(SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d))", first),
-		[]any{"(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")}
+func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
+	return fmt.Sprintf(`SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d LIMIT $%d)`, first, first+1),
+		[]any{matching(all, or), most}
+}
+
+// LookThrough implements sqlcore.Engine. The terms are asked for among the entries that were written
+// between the first and the last of these.
+func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, w.entry FROM {run_words} w WHERE %s)
+		SELECT e.run_id, e.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d
+			AND rowid >= (SELECT MIN(entry) FROM e) AND rowid <= (SELECT MAX(entry) FROM e)) AS has FROM e`, among, first), []any{matching(all, or)}
+}
+
+// matching is what entries with all of these terms match, or with the one.
+func matching(all []sqlcore.Term, or sqlcore.Term) string {
+	return "(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")
 }
 
 // ByWords implements sqlcore.Engine.

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Of how many runs one day is here, and of how many of these, the oldest, a word is: of more than are
+// sorted for the newest of them, which are further away than is looked at once.
+const (
+	manyRuns = 3400
+	oldRuns  = 2300
+)
+
+// manyWords are words, and which of many runs, the oldest of which is the first, have each.
+var manyWords = map[string]func(n int) bool{
+	"all": func(int) bool { return true }, "old": func(n int) bool { return n < oldRuns },
+	"even": func(n int) bool { return n%2 == 0 }, "odd": func(n int) bool { return n%2 == 1 }, "seldom": func(n int) bool { return n%40 == 7 },
+}
+
+// manyIndexed are many ended runs that are indexed by those words, the oldest first.
+func (w *world) manyIndexed() []uuid.UUID {
+	begin := time.Now().UTC().Truncate(24 * time.Hour)
+	w.manyPast(begin, manyRuns)
+	_, err := w.db.ExecContext(w.ctx, fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
+		|| CASE WHEN (queued_at - %[1]d) / 1000 %% 2 = 0 THEN ' even' ELSE ' odd' END || CASE WHEN (queued_at - %[1]d) / 1000 %% 40 = 7 THEN ' seldom' ELSE '' END`,
+		begin.UnixMicro(), oldRuns))
+	w.NoError(err)
+	ids := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
+	w.Len(ids, manyRuns)
+	slices.Reverse(ids)
+	for some := range slices.Chunk(ids, 200) {
+		texts := make([]string, len(some))
+		for i, id := range some {
+			texts[i] = id.String()
+		}
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
+			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
+		w.NoError(err)
+	}
+	for w.index(10) > 0 {
+	}
+	w.EqualValues(manyRuns, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+	return ids
+}
+
+// withWords are those of many runs, from one to before another, that have words, the newest first.
+func withWords(ids []uuid.UUID, from, to int, words ...string) (out []uuid.UUID) {
+	for n := from; n < to; n++ {
+		if !slices.ContainsFunc(words, func(word string) bool { return !manyWords[word](n) }) {
+			out = append(out, ids[n])
+		}
+	}
+	slices.Reverse(out)
+	return out
+}
+
+// searchesAmongMany asks for runs by words that many have, and by some that few have or none, in ways
+// that are drawn by lot.
+func (w *world) searchesAmongMany() {
+	c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
+	ids := w.manyIndexed()
+	for _, words := range [][]string{{"all"}, {"old"}, {"even", "odd"}, {"old", "seldom"}, {"all", "seldom"}, {"all", "even"}} {
+		for range 3 {
+			from, to := 0, manyRuns
+			q := store.RunQuery{ProjectID: w.project.ID, Search: of(words...), Limit: oneOf(c, 150, 1000)}
+			if c.IntN(2) == 0 {
+				from = c.IntN(manyRuns)
+				q.Since = store.TimeOf(ids[from])
+			}
+			if c.IntN(2) == 0 {
+				to = from + c.IntN(manyRuns-from)
+				q.Until = store.TimeOf(ids[to])
+			}
+			w.Equal(withWords(ids, from, to, words...), w.listed(q), "%v from %d to %d", words, from, to)
+		}
+	}
+	for range 3 { // pages of their own, each of a run
+		at := c.IntN(manyRuns-10) + 10
+		q := store.RunQuery{ProjectID: w.project.ID, Search: of("all"), Limit: 1, Since: store.TimeOf(ids[at-10]), Until: store.TimeOf(ids[at])}
+		w.Equal(withWords(ids, at-10, at, "all"), w.listed(q))
+	}
+	w.goesOnWhereItHasLooked(ids)
+}
+
+// goesOnWhereItHasLooked: a search that finds nothing in its time says how far it has looked.
+func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
+	search, turns := of("old"), 0
+	search.Left = func() time.Duration {
+		if turns--; turns < 0 {
+			return 0
+		}
+		return time.Minute
+	}
+	turns = 2
+	runs, next, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000})
+	w.NoError(err)
+	w.Empty(runs)
+	w.NotNil(next)
+	search.Left = nil
+	w.Equal(withWords(ids, 0, manyRuns, "old"), w.listed(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000, Before: next}))
+}
