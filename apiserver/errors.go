@@ -41,6 +41,8 @@ var failures = []failure{
 	{is: wrapped(store.ErrNotFound), status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: wrapped(store.ErrSearchTooBroad), status: http.StatusUnprocessableEntity, code: httpserver.CodeSearchTooBroad,
 		detail: "more runs would have to be looked at than there is time for, or than numbers are made of at once: choose a shorter window, or add words or equalities that an index answers"},
+	{is: wrapped(store.ErrSearchBusy), status: http.StatusServiceUnavailable, code: httpserver.CodeBusy,
+		detail: "the search has waited for others and could look at nothing; try again"},
 	{is: lacksKey, status: http.StatusServiceUnavailable, code: httpserver.CodeKeyring,
 		detail: "a key of the platform is being brought into use; try again in a minute"},
 	{is: isIDTaken, status: http.StatusConflict, code: httpserver.CodeConflict, detail: "another object of the project holds this id"},

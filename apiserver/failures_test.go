@@ -185,6 +185,8 @@ func TestEveryErrorOfTheStoreHasItsAnswer(t *testing.T) {
 	requireAnswers(t, map[string]anAnswer{
 		"not in the store":        {store.ErrNotFound, 404, httpserver.CodeNotFound, ""},
 		"id taken":                {&store.IDTakenError{}, 409, httpserver.CodeConflict, ""},
+		"a broad search":          {store.ErrSearchTooBroad, 422, httpserver.CodeSearchTooBroad, "choose a shorter window"},
+		"many searches":           {store.ErrSearchBusy, 503, httpserver.CodeBusy, "try again"},
 		"no key yet":              {keyring.ErrNoKeys, 503, httpserver.CodeKeyring, ""},
 		"no current key":          {store.ErrNoCurrentKey, 503, httpserver.CodeKeyring, ""},
 		"PostgreSQL is down":      {connectionRefused, 503, httpserver.CodeStoreUnavailable, ""},

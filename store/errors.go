@@ -31,8 +31,10 @@ var (
 	// ErrNameReused says that a deployment id is taken by another source.
 	ErrNameReused = errors.New("deployment name was used before for another source")
 	// ErrSearchTooBroad says that too many runs would have to be looked at to tell numbers of those
-	// that somebody looks for.
+	// that somebody looks for, or that a list could look for none in its time.
 	ErrSearchTooBroad = errors.New("the search is too broad")
+	// ErrSearchBusy says so where most of the time went by in waiting for other searches.
+	ErrSearchBusy = errors.New("other searches took the time of this one; try again")
 	// ErrSweepRefused says that a sweep would have removed most of a kind of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")

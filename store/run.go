@@ -282,7 +282,7 @@ type History interface {
 	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
 	// ListRuns returns runs without their output, and the id to go on before; nil
 	// at the end. It looks at MaxCandidates runs at most, and with a search no longer than that
-	// may take, so a page may be short.
+	// may take, so a page may be short. ErrSearchTooBroad and ErrSearchBusy where it has come nowhere then.
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
 	// Ended returns those of these connector runs that are over.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)

@@ -93,7 +93,7 @@ func (s ConnectorStatistics) Total() (n int64) {
 type Statistics interface {
 	// RunStatistics counts runs, exactly, as of one moment; with a search each as of when it is
 	// looked at. ErrSearchTooBroad where that would be more than MaxCandidates, or take longer
-	// than the search may.
+	// than the search may; ErrSearchBusy where it has waited for others for most of that.
 	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)
 	// ConnectorStatistics counts runs of a connector, likewise.
 	ConnectorStatistics(ctx context.Context, q ConnectorStatisticsQuery) (ConnectorStatistics, error)

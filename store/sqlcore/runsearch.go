@@ -36,11 +36,14 @@ type searching struct {
 	// crowded, unless nil, is the part of the index that has so many runs with the words that it is
 	// looked through.
 	crowded *uuid.UUID
+	// begun is when it began, waited for how long it has waited for a place since.
+	begun  time.Time
+	waited time.Duration
 }
 
 // searchIn is a search among runs that a query selects otherwise.
 func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, status store.RunStatus) *searching {
-	s := &searching{Core: c, Search: of, project: project, window: window, agent: agent, testName: testName, status: status}
+	s := &searching{Core: c, Search: of, project: project, window: window, agent: agent, testName: testName, status: status, begun: time.Now()}
 	for _, known := range []struct {
 		have *string
 		more string
@@ -63,16 +66,18 @@ func (s *searching) over() bool { return s.Left != nil && s.Left() <= 0 }
 func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
 	within := ctx
 	if s.Left != nil {
+		left := s.Left()
+		if left <= 0 {
+			return errOver
+		}
 		var cancel context.CancelFunc
-		within, cancel = context.WithTimeoutCause(ctx, s.Left()/part, errOver)
+		within, cancel = context.WithTimeoutCause(ctx, left/part, errOver)
 		defer cancel()
 	}
-	select {
-	case s.searches <- struct{}{}:
-		defer func() { <-s.searches }()
-	case <-within.Done():
-		return context.Cause(within)
+	if err := s.place(within); err != nil {
+		return err
 	}
+	defer func() { <-s.searches }()
 	err := fn(within)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
 		return errOver
@@ -80,16 +85,37 @@ func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx co
 	return err
 }
 
+// place waits for a place among those that read.
+func (s *searching) place(ctx context.Context) error {
+	begun := time.Now()
+	defer func() { s.waited += time.Since(begun) }()
+	select {
+	case s.searches <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refusal is what one is told whose time is over: that others took it, where more than half of it
+// went by in waiting for them.
+func (s *searching) refusal() error {
+	if 2*s.waited > time.Since(s.begun) {
+		return store.ErrSearchBusy
+	}
+	return store.ErrSearchTooBroad
+}
+
 // each hands those that match to a function, newest first, until that says that it has enough, or
 // no more may be looked at. It returns the last one that was looked at; nil where none are left.
-// ErrSearchTooBroad says that none could be looked at in time.
+// ErrSearchTooBroad and ErrSearchBusy say that none could be looked at in time.
 func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
 	looked, left, some := before, store.MaxCandidates, looksFor
 	for {
 		some = min(some, left)
 		found, err := s.candidates(ctx, looked, some)
 		if err != nil {
-			return stopped(err, before, looked)
+			return s.stopped(err, before, looked)
 		}
 		for _, piece := range found.pieces {
 			last, enough, err := s.match(ctx, piece, take)
@@ -97,7 +123,7 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 				looked = last
 			}
 			if err != nil {
-				return stopped(err, before, looked)
+				return s.stopped(err, before, looked)
 			}
 			if enough {
 				return looked, nil
@@ -118,12 +144,12 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 
 // stopped is what a search returns that an error ends: of one whose time is over that is no error
 // unless it has looked at nothing.
-func stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
+func (s *searching) stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
 	switch {
 	case !errors.Is(err, errOver):
 		return nil, err
 	case looked == before:
-		return nil, store.ErrSearchTooBroad
+		return nil, s.refusal()
 	}
 	return looked, nil
 }
@@ -354,12 +380,12 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	case err != nil:
 		return of.out, wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
 	case last != nil:
-		return of.out, store.ErrSearchTooBroad
+		return of.out, s.refusal()
 	}
 	err = s.read(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
 	switch {
 	case errors.Is(err, errOver):
-		return of.out, store.ErrSearchTooBroad
+		return of.out, s.refusal()
 	case err != nil:
 		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
