@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"log"
 	"maps"
@@ -69,13 +70,13 @@ func BenchmarkScale(b *testing.B) {
 	})
 }
 
-// costs are the slowest hundredths of calls, in milliseconds.
+// costs are the slowest hundredths of calls, in milliseconds. A search that is refused has its cost, too.
 func (p *population) costs(b *testing.B, calls map[string]call) map[string]float64 {
 	b.Helper()
 	out := map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
 		c := calls[name]
-		took, over := make([]time.Duration, 0, *scaleCalls), after(callsTime)
+		took, over, refused := make([]time.Duration, 0, *scaleCalls), after(callsTime), 0
 		for i := range warm + *scaleCalls {
 			if i > 2*warm && over() { // it is refused each time that it has used up its own
 				break
@@ -84,13 +85,17 @@ func (p *population) costs(b *testing.B, calls map[string]call) map[string]float
 				c.ready(b)
 			}
 			begun := time.Now()
-			require.NoError(b, c.do(b.Context()), name)
+			err := c.do(b.Context())
+			if errors.Is(err, store.ErrSearchTooBroad) {
+				refused, err = refused+1, nil
+			}
+			require.NoError(b, err, name)
 			if i >= warm {
 				took = append(took, time.Since(begun))
 			}
 		}
 		out[name] = Percentile(took, 0.99)
-		log.Printf("bench: %s %s: %.2f ms, the slowest hundredth of %d %.2f ms", p.name, name, Percentile(took, 0.5), len(took), out[name])
+		log.Printf("bench: %s %s: %.2f ms, the slowest hundredth of %d %.2f ms, %d refused", p.name, name, Percentile(took, 0.5), len(took), out[name], refused)
 	}
 	return out
 }
