@@ -51,7 +51,7 @@ func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) 
 
 // LookThrough implements sqlcore.Engine.
 func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf(`SELECT w.run_id, w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] AS has FROM {run_words} w WHERE %s`, first, first+1, among),
+	return fmt.Sprintf(`SELECT w.run_id, w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] AS has FROM {run_words} w WHERE w.project_id = $1%s`, first, first+1, among),
 		[]any{numbers(all), []int64{int64(or)}}
 }
 

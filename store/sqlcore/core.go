@@ -86,8 +86,9 @@ type Engine interface {
 	// that have all of these terms, or the one: at most so many, in no order, for a cost that does
 	// not depend on how many more there are. Its arguments begin at $first.
 	WithTerms(all []Term, or Term, most, first int) (statement string, args []any)
-	// LookThrough selects run_id of entries w of a part of the index, and as has whether they have all
-	// of these terms, or the one. Which ones it looks at, in order and up to a number, among says.
+	// LookThrough selects run_id of the project's, $1, entries w of a part of the index, and as has
+	// whether they have all of these terms, or the one. Which of them it looks at, in order and up to a
+	// number, among says.
 	LookThrough(among string, all []Term, or Term, first int) (statement string, args []any)
 	// ByWords runs fn, which only reads, by the index of runs, on one state of the database.
 	ByWords(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error

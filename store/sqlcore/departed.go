@@ -251,7 +251,7 @@ func leftByDeployment() []string {
 			(SELECT number FROM build_log WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
 		`DELETE FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 AND name IN
 			(SELECT name FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
-		`DELETE FROM tokens WHERE sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
 	}
 }
 

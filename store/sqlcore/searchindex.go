@@ -136,7 +136,7 @@ func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before
 // index, with the last one of these: where there are none, the first id of the part.
 func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
 	l := list{args: []any{s.project}}
-	among := `w.project_id = $1` + s.within("w.run_id", before, &l) + since("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.add(most)
+	among := s.within("w.run_id", before, &l) + since("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.add(most)
 	entries, args := s.engine.LookThrough(among, s.terms(), termOf(s.project, moreTerm, ""), len(l.args)+1)
 	l.args = append(l.args, args...)
 	last = part

@@ -40,7 +40,7 @@ func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) 
 // LookThrough implements sqlcore.Engine. The terms are asked for among the entries that were written
 // between the first and the last of these.
 func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, w.entry FROM {run_words} w WHERE %s)
+	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, w.entry FROM {run_words} w WHERE w.project_id = $1%s)
 		SELECT e.run_id, e.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d
 			AND rowid >= (SELECT MIN(entry) FROM e) AND rowid <= (SELECT MAX(entry) FROM e)) AS has FROM e`, among, first), []any{matching(all, or)}
 }

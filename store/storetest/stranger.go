@@ -89,6 +89,7 @@ var ofThePlatform = map[string]string{
 	"Now":                  "the clock is of the whole store",
 	"Ping":                 "the schema is of the whole store",
 	"Connections":          "they are of the whole store",
+	"ListsAtOnce":          "they are of the whole store",
 	"Close":                "it is of the process",
 }
 

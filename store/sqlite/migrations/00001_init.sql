@@ -425,7 +425,8 @@ CREATE TABLE open_connector_runs (
     started_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
 );
-CREATE INDEX open_connector_runs_connector ON open_connector_runs (project_id, connector_id, id);
+-- With all that a backlog is counted by.
+CREATE INDEX open_connector_runs_connector ON open_connector_runs (project_id, connector_id, id, status, trigger_type);
 
 -- A run is claimed by what stands here: class 0 is sync, 1 inbound, 2 cron and
 -- replays; one that is not fresh was handed back or resumed. Its first token is 0;
