@@ -55,7 +55,9 @@ type Entry struct {
 	Terms []Term
 }
 
-// entryOf is the entry of a run with these words.
+// entryOf is the entry of a run with these words. An entry stays as it is for as long as its run: a
+// search by a term that entries have not had before is to ask for what it asked for until then as
+// well, and finds what matches among both.
 func entryOf(run store.Searched, words []string) Entry {
 	project := run.ProjectID
 	terms := []Term{
