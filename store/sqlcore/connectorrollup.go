@@ -52,7 +52,7 @@ func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, from string, e
 		for some := range slices.Chunk(same, maxKeys) {
 			var l list
 			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM `+from+` c
-				WHERE `+c.keys(&l, "c.id", some), l.args...)
+				WHERE `+c.keys(&l, "c.id", some)+between("c.id", some, &l), l.args...)
 			if err != nil {
 				return nil, err
 			}

@@ -157,7 +157,7 @@ func (c *Core) talliedRuns(ctx context.Context, q Queryer, from string, ended []
 		for some := range slices.Chunk(same, maxKeys) {
 			l := list{args: slices.Clone(args)}
 			past, err := pastRows(ctx, c, q, some[0].ID, scanTallied, `SELECT `+talliedColumns+` FROM `+from+` r
-				WHERE `+c.keys(&l, "r.id", some)+narrow, l.args...)
+				WHERE `+c.keys(&l, "r.id", some)+between("r.id", some, &l)+narrow, l.args...)
 			if err != nil {
 				return nil, err
 			}

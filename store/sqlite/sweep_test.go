@@ -36,8 +36,8 @@ func poisoned(t *testing.T) (store.Store, func(statement string, args ...any)) {
 
 // insertRun is an open run of an agent in a project: status, lease_until and wake_at
 // follow.
-const insertRun = `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, deployment_id, attempt, lease_until, wake_at, queued_at)
-	VALUES ($1, $2, $3, $4, $2, $5, 1, $3, 1, $6, $7, 1)`
+const insertRun = `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, fresh, deployment_id, attempt, lease_until, wake_at, queued_at)
+	VALUES ($1, $2, $3, $4, $2, $5, 1, FALSE, $3, 1, $6, $7, 1)`
 
 // idOf is an id of a moment; of this one, it is not old.
 func idOf(at time.Time) string { return store.Stamp(uuid.New(), at.UnixMicro(), 0).String() }
