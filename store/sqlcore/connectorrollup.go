@@ -47,12 +47,12 @@ func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
 }
 
 // endedConnectorRuns reads ended connector runs. Those whose part of history is gone are left out.
-func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, from string, ended []store.Key) (runs []endedConnectorRun, err error) {
+func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
 	for _, same := range c.keysByPart("ended_connector_runs", ended) {
 		for some := range slices.Chunk(same, maxKeys) {
 			var l list
-			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM `+from+` c
-				WHERE `+c.keys(&l, "c.id", some)+between("c.id", some, &l), l.args...)
+			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+				WHERE `+c.keys(&l, "c.id", some), l.args...)
 			if err != nil {
 				return nil, err
 			}

@@ -176,7 +176,7 @@ func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) er
 		at := store.TimeOf(run.ID).UnixMicro()
 		return at < of.from || at >= of.to
 	})
-	ended, err := s.endedConnectorRuns(ctx, q, "ended_connector_runs", within)
+	ended, err := s.endedConnectorRuns(ctx, q, within)
 	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {
 		return run.connector != s.connector.ID || s.status != "" && run.status != s.status || s.trigger != "" && run.trigger != s.trigger
 	})

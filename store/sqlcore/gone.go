@@ -20,7 +20,7 @@ func (c *Core) checkGone(ctx context.Context, tx *Tx, table string, missing []st
 	for _, same := range c.keysByPart(table, missing) {
 		for some := range slices.Chunk(same, maxKeys) {
 			var l list
-			there, err := collect(ctx, tx, scanID, `SELECT r.id FROM `+table+` r WHERE `+c.keys(&l, "r.id", some)+between("r.id", some, &l)+narrow+` LIMIT 1`, l.args...)
+			there, err := collect(ctx, tx, scanID, `SELECT r.id FROM `+table+` r WHERE `+c.keys(&l, "r.id", some)+narrow+` LIMIT 1`, l.args...)
 			if err != nil {
 				return err
 			}
@@ -30,14 +30,6 @@ func (c *Core) checkGone(ctx context.Context, tx *Tx, table string, missing []st
 		}
 	}
 	return nil
-}
-
-func compareKeyIDs(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
-
-// between narrows to the ids from the first to the last of some keys: by these no other part of
-// history is looked into.
-func between(id string, keys []store.Key, l *list) string {
-	return ` AND ` + id + ` >= ` + l.add(slices.MinFunc(keys, compareKeyIDs).ID) + ` AND ` + id + ` <= ` + l.add(slices.MaxFunc(keys, compareKeyIDs).ID)
 }
 
 // among are the keys that are in a set.

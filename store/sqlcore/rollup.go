@@ -50,7 +50,7 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 	}
 	var connectorRuns []endedConnectorRun
 	if len(done) == len(of.runs) {
-		if connectorRuns, err = c.endedConnectorRuns(ctx, c.engine.Reader(), "{ended_connector_runs}", of.connectorRuns); err != nil {
+		if connectorRuns, err = c.endedConnectorRuns(ctx, c.engine.Reader(), of.connectorRuns); err != nil {
 			return err
 		}
 		done = append(done, of.connectorRuns...)
@@ -126,7 +126,7 @@ func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxBilled {
 		some := ended[len(done):min(len(done)+c.rolling.most(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
-		all, err := c.talliedRuns(ctx, c.engine.Reader(), "{ended_runs}", some, "", nil)
+		all, err := c.talliedRuns(ctx, c.engine.Reader(), some, "", nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -149,15 +149,14 @@ func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed
 	return runs, slices.Clone(done), nil
 }
 
-// talliedRuns reads ended runs, narrowed by a condition with these arguments, from their parts of
-// history, {ended_runs}, or from all of it: a part that is gone ends a transaction. Those whose part
-// is gone are left out.
-func (c *Core) talliedRuns(ctx context.Context, q Queryer, from string, ended []store.Key, narrow string, args []any) (runs []tallied, err error) {
+// talliedRuns reads ended runs, narrowed by a condition with these arguments. Those whose part
+// of history is gone are left out.
+func (c *Core) talliedRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []tallied, err error) {
 	for _, same := range c.keysByPart("ended_runs", ended) {
 		for some := range slices.Chunk(same, maxKeys) {
 			l := list{args: slices.Clone(args)}
-			past, err := pastRows(ctx, c, q, some[0].ID, scanTallied, `SELECT `+talliedColumns+` FROM `+from+` r
-				WHERE `+c.keys(&l, "r.id", some)+between("r.id", some, &l)+narrow, l.args...)
+			past, err := pastRows(ctx, c, q, some[0].ID, scanTallied, `SELECT `+talliedColumns+` FROM {ended_runs} r
+				WHERE `+c.keys(&l, "r.id", some)+narrow, l.args...)
 			if err != nil {
 				return nil, err
 			}

@@ -173,7 +173,7 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 	})
 	l := list{}
 	narrow := s.narrowEnded(&l)
-	past, err := s.talliedRuns(ctx, q, "ended_runs", within, narrow, l.args)
+	past, err := s.talliedRuns(ctx, q, within, narrow, l.args)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 	if err != nil {
 		return nil, err
 	}
-	return c.talliedRuns(ctx, q, "ended_runs", waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
+	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
 }
 
 // addRuns adds ended runs, with what their calls cost: those are looked for in all of history, for a
