@@ -19,8 +19,9 @@ var errBehind = errors.New("a connection reads from a database that is behind th
 func (c *Core) checkGone(ctx context.Context, tx *Tx, table string, missing []store.Key, narrow string) error {
 	for _, same := range c.keysByPart(table, missing) {
 		for some := range slices.Chunk(same, maxKeys) {
-			var l list
-			there, err := collect(ctx, tx, scanID, `SELECT r.id FROM `+table+` r WHERE `+c.keys(&l, "r.id", some)+narrow+` LIMIT 1`, l.args...)
+			first, last := slices.MinFunc(some, compareKeyIDs).ID, slices.MaxFunc(some, compareKeyIDs).ID
+			l := list{args: []any{first, last}} // by which no other part is looked into
+			there, err := collect(ctx, tx, scanID, `SELECT r.id FROM `+table+` r WHERE r.id >= $1 AND r.id <= $2 AND `+c.keys(&l, "r.id", some)+narrow+` LIMIT 1`, l.args...)
 			if err != nil {
 				return err
 			}
@@ -31,6 +32,8 @@ func (c *Core) checkGone(ctx context.Context, tx *Tx, table string, missing []st
 	}
 	return nil
 }
+
+func compareKeyIDs(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
 
 // among are the keys that are in a set.
 func among(keys []store.Key, set map[store.Key]bool) []store.Key {
