@@ -319,6 +319,12 @@ func (e engine) Part(table string, id uuid.UUID) string {
 	return partition(table, store.TimeOf(id))
 }
 
+// HasPart implements sqlcore.Engine.
+func (e engine) HasPart(ctx context.Context, q sqlcore.Queryer, table string, id uuid.UUID) (there bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, e.Part(table, id)).Scan(&there)
+	return there, err
+}
+
 func partition(table string, day time.Time) string {
 	return fmt.Sprintf("%s_%s", table, day.UTC().Format("20060102"))
 }

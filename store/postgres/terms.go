@@ -22,7 +22,8 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 		part := e.Part("run_words", entry.Run.ID)
 		there, known := parts[part]
 		if !known {
-			if err := q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, part).Scan(&there); err != nil {
+			var err error
+			if there, err = e.HasPart(ctx, q, "run_words", entry.Run.ID); err != nil {
 				return fmt.Errorf("looking for %s: %w", part, err)
 			}
 			parts[part] = there

@@ -48,7 +48,11 @@ func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
 
 // endedConnectorRuns reads ended connector runs. Those whose part of history is gone are left out.
 func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
-	for _, same := range c.keysByPart("ended_connector_runs", ended) {
+	parts, err := c.heldByPart(ctx, q, "ended_connector_runs", ended)
+	if err != nil {
+		return nil, err
+	}
+	for _, same := range parts {
 		for some := range slices.Chunk(same, maxKeys) {
 			var l list
 			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c

@@ -47,6 +47,9 @@ type Engine interface {
 	Lock(ctx context.Context, q Queryer, key uuid.UUID) error
 	// Part names the part of a table of history that holds an id.
 	Part(table string, id uuid.UUID) string
+	// HasPart says whether it is there, which a transaction must ask before it reads one that may
+	// be gone.
+	HasPart(ctx context.Context, q Queryer, table string, id uuid.UUID) (bool, error)
 	// DropDays drops parts of history of days before one, which are over, at most limit of them;
 	// of days from keep on ended runs stay whose results are on their way. parted says that all
 	// other rows of these days have gone with them once none is left; ErrBusy that somebody else

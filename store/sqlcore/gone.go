@@ -33,6 +33,21 @@ func (c *Core) checkGone(ctx context.Context, tx *Tx, table string, missing []st
 	return nil
 }
 
+// heldByPart are keys by the part of history that holds them, but for those whose part is gone: to
+// name it would end a transaction.
+func (c *Core) heldByPart(ctx context.Context, q Queryer, table string, keys []store.Key) (parts [][]store.Key, err error) {
+	for _, same := range c.keysByPart(table, keys) {
+		there, err := c.engine.HasPart(ctx, q, table, same[0].ID)
+		if err != nil {
+			return nil, wrap(err, "looking for a part of %s", table)
+		}
+		if there {
+			parts = append(parts, same)
+		}
+	}
+	return parts, nil
+}
+
 func compareKeyIDs(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
 
 // among are the keys that are in a set.

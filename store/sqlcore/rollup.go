@@ -152,7 +152,11 @@ func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed
 // talliedRuns reads ended runs, narrowed by a condition with these arguments. Those whose part
 // of history is gone are left out.
 func (c *Core) talliedRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []tallied, err error) {
-	for _, same := range c.keysByPart("ended_runs", ended) {
+	parts, err := c.heldByPart(ctx, q, "ended_runs", ended)
+	if err != nil {
+		return nil, err
+	}
+	for _, same := range parts {
 		for some := range slices.Chunk(same, maxKeys) {
 			l := list{args: slices.Clone(args)}
 			past, err := pastRows(ctx, c, q, some[0].ID, scanTallied, `SELECT `+talliedColumns+` FROM {ended_runs} r

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
@@ -20,6 +22,11 @@ const (
 // DropDays implements sqlcore.Engine: there are no parts.
 func (e engine) DropDays(context.Context, int64, int64, int) (n int, parted bool, err error) {
 	return 0, false, nil
+}
+
+// HasPart implements sqlcore.Engine: likewise.
+func (e engine) HasPart(context.Context, sqlcore.Queryer, string, uuid.UUID) (bool, error) {
+	return true, nil
 }
 
 // Days implements sqlcore.Engine: history is not parted.

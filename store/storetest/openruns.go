@@ -57,6 +57,29 @@ func lastOf(run pastRun) time.Time {
 }
 
 var openRunPromises = []promise{
+	{"what is not rolled up of a day that is gone ends no reading of numbers", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(1)
+		gone := store.Stamp(v7(), w.today().AddDate(-1, 0, 0).UnixMicro(), 0).String()
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids, connector_run_ids) VALUES ($1, $2, 1, $3, $3)`,
+			w.project.ID.String(), gone, "{"+gone+"}")
+		w.NoError(err)
+		numbers, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
+		w.NoError(err)
+		w.EqualValues(1, numbers.Total())
+		runs, _ := w.runCount("first")
+		w.EqualValues(1, runs)
+		has, err := w.s.HasRuns(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.True(has)
+		w.EqualValues(1, w.connectorTotals(w.connector.Key())[store.ConnectorRunCompleted])
+		listed, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
+		w.NoError(err)
+		w.Len(listed, 1)
+		w.EqualValues(1, total)
+		for w.rollUp(10) > 0 {
+		}
+	}},
 	{"open runs are counted in every state, by every filter", func(w *world) {
 		today := w.today()
 		other := w.newEnvironment("staging", origin)
