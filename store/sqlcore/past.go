@@ -116,6 +116,9 @@ func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, 
 		if err := c.lockPast(ctx, tx, on.project); err != nil {
 			return err
 		}
+		if _, err := tx.exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.project, on.day); err != nil {
+			return err
+		}
 		var loose []store.Key
 		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 			var (

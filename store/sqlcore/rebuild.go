@@ -82,11 +82,14 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 				break
 			}
 			begin := g.floor(next)
-			var n int64
+			var (
+				n     int64
+				whole bool
+			)
 			err = c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
-				n = 0
+				n, whole = 0, true
 				if g == hourly {
-					if whole, err := c.isWhole(ctx, tx, project, begin); err != nil || !whole {
+					if whole, err = c.isWhole(ctx, tx, project, begin); err != nil || !whole {
 						return err
 					}
 				}
@@ -96,7 +99,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 			if err != nil && !c.noTable(err) { // its part of history has gone meanwhile
 				return err
 			}
-			if g == hourly {
+			if g == hourly && whole && err == nil {
 				counted(store.RollupHour{Project: project, Begin: time.UnixMicro(begin).UTC(), Runs: n})
 			}
 			at = g.ceil(begin + 1)
@@ -105,14 +108,21 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 	return nil
 }
 
-// isWhole says whether none of an hour has gone since firstWhole was asked: a project may keep history
-// for a shorter time by now. Until the transaction ends none goes.
+// isWhole says whether none of an hour has gone: since firstWhole was asked, for a project may keep
+// history for a shorter time by now; and of a day behind one that stays because a result of it is on
+// its way. Until the transaction ends none goes.
 func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int64) (bool, error) {
 	if err := c.lockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
 	seen, err := c.seenSince(ctx, tx, project)
-	return begin >= daily.ceil(seen), err
+	if err != nil || begin < daily.ceil(seen) {
+		return false, err
+	}
+	var whole bool
+	err = tx.QueryRowContext(ctx, `SELECT $2 >= now_us() - $4 OR EXISTS (SELECT 1 FROM stored_days s WHERE s.project_id = $1 AND s.day = $3 AND NOT s.going)`,
+		project, begin, begin/day.Microseconds(), surelyKept.Microseconds()).Scan(&whole)
+	return whole, err
 }
 
 // firstWhole is when the first hour begins of which history has all rows for sure: retention

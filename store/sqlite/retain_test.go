@@ -49,21 +49,30 @@ func TestTheFileShrinks(t *testing.T) {
 	require.Less(t, size(), empty+large)
 }
 
-// TestARebuildAmidADeletionLosesNothing: what has gone in part of a day stays as it was counted.
-func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
-	t.Parallel()
+const day = 24 * time.Hour
+
+// numbered is a store of which history has forty runs of the tenth day before this one, which are
+// counted.
+func numbered(t *testing.T) (store.Store, *sql.DB, *storebench.Scene) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := openAt(t, path)
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	scene := storebench.NewScene(t, s, 1)
-	const day = 24 * time.Hour
 	var at []time.Time
 	for i := range 40 {
 		at = append(at, time.Now().Truncate(day).Add(-10*day+time.Duration(i)*30*time.Minute))
 	}
 	scene.Past(t, db, at...)
+	return s, db, scene
+}
+
+// TestARebuildAmidADeletionLosesNothing: what has gone in part of a day stays as it was counted.
+func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
+	t.Parallel()
+	s, db, scene := numbered(t)
 	scene.RollUp(t)
 	require.EqualValues(t, 4000, scene.Spent(t, db))
 	for gone := 0; gone < 90; gone += 10 {
@@ -78,4 +87,31 @@ func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
 	var left int
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM ended_runs) + (SELECT count(*) FROM model_calls)`).Scan(&left))
 	require.Zero(t, left)
+}
+
+// TestARebuildLosesNothingBehindADayThatStays: a result that is on its way keeps its day, and not
+// the days after it.
+func TestARebuildLosesNothingBehindADayThatStays(t *testing.T) {
+	t.Parallel()
+	s, db, scene := numbered(t)
+	before := time.Now().Truncate(day).Add(-11*day + 30*time.Minute)
+	scene.Past(t, db, before)
+	scene.RollUp(t)
+	require.EqualValues(t, 4100, scene.Spent(t, db))
+	run := store.Stamp(uuid.New(), before.UnixMicro(), 0).String()
+	_, err := db.ExecContext(t.Context(), `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at)
+		VALUES ($1, $2, $3, $2, $2, $2, 0, 0, 0)`, scene.Project.String(), run, scene.Environment.String())
+	require.NoError(t, err)
+	left := func(table string) (n int) {
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM `+table).Scan(&n))
+		return n
+	}
+	for n := 1; n > 0; {
+		n, err = s.DropHistory(t.Context(), 9*day, 10)
+		require.NoError(t, err)
+		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
+		require.EqualValues(t, 4100, scene.Spent(t, db), "%d runs are left", left("ended_runs"))
+	}
+	require.Equal(t, 1, left("ended_runs"))
+	require.Equal(t, 1, left("stored_days"))
 }

@@ -703,6 +703,8 @@ CREATE TABLE stored_days (
     project_id uuid NOT NULL,
     day bigint NOT NULL,
     bytes bigint NOT NULL,
+    -- Whether rows of it may be gone already.
+    going boolean NOT NULL DEFAULT FALSE,
     PRIMARY KEY (project_id, day)
 ) WITH (fillfactor = 50);
 CREATE INDEX stored_days_day ON stored_days (day);
@@ -802,7 +804,9 @@ CREATE TABLE agent_totals (
     runs bigint NOT NULL,
     last_ended_at bigint NOT NULL,
     PRIMARY KEY (project_id, environment_id, agent_name, test_name)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50,
+    -- Whoever looks for those that ended last meets the dead ones first.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX agent_totals_last ON agent_totals (project_id, environment_id, last_ended_at);
 
 -- History.

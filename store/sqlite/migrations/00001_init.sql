@@ -629,6 +629,8 @@ CREATE TABLE stored_days (
     project_id TEXT NOT NULL,
     day INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
+    -- Whether rows of it may be gone already.
+    going BOOLEAN NOT NULL DEFAULT FALSE,
     PRIMARY KEY (project_id, day)
 );
 CREATE INDEX stored_days_day ON stored_days (day);
