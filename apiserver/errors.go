@@ -177,14 +177,18 @@ func isClusterAway(err error) bool {
 var awayStates = []string{"08", "28", "40", "53", "57", "58", "25006", "3D000", "42P01"}
 
 // isStoreAway says that the store's database did not answer: what its driver says
-// of the network, what PostgreSQL says of itself, and what SQLite and the file
-// system say of a file that cannot be used at the moment.
+// of the network, what the store says of a server that it must not use, what PostgreSQL
+// says of itself, and what SQLite and the file system say of a file that cannot be used
+// at the moment.
 func isStoreAway(err error) bool {
 	var (
 		network net.Error
 		state   interface{ SQLState() string }
 		file    interface{ Code() int }
 	)
+	if errors.Is(err, store.ErrAway) {
+		return true
+	}
 	if errors.As(err, &state) {
 		return slices.ContainsFunc(awayStates, func(s string) bool { return strings.HasPrefix(state.SQLState(), s) })
 	}

@@ -35,6 +35,8 @@ var (
 	ErrSearchTooBroad = errors.New("the search is too broad")
 	// ErrSearchBusy says so where most of the time went by in waiting for other searches.
 	ErrSearchBusy = errors.New("other searches took the time of this one; try again")
+	// ErrAway says that the store is there and must not be used as it is.
+	ErrAway = errors.New("the store cannot be used")
 	// ErrSweepRefused says that a sweep would have removed most of a kind of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")

@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -130,6 +131,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("reading the DSN: %w", err)
+	}
+	if config.ConnConfig.ValidateConnect == nil && slices.ContainsFunc(config.ConnConfig.Fallbacks, func(of *pgconn.FallbackConfig) bool {
+		return of.Host != config.ConnConfig.Host || of.Port != config.ConnConfig.Port
+	}) {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // else a replica that comes first is refused each time
 	}
 	config.BeforeConnect = o.renew
 	config.ConnConfig.DialFunc = dial

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/testenv"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // replica starts a server that waits for what a primary would send it.
@@ -70,4 +71,19 @@ func TestAReplicaIsNotUsed(t *testing.T) {
 	require.ErrorContains(t, s.Ping(t.Context()), "the server is a replica")
 	_, err := s.Cluster(t.Context())
 	require.ErrorContains(t, err, "the server is a replica")
+	require.ErrorIs(t, err, store.ErrAway)
+}
+
+// TestOfSeveralServersThePrimaryIsUsed: the DSN may name the replica first.
+func TestOfSeveralServersThePrimaryIsUsed(t *testing.T) {
+	t.Parallel()
+	primary, err := pgx.ParseConfig(testenv.Postgres(t))
+	require.NoError(t, err)
+	second, err := pgx.ParseConfig(replica(t))
+	require.NoError(t, err)
+	s := openAt(t, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%d,%d user=%s password=%s dbname=%s sslmode=disable",
+		second.Port, primary.Port, primary.User, primary.Password, second.Database))
+	err = s.Ping(t.Context())
+	require.NotErrorIs(t, err, store.ErrAway)
+	require.ErrorContains(t, err, "has the manager migrated it?", "so it was asked")
 }

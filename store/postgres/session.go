@@ -4,12 +4,13 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
@@ -34,11 +35,11 @@ const planning = `SELECT set_config('enable_seqscan', 'off', FALSE), set_config(
 	set_config('enable_material', 'off', FALSE), set_config('jit', 'off', FALSE)`
 
 // errShared says that a connection has no session of its own.
-var errShared = errors.New("a pooler between here and PostgreSQL gives each transaction whatever session is free, as PgBouncer does with pool_mode=transaction: " +
-	"the store prepares statements, sets how they are planned, listens and locks in sessions that must stay; set pool_mode=session, or name the server itself in the DSN")
+var errShared = fmt.Errorf("%w: a pooler between here and PostgreSQL gives each transaction whatever session is free, as PgBouncer does with pool_mode=transaction: "+
+	"the store prepares statements, sets how they are planned, listens and locks in sessions that must stay; set pool_mode=session, or name the server itself in the DSN", store.ErrAway)
 
 // errReplica says that a connection leads to a server that has what is written later, if at all.
-var errReplica = errors.New("the server is a replica, where what was accepted may not be yet; name the primary in the DSN")
+var errReplica = fmt.Errorf("%w: the server is a replica, where what was accepted may not be yet; name the primary in the DSN", store.ErrAway)
 
 // sessions begins those of connections.
 type sessions struct {
@@ -69,7 +70,7 @@ func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) e
 		return errReplica
 	}
 	if fsync != "on" {
-		return errors.New("the server runs with fsync=off: it loses accepted webhooks when it crashes; set fsync=on")
+		return fmt.Errorf("%w: the server runs with fsync=off: it loses accepted webhooks when it crashes; set fsync=on", store.ErrAway)
 	}
 	if _, err := conn.Exec(ctx, planning+`, set_config('`+planCacheMode+`', $1, FALSE), set_config('idle_in_transaction_session_timeout', $2, FALSE)`,
 		pgx.QueryExecModeExec, planMode, standstill); err != nil {
