@@ -48,7 +48,7 @@ func (s *Sweeper) look(ctx context.Context) error {
 // compare says by how much the store's clock is ahead of this process's.
 func (s *Sweeper) compare(ahead time.Duration) {
 	s.opts.Metrics.StoreClockAhead(ahead)
-	near := ahead.Abs() <= maxApart
+	near := areNear(ahead)
 	if s.agree.Swap(near) == near && s.compared {
 		return
 	}
@@ -59,4 +59,19 @@ func (s *Sweeper) compare(ahead time.Duration) {
 		s.opts.Logger.Info("the store's clock and this gateway's agree again", "ahead", ahead.String())
 	}
 	s.compared = true
+}
+
+// areNear says whether clocks that are so far apart agree.
+func areNear(ahead time.Duration) bool { return ahead.Abs() <= maxApart }
+
+// aged takes what goes by the store's clock, while that agrees with this process's: since it was
+// looked at another server may have come, with a clock of its own.
+func (s *Sweeper) aged(take func(ctx context.Context, limit int) (int, error)) func(ctx context.Context, limit int) (int, error) {
+	return func(ctx context.Context, limit int) (int, error) {
+		clock, err := s.opts.Store.Now(ctx)
+		if err != nil || !areNear(clock.Sub(s.opts.Now())) {
+			return 0, err
+		}
+		return take(ctx, limit)
+	}
 }

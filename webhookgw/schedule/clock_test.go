@@ -65,3 +65,21 @@ func TestAWrongClockDeletesNothing(t *testing.T) {
 		require.Equal(t, []int{0, 0, 0, 0}, []int{fake.past, fake.shorter, fake.old, fake.late}, apart)
 	}
 }
+
+// TestAClockThatGoesWrongAmidARoundDeletesNothing: another server may come at any moment.
+func TestAClockThatGoesWrongAmidARoundDeletesNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	fake := &fakeStore{clock: now, past: 3, shorter: 3, old: 3, late: 3}
+	s := settled(Options{Store: fake, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, now)
+	fake.expunging = func() { fake.clock = now.AddDate(0, 3, 0) }
+	for range expireEvery {
+		_ = s.sweep(t.Context()) // leases wait for their grace
+		require.NoError(t, s.tidy(t.Context()))
+		if fake.expunged > 0 {
+			break
+		}
+	}
+	require.Positive(t, fake.expunged)
+	require.Equal(t, []int{3, 3, 3, 3}, []int{fake.past, fake.shorter, fake.old, fake.late})
+}

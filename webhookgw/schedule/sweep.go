@@ -221,12 +221,12 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 	}
 	if s.settled.Load() {
 		if s.expiries++; s.expiries%expireEvery == 1 {
-			expired = s.until(ctx, s.opts.Store.SweepExpired)
-			old = cmp.Or(s.until(ctx, s.expire), s.until(ctx, s.expireDeliveries))
-			kept = cmp.Or(s.until(ctx, s.dropHistory), s.step(ctx, s.oldest))
+			expired = s.until(ctx, s.aged(s.opts.Store.SweepExpired))
+			old = cmp.Or(s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries)))
+			kept = cmp.Or(s.until(ctx, s.aged(s.dropHistory)), s.step(ctx, s.oldest))
 		}
 	}
-	trimmed := s.during(ctx, trimTurn, s.trimHistory)
+	trimmed := s.during(ctx, trimTurn, s.aged(s.trimHistory))
 	return errors.Join(partitions, planned, counted, expired, old, kept, trimmed)
 }
 

@@ -45,6 +45,8 @@ type fakeStore struct {
 	// shorter is how much projects keep no longer; took is how long it takes to delete some of it.
 	shorter int
 	took    func()
+	// expunging, unless nil, is called where what has expired is swept.
+	expunging func()
 }
 
 // settled is a sweeper that saw the store answer for the whole grace.
@@ -82,6 +84,9 @@ func (f *fakeStore) SweepLeases(_ context.Context, limit int) (store.Swept, erro
 
 func (f *fakeStore) SweepExpired(context.Context, int) (int, error) {
 	f.expunged++
+	if f.expunging != nil {
+		f.expunging()
+	}
 	return 0, nil
 }
 
