@@ -21,11 +21,11 @@ func listedColumns(columns string) string {
 }
 
 // candidates selects the newest runs among which a list looks, of all that are open
-// or ended: at most so many, found by an index.
+// or ended, as their status can be: at most so many, found by an index.
 func candidates(q store.RunQuery, most int, l *list) string {
 	among := ``
 	if q.AgentName != "" {
-		among = ` AND r.agent_name = ` + l.add(q.AgentName)
+		among = ` AND r.agent_name = ` + l.add(Text(q.AgentName))
 	}
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.add(*q.Before)
@@ -40,9 +40,19 @@ func candidates(q store.RunQuery, most int, l *list) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
 			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
 	}
-	return `SELECT * FROM (` + of(openRunColumns, `open_runs`, among) + ` UNION ALL ` + of(endedRunColumns, `ended_runs`, past) +
-		`) AS u ORDER BY u.id DESC LIMIT ` + first
+	var from []string
+	if canBeOpen(q.Status) {
+		from = append(from, of(openRunColumns, `open_runs`, among))
+	}
+	if canHaveEnded(q.Status) {
+		from = append(from, of(endedRunColumns, `ended_runs`, past))
+	}
+	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
 }
+
+// canBeOpen and canHaveEnded say of a status that is looked for, "" of any, where there may be some.
+func canBeOpen(status store.RunStatus) bool    { return status == "" || !status.Terminal() }
+func canHaveEnded(status store.RunStatus) bool { return status == "" || status.Terminal() }
 
 // narrowed is the condition on candidates of an alias, "" where all of them match.
 func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {

@@ -36,6 +36,10 @@ type searching struct {
 	// crowded, unless nil, is the part of the index that has so many runs with the words that it is
 	// looked through.
 	crowded *uuid.UUID
+	// sparse, unless nil, is one of which that has found few.
+	sparse *uuid.UUID
+	// exhausted: it has looked at as many runs as it may.
+	exhausted bool
 	// begun is when it began, waited for how long it has waited for a place since.
 	begun  time.Time
 	waited time.Duration
@@ -135,7 +139,7 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 		case found.number < some:
 			looked = found.to
 		}
-		if left == 0 || s.over() {
+		if s.exhausted = left == 0; s.exhausted || s.over() {
 			return looked, nil
 		}
 		some = min(2*some, looksForMost)
@@ -237,10 +241,12 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 // are looked for in the order that a run goes: open, ended and not indexed yet, indexed. So none
 // is missed that is on its way.
 func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	l := list{args: []any{s.project}}
-	ids, err = s.ids(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.within("r.id", before, &l)+s.ofAgent(&l)+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
-	if err != nil {
-		return nil, nil, err
+	if canBeOpen(s.status) {
+		l := list{args: []any{s.project}}
+		ids, err = s.ids(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.within("r.id", before, &l)+s.ofAgent(&l)+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
+	}
+	if err != nil || !canHaveEnded(s.status) {
+		return ids, nil, err
 	}
 	var ended []uuid.UUID
 	if len(s.Words) > 0 {
@@ -379,6 +385,8 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	switch {
 	case err != nil:
 		return of.out, wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
+	case s.exhausted && last != nil:
+		return of.out, store.ErrSearchTooBroad
 	case last != nil:
 		return of.out, s.refusal()
 	}

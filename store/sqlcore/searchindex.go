@@ -18,6 +18,7 @@ const (
 	// sortedAtOnce is how many entries of a part of the index are read and sorted for the newest of
 	// them at most. Where more have the words, these are soon found among the newest of all entries,
 	// which are in order: looksThrough of them are looked through for each run that is looked for.
+	// Where they are not, store.MaxCandidates are read and sorted.
 	sortedAtOnce = 2000
 	looksThrough = 8
 )
@@ -79,6 +80,9 @@ func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (i
 			last uuid.UUID
 		)
 		if some, last, err = s.lookedThrough(ctx, *crowded, before, looksThrough*(most-len(ids))); err == nil {
+			if len(some) < most-len(ids) && (s.sparse == nil || *s.sparse != *crowded) {
+				s.sparse, s.crowded = crowded, nil
+			}
 			return append(ids, some...), &last, nil
 		}
 	}
@@ -111,8 +115,12 @@ func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before
 	if s.crowded != nil && *s.crowded == part {
 		return nil, true, nil
 	}
+	sorted := sortedAtOnce
+	if s.sparse != nil && *s.sparse == part {
+		sorted = store.MaxCandidates
+	}
 	l := list{args: []any{s.project}}
-	entries, args := s.engine.WithTerms(s.terms(), termOf(s.project, moreTerm, ""), sortedAtOnce+1, len(l.args)+1)
+	entries, args := s.engine.WithTerms(s.terms(), termOf(s.project, moreTerm, ""), sorted+1, len(l.args)+1)
 	l.args = append(l.args, args...)
 	_, err = collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
@@ -122,7 +130,7 @@ func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before
 		if err = row.Scan(&n, &id); id != nil {
 			ids = append(ids, *id)
 		}
-		crowded = n > sortedAtOnce
+		crowded = n > sorted
 		return none, err
 	}, s.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
 		LEFT JOIN f ON f.project_id = $1`+s.within("f.run_id", before, &l)+since("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.add(most), part), l.args...)

@@ -240,6 +240,7 @@ var historyPromises = []promise{
 			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunCompleted}, 1},
 			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first"}, 2},
 			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first", Status: store.RunCancelled}, 0},
+			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first\x00\xff"}, 0},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, 4},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{uuid.New()}}, 0},
 			{store.RunQuery{ProjectID: uuid.New()}, 0},

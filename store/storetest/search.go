@@ -253,6 +253,7 @@ var searchPromises = []promise{
 		w.NoError(err, "of a window fewer are looked at")
 	}},
 	{"a search finds what a look at all runs does", func(w *world) { w.searchesAtRandom() }},
+	{"a search by words that old runs have looks no further than it must", func(w *world) { w.looksNoFurtherThanItMust() }},
 	{"a search by words that many runs have finds the newest, and goes on where it has looked", func(w *world) { w.searchesAmongMany() }},
 	{"runs are listed by more of their fields", func(w *world) {
 		w.deploy("one", "first")

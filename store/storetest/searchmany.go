@@ -27,16 +27,16 @@ var manyWords = map[string]func(n int) bool{
 	"even": func(n int) bool { return n%2 == 0 }, "odd": func(n int) bool { return n%2 == 1 }, "seldom": func(n int) bool { return n%40 == 7 },
 }
 
-// manyIndexed are many ended runs that are indexed by those words, the oldest first.
-func (w *world) manyIndexed() []uuid.UUID {
+// manyIndexed are so many ended runs that are indexed by those words, the oldest first.
+func (w *world) manyIndexed(runs int) []uuid.UUID {
 	begin := time.Now().UTC().Truncate(24 * time.Hour)
-	w.manyPast(begin, manyRuns)
+	w.manyPast(begin, runs)
 	_, err := w.db.ExecContext(w.ctx, fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
 		|| CASE WHEN (queued_at - %[1]d) / 1000 %% 2 = 0 THEN ' even' ELSE ' odd' END || CASE WHEN (queued_at - %[1]d) / 1000 %% 40 = 7 THEN ' seldom' ELSE '' END`,
 		begin.UnixMicro(), oldRuns))
 	w.NoError(err)
 	ids := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
-	w.Len(ids, manyRuns)
+	w.Len(ids, runs)
 	slices.Reverse(ids)
 	for some := range slices.Chunk(ids, 200) {
 		texts := make([]string, len(some))
@@ -49,7 +49,7 @@ func (w *world) manyIndexed() []uuid.UUID {
 	}
 	for w.index(10) > 0 {
 	}
-	w.EqualValues(manyRuns, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+	w.EqualValues(runs, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 	return ids
 }
 
@@ -68,7 +68,7 @@ func withWords(ids []uuid.UUID, from, to int, words ...string) (out []uuid.UUID)
 // that are drawn by lot.
 func (w *world) searchesAmongMany() {
 	c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
-	ids := w.manyIndexed()
+	ids := w.manyIndexed(manyRuns)
 	for _, words := range [][]string{{"all"}, {"old"}, {"even", "odd"}, {"old", "seldom"}, {"all", "seldom"}, {"all", "even"}} {
 		for range 3 {
 			from, to := 0, manyRuns
@@ -108,4 +108,23 @@ func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
 	w.NotNil(next)
 	search.Left = nil
 	w.Equal(withWords(ids, 0, manyRuns, "old"), w.listed(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000, Before: next}))
+}
+
+// looksNoFurtherThanItMust: of words that only old runs of a day have these are found by the index, and
+// the newer ones are not looked through.
+func (w *world) looksNoFurtherThanItMust() {
+	ids := w.manyIndexed(4 * manyRuns)
+	search, asked := of("old"), 0
+	search.Left = func() time.Duration {
+		asked++
+		return time.Minute
+	}
+	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 100})
+	w.NoError(err)
+	found := make([]uuid.UUID, len(runs))
+	for i, run := range runs {
+		found[i] = run.ID
+	}
+	w.Equal(withWords(ids, 0, oldRuns, "old")[:100], found)
+	w.Less(asked, 107, "once for each that it has looked at, and for each turn, of which looking through them all would take more")
 }
