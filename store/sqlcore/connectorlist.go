@@ -119,7 +119,7 @@ func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[i
 	for _, run := range s.waiting {
 		hours[hourOf(run.ID)]++
 	}
-	open, err := s.openIDs(ctx, q)
+	open, err := s.openIDs(ctx, q, newest)
 	for _, id := range open {
 		hours[hourOf(id)]++
 	}
@@ -149,15 +149,15 @@ func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period
 	return offset, times
 }
 
-// openIDs are the ids of those that are open.
-func (s *connectorRuns) openIDs(ctx context.Context, q Queryer) ([]uuid.UUID, error) {
+// openIDs are the ids of those that are open, among them the newest ones, so many of them.
+func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, newest int) ([]uuid.UUID, error) {
 	if s.open.empty() {
 		return nil, nil
 	}
 	l := s.args()
-	narrow := s.narrow(&l) + l.during(s.open)
-	return collect(ctx, q, scanID, `SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+`
-		UNION ALL SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow, l.args...)
+	among := ` c WHERE c.project_id = $1 AND c.connector_id = $2` + s.narrow(&l) + l.during(s.open) + ` ORDER BY c.id DESC LIMIT ` + l.add(newest)
+	return collect(ctx, q, scanID, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs`+among+`) AS o
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+among+`) AS d`, l.args...)
 }
 
 // hourOf is when the hour began of the time in an id.
