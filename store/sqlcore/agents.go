@@ -27,7 +27,7 @@ func scanName(row scanner) (name string, err error) {
 // HasAgent implements store.Catalog.
 func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
-		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, name).Scan(&has)
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, Text(name)).Scan(&has)
 	return has, wrap(err, "looking for agent %q of deployment %s", name, deployment)
 }
 
@@ -163,7 +163,7 @@ func (c *Core) AgentConfig(
 ) (deployment uuid.UUID, config json.RawMessage, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
-		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, name).Scan(&deployment, document{&config})
+		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, Text(name)).Scan(&deployment, document{&config})
 	return deployment, config, wrap(found(err), "reading agent %q of environment %s", name, environment)
 }
 
@@ -220,8 +220,13 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 	return nil
 }
 
-// namesAtOnce is of how many agents the numbers are read at once.
-const namesAtOnce = 500
+const (
+	// namesAtOnce is of how many agents the numbers are read at once.
+	namesAtOnce = 500
+	// maxTotals is about how many rows of numbers are looked at for the names of agents: one has a
+	// row for each variant that it ever had.
+	maxTotals = 16 * store.MaxPastAgents
+)
 
 // toldOf are the agents whose ended runs are told of: those that are looked for, or else those that
 // are known otherwise, and of all others those whose runs ended last: there may be any number of
@@ -230,15 +235,22 @@ func (a *agentList) toldOf(ctx context.Context, q Queryer) ([]string, error) {
 	if a.only != nil {
 		return a.only, nil
 	}
-	last, err := collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
-		ORDER BY t.last_ended_at DESC LIMIT $3`, a.environment.ProjectID, a.environment.ID, store.MaxPastAgents+len(a.agents))
-	names, past := slices.Sorted(maps.Keys(a.agents)), map[string]bool{}
-	for _, name := range last {
-		if _, known := a.agents[name]; !known && !past[name] && len(past) < store.MaxPastAgents {
-			past[name], names = true, append(names, name)
+	for most := store.MaxPastAgents + len(a.agents); ; most *= 2 {
+		last, err := collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
+			ORDER BY t.last_ended_at DESC LIMIT $3`, a.environment.ProjectID, a.environment.ID, most)
+		if err != nil {
+			return nil, err
+		}
+		names, past := slices.Sorted(maps.Keys(a.agents)), map[string]bool{}
+		for _, name := range last {
+			if _, known := a.agents[name]; !known && !past[name] && len(past) < store.MaxPastAgents {
+				past[name], names = true, append(names, name)
+			}
+		}
+		if len(past) == store.MaxPastAgents || len(last) < most || most >= maxTotals {
+			return names, nil
 		}
 	}
-	return names, err
 }
 
 // add adds numbers to those of their agents.
