@@ -90,8 +90,9 @@ func TestHistoryOfWhatIsGoneIsRead(t *testing.T) {
 	left := w.anotherConnector(t)
 	require.NoError(t, w.client.Delete(t.Context(), w.conn))
 	require.NoError(t, w.db.Remove(t.Context(), w.projectID, w.refOf(t, store.KindConnector, "tickets")))
-	answers(all, http.StatusOK, paths...)
-	answers(here, http.StatusOK, paths...)
+	none := "/runs?status_filter=cancelled&connector_id=" + w.ids["connector"]
+	answers(all, http.StatusOK, append(paths, none)...)
+	answers(here, http.StatusOK, append(paths, none)...)
 	answers(staging, http.StatusForbidden, paths...)
 	status, body := w.call(t, all, http.MethodPost, paths[1]+"/replay", "")
 	require.Equal(t, http.StatusNotFound, status, "%s", body)

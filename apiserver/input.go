@@ -25,6 +25,9 @@ type ID uuid.UUID
 // uuidLength is the length of a UUID as it is written in this API.
 const uuidLength = 36
 
+// idFormat is OpenAPI's word for the format of one.
+const idFormat = "uuid"
+
 // UnmarshalText implements encoding.TextUnmarshaler. Other ways to write a UUID (in
 // braces, without dashes) are refused.
 func (id *ID) UnmarshalText(text []byte) error {
@@ -44,7 +47,7 @@ func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
 
 // Schema says so to OpenAPI.
 func (ID) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Format: "uuid", Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
+	return &huma.Schema{Type: huma.TypeString, Format: idFormat, Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
 }
 
 // Moment is a time in a query. Any may be meant, so whether one was given is told apart.
@@ -57,6 +60,9 @@ type Moment struct {
 func (m *Moment) UnmarshalText(text []byte) (err error) {
 	if m.at, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
 		return errors.New("must be a time such as 2026-07-01T00:00:00Z")
+	}
+	if epoch := time.Unix(0, 0); m.at.Before(epoch) { // nothing is as old, and the zero time is none at all
+		m.at = epoch
 	}
 	m.given = true
 	return nil
@@ -75,8 +81,9 @@ func checkQuery(ctx huma.Context) error {
 	if err != nil {
 		return wrong("query", "cannot be read: parameters stand as name=value, with & between them")
 	}
-	known, lists := map[string]bool{}, map[string]bool{}
+	known, lists, ids := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range ctx.Operation().Parameters {
+		ids[p.Name] = p.In == "query" && p.Schema != nil && p.Schema.Format == idFormat
 		known[p.Name] = known[p.Name] || p.In == "query"
 		lists[p.Name] = p.Explode != nil && *p.Explode
 	}
@@ -92,6 +99,8 @@ func checkQuery(ctx huma.Context) error {
 			at.Message = "must be given once"
 		case slices.Contains(values, ""):
 			at.Message = "must not be empty: leave it out"
+		case ids[name] && slices.Contains(values, uuid.Nil.String()):
+			at.Message = "is the id of nothing: leave it out"
 		default:
 			continue
 		}

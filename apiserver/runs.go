@@ -148,7 +148,7 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 	if next != nil {
 		page.NextCursor = cursorAfter(runCursor, *next)
 	}
-	if len(runs) == 0 && next == nil {
+	if len(runs) == 0 && next == nil && in.Cursor == "" {
 		if err := s.mustKnow(ctx, c, in); err != nil {
 			return answer[RunList]{}, err
 		}
@@ -162,7 +162,7 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 }
 
 // mustKnow answers 404 for what a list is of that has no runs, and is not there. What is gone may
-// have had some.
+// have had some, others than are asked for.
 func (s *Server) mustKnow(ctx context.Context, c *caller, in *RunsQuery) error {
 	if !in.DeploymentID.IsZero() {
 		if _, err := s.deployment(ctx, c, in.DeploymentID); err != nil {
@@ -170,7 +170,7 @@ func (s *Server) mustKnow(ctx context.Context, c *caller, in *RunsQuery) error {
 		}
 	}
 	if !in.ConnectorID.IsZero() {
-		if _, err := s.connector(ctx, c, in.ConnectorID); err != nil {
+		if _, err := s.connectorKey(ctx, c, in.ConnectorID); err != nil {
 			return err
 		}
 	}

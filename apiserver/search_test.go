@@ -107,6 +107,46 @@ func TestRunsOfWhatIsNotThere(t *testing.T) {
 	}
 }
 
+// TestALastPageNeedNotKnowWhatItIsOf: it may be empty, and what it is of have gone meanwhile.
+func TestALastPageNeedNotKnowWhatItIsOf(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	query := "/runs?connector_id=" + uuid.NewString()
+	status, body := w.call(t, w.key(t, nil), http.MethodGet, query+"&cursor="+url.QueryEscape(*cursorAfter(runCursor, uuid.New())), "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.Empty(t, decode[RunList](t, body).Items)
+}
+
+// TestTheIDOfNothingNarrowsNothing: no call takes it for an id that was not given.
+func TestTheIDOfNothingNarrowsNothing(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, asked := w.key(t, nil), 0
+	for _, r := range served(t) {
+		for _, p := range operationOf(t, w.world, r).Parameters {
+			if p.In != "query" || p.Schema.Format != idFormat {
+				continue
+			}
+			asked++
+			at, err := url.Parse(concrete(r))
+			require.NoError(t, err)
+			query := at.Query()
+			query.Set(p.Name, uuid.Nil.String())
+			at.RawQuery = query.Encode()
+			status, body := w.call(t, key, r.method, at.String(), body(r))
+			require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", r.id, body)
+			require.Contains(t, string(body), "query."+p.Name, r.id)
+		}
+	}
+	require.Greater(t, asked, 5)
+	status, body := w.call(t, key, http.MethodGet, "/runs?end_date=0001-01-01T00:00:00Z", "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.Empty(t, decode[RunList](t, body).Items)
+	status, body = w.call(t, key, http.MethodGet, "/runs?start_date=0001-01-01T00:00:00Z", "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.NotEmpty(t, decode[RunList](t, body).Items)
+}
+
 // TestWhatCannotBeSearchedBy: it is told where, and not echoed.
 func TestWhatCannotBeSearchedBy(t *testing.T) {
 	t.Parallel()
