@@ -22,7 +22,7 @@ type ConnectorStats struct {
 	CompletedRuns     int64                    `json:"completed_runs" doc:"Those with status completed."`
 	FailedRuns        int64                    `json:"failed_runs" doc:"Those with status failed."`
 	AverageDurationMS *int64                   `json:"average_duration_ms" doc:"How long those took on average that have completed or failed, in milliseconds; null without any."`
-	LastRunStatus     Null[ConnectorRunStatus] `json:"last_run_status" doc:"The status of the newest; null without any."`
+	LastRunStatus     Null[ConnectorRunStatus] `json:"last_run_status" doc:"The status of the newest that is still stored; null without any."`
 }
 
 func (s *Server) getConnectorStats(ctx context.Context, c *caller, in *ConnectorStatsQuery) (answer[ConnectorStats], error) {

@@ -35,7 +35,7 @@ func (CostUnknown) Schema(r huma.Registry) *huma.Schema {
 // Costing is what calls of models have cost.
 type Costing struct {
 	Cost          Null[Cost]        `json:"cost" doc:"What calls of models cost, as far as their prices are known; null where none is known, and where cost_unknown says why."`
-	UnpricedCalls *int64            `json:"unpriced_calls" doc:"How many calls of models are not in the cost, because no price of theirs is known; null where nothing is told of costs: in lists of runs, and of a run that has not ended."`
+	UnpricedCalls *int64            `json:"unpriced_calls" doc:"How many calls of models are not in the cost, because no price of theirs is known; null where nothing is told of costs: in lists of runs, of a run that has not ended, and of what has used tokens and whose calls are not stored any more."`
 	CostUnknown   Null[CostUnknown] `json:"cost_unknown" doc:"Why the cost is null; null where it is not, where no model was called, and where unpriced_calls is null."`
 }
 
@@ -177,7 +177,15 @@ func (s *Server) runCosting(ctx context.Context, run store.Run) (Costing, error)
 	if err != nil {
 		return Costing{}, fmt.Errorf("reading what run %s cost: %w", run.ID, err)
 	}
-	return exchange{}.costing(calls), nil
+	return exchange{}.costingOf(calls, TokenUsage(run.Usage)), nil
+}
+
+// costingOf tells nothing of what has used tokens and of which no calls are stored, or not any more.
+func (e exchange) costingOf(calls []store.Calls, used TokenUsage) Costing {
+	if len(calls) == 0 && used.TotalTokens > 0 {
+		return Costing{}
+	}
+	return e.costing(calls)
 }
 
 // recordedResult is a test result with what its runs cost, as it was recorded.
@@ -210,7 +218,11 @@ func (e exchange) testResults(list []recordedResult) []TestResult {
 	out := make([]TestResult, len(list))
 	for i, r := range list {
 		out[i] = r.TestResult
-		out[i].Costing = e.costing(r.calls())
+		var used TokenUsage
+		if r.TokenUsage.Value != nil {
+			used = *r.TokenUsage.Value
+		}
+		out[i].Costing = e.costingOf(r.calls(), used)
 		if out[i].AgentRunIDs == nil {
 			out[i].AgentRunIDs = []string{}
 		}

@@ -83,6 +83,7 @@ func TestCostsOfTests(t *testing.T) {
 	shown := exchange{to: store.EUR, rates: []store.Rate{{Currency: store.USD, Day: 98, Micros: 1_250_000}}}.testResults(results)
 	require.Equal(t, "a", shown[0].AgentName)
 	require.Equal(t, Costing{UnpricedCalls: number(0)}, shown[0].Costing, "of a release before")
+	require.Equal(t, Costing{}, exchange{}.costingOf(nil, TokenUsage{TotalTokens: 1}), "its calls are gone")
 	require.Equal(t, &Cost{Currency: "EUR", Amount: 1.6}, shown[1].Cost.Value)
 	require.Equal(t, number(1), shown[1].UnpricedCalls)
 	require.Equal(t, unknownRate, *exchange{to: store.EUR}.testResults(results)[1].CostUnknown.Value)
@@ -105,7 +106,8 @@ func TestCostsOfAnAgent(t *testing.T) {
 	}
 }
 
-// TestNothingIsToldOfWhatIsNotCounted: of a run that has not ended, and in lists; 0 is what a run has
+// TestNothingIsToldOfWhatIsNotCounted: of a run that has not ended, in lists, and of one that has used
+// tokens and of whose calls none is stored; 0 is what a run has that has used none.
 func TestNothingIsToldOfWhatIsNotCounted(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
@@ -117,5 +119,7 @@ func TestNothingIsToldOfWhatIsNotCounted(t *testing.T) {
 	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.queued.String(), "")
 	require.Zero(t, decode[Run](t, body).Costing)
 	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+	require.Zero(t, decode[Run](t, body).Costing)
+	_, body = w.call(t, key, http.MethodGet, "/runs/"+w.failed.String(), "")
 	require.Equal(t, Costing{UnpricedCalls: number(0)}, decode[Run](t, body).Costing)
 }

@@ -25,12 +25,12 @@ const (
 		"It is answered 409 where somebody else tests there, or where the environment is a standard one."
 	aboutEndTestSession        = "Ends the session of that holder before its time; where nobody tests nothing is left to do. That of somebody else is answered 409."
 	aboutSetDefaultEnvironment = "The environment that was the default before is it no more. One that is being deleted, or made one for tests, is answered 409."
-	aboutListAgents            = "Agents of the live deployment and of those that were deployed last, and names that have had runs in the environment."
+	aboutListAgents            = "Agents of the live deployment and of the twenty that were deployed last, and names that have had runs in the environment: of those that are in none of these deployments the 1000 that ran last."
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
 		"Of an agent that is in another environment of the project only, config and deployment_id are null. " +
 		"Statistics, tokens and durations are of the runs that were queued in the window, as the parameters narrow them, exactly and as of now; p95_duration_ms is within 1 %. " +
 		"Where the window begins or ends within an hour that is older than the project's retention, or the platform's, the runs of that hour are not counted. " +
-		"With search each run is counted as it stands when it is looked at; where more than 20,000 would have to be, or that takes longer than two seconds, it is answered 422, search_too_broad; 503, busy, where it has waited for other searches for most of these. Of searches that go on at once a project has four a replica; more are answered 429. " +
+		"With search each run is counted as it stands when it is looked at; where more than 20,000 would have to be, or that takes longer than two seconds, it is answered 422, search_too_broad; 503, busy, where it has waited for other searches for most of these. Of searches that go on at once a project has four a replica, or as many as it may read lists at once where these are fewer; more wait for a while and are answered 429. " +
 		"guardrail_outcome is answered 422 in this release."
 	aboutListDeployments  = "Newest first, at most 500. Items have neither build logs nor test results. Those of an environment that was deleted are listed for keys that reach all environments."
 	aboutGetDeployment    = "The deployment with its build log and all results. While it is open, message says what it waits for or is at."
@@ -92,7 +92,7 @@ const (
 	aboutCancelReplay = "Ends the replay; what it has replayed stays. One that has ended is answered 409. A repetition under the same Idempotency-Key is answered as the first call."
 	aboutListRuns     = "Newest first, without inputs and outputs; also of an environment that was deleted, to keys that reach all. A run that comes in while pages are read shifts none of them. " +
 		"A page looks at 20,000 runs at most, and with search for two seconds, so where a filter fits few of many it may be short, or empty: next_cursor says whether there are more. " +
-		"A search that has come nowhere in that time is answered 422, search_too_broad; 503, busy, where it has waited for other searches for most of it. Of searches that go on at once a project has four a replica; more are answered 429. " +
+		"A search that has come nowhere in that time is answered 422, search_too_broad; 503, busy, where it has waited for other searches for most of it. Of searches that go on at once a project has four a replica, or as many as it may read lists at once where these are fewer; more wait for a while and are answered 429. " +
 		"A search is a condition in CEL where it is one on input, output, error, error_code, status, context, agent_name, test_name, deployment_id, connector_id, attempt and duration_ms; any other text are words. " +
 		"Searched are the first 64 KiB of an output and of an input, and the error. A run on which a condition cannot be told, or costs too much, is not found."
 	aboutGetRun      = "The run with its input and output."

@@ -122,6 +122,12 @@ func TestPricesAreToldApart(t *testing.T) {
 		name: "currency that no rate is of", path: ".spec.modelProviders[].prices[].currency", message: "Unsupported value",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].Prices[0].Currency = "GBP" },
 	}})
+	accept(t, newProject, []valid[*v1alpha1.Project]{{
+		name: "model that a proxy names like the provider's prefix",
+		change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].BaseURL, p.Spec.ModelProviders[0].Prices[0].Model = "https://models.example.com/v1", "openai/gpt-5"
+		},
+	}})
 }
 
 // TestLimitsHaveBounds: those of a Project and of a plan are the same.

@@ -226,7 +226,7 @@ const (
 // ModelProvider is a model service.
 //
 // +kubebuilder:validation:XValidation:rule="self.prefix != 'scripted'",message="the prefix scripted is built in; choose another"
-// +kubebuilder:validation:XValidation:rule="!has(self.prices) || !self.prices.exists(p, p.model.startsWith(self.prefix + '/'))",message="prices name models without the prefix: gpt-5, not openai/gpt-5"
+// +kubebuilder:validation:XValidation:rule="has(self.baseURL) || !has(self.prices) || !self.prices.exists(p, p.model.startsWith(self.prefix + '/'))",message="prices name models without the prefix: gpt-5, not openai/gpt-5"
 type ModelProvider struct {
 	// Prefix is what stands before the slash in an agent's `model`: an agent
 	// with `model: openai/gpt-5` uses the provider with the prefix openai.
