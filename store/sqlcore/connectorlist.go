@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// shallow is how many rows a page of a list of connector runs reads before its first; what lies
+// shallow is how many entries of an index a page of a list of connector runs passes over; what lies
 // deeper is found by the numbers of hours.
-const shallow = 200
+const shallow = 10_000
 
 // ListConnectorRuns implements store.History.
 func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
@@ -163,27 +164,46 @@ func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, newest int) ([]u
 // hourOf is when the hour began of the time in an id.
 func hourOf(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
 
-// page reads runs of a period, newest first.
+// page reads runs of a period, newest first. Those that an offset passes over are looked at in
+// indexes alone.
 func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, within period) ([]store.ConnectorRun, error) {
 	l := s.args()
 	narrow := s.narrow(&l)
-	seen := l.add(offset + limit)
+	if offset > 0 {
+		ids, err := s.pageIDs(ctx, q, limit, offset, within)
+		if err != nil || len(ids) == 0 {
+			return nil, err
+		}
+		narrow += ` AND c.id <= ` + l.add(ids[0]) + ` AND c.id >= ` + l.add(ids[len(ids)-1])
+	}
+	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+s.newest(&l, narrow, limit, within, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)+`) AS x
+		WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.add(limit), l.args...)
+}
+
+// pageIDs are the ids of those of a page.
+func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset int, within period) ([]uuid.UUID, error) {
+	const id = `c.connector_id, c.id`
+	l := s.args()
+	narrow := s.narrow(&l)
+	return collect(ctx, q, scanID, `SELECT x.id FROM (`+s.newest(&l, narrow, offset+limit, within, id, id, id)+`) AS x ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
+}
+
+// newest selects these columns of the newest ones of a period, at most so many of each kind: of
+// those that are open, of deliveries and of those that have ended.
+func (s *connectorRuns) newest(l *list, narrow string, most int, within period, open, due, ended string) string {
+	some := l.add(most)
 	of := func(columns, table, name string, window period) string {
 		window = period{max(window.from, within.from), min(window.to, within.to)}
-		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + seen + `) AS ` + name
+		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
-	from := ``
+	var from []string
 	if !s.open.empty() {
-		from = of(openConnectorRunColumns, `open_connector_runs`, `open`, s.open) + ` UNION ALL ` + of(openDeliveryColumns, openDeliveries, `due`, s.open)
-	}
-	if !s.open.empty() && !s.ended.empty() {
-		from += ` UNION ALL `
+		from = append(from, of(open, `open_connector_runs`, `open`, s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.open))
 	}
 	if !s.ended.empty() {
-		from += of(endedConnectorRunColumns, `ended_connector_runs`, `ended`, s.readable(s.ended))
+		from = append(from, of(ended, `ended_connector_runs`, `ended`, s.readable(s.ended)))
 	}
-	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1
-		ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
+	return strings.Join(from, ` UNION ALL `)
 }
 
 // addErrors fills in why events have failed or were cancelled: with the error of the first of
