@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// shallow is how many entries of an index a page of a list of connector runs passes over; what lies
-// deeper is found by the numbers of hours.
-const shallow = 10_000
+// shallow is how many ids a page of a list of connector runs passes over; what lies deeper is found
+// by the numbers of hours.
+const shallow = 200
 
 // ListConnectorRuns implements store.History.
 func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
@@ -164,8 +164,7 @@ func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, newest int) ([]u
 // hourOf is when the hour began of the time in an id.
 func hourOf(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
 
-// page reads runs of a period, newest first. Those that an offset passes over are looked at in
-// indexes alone.
+// page reads runs of a period, newest first; of those that an offset passes over the ids alone.
 func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, within period) ([]store.ConnectorRun, error) {
 	l := s.args()
 	narrow := s.narrow(&l)
