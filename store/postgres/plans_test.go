@@ -46,7 +46,7 @@ var wide = []struct {
 	{"INSERT INTO run_rollups", "runs are added to as many numbers as they are of, a page of them at a time", true},
 	{"SELECT x.status, CAST(SUM(x.runs) AS bigint)", "numbers of a connector count what is open of it, which has a limit, and what is of an hour at the ends of their window", true},
 	{"SELECT now_us(), (SELECT c.id FROM ended_connector_runs c", "a list of connector runs begins where the connector's history does", false},
-	{"WITH lines AS MATERIALIZED (SELECT r.class", "what is open of an environment is counted by the index of lines, and has a limit", true},
+	{"lines AS MATERIALIZED (SELECT h.class", "what is open of an environment is counted by the index of lines, and has a limit", true},
 	{"(SELECT * FROM unnest($3::uuid[], $4::uuid[])) AND r.project_id = $1 AND r.environment_id = $2", "lists of agents read what is not rolled up yet by its keys", true},
 	{"FROM ended_runs r\n\t\tWHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3)", "statistics read what is of an hour at the ends of their window", true},
 	{"AS bigint) FROM model_calls m\n", "statistics read by their runs what calls cost that are not rolled up yet, or of an hour at the ends of their window", true},

@@ -178,8 +178,7 @@ type counted struct {
 // those that the outbox names still, and of those that are rolled up. What a variant has executed
 // counts for it and for its agent.
 func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
-	l := a.args()
-	open, err := openRuns{among: a.among(&l, "r.agent_name"), args: l, fresh: true}.count(ctx, q)
+	open, err := openRuns{address: a.address, only: a.only, args: a.args(), fresh: true}.count(ctx, q)
 	if err != nil {
 		return err
 	}

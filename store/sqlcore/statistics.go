@@ -215,9 +215,8 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 		return nil
 	}
 	l := list{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
-	among := ` AND r.agent_name = ` + l.add(Text(s.query.AgentName)) + inWindow("r.id", s.window, &l)
-	begun := s.narrowBegun(&l)
-	open, err := openRuns{among: among, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
+	within, begun := inWindow("r.id", s.window, &l), s.narrowBegun(&l)
+	open, err := openRuns{address: s.address, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
 	for _, n := range open {
 		s.out.Runs[n.status] += n.runs
 	}
