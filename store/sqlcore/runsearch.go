@@ -232,7 +232,7 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 		return out, nil
 	}
 	return out, s.read(ctx, 2, func(ctx context.Context) (err error) {
-		out.pieces, err = s.pieces(ctx, ids)
+		out.pieces, err = s.pieces(ctx, ids, max(searchedAtOnce, most/2)) // who has to look at many asks seldom
 		return err
 	})
 }

@@ -170,9 +170,9 @@ func scanSearchSize(row scanner) (s searchSize, err error) {
 	return s, err
 }
 
-// pieces are runs in their order, so few at a time that what of them is searched has searchedBytes
-// at most, unless one alone has more.
-func (s *searching) pieces(ctx context.Context, ids []uuid.UUID) (pieces [][]uuid.UUID, err error) {
+// pieces are runs in their order, at most so many at a time, and so few that what of them is searched
+// has searchedBytes at most, unless one alone has more.
+func (s *searching) pieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
 	sizes, err := s.sizes(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (s *searching) pieces(ctx context.Context, ids []uuid.UUID) (pieces [][]uui
 		bytes int64
 	)
 	for _, id := range ids {
-		if size := sizes[id]; len(piece) == searchedAtOnce || len(piece) > 0 && bytes+size > searchedBytes {
+		if size := sizes[id]; len(piece) == atOnce || len(piece) > 0 && bytes+size > searchedBytes {
 			pieces, piece, bytes = append(pieces, piece), nil, 0
 		}
 		piece, bytes = append(piece, id), bytes+sizes[id]

@@ -224,9 +224,11 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 	if err != nil {
 		return nil, err
 	}
-	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
-		return slices.ContainsFunc(runs, func(open searchedRun) bool { return open.ID == id })
-	})
+	open := make(map[uuid.UUID]bool, len(runs))
+	for _, run := range runs {
+		open[run.ID] = true
+	}
+	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return open[id] })
 	for _, same := range c.ByPart("ended_runs", past) {
 		var l list
 		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.keys(&l, "h.id", keysOf(project, same))+`)
@@ -246,11 +248,10 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 		large  []store.Key
 	)
 	for _, run := range runs {
-		if !slices.Contains(inputs, run.input) {
-			inputs = append(inputs, run.input)
-		}
+		inputs = append(inputs, run.input)
 	}
-	given, err := c.Inputs(ctx, q, project, inputs)
+	slices.SortFunc(inputs, compareIDs)
+	given, err := c.Inputs(ctx, q, project, slices.Compact(inputs)) // some have one in common
 	if err != nil {
 		return nil, err
 	}
