@@ -50,13 +50,15 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 const ofConnector = `c.connector_id BETWEEN $2 AND $2`
 
 // setWindow sets the window that ends now. Of history it begins where the oldest row is that the
-// connector still has there and that may be read, for rollups tell of what is gone too.
+// connector still has there and that may be read, for rollups tell of what is gone too; what is
+// left of a day that has gone has no part in it.
 func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
 	if err := s.look(ctx, q); err != nil {
 		return err
 	}
 	l := s.args()
-	among := ` AND c.id >= id_at(` + l.add(s.seen) + `)`
+	among := ` AND c.id >= id_at(` + l.add(s.seen) + `)
+			AND c.id >= id_at(COALESCE((SELECT s.gone_until FROM stored_bytes s WHERE s.project_id = $1), 0) * ` + dayUS + `)`
 	if of.Since > 0 {
 		among += ` AND c.id >= id_at(now_us() - ` + l.add(of.Since.Microseconds()) + `)`
 	}

@@ -102,7 +102,7 @@ func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, 
 		}
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, bytes`, on.project, on.day)
+		_, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day)
 		return err
 	})
 	return n + 1, wrap(err, "forgetting a day of project %s", on.project)

@@ -110,7 +110,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 
 // isWhole says whether none of an hour has gone: since firstWhole was asked, for a project may keep
 // history for a shorter time by now; and of a day behind one that stays because a result of it is on
-// its way. Until the transaction ends none goes.
+// its way, or of which something ended later. Until the transaction ends none goes.
 func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int64) (bool, error) {
 	if err := c.lockPast(ctx, tx, project); err != nil {
 		return false, err
@@ -120,7 +120,8 @@ func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int
 		return false, err
 	}
 	var whole bool
-	err = tx.QueryRowContext(ctx, `SELECT $2 >= now_us() - $4 OR EXISTS (SELECT 1 FROM stored_days s WHERE s.project_id = $1 AND s.day = $3 AND NOT s.going)`,
+	err = tx.QueryRowContext(ctx, `SELECT $2 >= now_us() - $4 OR EXISTS (SELECT 1 FROM stored_days s JOIN stored_bytes b ON b.project_id = s.project_id
+			WHERE s.project_id = $1 AND s.day = $3 AND NOT s.going AND s.day >= b.gone_until)`,
 		project, begin, begin/day.Microseconds(), surelyKept.Microseconds()).Scan(&whole)
 	return whole, err
 }

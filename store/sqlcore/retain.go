@@ -136,29 +136,37 @@ func (c *Core) forgetDays(ctx context.Context, before int64, limit int) (n int, 
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		n, err = c.subtract(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
-			WHERE day < $1 ORDER BY day, project_id LIMIT $2 `+c.skipLocked+`) RETURNING project_id, bytes`, before, limit)
+			WHERE day < $1 ORDER BY day, project_id LIMIT $2 `+c.skipLocked+`) RETURNING project_id, day, bytes`, before, limit)
 		return err
 	})
 	return n, wrap(err, "forgetting days")
 }
 
-// subtract deletes days by a statement, and takes what was stored on them from their projects.
+// subtract forgets days by a statement, takes what was stored on them from their projects, and notes
+// that they have gone.
 func (c *Core) subtract(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
-	less := map[uuid.UUID]int64{}
+	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
 	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
-			project uuid.UUID
-			stored  int64
+			on     projectDay
+			stored int64
 		)
-		err = row.Scan(&project, &stored)
-		less[project] -= stored
+		err = row.Scan(&on.project, &on.day, &stored)
+		less[on.project] -= stored
+		last[on.project] = max(last[on.project], on.day)
 		n++
 		return none, err
 	}, statement, args...)
-	if err != nil {
-		return 0, err
+	if err == nil {
+		err = addStored(ctx, tx, less)
 	}
-	return n, addStored(ctx, tx, less)
+	for _, project := range slices.SortedFunc(maps.Keys(last), compareIDs) {
+		if err != nil {
+			break
+		}
+		_, err = tx.exec(ctx, `UPDATE stored_bytes SET gone_until = $2 WHERE project_id = $1 AND gone_until < $2`, project, last[project]+1)
+	}
+	return n, err
 }
 
 // dropBytes is about how many bytes of blobs one transaction deletes: others wait for it.

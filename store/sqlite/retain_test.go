@@ -89,6 +89,23 @@ func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
 	require.Zero(t, left)
 }
 
+// TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater: it has gone, and has a row again.
+func TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater(t *testing.T) {
+	t.Parallel()
+	s, db, scene := numbered(t)
+	scene.RollUp(t)
+	for n := 1; n > 0; {
+		var err error
+		n, err = s.DropHistory(t.Context(), 9*day, 10)
+		require.NoError(t, err)
+	}
+	scene.Past(t, db, time.Now().Truncate(day).Add(-10*day+5*time.Hour))
+	scene.RollUp(t)
+	require.EqualValues(t, 4100, scene.Spent(t, db))
+	require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
+	require.EqualValues(t, 4100, scene.Spent(t, db))
+}
+
 // TestARebuildLosesNothingBehindADayThatStays: a result that is on its way keeps its day, and not
 // the days after it.
 func TestARebuildLosesNothingBehindADayThatStays(t *testing.T) {

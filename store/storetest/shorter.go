@@ -110,6 +110,35 @@ var shorterPromises = []promise{
 			}
 		}
 	}},
+	{"what ends later on a day that has gone brings its numbers back to no list", func(w *world) {
+		first := w.today().AddDate(0, 0, 1)
+		w.everyTenMinutes(first)
+		w.keepsSince(first.AddDate(0, 0, 2))
+		for n := 1; n > 0; {
+			var err error
+			n, err = w.s.TrimHistory(w.ctx, 50)
+			w.NoError(err)
+		}
+		pastConnectorRun{
+			id: store.Stamp(v7(), first.Add(5*time.Hour).UnixMicro(), 0), connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunFailed,
+		}.write(w)
+		w.storedOn(first)
+		w.EqualValues(1, w.rollUp(100))
+		w.keepsSince(first.AddDate(0, 0, -1))
+		total, rows := w.shown()
+		w.EqualValues(24*6, total)
+		w.EqualValues(24*6+1, rows)
+		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
+			q := store.ConnectorRunQuery{Connector: w.connector.Key(), Status: status, Limit: 500}
+			listed, total, err := w.s.ListConnectorRuns(w.ctx, q)
+			w.NoError(err)
+			w.Len(listed, int(total))
+			q.Offset = int(total)
+			listed, _, err = w.s.ListConnectorRuns(w.ctx, q)
+			w.NoError(err)
+			w.Empty(listed)
+		}
+	}},
 	{"a rebuild leaves the numbers as they are of what a project keeps no longer", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)

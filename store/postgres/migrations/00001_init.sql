@@ -693,7 +693,10 @@ CREATE TABLE sends (
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (
     project_id uuid PRIMARY KEY,
-    bytes bigint NOT NULL
+    bytes bigint NOT NULL,
+    -- Its days before this one have gone, in days since 1970: what is left of these has ended after
+    -- that, or stays for a delivery.
+    gone_until bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
 -- How many of these bytes are history's, by the day of the time in the ids, in days since 1970:

@@ -619,7 +619,10 @@ CREATE TABLE sends (
 -- How many bytes a project has stored: the consumer 'storage' counts them.
 CREATE TABLE stored_bytes (
     project_id TEXT PRIMARY KEY,
-    bytes INTEGER NOT NULL
+    bytes INTEGER NOT NULL,
+    -- Its days before this one have gone, in days since 1970: what is left of these has ended after
+    -- that, or stays for a delivery.
+    gone_until INTEGER NOT NULL DEFAULT 0
 );
 
 -- How many of these bytes are history's, by the day of the time in the ids, in days since 1970:
