@@ -25,7 +25,7 @@ const (
 		"It is answered 409 where somebody else tests there, or where the environment is a standard one."
 	aboutEndTestSession        = "Ends the session of that holder before its time; where nobody tests nothing is left to do. That of somebody else is answered 409."
 	aboutSetDefaultEnvironment = "The environment that was the default before is it no more. One that is being deleted, or made one for tests, is answered 409."
-	aboutListAgents            = "Agents of the live deployment and of the twenty that were deployed last, and names that have had runs in the environment: of those that are in none of these deployments the 1000 that ran last."
+	aboutListAgents            = "Agents of the live deployment and of the twenty that were deployed last, and names that have had runs in the environment: of those that are in none of these deployments, and of which nothing is open, the 1000 that ran last."
 	aboutGetAgent              = "The agent's configuration in the live deployment of the environment, and the connectors that are linked to it. " +
 		"Of an agent that is in another environment of the project only, config and deployment_id are null. " +
 		"Statistics, tokens and durations are of the runs that were queued in the window, as the parameters narrow them, exactly and as of now; p95_duration_ms is within 1 %. " +

@@ -44,7 +44,7 @@ var wide = []struct {
 	{"WITH r AS MATERIALIZED (SELECT h.* FROM ended_runs h", "a search looks at ended runs that it has found, so many at a time", true},
 	{"SELECT EXISTS (SELECT 1 FROM agent_totals t", "whether an environment that is gone has had runs is asked of what is open of its project too, which has a limit", true},
 	{"INSERT INTO run_rollups", "runs are added to as many numbers as they are of, a page of them at a time", true},
-	{"SELECT x.status, CAST(SUM(x.runs) AS bigint)", "numbers of a connector count what is open of it, which has a limit, and what is of an hour at the ends of their window", true},
+	{"SELECT x.status, CAST(SUM(x.runs) AS bigint)", "numbers of a connector count what is open of it, by indexes alone, and what is of an hour at the ends of their window", true},
 	{"SELECT now_us(), (SELECT c.id FROM ended_connector_runs c", "a list of connector runs begins where the connector's history does", false},
 	{"lines AS MATERIALIZED (SELECT h.class", "what is open of an environment is counted by the index of lines, and has a limit", true},
 	{"(SELECT * FROM unnest($3::uuid[], $4::uuid[])) AND r.project_id = $1 AND r.environment_id = $2", "lists of agents read what is not rolled up yet by its keys", true},

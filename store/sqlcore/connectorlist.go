@@ -88,6 +88,9 @@ func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) 
 		return s.page(ctx, q, limit, offset, period{0, never})
 	}
 	hours, err := s.hours(ctx, q, limit+offset)
+	if err == nil {
+		err = s.addOpen(ctx, q, limit+offset, hours)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) 
 	return runs, nil
 }
 
-// hours are how many there are in each hour that has some, by its beginning; of hours before those
+// hours are how many have ended in each hour that has some, by its beginning; of hours before those
 // that have the newest ones, so many of them, it need not tell.
 func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
 	hours := maps.Clone(s.ragged)
@@ -122,11 +125,24 @@ func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[i
 	for _, run := range s.waiting {
 		hours[hourOf(run.ID)]++
 	}
-	open, err := s.openIDs(ctx, q, newest)
-	for _, id := range open {
-		hours[hourOf(id)]++
+	return hours, nil
+}
+
+// addOpen adds to hours those that are open, among them the newest ones, so many of them.
+func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hours map[int64]int64) error {
+	if s.open.empty() {
+		return nil
 	}
-	return hours, err
+	l := s.args()
+	narrow := s.narrow(&l) + l.during(s.open)
+	last := ` ORDER BY c.id DESC LIMIT ` + l.add(newest)
+	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		id, err := scanID(row)
+		hours[hourOf(id)]++
+		return none, err
+	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+last+`) AS o
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+s.leased()+last+`) AS d`, l.args...)
+	return err
 }
 
 // timesOf are the times of those hours that come after the newest ones with no more than offset
@@ -150,17 +166,6 @@ func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period
 		room -= runs
 	}
 	return offset, times
-}
-
-// openIDs are the ids of those that are open, among them the newest ones, so many of them.
-func (s *connectorRuns) openIDs(ctx context.Context, q Queryer, newest int) ([]uuid.UUID, error) {
-	if s.open.empty() {
-		return nil, nil
-	}
-	l := s.args()
-	among := ` c WHERE c.project_id = $1 AND c.connector_id = $2` + s.narrow(&l) + l.during(s.open) + ` ORDER BY c.id DESC LIMIT ` + l.add(newest)
-	return collect(ctx, q, scanID, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs`+among+`) AS o
-		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+among+`) AS d`, l.args...)
 }
 
 // hourOf is when the hour began of the time in an id.
@@ -193,16 +198,16 @@ func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset in
 // those that are open, of deliveries and of those that have ended.
 func (s *connectorRuns) newest(l *list, narrow string, most int, within period, open, due, ended string) string {
 	some := l.add(most)
-	of := func(columns, table, name string, window period) string {
+	of := func(columns, table, name, among string, window period) string {
 		window = period{max(window.from, within.from), min(window.to, within.to)}
-		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
+		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + among + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
 	var from []string
 	if !s.open.empty() {
-		from = append(from, of(open, `open_connector_runs`, `open`, s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.open))
+		from = append(from, of(open, `open_connector_runs`, `open`, ``, s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.leased(), s.open))
 	}
 	if !s.ended.empty() {
-		from = append(from, of(ended, `ended_connector_runs`, `ended`, s.readable(s.ended)))
+		from = append(from, of(ended, `ended_connector_runs`, `ended`, ``, s.readable(s.ended)))
 	}
 	return strings.Join(from, ` UNION ALL `)
 }

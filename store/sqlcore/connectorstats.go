@@ -142,13 +142,7 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(s.readable(end))+` GROUP BY c.status`)
 	}
 	if !s.open.empty() {
-		among := narrow + l.during(s.open)
-		open := func(table string) string { // to group them by a column costs as much again as to count them
-			return `SELECT h.status, CASE h.status WHEN 'pending' THEN n.pending ELSE n.running END AS runs, 0 AS us, 0 AS ragged
-				FROM (SELECT count(*) FILTER (WHERE c.status = 'pending') AS pending, count(*) FILTER (WHERE c.status = 'running') AS running
-					FROM ` + table + ` c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS n, (SELECT 'pending' AS status UNION ALL SELECT 'running') AS h`
-		}
-		of = append(of, open(`open_connector_runs`)+` UNION ALL `+open(openDeliveries))
+		of = append(of, s.countOpen(narrow+l.during(s.open)), s.countDeliveries(l.during(s.open)))
 	}
 	if len(of) == 0 {
 		return nil
@@ -171,6 +165,45 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 		return err
 	}
 	return s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to})
+}
+
+// Open ones are counted at once of both statuses that they may have: to group them by a column
+// costs as much again as to count them.
+const openStatuses = `(SELECT 'pending' AS status UNION ALL SELECT 'running') AS h`
+
+// countOpen counts open runs of events.
+func (s *connectorRuns) countOpen(among string) string {
+	return `SELECT h.status, CASE h.status WHEN 'pending' THEN n.pending ELSE n.running END AS runs, 0 AS us, 0 AS ragged
+		FROM (SELECT count(*) FILTER (WHERE c.status = 'pending') AS pending, count(*) FILTER (WHERE c.status = 'running') AS running
+			FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS n, ` + openStatuses
+}
+
+// countDeliveries counts open deliveries: by indexes alone, for of one whose destination is away for
+// long there is no limit how many wait.
+func (s *connectorRuns) countDeliveries(among string) string {
+	if s.trigger != "" && s.trigger != store.TriggerOutbound {
+		among += ` AND FALSE`
+	}
+	if s.status == store.ConnectorRunRunning {
+		return `SELECT 'running' AS status, count(*) AS runs, 0 AS us, 0 AS ragged FROM deliveries c
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among
+	}
+	counted := `SELECT h.status, CASE h.status WHEN 'pending' THEN n.known - n.leased ELSE n.leased END AS runs, 0 AS us, 0 AS ragged
+		FROM (SELECT (SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS known,
+			(SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among + `) AS leased) AS n, ` + openStatuses
+	if s.status == store.ConnectorRunPending {
+		counted += ` WHERE h.status = 'pending'`
+	}
+	return counted
+}
+
+// leased narrows deliveries to those that are being sent, where only these are asked for: of them
+// there are few, and an index.
+func (s *connectorRuns) leased() string {
+	if s.status != store.ConnectorRunRunning {
+		return ``
+	}
+	return ` AND c.lease_until IS NOT NULL`
 }
 
 // addWaiting adds what has ended of a period and is not rolled up yet.

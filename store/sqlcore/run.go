@@ -246,7 +246,7 @@ const (
 // openDeliveries are deliveries as open connector runs; the error of one that waits is why the platform
 // could not make the last attempt.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, run_id, replay_of, started_at FROM deliveries)`
+	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, run_id, replay_of, started_at, lease_until FROM deliveries)`
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,

@@ -261,6 +261,28 @@ func TestABuildsTokenIsFoundByItsDeployment(t *testing.T) {
 	require.Equal(t, 1, explained)
 }
 
+// TestDeliveriesAreCountedByIndexes: without a look at those that wait, of which there may be any number.
+func TestDeliveriesAreCountedByIndexes(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := storebench.NewScene(t, s, 1)
+	for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunPending, store.ConnectorRunRunning} {
+		clear(seen.all)
+		_, err := s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: store.Key{ProjectID: scene.Project, ID: scene.Connector}, Status: status})
+		require.NoError(t, err)
+		counting := 0
+		for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
+			for _, step := range explain(t, s, statement) {
+				if strings.Contains(step, "deliveries") {
+					require.Contains(t, step, "COVERING INDEX deliveries_", statement)
+					counting++
+				}
+			}
+		}
+		require.Positive(t, counting, "of status %q", status)
+	}
+}
+
 // explain returns the steps of a statement's plan.
 func explain(t *testing.T, s *Store, statement string) (steps []string) {
 	t.Helper()

@@ -61,8 +61,13 @@ func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors 
 		statement := `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size,
 			run_ids, runs_left, runs_failed, runs_completed, started_at) VALUES ($1, $2, $3, $4, 'running', $6, '', 1, $5, 1, 0, 0, 1)`
 		if run.trigger == store.TriggerOutbound {
-			run.status = store.ConnectorRunPending
-			statement = `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at) VALUES ($1, $2, $3, $4, $5, $5, 0, 1, 1)`
+			run.status = oneOf(c, store.ConnectorRunPending, store.ConnectorRunPending, store.ConnectorRunRunning)
+			var lease any
+			if run.status == store.ConnectorRunRunning {
+				lease = 1
+			}
+			statement = `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at, lease_until) VALUES ($1, $2, $3, $4, $5, $5, 0, 1, 1, $6)`
+			args = append(args, lease)
 		} else {
 			args[4] = "{" + uuid.NewString() + "}"
 			args = append(args, string(run.trigger))
