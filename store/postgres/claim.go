@@ -45,7 +45,7 @@ var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.Q
 	JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
 	CROSS JOIN LATERAL (SELECT n.id, n.input_id, COALESCE(n.deployment_id, e.live_deployment_id) AS deployment_id,
 			n.concurrency_key IS NULL AS keyless FROM open_runs n
-		WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
+		WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
 			AND n.fresh = c.fresh AND n.id >= c.id AND n.not_before <= now_us() ORDER BY n.id
 		LIMIT ` + sqlcore.HeadsOf("$3::bigint", "(SELECT count(*) FROM l)") + `) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id

@@ -37,7 +37,7 @@ var startStatement = `WITH pool AS (
 	UPDATE open_runs u SET status = 'running', attempt = u.attempt + 1, token = ((u.attempt + 1) << ` + strconv.Itoa(sqlcore.TokenBits) + `) | g.salt,
 		runner_id = $6, lease_until = now_us() + $7::bigint, started_at = COALESCE(u.started_at, now_us()), deployment_id = g.deployment_id
 	FROM pool, unnest($8::uuid[], $9::uuid[], $10::bigint[]) AS g (id, deployment_id, salt)
-	WHERE u.project_id = $1 AND u.id = g.id AND u.status || '' = 'queued' AND NOT u.blocked RETURNING u.*
+	WHERE u.project_id = $1 AND u.id = g.id AND u.status || '' = 'queued' AND u.blocked = FALSE RETURNING u.*
 ) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
 FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
 

@@ -147,7 +147,7 @@ func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, er
 	err = reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'running')
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'awaiting_approval')
-		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND NOT r.blocked)
+		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND r.blocked = FALSE)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
 	if err == nil && !has {
 		var waiting []tallied
@@ -178,7 +178,7 @@ type counted struct {
 // those that the outbox names still, and of those that are rolled up. What a variant has executed
 // counts for it and for its agent.
 func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
-	open, err := openRuns{address: a.address, only: a.only, args: a.args(), fresh: true}.count(ctx, q)
+	open, err := openRuns{Core: a.Core, only: a.only, args: a.args(), fresh: true}.count(ctx, q)
 	if err != nil {
 		return err
 	}

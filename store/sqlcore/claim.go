@@ -159,7 +159,7 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 	var l list
 	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
 		c.keys(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
-			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND NOT r.blocked)`, l.args...)
+			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.args...)
 	return queued, wrap(err, "looking for queued runs")
 }
 
@@ -337,7 +337,7 @@ func HeadsOf(limit, lines string) string {
 // of which the scope says something it would begin at the scope's first run each time.
 func QueuedLines(address, scope string) string {
 	first := func(where string) string {
-		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked` + where + queuedOrder + `)`
+		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE` + where + queuedOrder + `)`
 	}
 	columns, same := lineColumns, scope
 	if scope == QueuedHere {

@@ -86,8 +86,8 @@ type Engine interface {
 	// history there is none.
 	AddTerms(ctx context.Context, q Queryer, entries []Entry) error
 	// WithTerms selects project_id and run_id of those entries of a part of the index, {run_words},
-	// that have all of these terms, or the one: at most so many, in no order, for a cost that does
-	// not depend on how many more there are. Its arguments begin at $first.
+	// that have all of these terms, or the one: at most so many, in no order. Of those that there are
+	// beyond these it reads no row. Its arguments begin at $first.
 	WithTerms(all []Term, or Term, most, first int) (statement string, args []any)
 	// LookThrough selects run_id of the project's, $1, entries w of a part of the index, and as has
 	// whether they have all of these terms, or the one. Which of them it looks at, in order and up to a
@@ -115,6 +115,8 @@ type Options struct {
 	Engine Engine
 	// Publish takes the hints of a transaction that was committed.
 	Publish func(hints []store.Hint)
+	// Bytewise follows a text that is compared as an index has it whose texts compare as bytes do.
+	Bytewise string
 	// SkipLocked ends a SELECT whose rows the transaction is about to change,
 	// passing over those that another one is changing: "FOR UPDATE SKIP LOCKED",
 	// or nothing where there is one writer.
@@ -142,11 +144,11 @@ type Options struct {
 type Core struct {
 	engine  Engine
 	publish func([]store.Hint)
-	// skipLocked, share and exclusive are as in Options.
-	skipLocked, share, exclusive string
-	address                      string
-	badData, noTable             func(error) bool
-	evaluate                     store.Evaluator
+	// bytewise, skipLocked, share and exclusive are as in Options.
+	bytewise, skipLocked, share, exclusive string
+	address                                string
+	badData, noTable                       func(error) bool
+	evaluate                               store.Evaluator
 	// cluster is the one that must have the lease for anything to be written; ""
 	// asserts nothing.
 	cluster  string
@@ -164,7 +166,7 @@ type Core struct {
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
-		engine: o.Engine, publish: o.Publish, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
+		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}

@@ -63,7 +63,7 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err error) {
 	var there, open bool
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
-			(SELECT n.id FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued' AND NOT n.blocked`+
+			(SELECT n.id FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued' AND n.blocked = FALSE`+
 		queuedOrder+`) IS NOT NULL
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND blocked)
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running')

@@ -13,7 +13,7 @@ import (
 
 // openRuns are open runs of an environment, the first two of args, that are counted.
 type openRuns struct {
-	address string // the engine's of a row
+	*Core
 	// only narrows to runs of these agents, nil to none. within is a condition on the ids of runs r,
 	// begun one on what these have once they have begun.
 	only          []string
@@ -42,46 +42,49 @@ const (
 // the index of queued runs alone, without looking at a row, line by line, for to group them would
 // cost more than that.
 func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
-	heads, among := o.heads()
+	heads, names := o.heads()
 	some := ``
 	if !o.fresh {
 		some = ` WHERE NOT h.fresh`
 	}
-	branch := func(state string) string {
-		return ` UNION ALL SELECT ` + openColumns + ` FROM open_runs r WHERE ` + openHere + ` AND ` + state + among
+	branch := func(state, agent string) string {
+		text := ` UNION ALL SELECT ` + openColumns + ` FROM open_runs r WHERE ` + openHere + ` AND ` + state + o.within
+		if names != `` {
+			text += ` AND ` + agent + ` IN (` + names + `)`
+		}
+		return text
 	}
 	return collect(ctx, q, func(row scanner) (n openCount, err error) {
 		err = row.Scan(&n.agent, &n.testName, &n.status, &n.runs, maybeAt(&n.last))
 		return n, err
 	}, `WITH RECURSIVE `+heads+`, lines AS MATERIALIZED (SELECT h.class, h.agent_name, h.fresh, (SELECT count(*) FROM open_runs r
-			WHERE `+openHere+` AND r.status = 'queued' AND NOT r.blocked AND r.class = h.class AND r.agent_name = h.agent_name AND r.fresh = h.fresh`+o.within+`) AS runs FROM heads h`+some+`)
+			WHERE `+openHere+` AND r.status = 'queued' AND r.blocked = FALSE AND r.class = h.class AND r.agent_name = h.agent_name AND r.fresh = h.fresh`+o.within+`) AS runs FROM heads h`+some+`)
 		SELECT l.agent_name, '', 'queued', l.runs, (SELECT n.queued_at FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued'
-			AND NOT n.blocked AND n.class = l.class AND n.agent_name = l.agent_name AND n.fresh ORDER BY n.id DESC LIMIT 1) FROM lines l WHERE l.fresh AND l.runs > 0
+			AND n.blocked = FALSE AND n.class = l.class AND n.agent_name = l.agent_name AND n.fresh = l.fresh ORDER BY n.id DESC LIMIT 1) FROM lines l WHERE l.fresh AND l.runs > 0
 		UNION ALL
 		SELECT r.agent_name, r.test_name, r.status, count(*), MAX(COALESCE(r.started_at, r.queued_at)) FROM (
-			SELECT `+openColumns+` FROM lines l JOIN open_runs r ON `+openHere+` AND r.status = 'queued' AND NOT r.blocked
-				AND r.class = l.class AND r.agent_name = l.agent_name AND NOT r.fresh`+o.within+` WHERE NOT l.fresh AND l.runs > 0`+
-		branch(`r.blocked`)+branch(`r.status = 'running'`)+branch(`r.status = 'awaiting_approval'`)+`) r
+			SELECT `+openColumns+` FROM lines l CROSS JOIN open_runs r WHERE `+openHere+` AND r.status = 'queued' AND r.blocked = FALSE
+				AND r.class = l.class AND r.agent_name = l.agent_name AND r.fresh = l.fresh`+o.within+` AND NOT l.fresh AND l.runs > 0`+
+		branch(`r.blocked`, `r.agent_name`+o.bytewise)+branch(`r.status = 'running'`, `r.agent_name`)+branch(`r.status = 'awaiting_approval'`, `r.agent_name`)+`) r
 		WHERE TRUE`+o.begun+` GROUP BY r.agent_name, r.test_name, r.status`, o.args.args...)
 }
 
-// heads selects what the lines of queued runs have in common: of the agents, or those that there
-// are. among is the condition on runs r of them.
-func (o *openRuns) heads() (heads, among string) {
+// heads selects what the lines of queued runs have in common: of the agents, whose names are a list,
+// or those that there are.
+func (o *openRuns) heads() (heads, names string) {
 	if o.only == nil {
 		return QueuedLines(o.address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q
-			JOIN open_runs c ON c.project_id = $1 AND c.` + o.address + ` = q.address)`, o.within
+			JOIN open_runs c ON c.project_id = $1 AND c.` + o.address + ` = q.address)`, ``
 	}
-	var classes, agents, names []string
+	var classes, agents, all []string
 	for class := range store.Classes {
 		classes = append(classes, `SELECT `+strconv.Itoa(class)+` AS class`)
 	}
 	for _, agent := range o.only {
 		name := o.args.add(Text(agent))
-		agents, names = append(agents, `SELECT CAST(`+name+` AS text) AS agent_name`), append(names, name)
+		agents, all = append(agents, `SELECT CAST(`+name+` AS text) AS agent_name`), append(all, name)
 	}
 	const either = ` UNION ALL `
 	return `heads AS (SELECT c.class, a.agent_name, f.fresh FROM (` + strings.Join(classes, either) + `) AS c, (` + strings.Join(agents, either) + `) AS a,
-			(SELECT FALSE AS fresh` + either + `SELECT TRUE) AS f)`,
-		` AND r.agent_name IN (` + strings.Join(names, `, `) + `)` + o.within
+			(SELECT FALSE AS fresh` + either + `SELECT TRUE) AS f)`, strings.Join(all, `, `)
 }

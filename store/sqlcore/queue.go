@@ -24,7 +24,7 @@ func QueueStatement(address string) string {
 			EXISTS (SELECT 1 FROM runners w
 				WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.seen_at > now_us() - $1),
 			r.class,
-			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = r.project_id
+			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = r.project_id
 				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh LIMIT $2) counted),
 			now_us() - r.queued_at
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`

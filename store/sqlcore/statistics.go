@@ -216,7 +216,7 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 	}
 	l := list{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
 	within, begun := inWindow("r.id", s.window, &l), s.narrowBegun(&l)
-	open, err := openRuns{address: s.address, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
+	open, err := openRuns{Core: s.Core, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
 	for _, n := range open {
 		s.out.Runs[n.status] += n.runs
 	}

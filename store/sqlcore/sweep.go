@@ -162,7 +162,7 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
 // sweepOrphansOf cancels those of one environment.
 func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (n int, err error) {
 	// The blocked first: then nobody is handed a key.
-	for _, which := range []string{`r.blocked LIMIT $1 `, `NOT r.blocked ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
+	for _, which := range []string{`r.blocked LIMIT $1 `, `r.blocked = FALSE ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
 		if err != nil || n >= limit {
 			return n, err
 		}
@@ -196,7 +196,7 @@ func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) er
 		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, chunk}, // first: then nobody is handed a key
 		{`'running'`, `environment_id, id`, store.MaxCandidates},           // as many as places
 		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
-		{`'queued' AND NOT blocked`, `class, agent_name, fresh, id`, chunk},
+		{`'queued' AND blocked = FALSE`, `class, agent_name, fresh, id`, chunk},
 	} {
 		ids, err := collect(ctx, tx, scanID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
 			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.exclusive, environment.ProjectID, environment.ID, of.limit)

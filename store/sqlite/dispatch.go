@@ -347,7 +347,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 		}, `SELECT h.id, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
 				CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
 			FROM (SELECT n.id, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id, n.concurrency_key IS NULL AS keyless
-				FROM open_runs n WHERE n.status = 'queued' AND NOT n.blocked AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
+				FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
 					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+sqlcore.HeadsOf("$7", "$8")+`) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4 AND a.variant_of = ''`,
@@ -392,7 +392,7 @@ func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.W
 	result, err := q.ExecContext(ctx, `UPDATE open_runs SET status = 'running', attempt = attempt + 1,
 			token = ((attempt + 1) << $4) | $5, runner_id = $6, lease_until = now_us() + $7,
 			started_at = COALESCE(started_at, now_us()), deployment_id = $3
-		WHERE project_id = $1 AND id = $2 AND status = 'queued' AND NOT blocked`,
+		WHERE project_id = $1 AND id = $2 AND status = 'queued' AND blocked = FALSE`,
 		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqlcore.Text(c.RunnerID), c.Lease.Microseconds())
 	if err != nil {
 		return store.Claimed{}, err

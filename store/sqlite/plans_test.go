@@ -261,6 +261,31 @@ func TestABuildsTokenIsFoundByItsDeployment(t *testing.T) {
 	require.Equal(t, 1, explained)
 }
 
+// TestABacklogIsCountedByItsIndex: line by line, without a look at a row but at the newest one, and
+// at those that are not fresh.
+func TestABacklogIsCountedByItsIndex(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := storebench.NewScene(t, s, 1)
+	environment := store.Key{ProjectID: scene.Project, ID: scene.Environment}
+	_, err := s.Agents(t.Context(), environment)
+	require.NoError(t, err)
+	_, err = s.RunStatistics(t.Context(), store.StatisticsQuery{Environment: environment, AgentName: "agent"})
+	require.NoError(t, err)
+	const line = " INDEX open_runs_queued (project_id=? AND environment_id=? AND class=? AND agent_name=? AND fresh=?)"
+	counting := 0
+	for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
+		if strings.Contains(statement, "lines AS MATERIALIZED") {
+			counting++
+			steps := explain(t, s, statement)
+			require.Contains(t, steps, "SEARCH r USING COVERING"+line)
+			require.Contains(t, steps, "SEARCH r USING"+line)
+			require.Contains(t, steps, "SEARCH n USING"+line)
+		}
+	}
+	require.Equal(t, 2, counting, "of the list of agents, and of numbers")
+}
+
 // TestDeliveriesAreCountedByIndexes: without a look at those that wait, of which there may be any number.
 func TestDeliveriesAreCountedByIndexes(t *testing.T) {
 	t.Parallel()

@@ -515,7 +515,7 @@ CREATE TABLE open_runs (
     -- vacuumed.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND NOT blocked;
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND blocked = FALSE;
 CREATE INDEX open_runs_blocked ON open_runs (project_id, environment_id, agent_name COLLATE "C", concurrency_key, id) WHERE blocked;
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
 CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';

@@ -470,7 +470,9 @@ CREATE TABLE open_runs (
     -- Those are counted by an index that has nothing else of them.
     CHECK (status <> 'queued' OR NOT fresh OR (deployment_id IS NULL AND test_name = '' AND started_at IS NULL))
 );
-CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND NOT blocked;
+-- Of a column that equals a constant SQLite knows what entries have, which it does not of NOT
+-- blocked: so to count them it reads no row.
+CREATE INDEX open_runs_queued ON open_runs (project_id, environment_id, class, agent_name, fresh, id) WHERE status = 'queued' AND blocked = FALSE;
 CREATE INDEX open_runs_blocked ON open_runs (project_id, environment_id, agent_name, concurrency_key, id) WHERE blocked;
 -- Not on lease_until: what runs is little, and so heartbeats touch no index.
 CREATE INDEX open_runs_running ON open_runs (project_id, environment_id, id) WHERE status = 'running';
