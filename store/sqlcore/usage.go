@@ -73,13 +73,20 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 			b.add(of, n)
 			return none, nil
 		}, c.InPart(`SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
-			WHERE `+c.keys(&l, "m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency
+			WHERE `+c.keys(&l, "m.run_id", some)+l.between("m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency
 			ORDER BY m.project_id, m.run_id`, some[0].ID), l.args...); err != nil {
 			return err
 		}
 		tell()
 	}
 	return nil
+}
+
+// between narrows ids to those from the first of some keys to the last: so a planner knows of which
+// parts of history these are.
+func (l *list) between(id string, keys []store.Key) string {
+	byID := func(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
+	return ` AND ` + id + ` BETWEEN ` + l.add(slices.MinFunc(keys, byID).ID) + ` AND ` + l.add(slices.MaxFunc(keys, byID).ID)
 }
 
 // pastCallsOf is callsOf of runs of one part of history; where that is not there it reads none.
