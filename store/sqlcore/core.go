@@ -115,7 +115,8 @@ type Options struct {
 	Engine Engine
 	// Publish takes the hints of a transaction that was committed.
 	Publish func(hints []store.Hint)
-	// Bytewise follows a text that is compared as an index has it whose texts compare as bytes do.
+	// Bytewise comes after a text to compare it byte by byte, as an index does whose texts are in that
+	// order: COLLATE "C", or nothing where all are.
 	Bytewise string
 	// SkipLocked ends a SELECT whose rows the transaction is about to change,
 	// passing over those that another one is changing: "FOR UPDATE SKIP LOCKED",

@@ -85,8 +85,7 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 // between narrows ids to those from the first of some keys to the last: so a planner knows of which
 // parts of history these are.
 func (l *list) between(id string, keys []store.Key) string {
-	byID := func(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
-	return ` AND ` + id + ` BETWEEN ` + l.add(slices.MinFunc(keys, byID).ID) + ` AND ` + l.add(slices.MaxFunc(keys, byID).ID)
+	return ` AND ` + id + ` BETWEEN ` + l.add(slices.MinFunc(keys, compareKeyIDs).ID) + ` AND ` + l.add(slices.MaxFunc(keys, compareKeyIDs).ID)
 }
 
 // pastCallsOf is callsOf of runs of one part of history; where that is not there it reads none.
