@@ -25,16 +25,20 @@ func filesRepo() bundle.Files {
 
 // queueFiles queues a run with accepted files of these texts and one that was omitted.
 func (p *port) queueFiles(agent string, texts ...string) uuid.UUID {
-	id := p.queue(agent, "application/json", `{"q":"<x>","files":"theirs"}`)
-	p.set(func() {
-		run := p.runs[id]
-		run.run.Files, run.data = true, texts
-		run.files.Issues = []dispatchapi.FileIssue{{Name: "b.exe", FieldName: "f", Reason: "unsupported_type"}}
-		for _, text := range texts {
-			run.files.Files = append(run.files.Files, dispatchapi.File{Name: "a.txt", FieldName: "f", MIMEType: "text/plain", Size: int64(len(text))})
-		}
-	})
-	return id
+	run := fileRun(agent, texts...)
+	run.files.Issues = []dispatchapi.FileIssue{{Name: "b.exe", FieldName: "f", Reason: "unsupported_type"}}
+	return p.add(run)
+}
+
+// fileRun is a run with accepted files of these texts.
+func fileRun(agent string, texts ...string) portRun {
+	run := portRun{data: texts, run: dispatchapi.Run{
+		AgentName: agent, ContentType: "application/json", Input: []byte(`{"q":"<x>","files":"theirs"}`), Files: true,
+	}}
+	for _, text := range texts {
+		run.files.Files = append(run.files.Files, dispatchapi.File{Name: "a.txt", FieldName: "f", MIMEType: "text/plain", Size: int64(len(text))})
+	}
+	return run
 }
 
 func TestFilesReachTheModel(t *testing.T) {
@@ -53,9 +57,7 @@ func TestAnAgentMayRequireFiles(t *testing.T) {
 	files["agents/hello.yaml"] = append(files["agents/hello.yaml"], "files_required: true\n"...)
 	p := newPort(t, files)
 	one := started(t, p, "one", nil, nil)
-	whole := p.queueFiles("hello", "x")
-	p.set(func() { p.runs[whole].files.Issues = nil })
-	require.Equal(t, "Hello!", p.await(t, whole).Output)
+	require.Equal(t, "Hello!", p.await(t, p.add(fileRun("hello", "x"))).Output)
 	for _, run := range []uuid.UUID{p.queue("hello", "application/json", "{}"), p.queueFiles("hello"), p.queueFiles("hello", "x")} {
 		require.Equal(t, "files_required", p.await(t, run).ErrorCode)
 	}
@@ -65,8 +67,9 @@ func TestAnAgentMayRequireFiles(t *testing.T) {
 func TestAFileThatIsNotThereFailsTheRun(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, filesRepo())
-	id := p.queueFiles("reader", "hello")
-	p.set(func() { p.runs[id].data = nil })
+	run := fileRun("reader", "hello")
+	run.data = nil
+	id := p.add(run)
 	one := started(t, p, "one", nil, nil)
 	end := p.await(t, id)
 	require.Equal(t, dispatchapi.StatusFailed, end.Status)

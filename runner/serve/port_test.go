@@ -126,20 +126,20 @@ func (p *port) queue(agent, contentType, input string) uuid.UUID {
 }
 
 // queueRun queues a run and gives it its id.
-func (p *port) queueRun(run dispatchapi.Run) uuid.UUID {
-	run.ID = uuid.New()
-	p.set(func() { p.runs[run.ID] = &portRun{status: "queued", run: run} })
-	return run.ID
-}
+func (p *port) queueRun(run dispatchapi.Run) uuid.UUID { return p.add(portRun{run: run}) }
 
 func (p *port) queueElsewhere(agent, input string) uuid.UUID {
-	id := uuid.New()
-	p.set(func() {
-		p.runs[id] = &portRun{status: "queued", elsewhere: []byte(input), run: dispatchapi.Run{
-			ID: id, AgentName: agent, ContentType: "application/json", InputElsewhere: true,
-		}}
-	})
-	return id
+	return p.add(portRun{elsewhere: []byte(input), run: dispatchapi.Run{
+		AgentName: agent, ContentType: "application/json", InputElsewhere: true,
+	}})
+}
+
+// add queues a run with all that belongs to it, and gives it its id: a runner may claim it
+// at once.
+func (p *port) add(run portRun) uuid.UUID {
+	run.run.ID, run.status = uuid.New(), "queued"
+	p.set(func() { p.runs[run.run.ID] = &run })
+	return run.run.ID
 }
 
 func (p *port) status(id uuid.UUID) (status string) {

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -95,11 +94,8 @@ func TestAnAgentSends(t *testing.T) {
 	files := repo()
 	files["models/hello.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: {n: 1}}}]}, {match: queued, text: told}]")
 	p := newPort(t, files)
-	id := uuid.New()
-	p.set(func() {
-		p.runs[id] = &portRun{status: "queued", run: dispatchapi.Run{
-			ID: id, AgentName: "hello", ContentType: "application/json", Input: []byte(`{}`), Actions: []dispatchapi.Action{{Name: "tell", Connector: "ops"}},
-		}}
+	id := p.queueRun(dispatchapi.Run{
+		AgentName: "hello", ContentType: "application/json", Input: []byte(`{}`), Actions: []dispatchapi.Action{{Name: "tell", Connector: "ops"}},
 	})
 	r := started(t, p, "one", nil, nil)
 	require.Equal(t, "told", p.await(t, id).Output)
