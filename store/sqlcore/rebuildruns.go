@@ -94,7 +94,7 @@ func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tall
 		for _, run := range runs {
 			t, err := sums.at(run.rollup(hourly))
 			if err == nil {
-				err = t.run(run)
+				err = t.run(run.measured)
 			}
 			if err != nil {
 				return err

@@ -101,7 +101,7 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs = append(runs, billed{tallied{Key: key, status: store.RunCompleted}, bill{price{}: {calls: 1}}})
+	runs = append(runs, billed{tallied{measured: measured{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
 	return c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
 		if _, err := rollupsBox.takeRows(ctx, c, tx, []ended{{Key: key}}); err != nil {
 			return err
@@ -221,7 +221,7 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed, grown growth) e
 				}
 				of[key], more[key] = r, t
 			}
-			if err := more[key].run(run.tallied); err != nil {
+			if err := more[key].run(run.measured); err != nil {
 				return err
 			}
 		}

@@ -373,13 +373,13 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 		}
 		return of.narrowEnded(l)
 	}
-	var ended []tallied
+	var ended []measured
 	last, err := s.each(ctx, nil, func(run store.Searched) (bool, error) {
 		if run.EndedAt == nil {
 			of.out.Runs[run.Status]++
 			return false, nil
 		}
-		ended = append(ended, tallied{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		ended = append(ended, measured{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
 		return false, nil
 	})
 	switch {

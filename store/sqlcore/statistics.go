@@ -149,7 +149,7 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	for after := uuid.Nil; ; {
 		l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
-		page, err := collect(ctx, q, scanTallied, `SELECT `+talliedColumns+` FROM ended_runs r
+		page, err := collect(ctx, q, scanMeasured, `SELECT `+measuredColumns+` FROM ended_runs r
 		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+since("r.id", "$1")+s.narrowEnded(&l)+` ORDER BY r.id LIMIT $5`, l.args...)
 		if err != nil {
 			return err
@@ -177,7 +177,11 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 	if err != nil {
 		return err
 	}
-	return s.addRuns(ctx, q, past)
+	runs := make([]measured, len(past))
+	for i, run := range past {
+		runs[i] = run.measured
+	}
+	return s.addRuns(ctx, q, runs)
 }
 
 // endedIDs are the runs of a project that have ended and are not rolled up yet.
@@ -195,9 +199,8 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
 }
 
-// addRuns adds ended runs, with what their calls cost: those are looked for in all of history, for a
-// part that is not there any more ends a transaction.
-func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []tallied) error {
+// addRuns adds ended runs, with what their calls cost.
+func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []measured) error {
 	keys := make([]store.Key, len(runs))
 	for i, run := range runs {
 		s.out.Runs[run.status]++
@@ -206,7 +209,7 @@ func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []tallied) err
 		}
 		keys[i] = run.Key
 	}
-	return s.callsOf(ctx, q, "model_calls", keys, "", func(_ store.Key, of price, n spent) { s.addCalls(of, n) })
+	return s.addCost(ctx, q, keys)
 }
 
 // addOpen adds how many runs of the window are open.

@@ -16,29 +16,44 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tallied is what an ended run adds to numbers.
-type tallied struct {
+// measured is what an ended run adds to numbers.
+type measured struct {
 	store.Key
+	status    store.RunStatus
+	startedAt *time.Time
+	endedAt   time.Time
+	usage     store.TokenUsage
+}
+
+// tallied is that, and what says to which.
+type tallied struct {
+	measured
 	environment           uuid.UUID
 	agent, testName       string
 	deployment, connector uuid.UUID // the zero id without one
-	status                store.RunStatus
 	outcome               string
-	startedAt             *time.Time
-	endedAt               time.Time
-	usage                 store.TokenUsage
 }
 
-// The columns of ended_runs r that it is read from.
-const talliedColumns = `r.project_id, r.id, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status,
-	r.guardrail_outcome, r.started_at, r.ended_at, r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
+// The columns of ended_runs r that they are read from.
+const (
+	measuredColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
+		r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
+	talliedColumns = measuredColumns + `, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.guardrail_outcome`
+)
+
+// fields are the destinations of measuredColumns.
+func (m *measured) fields() []any {
+	return append([]any{&m.ProjectID, &m.ID, &m.status, maybeAt(&m.startedAt), at(&m.endedAt)}, usageFields(&m.usage)...)
+}
+
+func scanMeasured(row scanner) (m measured, err error) {
+	err = row.Scan(m.fields()...)
+	return m, err
+}
 
 func scanTallied(row scanner) (t tallied, err error) {
 	var deployment, connector *uuid.UUID
-	err = row.Scan(append([]any{
-		&t.ProjectID, &t.ID, &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.status, &t.outcome,
-		maybeAt(&t.startedAt), at(&t.endedAt),
-	}, usageFields(&t.usage)...)...)
+	err = row.Scan(append(t.fields(), &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.outcome)...)
 	if deployment != nil {
 		t.deployment = *deployment
 	}
@@ -76,7 +91,7 @@ func newTally() (*tally, error) {
 }
 
 // run adds a run.
-func (t *tally) run(r tallied) error {
+func (t *tally) run(r measured) error {
 	t.runs++
 	t.usage = t.usage.Plus(r.usage)
 	if r.startedAt == nil {

@@ -72,14 +72,18 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 			}
 			b.add(of, n)
 			return none, nil
-		}, c.InPart(`SELECT m.project_id, m.run_id, `+priceColumns+`, `+spentColumns+` FROM `+table+` m
-			WHERE `+c.keys(&l, "m.run_id", some)+l.between("m.run_id", some)+narrow+` GROUP BY m.project_id, m.run_id, m.model, m.at / 86400000000, m.currency
-			ORDER BY m.project_id, m.run_id`, some[0].ID), l.args...); err != nil {
+		}, c.selectCalls(&l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.args...); err != nil {
 			return err
 		}
 		tell()
 	}
 	return nil
+}
+
+// selectCalls selects what calls of runs have cost, by their prices and by columns m before these.
+func (c *Core) selectCalls(l *list, table string, runs []store.Key, by, narrow string) string {
+	return c.InPart(`SELECT `+by+priceColumns+`, `+spentColumns+` FROM `+table+` m
+		WHERE `+c.keys(l, "m.run_id", runs)+l.between("m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
 }
 
 // between narrows ids to those from the first of some keys to the last: so a planner knows of which
@@ -102,15 +106,21 @@ type bill map[price]spent
 
 func (b bill) add(of price, n spent) { b[of] = b[of].plus(n) }
 
-// dearest are they with so many models apart at most, those that have cost most, and the others
-// added up as one.
-func (b bill) dearest(most int) bill {
+// models are the numbers of each model, without those that are not told apart any more.
+func (b bill) models() map[string]spent {
 	models := map[string]spent{}
 	for of, n := range b {
 		if of.model != store.OtherModels {
 			models[of.model] = models[of.model].plus(n)
 		}
 	}
+	return models
+}
+
+// dearest are they with so many models apart at most, those that have cost most, and the others
+// added up as one.
+func (b bill) dearest(most int) bill {
+	models := b.models()
 	if len(models) <= most {
 		return b
 	}
@@ -225,6 +235,37 @@ func (s *statistics) addCalls(of price, n spent) {
 		s.bill = s.bill.dearest(store.MaxModels)
 		s.many = 2 * len(s.bill)
 	}
+}
+
+// atOnce is of how many prices calls of many runs are added up at once, by the database: to tell
+// their runs apart costs more than to find them.
+const atOnce = 1000
+
+// addCost adds what calls of ended runs have cost. These are looked for in all of history, for a
+// part that is not there any more ends a transaction.
+func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) error {
+	const table = "model_calls"
+	add := func(_ store.Key, of price, n spent) { s.addCalls(of, n) }
+	for some := range slices.Chunk(runs, maxKeys) {
+		sum, l := bill{}, list{}
+		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+			of, n, err := scanSpent(row)
+			sum.add(of, n)
+			return none, err
+		}, s.selectCalls(&l, table, some, ``, ``)+` LIMIT `+l.add(atOnce), l.args...); err != nil {
+			return err
+		}
+		if len(sum) == atOnce || len(sum.models()) > store.MaxRunModels { // not all of one run may be told apart
+			if err := s.callsOf(ctx, q, table, some, "", add); err != nil {
+				return err
+			}
+			continue
+		}
+		for of, n := range sum {
+			s.addCalls(of, n)
+		}
+	}
+	return nil
 }
 
 // addSpent adds rollups of what calls cost.

@@ -235,6 +235,25 @@ var usagePromises = []promise{
 		told()
 		w.EqualValues(runs*each, w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
 	}},
+	{"which models of a run are told apart does not depend on whether it is rolled up", func(w *world) {
+		w.deploy("one", "first")
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		for i, models := range []int{store.MaxRunModels + 8, 3, 1} {
+			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			for m := range models {
+				call := store.Calls{Model: fmt.Sprintf("openai/%d", m), Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1}}
+				call.Cost = store.Cost{Currency: store.USD, Nanos: int64(1 + m)}
+				run.calls = append(run.calls, call)
+			}
+			run.write(w)
+		}
+		before := w.spent()
+		w.Len(before, 3+store.MaxRunModels+1, "the first has called models 0 to 7, too, and tells them apart no more")
+		for w.rollUp(1) > 0 {
+		}
+		w.Equal(before, w.spent())
+	}},
 	{"sums that are too large say the most there is", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
