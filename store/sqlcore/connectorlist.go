@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -44,10 +45,18 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
 }
 
-// ofConnector is a condition on the connector of connector runs that are wanted in the order of
-// their connectors and ids: of equality a planner knows that the order of ids is enough, which the
-// rows of all connectors of the project have too.
-const ofConnector = `c.connector_id BETWEEN $2 AND $2`
+// ofConnector are conditions on the connector and the ids of connector runs of a period that are
+// wanted in the order of both.
+func (s *connectorRuns) ofConnector(l *list, of period) string {
+	if !s.rowBounds {
+		return `c.connector_id = $2` + l.during(of)
+	}
+	last := uuid.Max
+	if of.to != never {
+		last = leastID(of.to)
+	}
+	return `(c.connector_id, c.id) >= ($2, ` + l.add(leastID(of.from)) + `) AND (c.connector_id, c.id) <= ($2, ` + l.add(last) + `)` + l.during(of)
+}
 
 // setWindow sets the window that ends now. Of history it begins where the oldest row is that the
 // connector still has there and that may be read, for rollups tell of what is gone too; what is
@@ -56,26 +65,24 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 	if err := s.look(ctx, q); err != nil {
 		return err
 	}
-	l := s.args()
-	among := ` AND c.id >= id_at(` + l.add(s.seen) + `)
-			AND c.id >= id_at(COALESCE((SELECT s.gone_until FROM stored_bytes s WHERE s.project_id = $1), 0) * ` + dayUS + `)`
-	if of.Since > 0 {
-		among += ` AND c.id >= id_at(now_us() - ` + l.add(of.Since.Microseconds()) + `)`
-	}
-	var (
-		now    int64
-		oldest *uuid.UUID
-	)
-	if err := q.QueryRowContext(ctx, `SELECT now_us(), (SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+ofConnector+among+`
-		ORDER BY c.connector_id, c.id LIMIT 1)`, l.args...).Scan(&now, &oldest); err != nil {
+	var now, gone int64
+	if err := q.QueryRowContext(ctx, `SELECT now_us(), COALESCE((SELECT s.gone_until FROM stored_bytes s WHERE s.project_id = $1), 0)`,
+		s.connector.ProjectID).Scan(&now, &gone); err != nil {
 		return err
 	}
+	from := max(s.seen, begin(gone))
 	s.open = period{0, never}
 	if of.Since > 0 {
 		s.open.from = max(now-of.Since.Microseconds(), 0)
 	}
-	if oldest != nil {
-		s.ended = period{max(s.open.from, store.TimeOf(*oldest).UnixMicro()), never}
+	l := s.args()
+	oldest, err := scanID(q.QueryRowContext(ctx, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
+		s.ofConnector(&l, period{max(from, s.open.from), never})+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...))
+	switch err = found(err); {
+	case err == nil:
+		s.ended = period{max(s.open.from, store.TimeOf(oldest).UnixMicro()), never}
+	case !errors.Is(err, store.ErrNotFound):
+		return err
 	}
 	s.narrowWindows()
 	return nil
@@ -200,7 +207,7 @@ func (s *connectorRuns) newest(l *list, narrow string, most int, within period, 
 	some := l.add(most)
 	of := func(columns, table, name, among string, window period) string {
 		window = period{max(window.from, within.from), min(window.to, within.to)}
-		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + ofConnector + narrow + among + l.during(window) + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
+		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector(l, window) + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
 	var from []string
 	if !s.open.empty() {

@@ -118,6 +118,11 @@ type Options struct {
 	// Bytewise comes after a text to compare it byte by byte, as an index does whose texts are in that
 	// order: COLLATE "C", or nothing where all are.
 	Bytewise string
+	// RowBounds says that rows of one value of a column, which are wanted in the order of it and of
+	// their ids, are to be bounded by both as one: of equality a planner may know that the order of ids
+	// is enough, which rows of all values have too, and an index of both is read by its first column
+	// alone where that is compared with a range.
+	RowBounds bool
 	// SkipLocked ends a SELECT whose rows the transaction is about to change,
 	// passing over those that another one is changing: "FOR UPDATE SKIP LOCKED",
 	// or nothing where there is one writer.
@@ -148,6 +153,7 @@ type Core struct {
 	// bytewise, skipLocked, share and exclusive are as in Options.
 	bytewise, skipLocked, share, exclusive string
 	address                                string
+	rowBounds                              bool
 	badData, noTable                       func(error) bool
 	evaluate                               store.Evaluator
 	// cluster is the one that must have the lease for anything to be written; ""
@@ -167,7 +173,7 @@ type Core struct {
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
-		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
+		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, rowBounds: o.RowBounds, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}

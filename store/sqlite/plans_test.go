@@ -308,6 +308,28 @@ func TestDeliveriesAreCountedByIndexes(t *testing.T) {
 	}
 }
 
+// TestConnectorRunsAreFoundByTheirTimes: a list of the last hour does not pass over all that its
+// connector has had before.
+func TestConnectorRunsAreFoundByTheirTimes(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := storebench.NewScene(t, s, 1)
+	scene.Trip(t.Context(), t)
+	clear(seen.all)
+	_, _, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: store.Key{ProjectID: scene.Project, ID: scene.Connector}, Since: time.Hour, Limit: 10})
+	require.NoError(t, err)
+	found := 0
+	for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
+		for _, step := range explain(t, s, statement) {
+			if strings.Contains(step, "ended_connector_runs_connector") {
+				require.Contains(t, step, "(project_id=? AND connector_id=? AND id>?", statement)
+				found++
+			}
+		}
+	}
+	require.Greater(t, found, 1, "where they begin, and a page of them")
+}
+
 // explain returns the steps of a statement's plan.
 func explain(t *testing.T, s *Store, statement string) (steps []string) {
 	t.Helper()
