@@ -165,7 +165,7 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
 		"For how long the oldest day of history should have been deleted, as this gateway last saw; 0 where none should.")
 	g.dropped = newCounter(registry, "agentplatform_history_dropped_total",
-		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows and pages of the file on SQLite.")
+		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows on SQLite.")
 }
 
 func (g *Gateway) deliveries(registry prometheus.Registerer) {

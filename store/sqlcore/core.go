@@ -59,9 +59,9 @@ type Engine interface {
 	// OldestDay is the first day that history has a part of that does not stay so; known is false
 	// where history has no parts.
 	OldestDay(ctx context.Context) (day int64, known bool, err error)
-	// Shrink gives free pages back to the disk, some at a time, where the engine does not do so
-	// by itself, and returns how many.
-	Shrink(ctx context.Context) (int, error)
+	// Shrink gives some free pages back to the disk, where the engine does not do so by itself: those
+	// that are left wait for the next time, if nothing is written there before.
+	Shrink(ctx context.Context) error
 	// Among follows an id to say that it is one of a column of ids.
 	Among(column string) string
 	// First is the first of a column of ids, as an index of the schema has it.

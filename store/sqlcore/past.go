@@ -76,9 +76,10 @@ func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
 	return c.deleteDay(ctx, on, limit)
 }
 
-// pastChunk is how many rows of history one transaction deletes at most. A row has 64 KiB at most,
-// that of an input some times as much; what is larger are blobs.
-const pastChunk = 100
+// pastChunk is how many rows of history one transaction deletes at most: where there is one writer,
+// others wait for it. A row has 64 KiB at most, that of an input some times as much; what is larger are
+// blobs.
+const pastChunk = 25
 
 // pastTurn is the lock of those who delete history of a project, so that who finds no more of a
 // day has seen what all others have done; and of those who index its runs, so that no word is left

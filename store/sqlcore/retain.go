@@ -106,7 +106,7 @@ func (c *Core) dropRest(ctx context.Context, age time.Duration, before, keep int
 		n, err = c.dropDeparted(ctx, age, limit)
 	}
 	if err == nil && n == 0 {
-		n, err = c.engine.Shrink(ctx)
+		err = c.engine.Shrink(ctx)
 	}
 	return n, err
 }

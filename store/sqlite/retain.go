@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// shrinkPages is how many free pages, of 4 KiB, are given back to the disk at a time: others
-	// wait to write meanwhile.
-	shrinkPages = 2000
+	// shrinkPages is how many free pages, of 4 KiB, are given back to the disk at a time, once a minute:
+	// others wait to write meanwhile, and what is given back is lacking where as much is written.
+	shrinkPages = 500
 	// sparePages are free pages that stay, for what is written next.
 	sparePages = 1000
 )
@@ -38,21 +38,20 @@ func (e engine) Days(context.Context, string) (days []int64, parted bool, err er
 func (e engine) OldestDay(context.Context) (day int64, known bool, err error) { return 0, false, nil }
 
 // Shrink implements sqlcore.Engine.
-func (e engine) Shrink(ctx context.Context) (n int, err error) {
+func (e engine) Shrink(ctx context.Context) error {
 	var free int
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= sparePages {
-		return 0, err
+		return err
 	}
-	err = e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	return e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
 		rows, err := q.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(free-sparePages, shrinkPages)))
 		if err != nil {
 			return fmt.Errorf("giving pages back: %w", err)
 		}
 		defer func() { _ = rows.Close() }() // its error is that of Err
-		for n = 0; rows.Next(); n++ {       // a row, a page
+		for rows.Next() {                   // a row, a page
 			continue
 		}
 		return rows.Err()
 	})
-	return n, err
 }

@@ -23,6 +23,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
@@ -60,7 +61,9 @@ type Store struct {
 	// for a snapshot takes a connection beside its own.
 	snapshots chan struct{}
 	writer    *writer
-	logger    *slog.Logger
+	// checkpointer works beside it.
+	checkpointer *checkpointer
+	logger       *slog.Logger
 	// requests are those that count against a rate at present.
 	requests store.RateWindows
 }
@@ -83,6 +86,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
 	}
+	s.checkpointer = openCheckpointer(open(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After)
 	s.read = open(o.Path, "deferred", "ro")
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
@@ -131,7 +135,7 @@ func databaseAt(path, lock, mode string) database {
 	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode != "ro" {
 		// The former holds of a file that is made with it: it says where to take free pages from.
-		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)")
+		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", fmt.Sprintf("wal_autocheckpoint(%d)", longestLog))
 	}
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
 	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}
@@ -228,5 +232,5 @@ func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.hub.Close()
-	return errors.Join(s.writer.close(), s.reader.close(), s.read.Close())
+	return errors.Join(s.checkpointer.close(), s.writer.close(), s.reader.close(), s.read.Close())
 }

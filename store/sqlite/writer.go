@@ -25,10 +25,12 @@ var errClosed = errors.New("the store is closed")
 
 // operation is a write that waits for its turn.
 type operation struct {
-	ctx    context.Context //nolint:containedctx // the caller's, on its way to the writer's goroutine
-	run    func(ctx context.Context, q sqlcore.Queryer) error
-	alone  func(db *sql.DB) error // instead of run: without a transaction
-	answer chan error
+	ctx   context.Context //nolint:containedctx // the caller's, on its way to the writer's goroutine
+	run   func(ctx context.Context, q sqlcore.Queryer) error
+	alone func(db *sql.DB) error // instead of run: without a transaction
+	// between says that run is outside of transactions.
+	between bool
+	answer  chan error
 }
 
 // writer owns the one connection that writes.
@@ -41,6 +43,9 @@ type writer struct {
 	done   chan struct{}
 	raw    *sql.Conn
 	conn   *statements // of raw
+
+	// written has a token once something was written.
+	written chan struct{}
 }
 
 func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, error) {
@@ -51,6 +56,7 @@ func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, 
 	w := &writer{
 		db: db, logger: logger,
 		queue: make(chan *operation, queueLimit), stop: make(chan struct{}), done: make(chan struct{}),
+		written: make(chan struct{}, 1),
 	}
 	go w.loop()
 	return w, nil
@@ -65,6 +71,11 @@ func (w *writer) do(ctx context.Context, fn func(ctx context.Context, q sqlcore.
 // alone runs fn while no transaction is open.
 func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
 	return w.submit(&operation{ctx: ctx, alone: fn, answer: make(chan error, 1)})
+}
+
+// between runs fn by the writer's connection between two transactions.
+func (w *writer) between(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+	return w.submit(&operation{ctx: ctx, run: fn, between: true, answer: make(chan error, 1)})
 }
 
 func (w *writer) submit(op *operation) error {
@@ -115,6 +126,12 @@ func (w *writer) serve(op *operation) {
 	case op.alone != nil:
 		w.disconnect() // the pool has one connection only
 		op.answer <- op.alone(w.db)
+	case op.between:
+		err := w.connect(op.ctx)
+		if err == nil {
+			err = op.run(op.ctx, w.conn)
+		}
+		op.answer <- err
 	default:
 		w.group(op)
 	}
@@ -156,6 +173,10 @@ func (w *writer) group(op *operation) {
 		w.rollback(ctx)
 	}
 	answer(members, err)
+	select {
+	case w.written <- struct{}{}:
+	default:
+	}
 	if next != nil {
 		w.serve(next)
 	}
@@ -170,7 +191,7 @@ func (w *writer) join(ctx context.Context, members *[]*operation) (next *operati
 	default:
 		return nil, true
 	}
-	if op.alone != nil {
+	if op.alone != nil || op.between {
 		return op, true
 	}
 	if err := op.ctx.Err(); err != nil {
