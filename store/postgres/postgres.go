@@ -154,7 +154,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
-		Engine: engine{s}, Bytewise: ` COLLATE "C"`, RowBounds: true, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
+		Engine: engine{s}, Bytewise: ` COLLATE "C"`, OneAsRange: true, AtOnce: 100, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
 		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
 		Evaluate: o.Evaluate, ListsAtOnce: int(forLists),
 	})

@@ -48,14 +48,10 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 // ofConnector are conditions on the connector and the ids of connector runs of a period that are
 // wanted in the order of both.
 func (s *connectorRuns) ofConnector(l *list, of period) string {
-	if !s.rowBounds {
-		return `c.connector_id = $2` + l.during(of)
+	if s.oneAsRange {
+		return `c.connector_id BETWEEN $2 AND $2` + l.during(of)
 	}
-	last := uuid.Max
-	if of.to != never {
-		last = leastID(of.to)
-	}
-	return `(c.connector_id, c.id) >= ($2, ` + l.add(leastID(of.from)) + `) AND (c.connector_id, c.id) <= ($2, ` + l.add(last) + `)` + l.during(of)
+	return `c.connector_id = $2` + l.during(of)
 }
 
 // setWindow sets the window that ends now. Of history it begins where the oldest row is that the

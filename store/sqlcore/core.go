@@ -118,11 +118,14 @@ type Options struct {
 	// Bytewise comes after a text to compare it byte by byte, as an index does whose texts are in that
 	// order: COLLATE "C", or nothing where all are.
 	Bytewise string
-	// RowBounds says that rows of one value of a column, which are wanted in the order of it and of
-	// their ids, are to be bounded by both as one: of equality a planner may know that the order of ids
-	// is enough, which rows of all values have too, and an index of both is read by its first column
-	// alone where that is compared with a range.
-	RowBounds bool
+	// OneAsRange says that a column is to be compared with a range of one value where rows are wanted in
+	// the order of it and of their ids: of equality a planner may know that the order of ids is enough,
+	// which rows of all values have too; another finds rows between two ids by equality alone.
+	OneAsRange bool
+	// AtOnce is how many rows of history one transaction deletes at most: where there is one writer
+	// others wait for it. A row has 64 KiB at most, that of an input some times as much; what is
+	// larger are blobs.
+	AtOnce int
 	// SkipLocked ends a SELECT whose rows the transaction is about to change,
 	// passing over those that another one is changing: "FOR UPDATE SKIP LOCKED",
 	// or nothing where there is one writer.
@@ -153,7 +156,8 @@ type Core struct {
 	// bytewise, skipLocked, share and exclusive are as in Options.
 	bytewise, skipLocked, share, exclusive string
 	address                                string
-	rowBounds                              bool
+	oneAsRange                             bool
+	atOnce                                 int
 	badData, noTable                       func(error) bool
 	evaluate                               store.Evaluator
 	// cluster is the one that must have the lease for anything to be written; ""
@@ -173,7 +177,7 @@ type Core struct {
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
-		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, rowBounds: o.RowBounds, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
+		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}

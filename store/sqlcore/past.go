@@ -76,11 +76,6 @@ func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
 	return c.deleteDay(ctx, on, limit)
 }
 
-// pastChunk is how many rows of history one transaction deletes at most: where there is one writer,
-// others wait for it. A row has 64 KiB at most, that of an input some times as much; what is larger are
-// blobs.
-const pastChunk = 25
-
 // pastTurn is the lock of those who delete history of a project, so that who finds no more of a
 // day has seen what all others have done; and of those who index its runs, so that no word is left
 // of a run that goes meanwhile.
@@ -95,7 +90,7 @@ func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 // row there. It returns how many rows went, at most limit or one more.
 func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, err error) {
 	for _, statement := range pastOf {
-		most := min(limit-n, pastChunk)
+		most := min(limit-n, c.atOnce)
 		deleted, err := c.deletePast(ctx, on, statement, most)
 		n += deleted
 		if err != nil || deleted == most {

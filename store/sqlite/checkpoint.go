@@ -5,6 +5,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -16,11 +18,16 @@ const (
 	// checkpointAfter is how long after something was written its pages are moved from the log to the
 	// file, with all that was written meanwhile.
 	checkpointAfter = time.Second
-	// fewPages, of 4 KiB, are moved in no time. longLog is how many the log has until the writer sees to it that it begins anew,
-	// and longestLog until SQLite does as it does where nobody else moves pages: in a commit.
+	// fewPages, of 4 KiB, are moved in no time, and so few are left after somePasses if ever. longLog is
+	// how many the log has until the writer sees to it that it begins anew, and longestLog until SQLite
+	// does as it does where nobody else moves pages: in a commit.
 	fewPages   = 100
+	somePasses = 5
 	longLog    = 16_000
 	longestLog = 50_000
+	// restartPatience is for how long the writer waits for those who read what is in the log, in milliseconds:
+	// all others wait with it.
+	restartPatience = 100
 )
 
 // checkpointer moves pages that were written from the log to their places in the file. SQLite does
@@ -33,20 +40,27 @@ type checkpointer struct {
 	after   func(d time.Duration) <-chan time.Time
 	stopped context.CancelFunc
 	group   sync.WaitGroup
+	// due is how long the log is when it is to begin anew.
+	due int
 }
 
-func openCheckpointer(db *sql.DB, w *writer, logger *slog.Logger, after func(d time.Duration) <-chan time.Time) *checkpointer {
+// openCheckpointer connects, for to be connected is not to depend on what is written.
+func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.Logger, after func(d time.Duration) <-chan time.Time) (*checkpointer, error) {
 	db.SetMaxOpenConns(1)
-	ctx, stop := context.WithCancel(context.Background())
-	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop}
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog}
 	c.group.Go(func() { c.loop(ctx) })
-	return c
+	return c, nil
 }
 
-func (c *checkpointer) close() error {
+// stop ends its work. Its connection stays: of all it is closed last, for the last one that may
+// write moves what is left, and deletes the log.
+func (c *checkpointer) stop() {
 	c.stopped()
 	c.group.Wait()
-	return c.db.Close()
 }
 
 // loop waits for writes, lets some more come, and moves their pages.
@@ -69,27 +83,44 @@ func (c *checkpointer) loop(ctx context.Context) {
 }
 
 // run moves pages. While others write there are always some that were written meanwhile, and the log
-// grows: where it has become long, the writer moves those once they are few, and begins it anew.
+// grows: where it has become long, the writer moves those once they are few, and begins it anew. That
+// has to wait for those who read what is in it: where they take long, it is tried again when the log is as
+// much longer.
 func (c *checkpointer) run(ctx context.Context) error {
-	length, err := checkpoint(ctx, c.db)
-	for before := 0; err == nil && length >= longLog && length < longestLog && length-before > fewPages; {
+	_, length, err := checkpoint(ctx, c.db, "PASSIVE")
+	for pass, before := 1, 0; err == nil && length >= c.due && length-before > fewPages && pass < somePasses; pass++ {
 		before = length
-		length, err = checkpoint(ctx, c.db)
+		_, length, err = checkpoint(ctx, c.db, "PASSIVE")
 	}
-	if err != nil || length < longLog {
+	if length < longLog {
+		c.due = longLog
+	}
+	if err != nil || length < c.due {
 		return err
 	}
+	c.due = length + longLog
 	return c.writer.between(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
-		_, err := checkpoint(ctx, q)
-		return err
+		return errors.Join(setPatience(ctx, q, restartPatience), begin(ctx, q), setPatience(ctx, q, busyTimeout))
 	})
 }
 
-// checkpoint moves what no reader is in the way of, and says how many pages the log has.
+// begin lets the log begin anew, unless somebody reads it for longer.
+func begin(ctx context.Context, q sqlcore.Queryer) error {
+	_, _, err := checkpoint(ctx, q, "RESTART")
+	return err
+}
+
+func setPatience(ctx context.Context, q sqlcore.Queryer, ms int) error {
+	var set int
+	return q.QueryRowContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, ms)).Scan(&set)
+}
+
+// checkpoint moves pages, and says how many the log has, and whether somebody was in the way.
 func checkpoint(ctx context.Context, q interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}) (length int, err error) {
-	var busy, moved int
-	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(PASSIVE)`).Scan(&busy, &length, &moved)
-	return length, err
+}, mode string,
+) (busy bool, length int, err error) {
+	var moved int
+	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&busy, &length, &moved)
+	return busy, length, err
 }

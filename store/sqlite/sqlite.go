@@ -36,6 +36,9 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// busyTimeout is how long a connection waits for another process that has the file, in milliseconds.
+const busyTimeout = 10_000
+
 // readers is how many reads go on at once.
 const readers = 8
 
@@ -86,12 +89,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
 	}
-	s.checkpointer = openCheckpointer(open(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After)
+	if s.checkpointer, err = openCheckpointer(ctx, open(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After); err != nil {
+		return nil, errors.Join(fmt.Errorf("opening %s: %w", o.Path, err), s.writer.close())
+	}
 	s.read = open(o.Path, "deferred", "ro")
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate, ListsAtOnce: readers})
+	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", AtOnce: 25, BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate, ListsAtOnce: readers})
 	return s, nil
 }
 
@@ -132,10 +137,12 @@ func (d database) Driver() driver.Driver { return withClock }
 func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
 
 func databaseAt(path, lock, mode string) database {
-	pragmas := []string{"busy_timeout(10000)", "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
-	if mode != "ro" {
-		// The former holds of a file that is made with it: it says where to take free pages from.
-		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", fmt.Sprintf("wal_autocheckpoint(%d)", longestLog))
+	pragmas := []string{fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
+	if mode == "rwc" {
+		// The first holds of a file that is made with it: it says where to take free pages from. The last
+		// is for how many bytes of the log stay when it begins anew.
+		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", fmt.Sprintf("wal_autocheckpoint(%d)", longestLog),
+			fmt.Sprintf("journal_size_limit(%d)", longestLog*4096))
 	}
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
 	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}
@@ -222,7 +229,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		if _, err := provider.Up(ctx); err != nil {
 			return fmt.Errorf("migrating: %w", err)
 		}
-		return nil
+		return setStatistics(ctx, db)
 	})
 }
 
@@ -232,5 +239,6 @@ func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx
 // Close implements store.Store.
 func (s *Store) Close() error {
 	s.hub.Close()
-	return errors.Join(s.checkpointer.close(), s.writer.close(), s.reader.close(), s.read.Close())
+	s.checkpointer.stop()
+	return errors.Join(s.writer.close(), s.reader.close(), s.read.Close(), s.checkpointer.db.Close())
 }

@@ -144,9 +144,9 @@ var shorterPromises = []promise{
 		w.everyTenMinutes(first)
 		w.keepsSince(first.Add(29 * time.Hour)) // of the second day
 		w.rebuildKeeps()
-		n, err := w.s.TrimHistory(w.ctx, 50)
+		n, err := w.s.TrimHistory(w.ctx, 20)
 		w.NoError(err)
-		w.Equal(50, n, "some of the first day")
+		w.Equal(20, n, "some of the first day")
 		w.rebuildKeeps()
 		_, err = w.db.ExecContext(w.ctx, `UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
 			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())

@@ -216,7 +216,7 @@ func (p *population) settle(tb testing.TB) {
 	tb.Helper()
 	after := []string{"VACUUM ANALYZE", "CHECKPOINT"}
 	if p.name == "sqlite" {
-		after = []string{"ANALYZE", "PRAGMA wal_checkpoint(TRUNCATE)"}
+		after = []string{"PRAGMA wal_checkpoint(TRUNCATE)"} // what the planner knows is the platform's
 	}
 	for _, statement := range after {
 		require.NoError(tb, p.exec(tb.Context(), statement))

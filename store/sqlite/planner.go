@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// SQLite plans by what sqlite_stat1 says of tables and indexes: how many rows there are, and how many
+// are alike in the first columns of an index. Without it each column is as good as another, and rows
+// of a connector are looked for among all of a project between two times. What the platform
+// writes there is not what a database has at the moment, but what one has that is large: so plans are
+// the same everywhere, the tests see them, and nothing has to be counted.
+
+// rowsOf are how many rows tables have; all others fewRows.
+var rowsOf = func() map[string]int {
+	rows := map[string]int{
+		"deliveries": 100_000, "open_runs": 100_000, "open_connector_runs": 100_000, "run_rollups": 100_000, "usage_rollups": 100_000, "connector_rollups": 100_000,
+	}
+	for table := range sqlcore.HistoryTables {
+		rows[table] = 1_000_000
+	}
+	return rows
+}()
+
+const (
+	fewRows = 10_000
+	// partOf is how many rows there are for one that an index of some rows has.
+	partOf = 100
+)
+
+// valuesOf are how many values columns have among rows that are alike in the columns before. Of all
+// others no two rows have the same: ids, times, names and numbers.
+var valuesOf = map[string]int{
+	"project_id": 20, "environment_id": 4, "connector_id": 50, "agent_name": 50, "deployment_id": 50, "variant_of": 2,
+	"class": 3, "fresh": 2, "status": 4, "trigger_type": 4, "kind": 4, "grain": 3, "consumer": 4, "mark": 3, "is_default": 2,
+	"test_name": 2, "currency": 30, "ring": 2, "failures": 20, "begins_at": 1000, "day": 30,
+}
+
+// index is one of the schema.
+type index struct {
+	name, table     string
+	unique, partial bool
+	columns         []string
+}
+
+// alike is what sqlite_stat1 says of it: how many rows it has, and how many are alike in its first
+// column, in its first two, and so on.
+func (i index) alike() string {
+	rows, ok := rowsOf[i.table]
+	if !ok {
+		rows = fewRows
+	}
+	if i.partial {
+		rows /= partOf
+	}
+	numbers := []string{fmt.Sprint(rows)}
+	for n, column := range i.columns {
+		values, ok := valuesOf[column]
+		if !ok || i.unique && n == len(i.columns)-1 {
+			values = rows
+		}
+		rows = max(rows/max(values, 1), 1)
+		numbers = append(numbers, fmt.Sprint(rows))
+	}
+	return strings.Join(numbers, " ")
+}
+
+// setStatistics writes what the planner is to know of each index. The analysis, of a table with one
+// row, makes the table and lets connections read it anew.
+func setStatistics(ctx context.Context, db *sql.DB) error {
+	if _, err := db.ExecContext(ctx, `ANALYZE schema_compat`); err != nil {
+		return fmt.Errorf("analyzing: %w", err)
+	}
+	all, err := indexes(ctx, db)
+	if err != nil {
+		return fmt.Errorf("reading the indexes: %w", err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // nothing to undo after the commit
+	if _, err := tx.ExecContext(ctx, `DELETE FROM sqlite_stat1`); err != nil {
+		return fmt.Errorf("forgetting statistics: %w", err)
+	}
+	for _, i := range all {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ($1, $2, $3)`, i.table, i.name, i.alike()); err != nil {
+			return fmt.Errorf("writing statistics of %s: %w", i.name, err)
+		}
+	}
+	return tx.Commit()
+}
+
+// indexes are those of the platform's tables.
+func indexes(ctx context.Context, db *sql.DB) ([]index, error) {
+	rows, err := db.QueryContext(ctx, `SELECT i.name, s.name, i."unique", i.partial, COALESCE(c.name, '')
+		FROM sqlite_schema s, pragma_index_list(s.name) i, pragma_index_info(i.name) c
+		WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite_%' AND s.name NOT LIKE 'run_terms%' ORDER BY i.name, c.seqno`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	var all []index
+	for rows.Next() {
+		var (
+			i      index
+			column string
+		)
+		if err := rows.Scan(&i.name, &i.table, &i.unique, &i.partial, &column); err != nil {
+			return nil, err
+		}
+		if len(all) == 0 || all[len(all)-1].name != i.name {
+			all = append(all, i)
+		}
+		last := &all[len(all)-1]
+		last.columns = append(last.columns, column)
+	}
+	return all, rows.Err()
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlite
+
+import (
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestThePlannerKnowsEachIndex: the more columns, the fewer rows are alike, and of a unique one none.
+func TestThePlannerKnowsEachIndex(t *testing.T) {
+	t.Parallel()
+	s, _ := recorded(t)
+	all, err := indexes(t.Context(), s.read)
+	require.NoError(t, err)
+	require.Greater(t, len(all), 100)
+	for _, i := range all {
+		var known string
+		require.NoError(t, s.read.QueryRowContext(t.Context(), `SELECT stat FROM sqlite_stat1 WHERE tbl = $1 AND idx = $2`, i.table, i.name).Scan(&known), i.name)
+		var numbers []int
+		for text := range strings.FieldsSeq(known) {
+			n, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			require.Positive(t, n, "%s: %s", i.name, known)
+			if len(numbers) > 0 {
+				require.LessOrEqual(t, n, numbers[len(numbers)-1], "%s: %s", i.name, known)
+			}
+			numbers = append(numbers, n)
+		}
+		require.Len(t, numbers, 1+len(i.columns), i.name)
+		if i.unique {
+			require.Equal(t, 1, numbers[len(numbers)-1], i.name)
+		}
+	}
+}
+
+func TestWhatThePlannerKnows(t *testing.T) {
+	t.Parallel()
+	for want, i := range map[string]index{
+		"1000000 50000 1000 1": {table: "ended_connector_runs", columns: []string{"project_id", "connector_id", "id"}},
+		"1000000 50000 1":      {table: "ended_runs", columns: []string{"project_id", "id"}, unique: true},
+		"1000 50 1 1":          {table: "deliveries", columns: []string{"project_id", "connector_id", "lease_until"}, partial: true},
+		"10000 500 10 1":       {table: "links", columns: []string{"project_id", "connector_id", "agent_name"}, unique: true},
+	} {
+		require.Equal(t, want, i.alike())
+	}
+}
