@@ -87,10 +87,10 @@ func (c *checkpointer) loop(ctx context.Context) {
 // has to wait for those who read what is in it: where they take long, it is tried again when the log is as
 // much longer.
 func (c *checkpointer) run(ctx context.Context) error {
-	_, length, err := checkpoint(ctx, c.db, "PASSIVE")
+	length, err := checkpoint(ctx, c.db, "PASSIVE")
 	for pass, before := 1, 0; err == nil && length >= c.due && length-before > fewPages && pass < somePasses; pass++ {
 		before = length
-		_, length, err = checkpoint(ctx, c.db, "PASSIVE")
+		length, err = checkpoint(ctx, c.db, "PASSIVE")
 	}
 	if length < longLog {
 		c.due = longLog
@@ -100,14 +100,10 @@ func (c *checkpointer) run(ctx context.Context) error {
 	}
 	c.due = length + longLog
 	return c.writer.between(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
-		return errors.Join(setPatience(ctx, q, restartPatience), begin(ctx, q), setPatience(ctx, q, busyTimeout))
+		impatient := setPatience(ctx, q, restartPatience)
+		_, err := checkpoint(ctx, q, "RESTART")
+		return errors.Join(impatient, err, setPatience(ctx, q, busyTimeout))
 	})
-}
-
-// begin lets the log begin anew, unless somebody reads it for longer.
-func begin(ctx context.Context, q sqlcore.Queryer) error {
-	_, _, err := checkpoint(ctx, q, "RESTART")
-	return err
 }
 
 func setPatience(ctx context.Context, q sqlcore.Queryer, ms int) error {
@@ -115,12 +111,9 @@ func setPatience(ctx context.Context, q sqlcore.Queryer, ms int) error {
 	return q.QueryRowContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, ms)).Scan(&set)
 }
 
-// checkpoint moves pages, and says how many the log has, and whether somebody was in the way.
-func checkpoint(ctx context.Context, q interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}, mode string,
-) (busy bool, length int, err error) {
-	var moved int
+// checkpoint moves pages, and says how many the log has.
+func checkpoint(ctx context.Context, q sqlcore.Queryer, mode string) (length int, err error) {
+	var busy, moved int
 	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&busy, &length, &moved)
-	return busy, length, err
+	return length, err
 }

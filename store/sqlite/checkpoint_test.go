@@ -82,7 +82,7 @@ func lengthen(t *testing.T, w *writer) {
 
 func (c *checkpointer) length(t *testing.T) int {
 	t.Helper()
-	_, n, err := checkpoint(t.Context(), c.db, "PASSIVE")
+	n, err := checkpoint(t.Context(), c.db, "PASSIVE")
 	require.NoError(t, err)
 	return n
 }

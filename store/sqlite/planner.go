@@ -71,8 +71,8 @@ func (i index) alike() string {
 	return strings.Join(numbers, " ")
 }
 
-// setStatistics writes what the planner is to know of each index. The analysis, of a table with one
-// row, makes the table and lets connections read it anew.
+// setStatistics writes what the planner is to know of each index. The first analysis, of a table with
+// one row, makes sqlite_stat1; the last one counts nothing, and lets the connection read it anew.
 func setStatistics(ctx context.Context, db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, `ANALYZE schema_compat`); err != nil {
 		return fmt.Errorf("analyzing: %w", err)
@@ -94,7 +94,11 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 			return fmt.Errorf("writing statistics of %s: %w", i.name, err)
 		}
 	}
-	return tx.Commit()
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("writing statistics: %w", err)
+	}
+	_, err = db.ExecContext(ctx, `ANALYZE sqlite_schema`)
+	return err
 }
 
 // indexes are those of the platform's tables.

@@ -3,11 +3,15 @@
 package sqlite
 
 import (
+	"context"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 // TestThePlannerKnowsEachIndex: the more columns, the fewer rows are alike, and of a unique one none.
@@ -47,4 +51,23 @@ func TestWhatThePlannerKnows(t *testing.T) {
 	} {
 		require.Equal(t, want, i.alike())
 	}
+}
+
+// TestThePlannerKnowsAtOnce: also the writer's, whose connection has made the schema.
+func TestThePlannerKnowsAtOnce(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	require.NoError(t, s.writer.do(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
+		var (
+			id, parent, none int
+			step             string
+		)
+		err := q.QueryRowContext(ctx, `EXPLAIN QUERY PLAN SELECT * FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3 AND c.id < $4`, 1, 2, 3, 4).Scan(&id, &parent, &none, &step)
+		require.Contains(t, step, "ended_connector_runs_connector")
+		return err
+	}))
 }

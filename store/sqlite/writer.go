@@ -129,7 +129,7 @@ func (w *writer) serve(op *operation) {
 	case op.between:
 		err := w.connect(op.ctx)
 		if err == nil {
-			err = op.run(op.ctx, w.conn)
+			err = op.run(context.WithoutCancel(op.ctx), w.conn)
 		}
 		op.answer <- err
 	default:
