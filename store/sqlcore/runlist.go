@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failed narrows ended runs to those of an index of their own.
+// failed narrows ended runs to those of indexes of their own.
 const failed = ` AND r.status <> 'completed'`
 
 // listedColumns are without the output, which lists do not carry.
@@ -32,7 +32,7 @@ func candidates(q store.RunQuery, most int, l *list) string {
 	}
 	among += inWindow("r.id", period{boundOf(q.Since, always), boundOf(q.Until, never)}, l)
 	past := among + readable("$1")
-	if q.AgentName == "" && (q.Status == store.RunFailed || q.Status == store.RunCancelled) {
+	if q.Status == store.RunFailed || q.Status == store.RunCancelled {
 		past += failed
 	}
 	first := l.add(most)

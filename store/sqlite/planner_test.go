@@ -4,14 +4,18 @@ package sqlite
 
 import (
 	"context"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
 // TestThePlannerKnowsEachIndex: the more columns, the fewer rows are alike, and of a unique one none.
@@ -70,4 +74,22 @@ func TestThePlannerKnowsAtOnce(t *testing.T) {
 		require.Contains(t, step, "ended_connector_runs_connector")
 		return err
 	}))
+}
+
+// TestFailedRunsAreFoundByTheirIndex: those of a project, and those of an agent, of which nearly all
+// may have completed.
+func TestFailedRunsAreFoundByTheirIndex(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	scene := storebench.NewScene(t, s, 1)
+	for agent, index := range map[string]string{"": "ended_runs_failed (project_id=? AND id>?)", scene.Links[0].AgentName: "ended_runs_agent_failed (project_id=? AND agent_name=? AND id>?)"} {
+		clear(seen.all)
+		_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Limit: 20})
+		require.NoError(t, err)
+		statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
+		require.NotEmpty(t, statements)
+		for _, statement := range statements {
+			require.Contains(t, strings.Join(explain(t, s, statement), "\n"), index, statement)
+		}
+	}
 }

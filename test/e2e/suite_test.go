@@ -66,6 +66,16 @@ var _ = AfterSuite(func() {
 	}
 })
 
+// Why specs failed, once more where the output ends, for much of it stands between.
+var _ = ReportAfterSuite("What failed", func(report Report) {
+	for _, spec := range report.SpecReports {
+		if spec.Failed() {
+			why := strings.Join(strings.Fields(spec.Failure.Message), " ")
+			say("failed: %s: %s: %.800s", spec.FullText(), spec.Failure.Location, why)
+		}
+	}
+})
+
 // connect makes the client of the cluster that KUBECONFIG names now.
 func connect() {
 	GinkgoHelper()

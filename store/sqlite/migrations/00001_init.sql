@@ -823,6 +823,7 @@ CREATE TABLE ended_runs (
 );
 CREATE INDEX ended_runs_agent ON ended_runs (project_id, agent_name, id);
 CREATE INDEX ended_runs_failed ON ended_runs (project_id, id) WHERE status <> 'completed';
+CREATE INDEX ended_runs_agent_failed ON ended_runs (project_id, agent_name, id) WHERE status <> 'completed';
 
 -- By which words an ended run is found, and by which fields: the terms of its entry in run_terms,
 -- which goes with the row. A term is a hash of one of them and of the project, so that one
