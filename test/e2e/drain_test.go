@@ -30,8 +30,7 @@ var _ = Describe("A node that is drained", Serial, func() {
 		}
 		t := newTeam(ctx, 2)
 		t.live(ctx, "v1")
-		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
-		eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == 2 })
+		t.running(ctx, 2)
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		whole(ctx)
 		old := map[string][]corev1.Pod{}
@@ -56,7 +55,7 @@ var _ = Describe("A node that is drained", Serial, func() {
 				}
 			}
 			whole(ctx)
-			eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == 2 })
+			t.running(ctx, 2)
 		}
 		took := time.Since(begin)
 		pause(ctx, 6*time.Second) // the last to go still drain

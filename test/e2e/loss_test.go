@@ -50,8 +50,7 @@ var _ = Describe("A run whose runner is lost", func() {
 	BeforeEach(func(ctx SpecContext) {
 		t = newTeam(ctx, 2)
 		t.live(ctx, "v1")
-		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
-		eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == 2 })
+		t.running(ctx, 2)
 	})
 
 	DescribeTable("resumes from its journal on another", func(ctx SpecContext, lose func(context.Context, corev1.Pod)) {

@@ -23,6 +23,7 @@ var _ = Describe("The data plane", Serial, func() {
 	It("works without the control plane, also after SIGKILL", func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
 		t.live(ctx, "v1")
+		t.running(ctx, 2) // what has not started when kube-apiserver stops does not
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		gateways := gatewayPods(ctx)
 		if cluster.split { // the one process goes on; of three commands only the gateway does
@@ -59,6 +60,7 @@ var _ = Describe("The data plane", Serial, func() {
 		}
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
+		t.running(ctx, 1)
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		traffic := startLoad(ctx, cluster.gateway, 20, ask, events)
 		for _, args := range [][]string{{"rollout", "restart"}, {"rollout", "status", "--timeout=180s"}} {
@@ -88,12 +90,14 @@ var _ = Describe("The data plane", Serial, func() {
 // calls posts n times to each hook and returns the runs.
 func (t *team) calls(ctx context.Context, ask, events *hook, n int) (runs []string) {
 	GinkgoHelper()
-	for range n {
+	for i := range n {
+		begin := time.Now()
 		answer := ask.post(ctx, cluster.gateway, `{}`)
-		Expect(answer.Status).To(Equal(http.StatusOK), "%s", answer.Body)
-		Expect(answer.Result.Status).To(Equal("completed"), "%s", answer.Body)
+		Expect(answer.Status).To(Equal(http.StatusOK), "sync call %d after %s: %s", i+1, time.Since(begin), answer.Body)
+		Expect(answer.Result.Status).To(Equal("completed"), "sync call %d after %s: %s", i+1, time.Since(begin), answer.Body)
+		begin = time.Now()
 		accepted := events.post(ctx, cluster.gateway, `{}`)
-		Expect(accepted.Status).To(Equal(http.StatusOK), "%s", accepted.Body)
+		Expect(accepted.Status).To(Equal(http.StatusOK), "inbound call %d after %s: %s", i+1, time.Since(begin), accepted.Body)
 		runs = append(append(runs, answer.Result.RunID), accepted.RunIDs...)
 	}
 	return runs

@@ -191,6 +191,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 var httpClient = &http.Client{Transport: newTransport(nil)}
 
+// newTransport closes idle connections before the gateway does, which a request may cross.
 func newTransport(config *tls.Config) *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 64, TLSClientConfig: config, ForceAttemptHTTP2: true}
+	return &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, TLSClientConfig: config, ForceAttemptHTTP2: true}
 }

@@ -176,6 +176,13 @@ func (t *team) live(ctx context.Context, version string) *v1alpha1.Deployment {
 	return d
 }
 
+// running waits until so many runners take runs: a deployment is live also where none does yet.
+func (t *team) running(ctx context.Context, runners int32) {
+	GinkgoHelper()
+	environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
+	eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == runners })
+}
+
 // hook is a webhook as its caller knows it.
 type hook struct {
 	team   *team

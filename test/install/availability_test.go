@@ -89,6 +89,7 @@ func TestEveryPodHasWhatAnOperatorExpects(t *testing.T) {
 				require.NotNil(t, probe.HTTPGet, "%s: an open port says nothing", w.name)
 				require.Equal(t, path, probe.HTTPGet.Path, w.name)
 				require.Contains(t, ports, probe.HTTPGet.Port.StrVal, w.name)
+				require.GreaterOrEqual(t, probe.TimeoutSeconds, int32(5), "%s: a busy node makes %s late, and takes all replicas on it out at once", w.name, path)
 			}
 			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 				require.Equal(t, "health", probe.HTTPGet.Port.StrVal, "%s: no load on another port kills it, or takes it out", w.name)
