@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
@@ -42,6 +44,8 @@ type checkpointer struct {
 	group   sync.WaitGroup
 	// due is how long the log is when it is to begin anew.
 	due int
+	// warnings: a disk that is full is so each second.
+	warnings rate.Sometimes
 }
 
 // openCheckpointer connects, for to be connected is not to depend on what is written.
@@ -51,7 +55,7 @@ func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.L
 		return nil, errors.Join(err, db.Close())
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog}
+	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, warnings: rate.Sometimes{First: 1, Interval: time.Minute}}
 	c.group.Go(func() { c.loop(ctx) })
 	return c, nil
 }
@@ -76,9 +80,16 @@ func (c *checkpointer) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := c.run(ctx); err != nil && ctx.Err() == nil {
+		c.turn(ctx)
+	}
+}
+
+// turn moves pages once, and says now and then where it cannot.
+func (c *checkpointer) turn(ctx context.Context) {
+	if err := c.run(ctx); err != nil && ctx.Err() == nil {
+		c.warnings.Do(func() {
 			c.logger.Warn("moving what was written from the log to the database's file", "error", err)
-		}
+		})
 	}
 }
 

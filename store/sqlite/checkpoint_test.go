@@ -3,11 +3,13 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +69,21 @@ func TestWhatWasWrittenIsMovedToTheFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(file), "the first")
 	require.Contains(t, string(file), "the second")
+}
+
+// TestAFullDiskIsSaidOnce: and not with each write.
+func TestAFullDiskIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	w, _, path := written(t, noTime)
+	var said bytes.Buffer
+	c, err := openCheckpointer(t.Context(), open(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), noTime)
+	require.NoError(t, err)
+	c.stop()
+	require.NoError(t, c.db.Close())
+	for range 3 {
+		c.turn(t.Context())
+	}
+	require.Equal(t, 1, strings.Count(said.String(), "moving what was written"), said.String())
 }
 
 // pages are how many a large row has.
