@@ -43,6 +43,26 @@ var consumedPromises = []promise{
 		w.Positive(w.index(10))
 		w.Len(w.found(store.RunQuery{}), 3)
 	}},
+	{"what ends while the last ones are consumed waits for more of it", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(3)
+		some := w.index(10)
+		w.ended(3)
+		ends := 0
+		n, err := w.s.IndexRuns(w.ctx, 100, func(run store.Searched) []string {
+			if ends < 3 {
+				w.ended(1)
+				ends++
+			}
+			return wordsIn(run)
+		})
+		w.NoError(err)
+		w.Equal(some, n)
+		w.Positive(w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		w.Positive(w.index(100))
+		w.Len(w.found(store.RunQuery{}), 9, "nothing is lost")
+		w.Zero(w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+	}},
 	{"what cannot be rolled up is set aside, and keeps nothing else waiting", func(w *world) {
 		w.deploy("one", "first", "second")
 		now, err := w.s.Now(w.ctx)
