@@ -38,7 +38,7 @@ test: ## Run all tests but e2e and clients, on a real kube-apiserver and Postgre
 race: ## Run the store, gateway and runner tests under the race detector (needs a C compiler).
 	@# What databases plan is the same under it, and would take as long as all the rest. What SQLite and
 	@# its libc are in C is as little looked into as C is: it would take four times as long as it does.
-	CGO_ENABLED=1 go test -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc/...=-race=false' \
+	TMPDIR=$$(hack/tmpdir.sh) CGO_ENABLED=1 go test -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc/...=-race=false' \
 		-timeout 45m -skip '^TestPlans' ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
 
 .PHONY: clients

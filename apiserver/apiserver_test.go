@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
@@ -57,7 +57,7 @@ const plenty = 1 << 20
 // newWorld is one on SQLite.
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := sqlitetest.Migrated(t)
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: quiet()})
 	require.NoError(t, err)
 	w := newWorldOn(t, db)

@@ -15,6 +15,8 @@ if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   export KUBEBUILDER_ASSETS
 fi
 
+TMPDIR=$(hack/tmpdir.sh)
+export TMPDIR
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0

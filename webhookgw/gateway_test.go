@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -47,10 +47,9 @@ func setup(t *testing.T) *bundle {
 func setupWith(t *testing.T, edit func(*Options)) *bundle {
 	t.Helper()
 	ctx := t.Context()
-	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler), Evaluate: expr.On})
+	st, err := sqlite.Open(ctx, sqlite.Options{Path: sqlitetest.Migrated(t), Logger: slog.New(slog.DiscardHandler), Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
-	require.NoError(t, st.Migrate(ctx))
 	b := &bundle{t: t, store: st, project: uuid.New(), environment: uuid.New()}
 	b.gateway = b.serveWith(st, edit)
 

@@ -36,6 +36,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
@@ -110,10 +111,9 @@ func newStore() *Store {
 		Expect(err).NotTo(HaveOccurred())
 		return db
 	}
-	path := filepath.Join(GinkgoTB().TempDir(), "test.db")
+	path := sqlitetest.Migrated(GinkgoTB())
 	s := &Store{there: open(path), away: open(filepath.Join(GinkgoTB().TempDir(), "away.db"))}
 	s.Store = s.there
-	Expect(s.there.Migrate(ctx)).To(Succeed())
 	Expect(s.away.Close()).To(Succeed())
 	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	Expect(err).NotTo(HaveOccurred())

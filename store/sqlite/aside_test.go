@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -107,11 +106,10 @@ type posting struct {
 // newPosting lets so many runs end.
 func newPosting(t *testing.T, runs int) *posting {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := migrated(t)
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Migrate(t.Context()))
 	p := &posting{Store: s, t: t, at: `INSERT INTO deliveries`, then: func() {}}
 	require.NoError(t, s.writer.db.Close())
 	s.writer.db = sql.OpenDB(fault{databaseAt(path, "immediate", "rwc"), p.fail})

@@ -6,9 +6,9 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -85,15 +86,22 @@ func (r recording) QueryContext(ctx context.Context, query string, args []driver
 	return r.connection.QueryContext(ctx, query, args)
 }
 
+// migrated is the path of a store with its schema, which is made once and copied.
+func migrated(t *testing.T) string {
+	t.Helper()
+	return testenv.FilePrepared(t, "migrated", func(path string) error {
+		s, err := Open(t.Context(), Options{Path: path})
+		if err != nil {
+			return err
+		}
+		return errors.Join(s.Migrate(t.Context()), s.Close())
+	})
+}
+
 // recorded is a store with its schema whose connections tell their statements.
 func recorded(t *testing.T) (*Store, *statementsSeen) {
 	t.Helper()
-	path, seen := filepath.Join(t.TempDir(), "store.db"), &statementsSeen{all: map[string]bool{}}
-	before, err := Open(t.Context(), Options{Path: path})
-	require.NoError(t, err)
-	require.NoError(t, before.Migrate(t.Context()))
-	require.NoError(t, before.Close())
-
+	path, seen := migrated(t), &statementsSeen{all: map[string]bool{}}
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,11 +60,10 @@ func (c askedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (
 // many, and counts what is read until their deliveries are made.
 func TestPostingReadsLinksAndConnectorsOnce(t *testing.T) {
 	t.Parallel()
-	path, asked := filepath.Join(t.TempDir(), "store.db"), new(atomic.Int64)
+	path, asked := migrated(t), new(atomic.Int64)
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.read.Close())
 	s.read = sql.OpenDB(asker{databaseAt(path, "deferred", "ro"), asked})
 	s.reader = newStatements(s.read)

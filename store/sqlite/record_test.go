@@ -6,7 +6,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -28,11 +27,10 @@ func (c askedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 // TestWhatWaitsAlikeIsRecordedAtOnce: however many deliveries the platform could not send.
 func TestWhatWaitsAlikeIsRecordedAtOnce(t *testing.T) {
 	t.Parallel()
-	path, asked := filepath.Join(t.TempDir(), "store.db"), new(atomic.Int64)
+	path, asked := migrated(t), new(atomic.Int64)
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.writer.db.Close())
 	s.writer.db = sql.OpenDB(asker{databaseAt(path, "immediate", "rwc"), asked})
 	s.writer.db.SetMaxOpenConns(1)

@@ -5,13 +5,13 @@ package sqlite_test
 import (
 	"bytes"
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -19,7 +19,7 @@ import (
 // TestTheFileShrinks: what history leaves is given back to the disk, some at a time.
 func TestTheFileShrinks(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := sqlitetest.Migrated(t)
 	s := openAt(t, path)
 	scene := storebench.NewScene(t, s, 1)
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
@@ -62,7 +62,7 @@ const day = 24 * time.Hour
 // counted.
 func numbered(t *testing.T) (store.Store, *sql.DB, *storebench.Scene) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := sqlitetest.Migrated(t)
 	s := openAt(t, path)
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)

@@ -4,7 +4,6 @@ package sqlite
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"testing"
 
@@ -17,10 +16,9 @@ import (
 // statements.
 func TestSnapshotsLeaveAConnection(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	s, err := Open(t.Context(), Options{Path: migrated(t)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	require.NoError(t, s.Migrate(t.Context()))
 	begun, end := make(chan struct{}, 2*readers), make(chan struct{})
 	var group sync.WaitGroup
 	for range 2 * readers {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -16,7 +17,7 @@ import (
 
 func open(tb testing.TB) store.Store {
 	tb.Helper()
-	return openAt(tb, filepath.Join(tb.TempDir(), "store.db"))
+	return openAt(tb, sqlitetest.Migrated(tb))
 }
 
 func openAt(tb testing.TB, path string) store.Store {
@@ -24,12 +25,19 @@ func openAt(tb testing.TB, path string) store.Store {
 	s, err := sqlite.Open(tb.Context(), sqlite.Options{Path: path, Evaluate: expr.On})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
-	require.Error(tb, s.Ping(tb.Context()), "not migrated yet")
-	_, err = s.Cluster(tb.Context())
-	require.ErrorIs(tb, err, store.ErrNotFound, "nobody's yet")
-	require.NoError(tb, s.Migrate(tb.Context()))
-	require.NoError(tb, s.Ping(tb.Context()))
 	return s
+}
+
+func TestAStoreIsReadyOnceItIsMigrated(t *testing.T) {
+	t.Parallel()
+	s := openAt(t, filepath.Join(t.TempDir(), "store.db"))
+	require.Error(t, s.Ping(t.Context()), "not migrated yet")
+	_, err := s.Cluster(t.Context())
+	require.ErrorIs(t, err, store.ErrNotFound, "nobody's yet")
+	for range 2 {
+		require.NoError(t, s.Migrate(t.Context()), "again is no error")
+		require.NoError(t, s.Ping(t.Context()))
+	}
 }
 
 func TestWayOfAWebhook(t *testing.T) {

@@ -4,13 +4,13 @@ package sqlite_test
 
 import (
 	"database/sql"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -18,7 +18,7 @@ import (
 // database.
 func poisoned(t *testing.T) (store.Store, func(statement string, args ...any)) {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "store.db")
+	path := sqlitetest.Migrated(t)
 	s := openAt(t, path)
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -257,10 +257,9 @@ func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
 // was there.
 func TestLostLeasesAreCounted(t *testing.T) {
 	t.Parallel()
-	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler)})
+	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: sqlitetest.Migrated(t), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
-	require.NoError(t, st.Migrate(t.Context()))
 	scene := storebench.NewScene(t, st, 2)
 	_, err = st.Accept(t.Context(), []store.Event{scene.Event(t)})
 	require.NoError(t, err)
