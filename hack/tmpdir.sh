@@ -6,10 +6,14 @@
 # there, too. TMPDIR says where else.
 set -euo pipefail
 
-gigabytes() { awk -v name="$1:" '$1 == name { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null; }
-room=$(df --output=avail -B1G /dev/shm 2>/dev/null | tail -1 | tr -d ' ')
-if [ -z "${TMPDIR:-}" ] && [ "$(gigabytes MemAvailable || true)0" -ge 120 ] && [ "${room:-0}" -ge 10 ] && [ -w /dev/shm ]; then
-  echo /dev/shm
+memory=/dev/shm
+least=12 # GiB that are free; tests write some hundred MiB
+free() { awk '$1 == "MemAvailable:" { print int($2 / 1048576) }' /proc/meminfo; }
+room() { df -Pk "$memory" | awk 'NR == 2 { print int($4 / 1048576) }'; }
+
+if [ -z "${TMPDIR:-}" ] && [ -r /proc/meminfo ] && [ -d "$memory" ] && [ -w "$memory" ] &&
+  [ "$(free)" -ge "$least" ] && [ "$(room)" -ge "$least" ]; then
+  echo "$memory"
 else
   echo "${TMPDIR:-/tmp}"
 fi
