@@ -15,16 +15,15 @@ if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
   export KUBEBUILDER_ASSETS
 fi
 
-TMPDIR=$(hack/tmpdir.sh)
-export TMPDIR
+memory=$(hack/tmpdir.sh)
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 status=0
 # -p 2: each package of the API's and the controllers' tests runs its own servers.
-# The scenes of test/chaos fill the machine by themselves, so they come after the others.
+# The scenes of test/chaos fill the machine by themselves, so they come after the others, and on a disk.
 # The e2e tests need a cluster: `make e2e`. Those with programs of others need these: `make clients`.
 [ $# -gt 0 ] || mapfile -t packages < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/chaos$' -e '/test/clients$')
-go test -p 2 -timeout 20m -json "${@:-${packages[@]}}" >"$report" || status=$?
+TMPDIR=$memory go test -p 2 -timeout 20m -json "${@:-${packages[@]}}" >"$report" || status=$?
 [ $# -gt 0 ] || go test -timeout 20m -json ./test/chaos >>"$report" || status=$?
 go run ./hack/testreport <"$report" || status=1
 (cd hack/devcluster && go test ./...) || status=1
