@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Prints the folder in which tests keep their databases: one in memory where there is plenty,
-# for a disk is what they wait for most. What they show of processes that are killed they show
-# there, too. TMPDIR says where else.
+# Prints the folder in which tests keep their files, SQLite's databases among them: one in memory
+# where there is plenty, for a disk is what these wait for most. What they show of processes that
+# are killed they show there, too. PostgreSQL and etcd have theirs in /tmp all the same. TMPDIR says
+# where else.
 set -euo pipefail
 
 memory=/dev/shm

@@ -44,7 +44,7 @@ type checkpointer struct {
 	group   sync.WaitGroup
 	// due is how long the log is when it is to begin anew.
 	due int
-	// warnings: a disk that is full is so each second.
+	// warnings are given once a minute: a disk that is full is so with each write.
 	warnings rate.Sometimes
 }
 

@@ -71,8 +71,8 @@ func TestWhatWasWrittenIsMovedToTheFile(t *testing.T) {
 	require.Contains(t, string(file), "the second")
 }
 
-// TestAFullDiskIsSaidOnce: and not with each write.
-func TestAFullDiskIsSaidOnce(t *testing.T) {
+// TestWhatKeepsPagesInTheLogIsSaidOnce: and not with each write.
+func TestWhatKeepsPagesInTheLogIsSaidOnce(t *testing.T) {
 	t.Parallel()
 	w, _, path := written(t, noTime)
 	var said bytes.Buffer

@@ -23,7 +23,7 @@ func Migrated(tb testing.TB) (path string) {
 
 // migrate makes the schema in a file.
 func migrate(path string) error {
-	ctx := context.Background() // not the first test's
+	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Options{Path: path})
 	if err != nil {
 		return err
