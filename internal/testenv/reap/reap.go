@@ -53,9 +53,29 @@ func Dir() (string, error) {
 	return shared.dir, shared.err
 }
 
+// longestBase is how long a path may be of which paths of sockets are made, which have
+// 107 bytes at most.
+const longestBase = 32
+
+// base is the folder for temporary files, or /tmp where that one is too deep for sockets
+// or lets no other user in.
+func base(temporary string) string {
+	if len(temporary) > longestBase {
+		return "/tmp"
+	}
+	for dir := filepath.Clean(temporary); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode().Perm()&0o001 == 0 {
+			return "/tmp"
+		}
+		if dir == filepath.Dir(dir) {
+			return temporary
+		}
+	}
+}
+
 func start() (dir string, err error) {
-	// Not os.TempDir: sockets need a short path, and another user a way in.
-	dir, err = os.MkdirTemp("/tmp", "agentplatform-test-")
+	dir, err = os.MkdirTemp(base(os.TempDir()), "agentplatform-test-")
 	if err != nil {
 		return "", fmt.Errorf("making the folder of the test binary: %w", err)
 	}
