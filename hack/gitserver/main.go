@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command gitserver serves Git repositories over HTTP: one that is made of a
-// folder's files, which the demo and the e2e tests clone from inside the cluster,
-// and those that are pushed to it, which are gone when it ends. It is no server for
+// folder's files, which the demo clones from inside the cluster, and those that
+// are pushed or committed to it, which are gone when it ends. It is no server for
 // production: anybody who reaches it may read, push and commit.
 //
-//	GET  /<name>.git/info/refs?service=…   as Git's smart protocol has it; every name that
-//	POST /<name>.git/git-upload-pack       nobody has pushed to is the folder's repository
+//	GET  /<name>.git/info/refs?service=…   as Git's smart protocol has it; every name to which
+//	POST /<name>.git/git-upload-pack       nobody has pushed or committed is the folder's
 //	POST /<name>.git/git-receive-pack
-//	POST /commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's hash;
-//	               a null removes the file
+//	POST /<name>.git/commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's
+//	                          hash; a null removes the file. A new repository
+//	                          begins with the folder's files
 //	POST /received/<any>   a destination, for what the examples send; GET /received shows it,
 //	               DELETE forgets it
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,20 +59,17 @@ func main() {
 }
 
 func run(addr, source string) error {
-	repo, err := newRepository()
-	if err != nil {
-		return err
-	}
 	files, err := readFolder(source)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", source, err)
 	}
-	if _, err := repo.commit("Add the agents", files); err != nil {
+	repos, err := newRepositories(files)
+	if err != nil {
 		return err
 	}
 	routes := http.NewServeMux()
 	sent := &destination{}
-	routes.Handle("/", &repositories{folder: repo, pushed: map[string]*repository{}})
+	routes.Handle("/", repos)
 	routes.Handle("/received", sent)
 	routes.Handle("/received/", sent)
 	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: 5 * time.Second}
@@ -147,19 +144,4 @@ func (r *repository) commit(message string, files map[string]*string) (string, e
 		return "", fmt.Errorf("committing: %w", err)
 	}
 	return hash.String(), nil
-}
-
-func (r *repository) serveCommit(w http.ResponseWriter, req *http.Request) error {
-	var body struct {
-		Message string             `json:"message"`
-		Files   map[string]*string `json:"files"`
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<20)).Decode(&body); err != nil {
-		return fmt.Errorf("reading the commit: %w", err)
-	}
-	hash, err := r.commit(body.Message, body.Files)
-	if err == nil {
-		_, err = fmt.Fprintln(w, hash)
-	}
-	return err
 }

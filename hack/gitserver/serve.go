@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,13 +25,26 @@ const (
 	// maxPushed is how many repositories may be pushed, maxPush the most bytes of a push.
 	maxPushed = 100
 	maxPush   = 64 << 20
+
+	firstMessage = "Add the agents"
 )
 
-// repositories are that of the folder, and those that somebody has pushed.
+// repositories are that of the folder, and those that somebody has pushed or committed to.
 type repositories struct {
+	files  map[string]*string // of the folder
 	folder *repository
 	mutex  sync.Mutex
 	pushed map[string]*repository
+}
+
+// newRepositories serves the files of a folder.
+func newRepositories(files map[string]*string) (*repositories, error) {
+	folder, err := newRepository()
+	if err != nil {
+		return nil, err
+	}
+	_, err = folder.commit(firstMessage, files)
+	return &repositories{files: files, folder: folder, pushed: map[string]*repository{}}, err
 }
 
 // ServeHTTP answers the routes of the package's comment.
@@ -38,8 +52,8 @@ func (r *repositories) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	var err error
 	name, service, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), ".git/")
 	switch {
-	case req.Method == http.MethodPost && req.URL.Path == "/commit":
-		err = r.folder.serveCommit(w, req)
+	case req.Method == http.MethodPost && service == "commit":
+		err = r.serveCommit(w, req, name)
 	case req.Method == http.MethodGet && service == "info/refs":
 		err = r.serveRefs(w, req, name)
 	case req.Method == http.MethodPost && service == uploadPack:
@@ -65,8 +79,9 @@ func (r *repositories) read(name string) *repository {
 	return r.folder
 }
 
-// write is the repository that is pushed to under a name; keep has one that is new stay.
-func (r *repositories) write(name string, keep bool) (*repository, error) {
+// write is the repository that is written to under a name; one that is new begins with
+// files, and keep has it stay.
+func (r *repositories) write(name string, keep bool, files map[string]*string) (*repository, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if pushed, ok := r.pushed[name]; ok {
@@ -76,10 +91,33 @@ func (r *repositories) write(name string, keep bool) (*repository, error) {
 		return nil, fmt.Errorf("there are %d repositories already; push to one of them", maxPushed)
 	}
 	fresh, err := newRepository()
+	if err == nil && files != nil {
+		_, err = fresh.commit(firstMessage, files)
+	}
 	if err == nil && keep {
 		r.pushed[name] = fresh
 	}
 	return fresh, err
+}
+
+// serveCommit commits to a repository, which begins with the folder's files.
+func (r *repositories) serveCommit(w http.ResponseWriter, req *http.Request, name string) error {
+	var body struct {
+		Message string             `json:"message"`
+		Files   map[string]*string `json:"files"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<20)).Decode(&body); err != nil {
+		return fmt.Errorf("reading the commit: %w", err)
+	}
+	repo, err := r.write(name, true, r.files)
+	if err != nil {
+		return err
+	}
+	hash, err := repo.commit(body.Message, body.Files)
+	if err == nil {
+		_, err = fmt.Fprintln(w, hash)
+	}
+	return err
 }
 
 func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name string) error {
@@ -87,7 +125,7 @@ func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name 
 	repo := r.read(name)
 	if service == receivePack {
 		var err error
-		if repo, err = r.write(name, false); err != nil {
+		if repo, err = r.write(name, false, nil); err != nil {
 			return err
 		}
 	}
@@ -162,7 +200,7 @@ func (r *repositories) serveReceivePack(w http.ResponseWriter, req *http.Request
 	if err := request.Decode(body); err != nil {
 		return fmt.Errorf("reading the push: %w", err)
 	}
-	repo, err := r.write(name, true)
+	repo, err := r.write(name, true, nil)
 	if err != nil {
 		return err
 	}

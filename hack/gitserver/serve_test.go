@@ -4,60 +4,94 @@ package main
 
 import (
 	"crypto/rand"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatIsPushedIsServed by a real git, as docs/first-agent.md says to.
+// served are the repositories of a folder with one agent.
+func served(t *testing.T) (url string) {
+	t.Helper()
+	content := "name: hello\n"
+	repos, err := newRepositories(map[string]*string{"agents/hello.yaml": &content})
+	require.NoError(t, err)
+	srv := httptest.NewServer(repos)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+// runGit runs a real git.
+func runGit(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "git", args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.com", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "git %v: %s", args, out)
+}
+
+// clone fetches a repository and returns the folder of its agents.
+func clone(t *testing.T, url string) (agents string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "clone")
+	runGit(t, ".", "clone", "-q", url, dir)
+	return filepath.Join(dir, "agents")
+}
+
+// mine is the agent that these tests change.
+func mine(t *testing.T, agents string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(agents, "mine.yaml"))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// TestWhatIsPushedIsServed as docs/first-agent.md says to.
 func TestWhatIsPushedIsServed(t *testing.T) {
 	t.Parallel()
-	folder, err := newRepository()
-	require.NoError(t, err)
-	content := "name: hello\n"
-	_, err = folder.commit("Add the agents", map[string]*string{"agents/hello.yaml": &content})
-	require.NoError(t, err)
-	srv := httptest.NewServer(&repositories{folder: folder, pushed: map[string]*repository{}})
-	t.Cleanup(srv.Close)
-	git := func(dir string, args ...string) string {
-		t.Helper()
-		c := exec.CommandContext(t.Context(), "git", args...)
-		c.Dir = dir
-		c.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
-			"GIT_COMMITTER_EMAIL=a@example.com", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0")
-		out, err := c.CombinedOutput()
-		require.NoError(t, err, "git %v: %s", args, out)
-		return string(out)
-	}
+	url := served(t)
 	write := func(dir, text string) {
 		t.Helper()
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, "agents"), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "agents", "mine.yaml"), []byte(text), 0o600))
-		git(dir, "add", ".")
-		git(dir, "commit", "-qm", text)
-		git(dir, "push", srv.URL+"/mine.git", "main")
+		runGit(t, dir, "add", ".")
+		runGit(t, dir, "commit", "-qm", text)
+		runGit(t, dir, "push", url+"/mine.git", "main")
 	}
-	mine := t.TempDir()
-	git(mine, "init", "-q", "-b", "main")
-	write(mine, "one")
+	dir := t.TempDir()
+	runGit(t, dir, "init", "-q", "-b", "main")
+	write(dir, "one")
 	random := make([]byte, 2<<20) // more than Git sends before it has asked whether it may
-	_, err = rand.Read(random)
+	_, err := rand.Read(random)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(mine, "large.bin"), random, 0o600))
-	write(mine, "two") // on what is there
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.bin"), random, 0o600))
+	write(dir, "two") // on what is there
 
-	there := filepath.Join(t.TempDir(), "clone")
-	git(".", "clone", "-q", srv.URL+"/mine.git", there)
-	got, err := os.ReadFile(filepath.Join(there, "agents", "mine.yaml"))
-	require.NoError(t, err)
-	require.Equal(t, "two", string(got))
+	require.Equal(t, "two", mine(t, clone(t, url+"/mine.git")))
+	other := clone(t, url+"/agents.git")
+	require.FileExists(t, filepath.Join(other, "hello.yaml"))
+	require.NoFileExists(t, filepath.Join(other, "mine.yaml"), "of another repository")
+}
 
-	other := filepath.Join(t.TempDir(), "clone")
-	git(".", "clone", "-q", srv.URL+"/agents.git", other)
-	require.FileExists(t, filepath.Join(other, "agents", "hello.yaml"))
-	require.NoFileExists(t, filepath.Join(other, "agents", "mine.yaml"), "of another repository")
+func TestWhatIsCommittedIsServed(t *testing.T) {
+	t.Parallel()
+	url := served(t)
+	for _, text := range []string{"one", "two"} {
+		answer, err := http.Post(url+"/mine.git/commit", "application/json",
+			strings.NewReader(`{"message": "a commit", "files": {"agents/mine.yaml": "`+text+`"}}`))
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+		agents := clone(t, url+"/mine.git")
+		require.Equal(t, text, mine(t, agents))
+		require.FileExists(t, filepath.Join(agents, "hello.yaml"), "it begins with the folder's files")
+	}
+	require.NoFileExists(t, filepath.Join(clone(t, url+"/agents.git"), "mine.yaml"), "of another repository")
 }

@@ -154,7 +154,7 @@ func (s *installation) push(what string) string {
 	agent := fmt.Sprintf("# %s\nname: hello\nmodel: scripted/hello\nsystem_prompt: Greet.\ntools: [current_time]\n", what)
 	body, err := json.Marshal(map[string]any{"message": what, "files": map[string]string{"agents/hello.yaml": agent}})
 	require.NoError(s, err)
-	return strings.TrimSpace(s.post(s.git+"/commit", string(body), http.StatusOK, ""))
+	return strings.TrimSpace(s.post(s.git+"/agents.git/commit", string(body), http.StatusOK, ""))
 }
 
 // pushed pushes a change, tells the gateway, and waits until it is live.
