@@ -171,3 +171,5 @@ require (
 )
 
 exclude github.com/google/pprof v0.0.0-20261016150608-1facf8f91b50
+
+tool github.com/onsi/ginkgo/v2/ginkgo

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# hack/e2e.sh embedded|default [arguments of go test]
+# hack/e2e.sh embedded|default [flags of ginkgo]
 #
 # The e2e tests on a real cluster, with the platform in one process on SQLite,
 # or in three on a PostgreSQL server that this script runs on this machine.
+# Most of a spec is waiting, so two run at once; those that disturb others do
+# so alone, after them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -57,4 +59,4 @@ E2E_GITOPS=$(hack/gitops.sh)
 export E2E_TRAEFIK E2E_GITOPS
 go build -ldflags "-s -w" -o bin/e2e-runner ./test/e2e/runner
 hack/platform.sh up "$install" "$PWD/bin/e2e-runner"
-go test -count=1 -timeout 60m -v ./test/e2e -ginkgo.timeout=60m "$@"
+go tool ginkgo -procs=2 -v --timeout=60m "$@" ./test/e2e

@@ -41,7 +41,9 @@ var _ = Describe("An environment that is made through the REST API", func() {
 		}
 
 		made := environment(t.rest(ctx, http.MethodPost, "/environments", `{"name":"Quality","settings":{"runner":{"concurrency":2}}}`, http.StatusCreated))
-		Expect(made.Slug).To(Equal("quality"), "the platform has taken it up")
+		Eventually(ctx, func() string {
+			return environment(t.rest(ctx, http.MethodGet, "/environments/"+made.ID, "", http.StatusOK)).Slug
+		}).WithTimeout(patience).WithPolling(interval).Should(Equal("quality"), "the platform has taken it up")
 		Expect(made.IsDefault).To(BeFalse(), "dev was there before")
 		object := &v1alpha1.Environment{}
 		var list v1alpha1.EnvironmentList

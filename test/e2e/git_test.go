@@ -108,7 +108,7 @@ func secureGit(node string, certificate, key []byte) string {
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
 	server.StartTLS()
 	DeferCleanup(server.Close)
-	return "https://" + listener.Addr().String() + "/agents.git"
+	return "https://" + listener.Addr().String() + "/" + repositoryName()
 }
 
 type sshServer struct{ url, identity, knownHosts, head string }

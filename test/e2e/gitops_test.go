@@ -45,7 +45,7 @@ resources: [samples, staging.yaml]
 patches:
   - target: {kind: Project}
     patch: |
-      - {op: replace, path: /spec/git/url, value: "http://gitserver.demo-git.svc/agents.git"}
+      - {op: replace, path: /spec/git/url, value: "http://gitserver.demo-git.svc/`+repositoryName()+`"}
       - {op: remove, path: /spec/git/secretRef}
   - target: {kind: Deployment, group: agentplatform.dev}
     patch: |

@@ -87,7 +87,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 		since = time.Now()
 		for sample, f := range fronts {
 			Eventually(ctx, func() int { return f.post(ctx, ask, `{}`).Status }).
-				WithTimeout(patience).WithPolling(10*interval).Should(Equal(http.StatusOK), "%s: the way in is there", sample)
+				WithTimeout(patience).WithPolling(2*interval).Should(Equal(http.StatusOK), "%s: the way in is there", sample)
 			patient[sample] = waitLong(f, held)
 		}
 	}, NodeTimeout(5*time.Minute))
@@ -166,7 +166,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 				return 0, err
 			}
 			return response.StatusCode, response.Body.Close()
-		}).WithTimeout(patience).WithPolling(50 * interval).Should(Equal(http.StatusOK))
+		}).WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusOK))
 	})
 
 	// It is asked for last: they have waited since the beginning.

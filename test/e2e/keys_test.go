@@ -29,7 +29,7 @@ var _ = Describe("The platform's keys", Serial, func() {
 		Expect(before).NotTo(BeEmpty())
 		agentctl(ctx, "keys", "rotate", "--derivation")
 		Eventually(ctx, func() string { return derivationKeys(ctx)["current"] }).
-			WithTimeout(4 * time.Minute).WithPolling(20 * interval).ShouldNot(Or(Equal(before), BeEmpty()))
+			WithTimeout(4 * time.Minute).WithPolling(4 * interval).ShouldNot(Or(Equal(before), BeEmpty()))
 		Expect(t.shown(ctx, "ask")).To(Equal(ask.secret), "a rotation changes nobody's secret")
 
 		By("revoking the key that the secrets derive from")
@@ -38,7 +38,7 @@ var _ = Describe("The platform's keys", Serial, func() {
 		Eventually(ctx, func() string {
 			anew.secret = t.shown(ctx, "ask")
 			return anew.secret
-		}).WithTimeout(2 * time.Minute).WithPolling(10 * interval).ShouldNot(Equal(ask.secret))
+		}).WithTimeout(2 * time.Minute).WithPolling(2 * interval).ShouldNot(Equal(ask.secret))
 		Expect(anew.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "the new secret")
 
 		replies := traffic.end()
@@ -50,7 +50,7 @@ var _ = Describe("The platform's keys", Serial, func() {
 		By("ending what derives from it at once")
 		agentctl(ctx, "keys", "revoke", before, "--within", "0s")
 		Eventually(ctx, func() int { return ask.post(ctx, cluster.gateway, `{}`).Status }).
-			WithTimeout(2 * time.Minute).WithPolling(10 * interval).Should(Equal(http.StatusUnauthorized))
+			WithTimeout(2 * time.Minute).WithPolling(2 * interval).Should(Equal(http.StatusUnauthorized))
 		Expect(anew.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK))
 	}, SpecTimeout(10*time.Minute))
 
@@ -69,7 +69,7 @@ var _ = Describe("The platform's keys", Serial, func() {
 		Expect(cluster.Patch(ctx, key, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, get).WithTimeout(patience).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
 		Expect(cluster.Delete(ctx, key)).To(Succeed()) // from then on nobody knows it, and the facade has to look for it
-		Consistently(ctx, get).WithTimeout(10 * interval).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
+		Consistently(ctx, get).WithTimeout(2 * interval).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
 	}, SpecTimeout(3*time.Minute))
 })
 

@@ -93,7 +93,7 @@ var _ = Describe("A run whose runner is lost", func() {
 		cluster.model.release(key)
 	}, SpecTimeout(6*time.Minute))
 
-	It("loses nothing by a stop of the gateway that outlasts its lease", func(ctx SpecContext) {
+	It("loses nothing by a stop of the gateway that outlasts its lease", Serial, func(ctx SpecContext) {
 		events := t.hook(ctx, "events", v1alpha1.ModeInbound, "resume")
 		key, id := events.start(ctx)
 		t.asked(ctx, key, 3, 1)

@@ -57,7 +57,7 @@ var _ = Describe("Metrics", func() {
 		}
 		// Others may send webhooks at the same time.
 		Expect(accepted() - before).To(BeNumerically(">=", webhooks))
-		Eventually(ctx, func() float64 { return completed() - ended }).WithTimeout(patience).WithPolling(10 * interval).
+		Eventually(ctx, func() float64 { return completed() - ended }).WithTimeout(patience).WithPolling(2 * interval).
 			Should(BeNumerically(">=", webhooks))
 		for _, pod := range gatewayPods(ctx) {
 			s := scrape(ctx, pod)

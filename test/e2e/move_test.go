@@ -61,14 +61,14 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 			say("old keys, empty store: same URL, same secret")
 		}
 		Eventually(ctx, func() string { return after.post(ctx, cluster.gateway, `{}`).Result.Output }).
-			WithTimeout(patience).WithPolling(10 * interval).Should(HavePrefix("hello from v"))
+			WithTimeout(patience).WithPolling(2 * interval).Should(HavePrefix("hello from v"))
 		if traffic != nil {
 			t.giveKey(ctx)
 			t.judgeAdoption(ctx, traffic.end())
 			Expect(forgotten.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "it may still come")
 			finishAdoption(ctx)
 			Eventually(ctx, func() int { return forgotten.post(ctx, cluster.gateway, `{}`).Status }).
-				WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusNotFound))
+				WithTimeout(patience).WithPolling(2 * interval).Should(Equal(http.StatusNotFound))
 			Expect(after.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "what is there is not swept")
 		}
 	}, SpecTimeout(10*time.Minute))
@@ -168,7 +168,7 @@ func adoptUnderLoad(ctx context.Context, events *hook) *load {
 		}
 		gateway = "http://" + s.Spec.ClusterIP
 		return events.post(ctx, gateway, `{}`).Status
-	}).WithTimeout(5 * time.Minute).WithPolling(10 * interval).Should(Equal(http.StatusOK))
+	}).WithTimeout(5 * time.Minute).WithPolling(2 * interval).Should(Equal(http.StatusOK))
 	traffic := startLoad(ctx, gateway, 20, events)
 	adopt(ctx)
 	return traffic
@@ -186,5 +186,5 @@ func adopt(ctx context.Context) {
 		}
 		say("%s", text)
 		return nil
-	}).WithTimeout(5 * time.Minute).WithPolling(10 * interval).Should(Succeed())
+	}).WithTimeout(5 * time.Minute).WithPolling(2 * interval).Should(Succeed())
 }

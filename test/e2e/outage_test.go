@@ -41,7 +41,7 @@ var _ = Describe("The data plane", Serial, func() {
 
 		signal(ctx, syscall.SIGKILL, gateways...)
 		Eventually(ctx, func() int { return ask.post(ctx, cluster.gateway, `{}`).Status }).
-			WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusOK))
+			WithTimeout(patience).WithPolling(2 * interval).Should(Equal(http.StatusOK))
 		begin := time.Now()
 		runs = append(runs, t.calls(ctx, ask, events, 20)...)
 		say("after SIGKILL of the gateway: %d webhooks answered in %.1f s", 2*20, time.Since(begin).Seconds())
@@ -114,7 +114,7 @@ func scale(ctx context.Context, n int32) {
 			}
 			d.Spec.Replicas = ptr.To(n)
 			return cluster.Update(ctx, d)
-		}).WithTimeout(patience).WithPolling(10 * interval).Should(Succeed())
+		}).WithTimeout(patience).WithPolling(2 * interval).Should(Succeed())
 		component := client.MatchingLabels(d.Spec.Selector.MatchLabels)
 		Eventually(ctx, func() int {
 			list := &corev1.PodList{}
@@ -125,6 +125,6 @@ func scale(ctx context.Context, n int32) {
 				return int(d.Status.ReadyReplicas)
 			}
 			return len(list.Items)
-		}).WithTimeout(patience).WithPolling(10 * interval).Should(BeEquivalentTo(n))
+		}).WithTimeout(patience).WithPolling(2 * interval).Should(BeEquivalentTo(n))
 	}
 }

@@ -98,7 +98,7 @@ func rest[T any](ctx context.Context, t *team, method, path, body string) (out T
 			http.Header{"Authorization": {"Bearer " + t.key}}, []byte(body))
 		g.Expect(status).To(BeNumerically("~", 250, 50), "%s %s: %s", method, path, answer)
 		g.Expect(json.Unmarshal(answer, &out)).To(Succeed())
-	}).WithTimeout(patience).WithPolling(10 * interval).Should(Succeed())
+	}).WithTimeout(patience).WithPolling(2 * interval).Should(Succeed())
 	return out
 }
 

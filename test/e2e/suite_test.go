@@ -33,7 +33,7 @@ const (
 	systemNamespace = "agentplatform-system"
 	// patience is how long the cluster may take for anything.
 	patience = 3 * time.Minute
-	interval = 20 * time.Millisecond
+	interval = 100 * time.Millisecond
 )
 
 // cluster is the real thing, set by BeforeSuite.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os/exec"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +23,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
@@ -75,7 +78,7 @@ func (t *team) giveKey(ctx context.Context) {
 func (t *team) manifests(runners int32) []client.Object {
 	return []client.Object{
 		&v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
-			Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + "agents.git"},
+			Git: &v1alpha1.ProjectGit{URL: "http://gitserver.demo-git.svc/" + repositoryName()},
 			ModelProviders: []v1alpha1.ModelProvider{{
 				Prefix: "fake", Type: v1alpha1.ModelProviderOpenAI, BaseURL: cluster.model.url + "/v1",
 				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "model", Key: "apiKey"},
@@ -96,16 +99,44 @@ func (t *team) create(ctx context.Context, o client.Object) {
 	Expect(cluster.Create(ctx, o)).To(Succeed())
 }
 
-// eventually reads an object until it is as wanted.
+// eventually watches an object until it is as wanted, which is seen at once and without asking
+// again and again.
 func eventually(ctx context.Context, o client.Object, want func() bool) {
 	GinkgoHelper()
-	Eventually(ctx, func() (bool, error) {
-		err := cluster.Get(ctx, client.ObjectKeyFromObject(o), o)
-		return err == nil && want(), client.IgnoreNotFound(err)
-	}).WithTimeout(patience).WithPolling(interval).Should(BeTrue(), "%T %s:\n%s", o, o.GetName(), lazy{func() string {
+	Eventually(ctx, func() (bool, error) { return watched(ctx, o, want) }).
+		WithTimeout(patience).WithPolling(interval).Should(BeTrue(), "%T %s:\n%s", o, o.GetName(), lazy{func() string {
 		text, _ := json.MarshalIndent(o, "", " ")
 		return string(text)
 	}})
+}
+
+// watched says whether an object became as wanted until its watch ended.
+func watched(ctx context.Context, o client.Object, want func() bool) (bool, error) {
+	ctx, stop := context.WithTimeout(ctx, patience)
+	defer stop()
+	kind, err := apiutil.GVKForObject(o, cluster.Scheme())
+	if err != nil {
+		return false, err
+	}
+	list, err := cluster.Scheme().New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err != nil {
+		return false, err
+	}
+	events, err := cluster.Watch(ctx, list.(client.ObjectList), client.InNamespace(o.GetNamespace()),
+		client.MatchingFields{metav1.ObjectNameField: o.GetName()})
+	if err != nil {
+		return false, err
+	}
+	defer events.Stop()
+	for event := range events.ResultChan() {
+		if event.Type == watch.Added || event.Type == watch.Modified {
+			reflect.ValueOf(o).Elem().Set(reflect.ValueOf(event.Object).Elem())
+			if want() {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // ready and stalled ask an object that eventually has read.
@@ -121,12 +152,15 @@ type lazy struct{ text func() string }
 
 func (l lazy) String() string { return l.text() }
 
+// repositoryName is that of the repository of the specs that run in this process, one after another.
+func repositoryName() string { return fmt.Sprintf("agents-%d.git", GinkgoParallelProcess()) }
+
 // commit adds files to the repository and returns the commit.
 func commit(ctx context.Context, message string, files map[string]*string) string {
 	GinkgoHelper()
 	body, err := json.Marshal(map[string]any{"message": message, "files": files})
 	Expect(err).NotTo(HaveOccurred())
-	status, answer := call(ctx, http.MethodPost, cluster.git+"/commit", nil, body)
+	status, answer := call(ctx, http.MethodPost, cluster.git+"/"+repositoryName()+"/commit", nil, body)
 	Expect(status).To(Equal(http.StatusOK), "%s", answer)
 	return strings.TrimSpace(string(answer))
 }
@@ -291,7 +325,7 @@ func (t *team) ends(ctx context.Context, id string) (r run) {
 	Eventually(ctx, func() string {
 		r = t.run(ctx, id)
 		return r.Status
-	}).WithTimeout(patience).WithPolling(5*interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
+	}).WithTimeout(patience).WithPolling(interval).Should(BeElementOf("completed", "failed", "cancelled"), "run %s", id)
 	return r
 }
 

@@ -160,7 +160,7 @@ func makeUntilCleanup(ctx context.Context, o client.Object) {
 		}
 		o.SetResourceVersion("")
 		return cluster.Create(ctx, o)
-	}).WithTimeout(patience).WithPolling(10 * interval).Should(Succeed())
+	}).WithTimeout(patience).WithPolling(2 * interval).Should(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(cluster.Delete(ctx, o))).To(Succeed()) })
 }
 
