@@ -31,15 +31,12 @@ bin/golangci-lint: hack/tools/lint/go.mod
 	go build -C hack/tools/lint -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 .PHONY: test
-test: ## Run all tests but e2e and clients, on a real kube-apiserver and PostgreSQL; installs or builds what is missing.
+test: ## Run all tests but e2e, clients and chaos, on a real kube-apiserver and PostgreSQL; installs or builds what is missing.
 	hack/test.sh
 
 .PHONY: race
 race: ## Run the store, gateway and runner tests under the race detector (needs a C compiler).
-	@# What databases plan is the same under it, and would take as long as all the rest. What SQLite and
-	@# its libc are in C is as little looked into as C is: it would take four times as long as it does.
-	TMPDIR=$$(hack/tmpdir.sh) CGO_ENABLED=1 go test -race -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc/...=-race=false' \
-		-timeout 45m -skip '^TestPlans' ./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...
+	RACE=only hack/test.sh
 
 .PHONY: clients
 clients: ## Test gateway and REST API with programs of others: curl, Node, Python, Chromium, h2load, openssl; npm and Go generate clients.
