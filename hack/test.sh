@@ -8,12 +8,19 @@
 #   hack/test.sh [packages]   all of them, or these
 #   RACE=yes                  the store, the gateway and the runner under the race detector, which
 #                             needs a C compiler, and the others without
-#   RACE=only                 those alone
+#   RACE=only                 those alone; packages cannot be named with either
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 race=${RACE:-no}
+case "$race:$#" in
+no:* | yes:0 | only:0) ;;
+*)
+  echo "test: RACE is yes, only or no, and packages can be named where it is no" >&2
+  exit 2
+  ;;
+esac
 concurrent=(./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...)
 # What databases plan and how much memory is taken: under the race detector the first is the same
 # and would take as long as all the rest, and the second says nothing.
