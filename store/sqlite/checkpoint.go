@@ -42,8 +42,8 @@ type checkpointer struct {
 	after   func(d time.Duration) <-chan time.Time
 	stopped context.CancelFunc
 	group   sync.WaitGroup
-	// due is how long the log is when it is to begin anew.
-	due int
+	// due is how long the log is when it is to begin anew, longest from when on it is said that it cannot.
+	due, longest int
 	// warnings are given once a minute: a disk that is full is so with each write.
 	warnings rate.Sometimes
 }
@@ -55,7 +55,7 @@ func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.L
 		return nil, errors.Join(err, db.Close())
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, warnings: rate.Sometimes{First: 1, Interval: time.Minute}}
+	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, longest: longestLog, warnings: rate.Sometimes{First: 1, Interval: time.Minute}}
 	c.group.Go(func() { c.loop(ctx) })
 	return c, nil
 }
@@ -95,36 +95,64 @@ func (c *checkpointer) turn(ctx context.Context) {
 
 // run moves pages. While others write there are always some that were written meanwhile, and the log
 // grows: where it has become long, the writer moves those once they are few, and begins it anew. That
-// has to wait for those who read what is in it: where they take long, it is tried again when the log is as
-// much longer.
+// has to wait for those who read what is in it. While one of them keeps pages in it that are many, the writer
+// is not asked, for it would have to move them once that one is done; where they take long,
+// it is tried again when the log is as much longer.
 func (c *checkpointer) run(ctx context.Context) error {
-	length, err := checkpoint(ctx, c.db, "PASSIVE")
-	for pass, before := 1, 0; err == nil && length >= c.due && length-before > fewPages && pass < somePasses; pass++ {
-		before = length
-		length, err = checkpoint(ctx, c.db, "PASSIVE")
+	log, err := checkpoint(ctx, c.db, "PASSIVE")
+	for pass, before := 1, 0; err == nil && log.length >= c.due && log.length-before > fewPages && pass < somePasses; pass++ {
+		before = log.length
+		log, err = checkpoint(ctx, c.db, "PASSIVE")
 	}
-	if length < longLog {
+	if log.length < longLog {
 		c.due = longLog
 	}
-	if err != nil || length < c.due {
+	if err != nil || log.length < c.due {
 		return err
 	}
-	c.due = length + longLog
-	return c.writer.between(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
-		impatient := setPatience(ctx, q, restartPatience)
-		_, err := checkpoint(ctx, q, "RESTART")
-		return errors.Join(impatient, err, setPatience(ctx, q, busyTimeout))
+	if log.length-log.moved > fewPages {
+		return c.tooLong(log)
+	}
+	c.due = log.length + longLog
+	return c.writer.between(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		return impatiently(ctx, conn, func() error {
+			log, err := checkpoint(ctx, conn, "RESTART")
+			if err == nil && log.busy {
+				err = c.tooLong(log)
+			}
+			return err
+		})
 	})
 }
 
-func setPatience(ctx context.Context, q sqlcore.Queryer, ms int) error {
-	var set int
-	return q.QueryRowContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, ms)).Scan(&set)
+// impatiently lets a connection wait no longer than restartPatience for others meanwhile.
+func impatiently(ctx context.Context, conn *sql.Conn, do func() error) error {
+	impatient := setPatience(ctx, conn, restartPatience)
+	return errors.Join(impatient, do(), setPatience(ctx, conn, busyTimeout))
 }
 
-// checkpoint moves pages, and says how many the log has.
-func checkpoint(ctx context.Context, q sqlcore.Queryer, mode string) (length int, err error) {
-	var busy, moved int
-	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&busy, &length, &moved)
-	return length, err
+func setPatience(ctx context.Context, conn *sql.Conn, ms int) error {
+	var set int
+	return conn.QueryRowContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, ms)).Scan(&set)
+}
+
+// walLog is the log as it is after pages were moved: how many it has, how many of these are in their
+// places, and whether somebody was in the way.
+type walLog struct {
+	length, moved int
+	busy          bool
+}
+
+// tooLong says so of a log that somebody reads.
+func (c *checkpointer) tooLong(log walLog) error {
+	if log.length < c.longest {
+		return nil
+	}
+	return fmt.Errorf("the log has %d pages of 4 KiB, and grows until nobody reads what is in it: %d are to be moved yet", log.length, log.length-log.moved)
+}
+
+// checkpoint moves pages.
+func checkpoint(ctx context.Context, q sqlcore.Queryer, mode string) (log walLog, err error) {
+	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&log.busy, &log.length, &log.moved)
+	return log, err
 }

@@ -99,9 +99,9 @@ func lengthen(t *testing.T, w *writer) {
 
 func (c *checkpointer) length(t *testing.T) int {
 	t.Helper()
-	n, err := checkpoint(t.Context(), c.db, "PASSIVE")
+	log, err := checkpoint(t.Context(), c.db, "PASSIVE")
 	require.NoError(t, err)
-	return n
+	return log.length
 }
 
 // TestALongLogBeginsAnew: also while there is always somebody who writes.
@@ -128,30 +128,92 @@ func TestALongLogBeginsAnew(t *testing.T) {
 	require.Less(t, c.length(t), longLog)
 }
 
-// TestALogThatIsReadBeginsAnewLater: once those are done who read it, and nobody has to wait for them.
-func TestALogThatIsReadBeginsAnewLater(t *testing.T) {
-	t.Parallel()
-	w, c, path := written(t, noTime)
+// reading is a transaction that reads what is there when it begins.
+func reading(t *testing.T, path string) *sql.Tx {
+	t.Helper()
 	reader := open(path, "deferred", "ro")
 	t.Cleanup(func() { require.NoError(t, reader.Close()) })
 	tx, err := reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	require.NoError(t, err)
 	var rows int
 	require.NoError(t, tx.QueryRowContext(t.Context(), `SELECT count(*) FROM t`).Scan(&rows))
+	return tx
+}
+
+// TestALogThatIsReadBeginsAnewLater: once those are done who read it, and nobody has to wait for them.
+func TestALogThatIsReadBeginsAnewLater(t *testing.T) {
+	t.Parallel()
+	w, c, path := written(t, noTime)
 	lengthen(t, w)
+	reader := reading(t, path)
 	require.NoError(t, c.run(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the next')`)
 	long := c.length(t)
 	require.Greater(t, long, longLog)
 	require.Greater(t, c.due, long, "it is not tried all the time")
 
-	require.NoError(t, tx.Rollback())
+	require.NoError(t, reader.Rollback())
 	lengthen(t, w)
 	require.NoError(t, c.run(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
 	require.Less(t, c.length(t), pages)
 	require.NoError(t, c.run(t.Context()))
 	require.Equal(t, longLog, c.due)
+}
+
+// TestTheWriterMovesFewPages: where somebody reads what was there before most of a log, this is not to
+// be moved in one go by the writer once that one is done, but beside it.
+func TestTheWriterMovesFewPages(t *testing.T) {
+	t.Parallel()
+	w, c, path := written(t, noTime)
+	reader := reading(t, path)
+	lengthen(t, w)
+	require.NoError(t, c.run(t.Context()))
+	require.Equal(t, longLog, c.due, "the writer was asked")
+	require.NoError(t, reader.Rollback())
+	require.NoError(t, c.run(t.Context()))
+	write(t, w, `INSERT INTO t VALUES ('the next')`)
+	require.Less(t, c.length(t), pages)
+}
+
+// TestALogThatIsTooLongIsSaid: whether it is read from the first page on, or the last.
+func TestALogThatIsTooLongIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string]bool{"what was there before it": true, "all of it": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, c, path := written(t, noTime)
+			c.longest = longLog
+			if before {
+				reading(t, path)
+			}
+			lengthen(t, w)
+			if !before {
+				reading(t, path)
+			}
+			require.ErrorContains(t, c.run(t.Context()), "grows until nobody reads")
+		})
+	}
+}
+
+// TestTheWriterIsImpatientEachTime: and only for as long as the log is to begin anew.
+func TestTheWriterIsImpatientEachTime(t *testing.T) {
+	t.Parallel()
+	w, _, _ := written(t, noTime)
+	patience := func(ctx context.Context, conn *sql.Conn) (ms int) {
+		require.NoError(t, conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&ms))
+		return ms
+	}
+	for range 3 {
+		require.NoError(t, w.between(t.Context(), func(ctx context.Context, conn *sql.Conn) error {
+			err := impatiently(ctx, conn, func() error {
+				assert.Equal(t, restartPatience, patience(ctx, conn))
+				return nil
+			})
+			assert.Equal(t, busyTimeout, patience(ctx, conn))
+			return err
+		}))
+	}
 }
 
 // TestClosingLeavesNoLog: a store that has had much to write leaves its file alone.

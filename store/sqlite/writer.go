@@ -25,11 +25,11 @@ var errClosed = errors.New("the store is closed")
 
 // operation is a write that waits for its turn.
 type operation struct {
-	ctx   context.Context //nolint:containedctx // the caller's, on its way to the writer's goroutine
-	run   func(ctx context.Context, q sqlcore.Queryer) error
-	alone func(db *sql.DB) error // instead of run: without a transaction
-	// between says that run is outside of transactions.
-	between bool
+	ctx context.Context //nolint:containedctx // the caller's, on its way to the writer's goroutine
+	run func(ctx context.Context, q sqlcore.Queryer) error
+	// Instead of run, without a transaction: by no connection of the writer's, or by that.
+	alone   func(db *sql.DB) error
+	between func(ctx context.Context, conn *sql.Conn) error
 	answer  chan error
 }
 
@@ -74,8 +74,8 @@ func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
 }
 
 // between runs fn by the writer's connection between two transactions.
-func (w *writer) between(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return w.submit(&operation{ctx: ctx, run: fn, between: true, answer: make(chan error, 1)})
+func (w *writer) between(ctx context.Context, fn func(ctx context.Context, conn *sql.Conn) error) error {
+	return w.submit(&operation{ctx: ctx, between: fn, answer: make(chan error, 1)})
 }
 
 func (w *writer) submit(op *operation) error {
@@ -126,10 +126,10 @@ func (w *writer) serve(op *operation) {
 	case op.alone != nil:
 		w.disconnect() // the pool has one connection only
 		op.answer <- op.alone(w.db)
-	case op.between:
+	case op.between != nil:
 		err := w.connect(op.ctx)
 		if err == nil {
-			err = op.run(context.WithoutCancel(op.ctx), w.conn)
+			err = op.between(context.WithoutCancel(op.ctx), w.raw)
 		}
 		op.answer <- err
 	default:
@@ -191,7 +191,7 @@ func (w *writer) join(ctx context.Context, members *[]*operation) (next *operati
 	default:
 		return nil, true
 	}
-	if op.alone != nil || op.between {
+	if op.alone != nil || op.between != nil {
 		return op, true
 	}
 	if err := op.ctx.Err(); err != nil {
