@@ -15,6 +15,14 @@ import (
 // failed narrows ended runs to those of indexes of their own.
 const failed = ` AND r.status <> 'completed'`
 
+// byStatus narrows ended runs to those, where runs of a status are among them.
+func byStatus(status store.RunStatus) string {
+	if status == store.RunFailed || status == store.RunCancelled {
+		return failed
+	}
+	return ""
+}
+
 // listedColumns are without the output, which lists do not carry.
 func listedColumns(columns string) string {
 	return strings.Replace(columns, "r.output", "'' AS output", 1)
@@ -31,10 +39,7 @@ func candidates(q store.RunQuery, most int, l *list) string {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
 	among += inWindow("r.id", period{boundOf(q.Since, always), boundOf(q.Until, never)}, l)
-	past := among + readable("$1")
-	if q.Status == store.RunFailed || q.Status == store.RunCancelled {
-		past += failed
-	}
+	past := among + readable("$1") + byStatus(q.Status)
 	first := l.add(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +

@@ -274,10 +274,7 @@ func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (id
 // ended are the newest ended runs, at most so many, of which no words are known.
 func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) ([]uuid.UUID, error) {
 	l := list{args: []any{s.project}}
-	among := s.within("r.id", before, &l) + s.ofAgent(&l) + readable("$1")
-	if s.agent == "" && (s.status == store.RunFailed || s.status == store.RunCancelled) {
-		among += failed
-	}
+	among := s.within("r.id", before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.status)
 	return s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
 }
 

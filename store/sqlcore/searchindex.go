@@ -159,7 +159,7 @@ func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *u
 	return ids, last, err
 }
 
-// searchSize is how many bytes of a run are searched, but for its input.
+// searchSize is how many bytes of a run are read to be searched, but for its input.
 type searchSize struct {
 	id, input uuid.UUID
 	bytes     int64
@@ -193,7 +193,7 @@ func (s *searching) pieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pi
 	return pieces, nil
 }
 
-// sizes are how many bytes of runs are searched. Of what is large the beginning is.
+// sizes are how many bytes of runs are read to be searched. Of what is large the beginning is.
 func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -209,8 +209,8 @@ func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]i
 	}
 	for _, same := range s.ByPart("ended_runs", ids) {
 		l := list{args: []any{store.MaxInlineText}}
-		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END
-			FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id,
+			octet_length(h.error) + CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +223,8 @@ func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]i
 	inputs := map[uuid.UUID]int64{}
 	for _, same := range s.ByPart("inputs", given) {
 		l := list{args: []any{store.MaxInlineText}}
-		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) FROM {inputs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id,
+			COALESCE(octet_length(h.data), CAST($1 AS int)) + COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}

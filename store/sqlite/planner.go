@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -71,15 +72,27 @@ func (i index) alike() string {
 	return strings.Join(numbers, " ")
 }
 
-// setStatistics writes what the planner is to know of each index. The first analysis, of a table with
-// one row, makes sqlite_stat1; the last one counts nothing, and lets the connection read it anew.
+// setStatistics writes what the planner is to know of each index, where it does not know that: a start
+// is not to depend on what a disk has room for. The first analysis, of a table with one row, makes sqlite_stat1; the
+// last one counts nothing, and lets the connection read it anew.
 func setStatistics(ctx context.Context, db *sql.DB) error {
-	if _, err := db.ExecContext(ctx, `ANALYZE schema_compat`); err != nil {
-		return fmt.Errorf("analyzing: %w", err)
-	}
 	all, err := indexes(ctx, db)
 	if err != nil {
 		return fmt.Errorf("reading the indexes: %w", err)
+	}
+	known, err := statistics(ctx, db)
+	if err != nil {
+		return fmt.Errorf("reading statistics: %w", err)
+	}
+	wanted := map[string]string{}
+	for _, i := range all {
+		wanted[i.name] = i.alike()
+	}
+	if maps.Equal(known, wanted) {
+		return nil
+	}
+	if _, err := db.ExecContext(ctx, `ANALYZE schema_compat`); err != nil {
+		return fmt.Errorf("analyzing: %w", err)
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
@@ -90,7 +103,7 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("forgetting statistics: %w", err)
 	}
 	for _, i := range all {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ($1, $2, $3)`, i.table, i.name, i.alike()); err != nil {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ($1, $2, $3)`, i.table, i.name, wanted[i.name]); err != nil {
 			return fmt.Errorf("writing statistics of %s: %w", i.name, err)
 		}
 	}
@@ -99,6 +112,28 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 	}
 	_, err = db.ExecContext(ctx, `ANALYZE sqlite_schema`)
 	return err
+}
+
+// statistics are what the planner knows, by the names of indexes; none of a database that is new.
+func statistics(ctx context.Context, db *sql.DB) (map[string]string, error) {
+	var some bool
+	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1')`).Scan(&some); err != nil || !some {
+		return nil, err
+	}
+	rows, err := db.QueryContext(ctx, `SELECT COALESCE(idx, tbl), stat FROM sqlite_stat1`)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	known := map[string]string{}
+	for rows.Next() {
+		var name, stat string
+		if err := rows.Scan(&name, &stat); err != nil {
+			return nil, err
+		}
+		known[name] = stat
+	}
+	return known, rows.Err()
 }
 
 // indexes are those of the platform's tables.

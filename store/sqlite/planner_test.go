@@ -4,6 +4,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -76,20 +77,49 @@ func TestThePlannerKnowsAtOnce(t *testing.T) {
 	}))
 }
 
+// TestAStartWritesNothing: a disk that is full stops nobody who has been here before. What somebody else
+// has told the planner is put right.
+func TestAStartWritesNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := recorded(t)
+	known := func() map[string]string {
+		known, err := statistics(t.Context(), s.read)
+		require.NoError(t, err)
+		return known
+	}
+	exec := func(statement string) {
+		require.NoError(t, s.writer.alone(t.Context(), func(db *sql.DB) error {
+			_, err := db.ExecContext(t.Context(), statement)
+			return err
+		}))
+	}
+	before := known()
+	require.NotEmpty(t, before)
+	exec(`PRAGMA query_only = TRUE`)
+	require.NoError(t, s.Migrate(t.Context()))
+	exec(`PRAGMA query_only = FALSE`)
+	exec(`ANALYZE`)
+	require.NotEqual(t, before, known())
+	require.NoError(t, s.Migrate(t.Context()))
+	require.Equal(t, before, known())
+}
+
 // TestFailedRunsAreFoundByTheirIndex: those of a project, and those of an agent, of which nearly all
-// may have completed.
+// may have completed; by lists and by searches.
 func TestFailedRunsAreFoundByTheirIndex(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
 	for agent, index := range map[string]string{"": "ended_runs_failed (project_id=? AND id>?)", scene.Links[0].AgentName: "ended_runs_agent_failed (project_id=? AND agent_name=? AND id>?)"} {
-		clear(seen.all)
-		_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Limit: 20})
-		require.NoError(t, err)
-		statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
-		require.NotEmpty(t, statements)
-		for _, statement := range statements {
-			require.Contains(t, strings.Join(explain(t, s, statement), "\n"), index, statement)
+		for _, search := range []*store.Search{nil, {Match: func(context.Context, store.Searched) bool { return true }}} {
+			clear(seen.all)
+			_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Search: search, Limit: 20})
+			require.NoError(t, err)
+			statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
+			require.NotEmpty(t, statements)
+			for _, statement := range statements {
+				require.Contains(t, strings.Join(explain(t, s, statement), "\n"), index, statement)
+			}
 		}
 	}
 }

@@ -70,7 +70,37 @@ func (w *world) answered(answer string, words ...string) uuid.UUID {
 	return run.Run.ID
 }
 
+// readSomeAtATime: of runs with long errors and many headers no more are in memory than a MiB has room
+// for. What is erased while the first ones are looked at is not among them.
+func (w *world) readSomeAtATime() {
+	const many = 50 // which are read at a time where they are short
+	w.deploy("one", "first")
+	headers := map[string]string{}
+	for i := range 16 {
+		headers[fmt.Sprint("x-", i)] = strings.Repeat("h", 1000)
+	}
+	for range many {
+		e := w.single()
+		e.Headers = headers
+		w.accept(&e)
+		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: store.RunFailed, Error: strings.Repeat("e", store.MaxError)}))
+	}
+	all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: many})
+	w.Len(all, many)
+	var seen []uuid.UUID
+	search := &store.Search{Match: func(_ context.Context, run store.Searched) bool {
+		if seen = append(seen, run.ID); len(seen) == 1 {
+			w.NoError(w.s.EraseRun(w.ctx, w.key(all[many-1])))
+		}
+		return false
+	}}
+	_, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: many})
+	w.NoError(err)
+	w.Equal(all[:many-1], seen)
+}
+
 var searchPromises = []promise{
+	{"what is long is read some at a time", (*world).readSomeAtATime},
 	{"a run is found by what it was given and what it answered, from its acceptance on", func(w *world) {
 		w.deploy("one", "first")
 		run := w.about("apple", "pear").Runs[0].ID
