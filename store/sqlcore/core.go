@@ -172,13 +172,14 @@ type Core struct {
 	searches chan struct{}
 	// rolling and indexing are how fast ended runs are rolled up, and indexed.
 	rolling, indexing *pace
+	deleting          *deleting
 }
 
 // New makes a Core.
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{},
+		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

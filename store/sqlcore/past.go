@@ -5,42 +5,43 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastOf deletes at most $4 rows of project $1 whose ids are of the time from $2 to before $3,
-// from one table each, and returns the blobs that they name: one, and those of files. What an open
-// run, connector run or delivery still needs stays.
-var pastOf = []string{
-	`DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
+// pastOf are tables of history, and what deletes at most $4 rows from each, of project $1, whose ids are
+// of the time from $2 to before $3, and returns the blobs that they name: one, and those of files. What an
+// open run, connector run or delivery still needs stays.
+var pastOf = []struct{ table, statement string }{
+	{`journal`, `DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
 		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
-		ORDER BY t.run_id LIMIT $4) RETURNING blob_id, NULL`,
-	`DELETE FROM {inputs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {inputs} t
+		ORDER BY t.run_id LIMIT $4) RETURNING blob_id, NULL`},
+	{`inputs`, `DELETE FROM {inputs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {inputs} t
 		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.id)
 			AND NOT EXISTS (SELECT 1 FROM open_connector_runs o WHERE o.project_id = $1 AND o.id = t.id)
 			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.id)
-		ORDER BY t.id LIMIT $4) RETURNING blob_id, files`,
-	`DELETE FROM {delivery_attempts} WHERE (project_id, delivery_id, number) IN (SELECT t.project_id, t.delivery_id, t.number FROM {delivery_attempts} t
+		ORDER BY t.id LIMIT $4) RETURNING blob_id, files`},
+	{`delivery_attempts`, `DELETE FROM {delivery_attempts} WHERE (project_id, delivery_id, number) IN (SELECT t.project_id, t.delivery_id, t.number FROM {delivery_attempts} t
 		WHERE t.project_id = $1 AND t.delivery_id >= id_at($2) AND t.delivery_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.delivery_id)
-		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`,
-	`DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
-		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`,
+		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`},
+	{`ended_runs`, `DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
+		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`},
 	// After the runs, so that these have all their calls for as long as they are counted anew.
-	`DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
+	{`model_calls`, `DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
 		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
-		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
+		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`},
 	// After the runs: nothing is indexed any more then that is not there.
-	`DELETE FROM {run_words} WHERE (project_id, run_id) IN (SELECT t.project_id, t.run_id FROM {run_words} t
-		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`,
-	`DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
-		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`,
+	{`run_words`, `DELETE FROM {run_words} WHERE (project_id, run_id) IN (SELECT t.project_id, t.run_id FROM {run_words} t
+		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`},
+	{`ended_connector_runs`, `DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
+		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`},
 }
 
 // deleteDays deletes days before one, row by row, where no parts go: one day of a project at a
@@ -86,60 +87,122 @@ func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	return c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
 }
 
-// deleteDay deletes what a project has of a day, the day last: what ends later on it has another
-// row there. It returns how many rows went, at most limit or one more.
+// deleting is how far somebody has come who deletes a day, so that tables of which nothing is left
+// are not looked at again for each of the next ones' rows.
+type deleting struct {
+	mutex sync.Mutex
+	day   projectDay
+	done  int // of pastOf
+}
+
+// of is how many tables are done with of a day.
+func (d *deleting) of(on projectDay) int {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if d.day != on {
+		return 0
+	}
+	return d.done
+}
+
+// reached says how many are.
+func (d *deleting) reached(on projectDay, done int) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	d.day, d.done = on, done
+}
+
+// deleteDay deletes what a project has of a day, the day last. It returns how many rows went, at
+// most limit or one more.
 func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, err error) {
-	for _, statement := range pastOf {
+	for done := c.deleting.of(on); done < len(pastOf); done++ {
 		most := min(limit-n, c.atOnce)
-		deleted, err := c.deletePast(ctx, on, statement, most)
+		deleted, err := c.deletePast(ctx, on, pastOf[done].statement, most)
 		n += deleted
 		if err != nil || deleted == most {
 			return n, wrap(err, "deleting a day of project %s", on.project)
 		}
+		c.deleting.reached(on, done+1)
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day)
-		return err
-	})
-	return n + 1, wrap(err, "forgetting a day of project %s", on.project)
+	c.deleting.reached(on, 0)
+	return n + 1, wrap(c.forgetDay(ctx, on), "forgetting a day of project %s", on.project)
 }
 
-// deletePast runs one of pastOf. The blobs that its rows named are loose then. Where the part of a
-// day is gone, so are its rows.
+// errMore says that a day has more than one transaction deletes.
+var errMore = errors.New("there is more of the day")
+
+// forgetDay deletes a day, with what came to it since its tables were done with. What was counted of
+// that is in the row that goes; who has not counted it yet waits for that, and has another one then. A
+// day that has got many rows meanwhile stays.
+func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.lockPast(ctx, tx, on.project); err != nil {
+			return err
+		}
+		if _, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day); err != nil {
+			return err
+		}
+		for _, of := range pastOf {
+			n := 0
+			there, err := c.engine.HasPart(ctx, tx, of.table, firstID(on.day))
+			if err == nil && there {
+				n, err = c.deleteRows(ctx, tx, on, of.statement, c.atOnce)
+			}
+			switch {
+			case err != nil:
+				return err
+			case n == c.atOnce:
+				return errMore
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, errMore) {
+		return nil
+	}
+	return err
+}
+
+// deletePast runs one of pastOf. Where the part of a day is gone, so are its rows.
 func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n = 0
 		if err := c.lockPast(ctx, tx, on.project); err != nil {
 			return err
 		}
 		if _, err := tx.exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.project, on.day); err != nil {
 			return err
 		}
-		var loose []store.Key
-		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
-			var (
-				blob  *uuid.UUID
-				files *string
-			)
-			err = row.Scan(&blob, &files)
-			n++
-			if blob != nil {
-				loose = append(loose, store.Key{ProjectID: on.project, ID: *blob})
-			}
-			if err == nil && files != nil {
-				loose, err = addFiles(loose, on.project, *files)
-			}
-			return none, err
-		}, c.InPart(statement, firstID(on.day)), on.project, begin(on.day), begin(on.day+1), limit)
-		if err != nil {
-			return err
-		}
-		return c.loosen(ctx, tx, loose)
+		n, err = c.deleteRows(ctx, tx, on, statement, limit)
+		return err
 	})
 	if err != nil && c.noTable(err) {
 		return 0, nil
 	}
 	return n, err
+}
+
+// deleteRows runs a statement of pastOf. The blobs that its rows named are loose then.
+func (c *Core) deleteRows(ctx context.Context, tx *Tx, on projectDay, statement string, limit int) (n int, err error) {
+	var loose []store.Key
+	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		var (
+			blob  *uuid.UUID
+			files *string
+		)
+		err = row.Scan(&blob, &files)
+		n++
+		if blob != nil {
+			loose = append(loose, store.Key{ProjectID: on.project, ID: *blob})
+		}
+		if err == nil && files != nil {
+			loose, err = addFiles(loose, on.project, *files)
+		}
+		return none, err
+	}, c.InPart(statement, firstID(on.day)), on.project, begin(on.day), begin(on.day+1), limit)
+	if err != nil {
+		return n, err
+	}
+	return n, c.loosen(ctx, tx, loose)
 }
 
 // addFiles adds the blobs of the files of an input.

@@ -236,6 +236,31 @@ var trimPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		other.Equal(store.RunCompleted, other.run(theirs.Runs[0].ID).Status)
 	}},
+	{"what ends while its day is deleted goes with it", func(w *world) {
+		w.deploy("one", "first")
+		_, late := w.running(lease)
+		w.history()
+		w.forgets()
+		left := func(table string) int64 { return w.ones(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`) }
+		for left("ended_runs") > 0 {
+			n, err := w.s.TrimHistory(w.ctx, 1)
+			w.NoError(err)
+			w.Positive(n)
+		}
+		w.NoError(w.complete(large(late)))
+		for w.count(100) > 0 { // into the row of the day that goes
+		}
+		w.Positive(left("ended_runs"))
+		for n := 1; n > 0; {
+			var err error
+			n, err = w.s.TrimHistory(w.ctx, 1)
+			w.NoError(err)
+		}
+		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "stored_days"} {
+			w.Zero(left(table), table)
+		}
+		w.Zero(w.storedBytes())
+	}},
 	{"an open run keeps what it goes on with, and ends a day before that is too old", func(w *world) {
 		w.deploy("one", "first")
 		e, run := w.running(lease)

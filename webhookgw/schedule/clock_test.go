@@ -75,7 +75,7 @@ func TestAClockThatGoesWrongAmidARoundDeletesNothing(t *testing.T) {
 	fake.expunging = func() { fake.clock = now.AddDate(0, 3, 0) }
 	for range expireEvery {
 		_ = s.sweep(t.Context()) // leases wait for their grace
-		require.NoError(t, s.tidy(t.Context()))
+		require.NoError(t, s.forget(t.Context()))
 		if fake.expunged > 0 {
 			break
 		}

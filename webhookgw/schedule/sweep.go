@@ -40,9 +40,10 @@ const (
 	// sweepTurn is how long what is due goes on at most, however much of it there is, until the
 	// rest has its turn.
 	sweepTurn = time.Minute
-	// trimTurn is how long what projects keep no longer is deleted in a round: so that goes on for a
-	// fifth of the time, however slow the store is, and whoever waits for that has the rest.
-	trimTurn = time.Second
+	// restFor is how many times as long as history was deleted nobody deletes any after that: so that
+	// takes a twentieth of the time, however slow the store is, and whoever waits for it, or for the disk,
+	// has the rest.
+	restFor = 19
 )
 
 // grace is how long the store must have answered without a break before leases
@@ -79,7 +80,8 @@ type Sweeper struct {
 	// answers, settled and agree are what the rest goes by: whether the store answered when it
 	// was last asked, and has for the whole grace; and whether its clock is near this process's.
 	answers, settled, agree atomic.Bool
-	rounds, expiries        int // of the rest
+	rounds                  int // of tidy
+	expiries                int // of forget
 	// slow is how often the number of leases that are swept at once is halved.
 	slow int
 }
@@ -102,12 +104,13 @@ func New(opts Options) *Sweeper {
 // Run sweeps until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) error {
 	s.log(ctx, s.sweep(ctx)) // after which it is known whether the store answers
-	var both sync.WaitGroup
-	both.Go(func() { s.repeat(ctx, s.sweep) })
-	both.Go(func() { s.repeat(ctx, s.tidy) })
-	both.Go(func() { s.consume(ctx, s.opts.Store.RollUp) })
-	both.Go(func() { s.consume(ctx, s.indexRuns) })
-	both.Wait()
+	var all sync.WaitGroup
+	all.Go(func() { s.repeat(ctx, s.sweep) })
+	all.Go(func() { s.repeat(ctx, s.tidy) })
+	all.Go(func() { s.repeat(ctx, s.forget) })
+	all.Go(func() { s.consume(ctx, s.opts.Store.RollUp) })
+	all.Go(func() { s.consume(ctx, s.indexRuns) })
+	all.Wait()
 	return nil
 }
 
@@ -202,32 +205,36 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	return err
 }
 
-// tidy does the rest that is due, while the store answers. What does not come off keeps
-// nothing else from being done.
+// tidy does the rest that is due and takes no time, while the store answers. What does not come off
+// keeps nothing else from being done.
 func (s *Sweeper) tidy(ctx context.Context) error {
 	if !s.answers.Load() {
 		return nil // which sweep says
 	}
-	var partitions, expired, old, kept error
+	var partitions error
 	if s.rounds++; s.rounds%partitionEvery == 1 {
 		if partitions = s.step(ctx, s.partitions); partitions != nil {
 			s.rounds = 0 // again at once
 		}
 	}
-	planned := s.step(ctx, s.opts.Store.Replan)
-	counted := s.until(ctx, s.opts.Store.CountStored)
-	if !s.agree.Load() { // which look says: what goes for its age never comes back
-		return errors.Join(partitions, planned, counted)
+	return errors.Join(partitions, s.step(ctx, s.opts.Store.Replan), s.until(ctx, s.opts.Store.CountStored))
+}
+
+// forget ends and deletes what is too old, of which there may be so much that nothing else is to wait
+// for it. What look finds of the clocks says whether anything is: it never comes back.
+func (s *Sweeper) forget(ctx context.Context) error {
+	if !s.answers.Load() || !s.agree.Load() {
+		return nil
 	}
+	var expired, old, kept error
 	if s.settled.Load() {
 		if s.expiries++; s.expiries%expireEvery == 1 {
 			expired = s.until(ctx, s.aged(s.opts.Store.SweepExpired))
 			old = cmp.Or(s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries)))
-			kept = cmp.Or(s.until(ctx, s.aged(s.dropHistory)), s.step(ctx, s.oldest))
+			kept = cmp.Or(s.slowly(ctx, s.aged(s.dropHistory)), s.step(ctx, s.oldest))
 		}
 	}
-	trimmed := s.during(ctx, trimTurn, s.aged(s.trimHistory))
-	return errors.Join(partitions, planned, counted, expired, old, kept, trimmed)
+	return errors.Join(expired, old, kept, s.slowly(ctx, s.aged(s.trimHistory)))
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -340,22 +347,34 @@ func (s *Sweeper) oldest(ctx context.Context) error {
 	return nil
 }
 
-// until repeats what takes so many at a time until few are left, or its turn is over.
-func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
-	return s.during(ctx, sweepTurn, take)
+// Rest is for how long no history is deleted after some was for so long.
+func Rest(deleted time.Duration) time.Duration { return min(restFor*deleted, stepTimeout) }
+
+// slowly is until with a rest after each time.
+func (s *Sweeper) slowly(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
+	return s.during(ctx, Rest, take)
 }
 
-// during is until with a turn that is so long.
-func (s *Sweeper) during(ctx context.Context, turn time.Duration, take func(ctx context.Context, limit int) (int, error)) error {
+// until repeats what takes so many at a time until few are left, or its turn is over.
+func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
+	return s.during(ctx, func(time.Duration) time.Duration { return 0 }, take)
+}
+
+// during is until with a wait after each time, by how long that took.
+func (s *Sweeper) during(ctx context.Context, rest func(took time.Duration) time.Duration, take func(ctx context.Context, limit int) (int, error)) error {
 	var errs error
-	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < turn; {
-		var n int
+	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < sweepTurn; {
+		n, begun := 0, s.opts.Now()
 		errs = cmp.Or(errs, s.step(ctx, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)
 			return err
 		}))
 		if n < sweepLimit { // else there are more, whatever is wrong with some
 			return errs
+		}
+		select {
+		case <-time.After(rest(s.opts.Now().Sub(begun))):
+		case <-ctx.Done():
 		}
 	}
 	return errs

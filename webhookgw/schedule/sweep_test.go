@@ -60,12 +60,12 @@ func settled(opts Options, now time.Time) *Sweeper {
 	return s
 }
 
-// round is one of what sweeps leases and one of the rest; moved is how many runs the
+// round is one of what sweeps leases and one each of the rest; moved is how many runs the
 // former moved.
 func (s *Sweeper) round(t *testing.T, fake *fakeStore) (moved int, err error) {
 	t.Helper()
 	before := fake.moved
-	err = errors.Join(s.sweep(t.Context()), s.tidy(t.Context()))
+	err = errors.Join(s.sweep(t.Context()), s.tidy(t.Context()), s.forget(t.Context()))
 	return fake.moved - before, err
 }
 
