@@ -37,7 +37,7 @@ var wide = []struct {
 	{"SELECT r.id FROM ended_runs r WHERE r.project_id = $1", "a search looks for ended runs up to a number", true},
 	{"SELECT w.project_id, w.run_id FROM run_words", "a search looks for what has words, in a day at a time", true},
 	{"SELECT h.id, h.input_id, 0 FROM open_runs h", "a search asks for the sizes of open runs that it has found", true},
-	{"SELECT h.id, h.input_id, CASE WHEN h.output_blob_id IS NULL", "a search asks for the sizes of ended runs that it has found", true},
+	{"SELECT h.id, h.input_id, octet_length(h.error) +", "a search asks for the sizes of ended runs that it has found", true},
 	{"SELECT h.id, h.id, COALESCE(octet_length(h.data)", "a search asks for the sizes of their inputs", true},
 	{"SELECT project_id, run_ids FROM outbox_words WHERE project_id = $1", "a search looks at what of the project is not indexed yet", true},
 	{"WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h", "a search looks at open runs that it has found, so many at a time", true},

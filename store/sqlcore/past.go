@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/google/uuid"
@@ -43,6 +44,9 @@ var pastOf = []struct{ table, statement string }{
 	{`ended_connector_runs`, `DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
 		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`},
 }
+
+// runsOfPast is where ended runs are in pastOf.
+var runsOfPast = slices.IndexFunc(pastOf, func(of struct{ table, statement string }) bool { return of.table == "ended_runs" })
 
 // deleteDays deletes days before one, row by row, where no parts go: one day of a project at a
 // time, then what the audit log has of the time. Days from keep on stay, each as a whole, while a
@@ -87,29 +91,36 @@ func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	return c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
 }
 
-// deleting is how far somebody has come who deletes a day, so that tables of which nothing is left
-// are not looked at again for each of the next ones' rows.
+// deleting is how far days are that are being deleted, so that tables of which nothing is left are not
+// looked at again for each of the next ones' rows.
 type deleting struct {
 	mutex sync.Mutex
-	day   projectDay
-	done  int // of pastOf
+	done  map[projectDay]int // of pastOf
 }
 
-// of is how many tables are done with of a day.
+// maxDeleting is of how many days it is known: of those that go on and on there are few.
+const maxDeleting = 1000
+
+// of is with how many tables a day is done. Runs that have ended since are looked for in any case:
+// their calls go after them.
 func (d *deleting) of(on projectDay) int {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if d.day != on {
-		return 0
-	}
-	return d.done
+	return min(d.done[on], runsOfPast)
 }
 
-// reached says how many are.
+// reached says with how many it is.
 func (d *deleting) reached(on projectDay, done int) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	d.day, d.done = on, done
+	if done == 0 {
+		delete(d.done, on)
+		return
+	}
+	if d.done == nil || len(d.done) >= maxDeleting {
+		d.done = map[projectDay]int{}
+	}
+	d.done[on] = done
 }
 
 // deleteDay deletes what a project has of a day, the day last. It returns how many rows went, at
@@ -157,7 +168,7 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 		}
 		return nil
 	})
-	if errors.Is(err, errMore) {
+	if errors.Is(err, errMore) || err != nil && c.noTable(err) { // a part went meanwhile: the next time all is as it is then
 		return nil
 	}
 	return err

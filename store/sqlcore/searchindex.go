@@ -209,8 +209,8 @@ func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]i
 	}
 	for _, same := range s.ByPart("ended_runs", ids) {
 		l := list{args: []any{store.MaxInlineText}}
-		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id,
-			octet_length(h.error) + CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) +
+			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -223,8 +223,8 @@ func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]i
 	inputs := map[uuid.UUID]int64{}
 	for _, same := range s.ByPart("inputs", given) {
 		l := list{args: []any{store.MaxInlineText}}
-		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id,
-			COALESCE(octet_length(h.data), CAST($1 AS int)) + COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
+			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}

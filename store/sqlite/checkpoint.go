@@ -20,11 +20,12 @@ const (
 	// checkpointAfter is how long after something was written its pages are moved from the log to the
 	// file, with all that was written meanwhile.
 	checkpointAfter = time.Second
-	// fewPages, of 4 KiB, are moved in no time, and so few are left after somePasses if ever. longLog is
-	// how many the log has until the writer sees to it that it begins anew, and longestLog until SQLite
-	// does as it does where nobody else moves pages: in a commit.
+	// fewPages, of 4 KiB, are moved in no time, and so few are left after somePasses if ever, but for those that
+	// somebody reads at the moment, of which the writer moves readPages at most. longLog is how many the log has
+	// until the writer sees to it that it begins anew, longestLog when it is said that it cannot.
 	fewPages   = 100
 	somePasses = 5
+	readPages  = 2_000
 	longLog    = 16_000
 	longestLog = 50_000
 	// restartPatience is for how long the writer waits for those who read what is in the log, in milliseconds:
@@ -100,6 +101,9 @@ func (c *checkpointer) turn(ctx context.Context) {
 // it is tried again when the log is as much longer.
 func (c *checkpointer) run(ctx context.Context) error {
 	log, err := checkpoint(ctx, c.db, "PASSIVE")
+	if err == nil && log.busy { // somebody else moves pages, and knows how many there are
+		return nil
+	}
 	for pass, before := 1, 0; err == nil && log.length >= c.due && log.length-before > fewPages && pass < somePasses; pass++ {
 		before = log.length
 		log, err = checkpoint(ctx, c.db, "PASSIVE")
@@ -110,7 +114,7 @@ func (c *checkpointer) run(ctx context.Context) error {
 	if err != nil || log.length < c.due {
 		return err
 	}
-	if log.length-log.moved > fewPages {
+	if log.length-log.moved > readPages {
 		return c.tooLong(log)
 	}
 	c.due = log.length + longLog

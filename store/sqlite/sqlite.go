@@ -140,8 +140,8 @@ func databaseAt(path, lock, mode string) database {
 	pragmas := []string{fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode == "rwc" {
 		// The first holds of a file that is made with it: it says where to take free pages from. The last
-		// is for how many bytes of the log stay when it begins anew.
-		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", fmt.Sprintf("wal_autocheckpoint(%d)", longestLog),
+		// is for how many bytes of the log stay when it begins anew; in a commit nothing is moved from it.
+		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "wal_autocheckpoint(0)",
 			fmt.Sprintf("journal_size_limit(%d)", longestLog*4096))
 	}
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}

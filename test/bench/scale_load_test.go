@@ -109,7 +109,7 @@ func (p *population) dropOldest(tb testing.TB) (left int64) {
 		if n, err = p.store.DropHistory(context.Background(), age, dropParts); !assert.NoError(tb, err) {
 			break
 		}
-		<-time.After(schedule.Rest(time.Since(begun)))
+		<-time.After(schedule.Rest(time.Since(begun), 0))
 	}
 	left, err := p.count(context.Background(), `SELECT count(*) FROM ended_runs WHERE id < '`+idOf(p.oldest.AddDate(0, 0, 1))+`'`)
 	assert.NoError(tb, err)

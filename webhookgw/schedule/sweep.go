@@ -26,9 +26,9 @@ const (
 	// consumeInterval is how soon ended runs are rolled up or indexed again where some were a
 	// moment ago: what is not is read one by one by who asks for numbers, or searches.
 	consumeInterval = time.Second
-	// expireEvery is how many rounds make one deletion of what expired, partitionEvery
+	// expireInterval is how often what is too old is looked for, partitionEvery how many rounds make
 	// one look at the partitions.
-	expireEvery    = 12
+	expireInterval = time.Minute
 	partitionEvery = 720
 	// sweepLimit is how many rows one statement moves.
 	sweepLimit = 500
@@ -40,7 +40,7 @@ const (
 	// sweepTurn is how long what is due goes on at most, however much of it there is, until the
 	// rest has its turn.
 	sweepTurn = time.Minute
-	// restFor is how many times as long as history was deleted nobody deletes any after that: so that
+	// restFor is how many times as long as history was deleted nobody here deletes any after that: so that
 	// takes a twentieth of the time, however slow the store is, and whoever waits for it, or for the disk,
 	// has the rest.
 	restFor = 19
@@ -81,7 +81,8 @@ type Sweeper struct {
 	// was last asked, and has for the whole grace; and whether its clock is near this process's.
 	answers, settled, agree atomic.Bool
 	rounds                  int // of tidy
-	expiries                int // of forget
+	// overdue is for how long the oldest day of history should have been deleted.
+	overdue time.Duration
 	// slow is how often the number of leases that are swept at once is halved.
 	slow int
 }
@@ -105,9 +106,11 @@ func New(opts Options) *Sweeper {
 func (s *Sweeper) Run(ctx context.Context) error {
 	s.log(ctx, s.sweep(ctx)) // after which it is known whether the store answers
 	var all sync.WaitGroup
-	all.Go(func() { s.repeat(ctx, s.sweep) })
-	all.Go(func() { s.repeat(ctx, s.tidy) })
-	all.Go(func() { s.repeat(ctx, s.forget) })
+	all.Go(func() { s.repeat(ctx, sweepInterval, s.sweep) })
+	all.Go(func() { s.repeat(ctx, sweepInterval, s.tidy) })
+	all.Go(func() { s.repeat(ctx, expireInterval, s.forAge(s.expired)) })
+	all.Go(func() { s.repeat(ctx, expireInterval, s.forAge(s.dropped)) })
+	all.Go(func() { s.repeat(ctx, sweepInterval, s.forAge(s.trimmed)) })
 	all.Go(func() { s.consume(ctx, s.opts.Store.RollUp) })
 	all.Go(func() { s.consume(ctx, s.indexRuns) })
 	all.Wait()
@@ -115,8 +118,8 @@ func (s *Sweeper) Run(ctx context.Context) error {
 }
 
 // repeat does something at once and at intervals until ctx ends.
-func (s *Sweeper) repeat(ctx context.Context, do func(ctx context.Context) error) {
-	ticks := time.NewTicker(sweepInterval)
+func (s *Sweeper) repeat(ctx context.Context, every time.Duration, do func(ctx context.Context) error) {
+	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
 		s.log(ctx, do(ctx))
@@ -220,21 +223,32 @@ func (s *Sweeper) tidy(ctx context.Context) error {
 	return errors.Join(partitions, s.step(ctx, s.opts.Store.Replan), s.until(ctx, s.opts.Store.CountStored))
 }
 
-// forget ends and deletes what is too old, of which there may be so much that nothing else is to wait
-// for it. What look finds of the clocks says whether anything is: it never comes back.
-func (s *Sweeper) forget(ctx context.Context) error {
-	if !s.answers.Load() || !s.agree.Load() {
-		return nil
-	}
-	var expired, old, kept error
-	if s.settled.Load() {
-		if s.expiries++; s.expiries%expireEvery == 1 {
-			expired = s.until(ctx, s.aged(s.opts.Store.SweepExpired))
-			old = cmp.Or(s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries)))
-			kept = cmp.Or(s.slowly(ctx, s.aged(s.dropHistory)), s.step(ctx, s.oldest))
+// forAge does what ends or deletes something for its age, while the store answers and has for the
+// whole grace, and the clocks agree, which look says: what goes so never comes back. There may be so much of each
+// of these that none waits for another.
+func (s *Sweeper) forAge(do func(ctx context.Context) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if !s.answers.Load() || !s.settled.Load() || !s.agree.Load() {
+			return nil
 		}
+		return do(ctx)
 	}
-	return errors.Join(expired, old, kept, s.slowly(ctx, s.aged(s.trimHistory)))
+}
+
+// expired deletes what has expired, and ends what has been open for too long.
+func (s *Sweeper) expired(ctx context.Context) error {
+	swept := s.until(ctx, s.aged(s.opts.Store.SweepExpired))
+	return errors.Join(swept, s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries)))
+}
+
+// dropped deletes history that is too old.
+func (s *Sweeper) dropped(ctx context.Context) error {
+	return errors.Join(s.slowly(ctx, s.overdue, s.aged(s.dropHistory)), s.step(ctx, s.oldest))
+}
+
+// trimmed deletes history that projects keep no longer.
+func (s *Sweeper) trimmed(ctx context.Context) error {
+	return s.slowly(ctx, 0, s.aged(s.trimHistory))
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -343,16 +357,20 @@ func (s *Sweeper) oldest(ctx context.Context) error {
 	if oldest.IsZero() {
 		overdue = 0
 	}
-	s.opts.Metrics.HistoryOverdue(max(overdue, 0))
+	s.overdue = max(overdue, 0)
+	s.opts.Metrics.HistoryOverdue(s.overdue)
 	return nil
 }
 
-// Rest is for how long no history is deleted after some was for so long.
-func Rest(deleted time.Duration) time.Duration { return min(restFor*deleted, stepTimeout) }
+// Rest is for how long no history is deleted after some was for so long: the more days are overdue,
+// the shorter.
+func Rest(deleted, overdue time.Duration) time.Duration {
+	return restFor * deleted / (1 + overdue/(24*time.Hour))
+}
 
 // slowly is until with a rest after each time.
-func (s *Sweeper) slowly(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
-	return s.during(ctx, Rest, take)
+func (s *Sweeper) slowly(ctx context.Context, overdue time.Duration, take func(ctx context.Context, limit int) (int, error)) error {
+	return s.during(ctx, func(took time.Duration) time.Duration { return Rest(took, overdue) }, take)
 }
 
 // until repeats what takes so many at a time until few are left, or its turn is over.

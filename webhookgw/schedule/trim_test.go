@@ -38,7 +38,6 @@ func TestHistoryGoesSlowly(t *testing.T) {
 			require.Equal(t, sweepTurn, time.Since(begun))
 			require.Equal(t, 20*times*took, time.Since(begun))
 		}
-		require.Equal(t, stepTimeout, Rest(time.Hour))
 	})
 }
 
@@ -48,7 +47,6 @@ func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
 	now := time.Unix(0, 0)
 	fake := &fakeStore{past: 3 * sweepLimit, held: errors.New("somebody reads it"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
-	s.settled.Store(true)
 	require.ErrorIs(t, s.forgetAnswered(t), fake.held)
 	require.Zero(t, fake.past)
 }
@@ -57,19 +55,31 @@ func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
 func (s *Sweeper) forgetAnswered(t *testing.T) error {
 	t.Helper()
 	s.answers.Store(true)
-	return s.forget(t.Context())
+	s.settled.Store(true)
+	return s.forget(t)
 }
 
 // deletesForLong has so much that is too old that there is always more.
 type deletesForLong struct {
 	fakeStore
-	deleted, counted atomic.Int64
+	dropped, trimmed, counted, expunged atomic.Int64
 }
 
 func (d *deletesForLong) DropHistory(_ context.Context, _ time.Duration, limit int) (int, error) {
-	d.deleted.Add(1)
+	d.dropped.Add(1)
 	time.Sleep(time.Second)
 	return limit, nil
+}
+
+func (d *deletesForLong) TrimHistory(_ context.Context, limit int) (int, error) {
+	d.trimmed.Add(1)
+	time.Sleep(time.Second)
+	return limit, nil
+}
+
+func (d *deletesForLong) SweepExpired(context.Context, int) (int, error) {
+	d.expunged.Add(1)
+	return 0, nil
 }
 
 func (d *deletesForLong) CountStored(context.Context, int) (int, error) {
@@ -77,16 +87,36 @@ func (d *deletesForLong) CountStored(context.Context, int) (int, error) {
 	return 0, nil
 }
 
-// TestNothingWaitsForWhatIsTooOld: however much that is.
+// TestNothingWaitsForWhatIsTooOld: however much that is; and of what everybody has, and what projects keep
+// no longer, neither waits for the other, and each has its twentieth.
 func TestNothingWaitsForWhatIsTooOld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const long = grace + sweepTurn
+		const long = 10 * expireInterval
 		deletes := &deletesForLong{fakeStore: fakeStore{clock: time.Now()}}
-		ctx, stop := context.WithTimeout(t.Context(), long)
+		ctx, stop := context.WithTimeout(t.Context(), long+time.Second)
 		defer stop()
-		require.NoError(t, New(Options{Store: deletes, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
-		require.Positive(t, deletes.deleted.Load())
+		require.NoError(t, New(Options{Store: deletes, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
 		require.GreaterOrEqual(t, deletes.counted.Load(), int64(long/sweepInterval))
+		require.EqualValues(t, long/expireInterval, deletes.expunged.Load(), "from the grace on")
+		for _, times := range []int64{deletes.dropped.Load(), deletes.trimmed.Load()} {
+			require.InDelta(t, (long-grace)/(20*time.Second), times, 3)
+		}
 	})
+}
+
+// TestWhatIsOverdueGoesFaster: the more, the more days late it is.
+func TestWhatIsOverdueGoesFaster(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, restFor*time.Second, Rest(time.Second, 0))
+	require.Equal(t, restFor*time.Second, Rest(time.Second, 23*time.Hour))
+	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 4*24*time.Hour))
+	now := time.Now()
+	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	require.NoError(t, s.oldest(t.Context()))
+	require.Positive(t, s.overdue)
+	fake.past = 0
+	require.NoError(t, s.oldest(t.Context()))
+	require.Zero(t, s.overdue)
 }
