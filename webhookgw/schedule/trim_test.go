@@ -100,7 +100,7 @@ func TestNothingWaitsForWhatIsTooOld(t *testing.T) {
 		require.GreaterOrEqual(t, deletes.counted.Load(), int64(long/sweepInterval))
 		require.EqualValues(t, long/expireInterval, deletes.expunged.Load(), "from the grace on")
 		for _, times := range []int64{deletes.dropped.Load(), deletes.trimmed.Load()} {
-			require.InDelta(t, (long-grace)/(20*time.Second), times, 3)
+			require.InDelta(t, int64((long-grace)/(20*time.Second)), times, 3)
 		}
 	})
 }
