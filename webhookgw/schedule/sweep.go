@@ -208,7 +208,7 @@ func (s *Sweeper) sweep(ctx context.Context) error {
 	return err
 }
 
-// tidy does the rest that is due and takes no time, while the store answers. What does not come off
+// tidy does the rest that is due while the store answers. What does not come off
 // keeps nothing else from being done.
 func (s *Sweeper) tidy(ctx context.Context) error {
 	if !s.answers.Load() {
