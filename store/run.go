@@ -203,6 +203,15 @@ type Swept struct {
 // Runs are all of them.
 func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Resumed + s.Cancelled }
 
+// Dropped is what was deleted of history.
+type Dropped struct {
+	// Count is how many rows, partitions and pages of a file, or a few more.
+	Count int
+	// Freed is how many bytes of whole files were deleted, as a partition has them: where the file
+	// system gives their blocks back to the disk at once, whoever commits waits for that.
+	Freed int64
+}
+
 // Housekeeping is what the gateway's workers do from time to time.
 type Housekeeping interface {
 	// Now is the store's clock, by which leases expire.
@@ -231,11 +240,11 @@ type Housekeeping interface {
 	// rows of the outbox, and returns by how many.
 	IndexRuns(ctx context.Context, limit int, words func(Searched) []string) (int, error)
 	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
-	// UTC: about limit rows, partitions or pages of a file at a time, and returns how many; 0 once
-	// nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
+	// UTC: about limit rows, partitions or pages of a file at a time, of partitions fewer where they
+	// are large, and returns what; nothing once nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
 	// never before. A run whose result is to be delivered yet stays with that, as long as a delivery
 	// may be open.
-	DropHistory(ctx context.Context, age time.Duration, limit int) (int, error)
+	DropHistory(ctx context.Context, age time.Duration, limit int) (Dropped, error)
 	// TrimHistory deletes what projects keep no longer that keep history for a shorter time, by whole
 	// days likewise: about limit rows of one of them, in small transactions, and returns how many; 0
 	// once nothing is left. Nobody can read that any more.

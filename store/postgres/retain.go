@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
@@ -26,6 +27,9 @@ const (
 	// tried one after the other in one step of the sweep, and those that are read are tried again in
 	// the next round.
 	dropPatience = time.Second
+	// dropBytes is after how many bytes of partitions no other is dropped at once: while the file system
+	// gives their blocks back to the disk, nobody's commit gets there.
+	dropBytes = 16 << 20
 )
 
 // part is a partition of history, or a table that was one until it was detached.
@@ -39,37 +43,38 @@ type part struct {
 // DropDays implements sqlcore.Engine, by one at a time: whoever comes second does nothing. What is
 // detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
 // detaching that was broken off is ended first.
-func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (n int, parted bool, err error) {
+func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped store.Dropped, parted bool, err error) {
 	parts, err := e.parts(ctx)
 	if err != nil {
-		return 0, true, err
+		return dropped, true, err
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
 	if parts, err = e.unneeded(ctx, parts, keep); err != nil || len(parts) == 0 {
-		return 0, true, err
+		return dropped, true, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
 	if err != nil {
-		return 0, true, fmt.Errorf("connecting: %w", err)
+		return dropped, true, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release()
-	n, err = dropAlone(ctx, conn, parts[:min(len(parts), limit)])
+	dropped, err = dropAlone(ctx, conn, parts, limit)
 	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
 		// With its lock and its settings; who drops next has a connection as new.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
 	}
-	return n, true, err
+	return dropped, true, err
 }
 
-// dropAlone drops partitions under the lock of those who do.
-func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, err error) {
+// dropAlone drops the first of these partitions under the lock of those who do, at most limit of them
+// and none after dropBytes.
+func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part, limit int) (dropped store.Dropped, err error) {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
-		return 0, err
+		return dropped, err
 	}
 	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
 	// has an older snapshot, be it of other tables.
 	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
-		return 0, err
+		return dropped, err
 	}
 	var waiting error
 	read := map[string]bool{} // tables of which one part is being detached: they can have no second
@@ -77,27 +82,30 @@ func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part) (n int, er
 		if read[p.table] {
 			continue
 		}
-		err := dropPart(ctx, conn.Conn(), p)
+		if dropped.Count == limit || dropped.Freed >= dropBytes {
+			break
+		}
+		freed, err := dropPart(ctx, conn.Conn(), p)
 		switch {
 		case err == nil:
-			n++
+			dropped.Count, dropped.Freed = dropped.Count+1, dropped.Freed+freed
 		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // and is in the way of no other table
 			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
 		default:
-			return n, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
+			return dropped, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		}
 	}
 	if waiting != nil {
-		return n, waiting
+		return dropped, waiting
 	}
 	for _, setting := range slices.Concat([]string{"statement_timeout"}, slices.Collect(maps.Keys(dropSettings("")))) {
 		if _, err := conn.Exec(ctx, `RESET `+setting); err != nil {
-			return n, err
+			return dropped, err
 		}
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
-	return n, err
+	return dropped, err
 }
 
 // dropSettings are those of a session that has the lock of those who drop: the server ends it where
@@ -124,9 +132,12 @@ func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
 	return nil
 }
 
-// dropPart detaches a partition and drops it. Names come from the catalogue, and are those of
-// tables of history.
-func dropPart(ctx context.Context, conn *pgx.Conn, p part) error {
+// dropPart detaches a partition and drops it, and returns how many bytes of files it had. Names come from
+// the catalogue, and are those of tables of history.
+func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err error) {
+	if err := conn.QueryRow(ctx, `SELECT pg_total_relation_size($1::text::regclass)`, p.name).Scan(&freed); err != nil {
+		return 0, err
+	}
 	var statements []string
 	switch {
 	case p.pending:
@@ -137,10 +148,10 @@ func dropPart(ctx context.Context, conn *pgx.Conn, p part) error {
 	for _, statement := range append(statements, `DROP TABLE `+p.name) {
 		// Prepared statements, which they would be otherwise, are sent in transactions.
 		if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return freed, nil
 }
 
 // parts are those of history, oldest first, also such as were detached and not dropped.

@@ -55,9 +55,9 @@ func oldDayOf(t *testing.T, db *sql.DB, begins time.Time) string {
 // forgotten is how many parts of history older than 90 days the store drops.
 func forgotten(t *testing.T, s *postgres.Store) int {
 	t.Helper()
-	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
 	require.NoError(t, err)
-	return n
+	return dropped.Count
 }
 
 // TestOldPartitionsAreDropped: with those that were detached and not dropped, as by a gateway
@@ -87,6 +87,30 @@ func TestOldPartitionsAreDropped(t *testing.T) {
 	oldest, err = s.OldestHistory(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, before, oldest)
+}
+
+// TestLargePartitionsGoOneAtATime: and what they had is told, of small ones too.
+func TestLargePartitionsGoOneAtATime(t *testing.T) {
+	t.Parallel()
+	_, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	oldDay(t, db)
+	for _, table := range []string{"inputs_20190102", "journal_20190102"} {
+		_, err := db.ExecContext(t.Context(), `CREATE TABLE `+table+` AS SELECT repeat(md5(i::text), 50) AS plain FROM generate_series(1, 12000) i`)
+		require.NoError(t, err)
+	}
+	for range 2 {
+		dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
+		require.NoError(t, err)
+		require.Equal(t, 1, dropped.Count)
+		require.Greater(t, dropped.Freed, int64(16<<20))
+	}
+	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
+	require.NoError(t, err)
+	require.Equal(t, ofDays(1), dropped.Count)
+	require.Positive(t, dropped.Freed)
+	leaves(t, db, ofDays(4))
 }
 
 // TestADetachingThatWasBrokenOffIsEnded: what a reader keeps a gateway from is tried again, and
@@ -193,9 +217,9 @@ func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
 	require.NoError(t, err)
 	_, err = reader.ExecContext(t.Context(), `SELECT count(*) FROM delivery_attempts`)
 	require.NoError(t, err)
-	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
 	require.ErrorContains(t, err, "delivery_attempts"+old)
-	require.Equal(t, ofDays(2)-2, n, "of both days all but its own")
+	require.Equal(t, ofDays(2)-2, dropped.Count, "of both days all but its own")
 	require.NoError(t, reader.Rollback())
 	require.Equal(t, 2, forgotten(t, s))
 	leaves(t, db, ofDays(4))
@@ -239,15 +263,15 @@ func TestWhatIsBeforeADayThatIsReadGoes(t *testing.T) {
 	}
 	reader := begin(`SELECT count(*) FROM audit_log`, `SELECT count(*) FROM journal`)
 	bystander := begin(`SELECT 1`)
-	n, err := s.DropHistory(t.Context(), 90*aDay, most)
+	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
 	require.ErrorContains(t, err, "audit_log"+old)
 	require.ErrorContains(t, err, "journal"+old)
-	require.Equal(t, ofDays(1)-2, n)
+	require.Equal(t, ofDays(1)-2, dropped.Count)
 	require.NoError(t, reader.Rollback())
 	for range 2 { // a day, and its blob
-		n, err = s.DropHistory(t.Context(), 90*aDay, most)
+		dropped, err = s.DropHistory(t.Context(), 90*aDay, most)
 		require.ErrorIs(t, err, sqlcore.ErrRead)
-		require.Equal(t, 1, n)
+		require.Equal(t, 1, dropped.Count)
 	}
 	blobs, days := left()
 	require.Equal(t, []string{"20200102"}, blobs)

@@ -50,12 +50,12 @@ type Engine interface {
 	// HasPart says whether it is there, which a transaction must ask before it reads one that may
 	// be gone.
 	HasPart(ctx context.Context, q Queryer, table string, id uuid.UUID) (bool, error)
-	// DropDays drops parts of history of days before one, which are over, at most limit of them;
-	// of days from keep on ended runs stay whose results are on their way. parted says that all
+	// DropDays drops parts of history of days before one, which are over, at most limit of them,
+	// and few where they are large; of days from keep on ended runs stay whose results are on their way. parted says that all
 	// other rows of these days have gone with them once none is left; ErrBusy that somebody else
 	// drops them at present, ErrRead that some stay because they are read. An engine without parts drops
 	// none.
-	DropDays(ctx context.Context, before, keep int64, limit int) (n int, parted bool, err error)
+	DropDays(ctx context.Context, before, keep int64, limit int) (dropped store.Dropped, parted bool, err error)
 	// OldestDay is the first day that history has a part of that does not stay so; known is false
 	// where history has no parts.
 	OldestDay(ctx context.Context) (day int64, known bool, err error)

@@ -66,19 +66,19 @@ const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND
 // that are gone after both. What stays for deliveries does so as long as one can be open and no
 // longer, however often a result is delivered anew. Days that somebody reads keep nothing that comes
 // before them.
-func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
-		return 0, err
+		return dropped, err
 	}
 	before := now.Add(-age).UnixMicro() / day.Microseconds()
 	keep := before - int64(min(store.MaxOpen, age.Abs())/day)
-	n, parted, err := c.engine.DropDays(ctx, before, keep, limit)
+	dropped, parted, err := c.engine.DropDays(ctx, before, keep, limit)
 	var read error
 	switch {
 	case errors.Is(err, ErrBusy):
-		return 0, nil
-	case errors.Is(err, ErrRead) && n == 0:
+		return dropped, nil
+	case errors.Is(err, ErrRead) && dropped.Count == 0:
 		read = err
 		var oldest int64
 		if oldest, _, err = c.engine.OldestDay(ctx); err == nil {
@@ -86,10 +86,10 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (n
 			keep = min(keep, before)
 		}
 	}
-	if err == nil && n == 0 {
-		n, err = c.dropRest(ctx, age, before, keep, parted, limit)
+	if err == nil && dropped.Count == 0 {
+		dropped.Count, err = c.dropRest(ctx, age, before, keep, parted, limit)
 	}
-	return n, wrap(errors.Join(read, err), "dropping history")
+	return dropped, wrap(errors.Join(read, err), "dropping history")
 }
 
 // dropRest deletes what goes after the parts of days before one.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
@@ -20,8 +21,8 @@ const (
 )
 
 // DropDays implements sqlcore.Engine: there are no parts.
-func (e engine) DropDays(context.Context, int64, int64, int) (n int, parted bool, err error) {
-	return 0, false, nil
+func (e engine) DropDays(context.Context, int64, int64, int) (dropped store.Dropped, parted bool, err error) {
+	return dropped, false, nil
 }
 
 // HasPart implements sqlcore.Engine: likewise.

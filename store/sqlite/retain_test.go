@@ -43,9 +43,10 @@ func TestTheFileShrinks(t *testing.T) {
 	require.Greater(t, full, empty+4*large)
 	drop := func() {
 		for n := 1; n > 0; {
-			var err error
-			n, err = s.DropHistory(t.Context(), -4*24*time.Hour, 100)
+			dropped, err := s.DropHistory(t.Context(), -4*24*time.Hour, 100)
 			require.NoError(t, err)
+			require.Zero(t, dropped.Freed)
+			n = dropped.Count
 		}
 	}
 	drop()
@@ -83,10 +84,10 @@ func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
 	scene.RollUp(t)
 	require.EqualValues(t, 4000, scene.Spent(t, db))
 	for gone := 0; gone < 90; gone += 10 {
-		n, err := s.DropHistory(t.Context(), 9*day, 10)
+		dropped, err := s.DropHistory(t.Context(), 9*day, 10)
 		require.NoError(t, err)
 		if gone < 80 {
-			require.Equal(t, 10, n)
+			require.Equal(t, 10, dropped.Count)
 		}
 		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
 		require.EqualValues(t, 4000, scene.Spent(t, db), "%d have gone", gone)
@@ -102,9 +103,9 @@ func TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater(t *testing.T) {
 	s, db, scene := numbered(t)
 	scene.RollUp(t)
 	for n := 1; n > 0; {
-		var err error
-		n, err = s.DropHistory(t.Context(), 9*day, 10)
+		dropped, err := s.DropHistory(t.Context(), 9*day, 10)
 		require.NoError(t, err)
+		n = dropped.Count
 	}
 	scene.Past(t, db, time.Now().Truncate(day).Add(-10*day+5*time.Hour))
 	scene.RollUp(t)
@@ -131,8 +132,9 @@ func TestARebuildLosesNothingBehindADayThatStays(t *testing.T) {
 		return n
 	}
 	for n := 1; n > 0; {
-		n, err = s.DropHistory(t.Context(), 9*day, 10)
+		dropped, err := s.DropHistory(t.Context(), 9*day, 10)
 		require.NoError(t, err)
+		n = dropped.Count
 		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
 		require.EqualValues(t, 4100, scene.Spent(t, db), "%d runs are left", left("ended_runs"))
 	}

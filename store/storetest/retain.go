@@ -24,7 +24,7 @@ func (w *world) forget(age time.Duration) (n int) {
 	for {
 		deleted, err := w.s.DropHistory(w.ctx, age, 3)
 		w.NoError(err)
-		if n += deleted; deleted == 0 {
+		if n += deleted.Count; deleted.Count == 0 {
 			break
 		}
 	}

@@ -23,7 +23,7 @@ var (
 	scaleTime = flag.Duration("scale.time", 10*time.Minute, "how long BenchmarkScale keeps a platform busy")
 	scaleSide = flag.Duration("scale.side", 20*time.Second, "how long they arrive while nothing is dropped, and at least while a day is")
 	scaleRate = flag.Int("scale.rate", 200, "webhooks a second while a day is dropped")
-	scaleDrop = flag.Duration("scale.drop", 3*time.Minute, "how long they arrive at most while a day is, of which more may be left then")
+	scaleDrop = flag.Duration("scale.drop", 6*time.Minute, "how long they arrive at most while a day is, of which more may be left then")
 )
 
 const (
@@ -104,12 +104,13 @@ func (p *population) dropOldest(tb testing.TB) (left int64) {
 	}
 	over := after(*scaleDrop)
 	for n := 1; n > 0 && !over(); {
-		var err error
 		begun := time.Now()
-		if n, err = p.store.DropHistory(context.Background(), age, dropParts); !assert.NoError(tb, err) {
+		dropped, err := p.store.DropHistory(context.Background(), age, dropParts)
+		if !assert.NoError(tb, err) {
 			break
 		}
-		<-time.After(schedule.Rest(time.Since(begun), 0))
+		n = dropped.Count
+		<-time.After(schedule.Rest(time.Since(begun), dropped.Freed, 0))
 	}
 	left, err := p.count(context.Background(), `SELECT count(*) FROM ended_runs WHERE id < '`+idOf(p.oldest.AddDate(0, 0, 1))+`'`)
 	assert.NoError(tb, err)

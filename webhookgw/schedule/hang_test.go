@@ -109,9 +109,9 @@ func (h *hangingOnce) ExpireRuns(ctx context.Context, age time.Duration, limit i
 	return h.fakeStore.ExpireRuns(ctx, age, limit)
 }
 
-func (h *hangingOnce) DropHistory(ctx context.Context, age time.Duration, limit int) (int, error) {
+func (h *hangingOnce) DropHistory(ctx context.Context, age time.Duration, limit int) (store.Dropped, error) {
 	if err := h.hang(ctx, "DropHistory"); err != nil {
-		return 0, err
+		return store.Dropped{}, err
 	}
 	return h.fakeStore.DropHistory(ctx, age, limit)
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func (f *fakeStore) TrimHistory(_ context.Context, limit int) (int, error) {
@@ -41,6 +43,20 @@ func TestHistoryGoesSlowly(t *testing.T) {
 	})
 }
 
+// TestFilesGoSlowly: five megabytes a second, however soon the store has dropped them, and three times as many
+// where they are two days late.
+func TestFilesGoSlowly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeStore{past: 2 * (sweepLimit - 1), freed: 100e6, clock: time.Now()}
+		s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
+		begun := time.Now()
+		require.NoError(t, s.forgetAnswered(t))
+		require.Zero(t, fake.past)
+		require.Equal(t, 40*time.Second, (3 * time.Since(begun)).Round(time.Millisecond))
+	})
+}
+
 // TestHistoryThatSomebodyReadsKeepsNothingElse: the rest goes in the same round, and it is said.
 func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
 	t.Parallel()
@@ -65,10 +81,10 @@ type deletesForLong struct {
 	dropped, trimmed, counted, expunged atomic.Int64
 }
 
-func (d *deletesForLong) DropHistory(_ context.Context, _ time.Duration, limit int) (int, error) {
+func (d *deletesForLong) DropHistory(_ context.Context, _ time.Duration, limit int) (store.Dropped, error) {
 	d.dropped.Add(1)
 	time.Sleep(time.Second)
-	return limit, nil
+	return store.Dropped{Count: limit}, nil
 }
 
 func (d *deletesForLong) TrimHistory(_ context.Context, limit int) (int, error) {
@@ -108,15 +124,18 @@ func TestNothingWaitsForWhatIsTooOld(t *testing.T) {
 // TestWhatIsOverdueGoesFaster: the more, the more days late it is.
 func TestWhatIsOverdueGoesFaster(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, restFor*time.Second, Rest(time.Second, 0))
-	require.Equal(t, restFor*time.Second, Rest(time.Second, 23*time.Hour))
-	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 4*24*time.Hour))
+	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 0))
+	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 23*time.Hour))
+	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 0, 4*24*time.Hour))
+	require.Equal(t, 200*time.Second, Rest(time.Second, 1e9, 0), "whichever is longer")
+	require.Equal(t, 50*time.Second, Rest(time.Second, 1e9, 3*24*time.Hour))
+	require.Equal(t, 2e6*time.Second, Rest(0, 10e12, 0))
 	now := time.Now()
 	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
 	require.NoError(t, s.oldest(t.Context()))
-	require.Positive(t, s.overdue)
+	require.Positive(t, s.overdue.Load())
 	fake.past = 0
 	require.NoError(t, s.oldest(t.Context()))
-	require.Zero(t, s.overdue)
+	require.Zero(t, s.overdue.Load())
 }
