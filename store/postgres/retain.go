@@ -28,9 +28,13 @@ const (
 	// the next round.
 	dropPatience = time.Second
 	// dropBytes is after how many bytes of partitions no other is dropped at once: while the file system
-	// gives their blocks back to the disk, nobody's commit gets there.
+	// gives their blocks back to the disk, every commit waits.
 	dropBytes = 16 << 20
 )
+
+// goFirst are the tables of a day that go first, in this order: what no list shows any more, nobody misses
+// the rest of, and no search looks in vain for what words lead to.
+var goFirst = []string{"ended_runs", "ended_connector_runs", "run_words"}
 
 // part is a partition of history, or a table that was one until it was detached.
 type part struct {
@@ -44,12 +48,8 @@ type part struct {
 // detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
 // detaching that was broken off is ended first.
 func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped store.Dropped, parted bool, err error) {
-	parts, err := e.parts(ctx)
-	if err != nil {
-		return dropped, true, err
-	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
-	if parts, err = e.unneeded(ctx, parts, keep); err != nil || len(parts) == 0 {
+	parts, err := e.partsBefore(ctx, before, keep)
+	if err != nil || len(parts) == 0 {
 		return dropped, true, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
@@ -57,7 +57,7 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 		return dropped, true, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release()
-	dropped, err = dropAlone(ctx, conn, parts, limit)
+	dropped, err = e.dropAlone(ctx, conn, before, keep, limit)
 	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
 		// With its lock and its settings; who drops next has a connection as new.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
@@ -65,10 +65,23 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 	return dropped, true, err
 }
 
-// dropAlone drops the first of these partitions under the lock of those who do, at most limit of them
-// and none after dropBytes.
-func dropAlone(ctx context.Context, conn *pgxpool.Conn, parts []part, limit int) (dropped store.Dropped, err error) {
+// partsBefore are those that are no longer needed of days before one.
+func (s *Store) partsBefore(ctx context.Context, before, keep int64) ([]part, error) {
+	parts, err := s.parts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.unneeded(ctx, slices.DeleteFunc(parts, func(p part) bool { return p.day >= before }), keep)
+}
+
+// dropAlone drops the first partitions under the lock of those who do, at most limit of them and none
+// after dropBytes.
+func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, before, keep int64, limit int) (dropped store.Dropped, err error) {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
+		return dropped, err
+	}
+	parts, err := e.partsBefore(ctx, before, keep) // whoever had the lock before may have dropped some
+	if err != nil {
 		return dropped, err
 	}
 	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
@@ -154,6 +167,14 @@ func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err err
 	return freed, nil
 }
 
+// turn is when it goes among those of its day.
+func (p part) turn() int {
+	if turn := slices.Index(goFirst, p.table); turn >= 0 {
+		return turn
+	}
+	return len(goFirst)
+}
+
 // parts are those of history, oldest first, also such as were detached and not dropped.
 func (s *Store) parts(ctx context.Context) ([]part, error) {
 	rows, err := s.pools[0].Query(ctx, `SELECT c.relname::text, i.inhrelid IS NOT NULL, COALESCE(i.inhdetachpending, FALSE)
@@ -173,7 +194,9 @@ func (s *Store) parts(ctx context.Context) ([]part, error) {
 		parts[i].locate()
 	}
 	parts = slices.DeleteFunc(parts, func(p part) bool { return p.table == "" })
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.name, b.name)) })
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.name, b.name))
+	})
 	return parts, nil
 }
 

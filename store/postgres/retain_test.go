@@ -100,17 +100,41 @@ func TestLargePartitionsGoOneAtATime(t *testing.T) {
 		_, err := db.ExecContext(t.Context(), `CREATE TABLE `+table+` AS SELECT repeat(md5(i::text), 50) AS plain FROM generate_series(1, 12000) i`)
 		require.NoError(t, err)
 	}
-	for range 2 {
-		dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
-		require.NoError(t, err)
-		require.Equal(t, 1, dropped.Count)
-		require.Greater(t, dropped.Freed, int64(16<<20))
-	}
+	reader, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = reader.ExecContext(t.Context(), `SELECT count(*) FROM inputs_20190102`)
+	require.NoError(t, err)
 	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
+	require.ErrorContains(t, err, "inputs_20190102", "which somebody reads")
+	require.Equal(t, 1, dropped.Count)
+	require.Greater(t, dropped.Freed, int64(16<<20))
+	require.NoError(t, reader.Rollback())
+	dropped, err = s.DropHistory(t.Context(), 90*aDay, most)
+	require.NoError(t, err)
+	require.Equal(t, 1, dropped.Count)
+	require.Greater(t, dropped.Freed, int64(16<<20))
+	dropped, err = s.DropHistory(t.Context(), 90*aDay, most)
 	require.NoError(t, err)
 	require.Equal(t, ofDays(1), dropped.Count)
 	require.Positive(t, dropped.Freed)
 	leaves(t, db, ofDays(4))
+}
+
+// TestWhatIsShownGoesFirst: of a day, runs, then connector runs, then words, then all else.
+func TestWhatIsShownGoesFirst(t *testing.T) {
+	t.Parallel()
+	_, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	old := oldDay(t, db)
+	for _, goes := range []string{"ended_runs", "ended_connector_runs", "run_words", "audit_log"} {
+		dropped, err := s.DropHistory(t.Context(), 90*aDay, 1)
+		require.NoError(t, err)
+		require.Equal(t, 1, dropped.Count)
+		var left bool
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT to_regclass($1) IS NOT NULL`, goes+old).Scan(&left))
+		require.False(t, left, goes)
+	}
 }
 
 // TestADetachingThatWasBrokenOffIsEnded: what a reader keeps a gateway from is tried again, and

@@ -80,8 +80,9 @@ func (p *population) drop(b *testing.B) {
 	begun := time.Now()
 	go func() {
 		defer close(dropped)
-		left := p.dropOldest(b)
-		log.Printf("bench: %s has dropped %d of a day of %d runs in %v", p.name, int64(p.oldestRuns)-left, p.oldestRuns, time.Since(begun).Round(time.Millisecond))
+		left, all := p.dropOldest(b)
+		log.Printf("bench: %s has dropped %d of a day of %d runs in %v, with all that belongs to it: %t",
+			p.name, int64(p.oldestRuns)-left, p.oldestRuns, time.Since(begun).Round(time.Millisecond), all)
 	}()
 	with := arrive(func() bool {
 		select {
@@ -92,29 +93,31 @@ func (p *population) drop(b *testing.B) {
 		}
 	})
 	print(b, Cost("scale/"+p.name+"/drop/p99", "ms", p99(with), p99(without), dropAims[p.name]),
-		Cost("scale/"+p.name+"/drop/p50", "ms", Percentile(with, 0.5), Percentile(without, 0.5), 0))
+		Cost("scale/"+p.name+"/drop/p50", "ms", Percentile(with, 0.5), Percentile(without, 0.5), 0),
+		Cost("scale/"+p.name+"/drop/longest", "ms", Percentile(with, 1), Percentile(without, 1), 0))
 }
 
-// dropOldest drops the first day, as a gateway does, and returns how many runs are left of it.
-func (p *population) dropOldest(tb testing.TB) (left int64) {
+// dropOldest drops the first day, as a gateway does, and returns how many runs are left of it, and whether
+// nothing else is.
+func (p *population) dropOldest(tb testing.TB) (left int64, all bool) {
 	age := time.Since(p.oldest.AddDate(0, 0, 1)) - time.Hour
 	if age < 0 {
 		assert.Fail(tb, "the first day is not over")
-		return 0
+		return 0, false
 	}
 	over := after(*scaleDrop)
-	for n := 1; n > 0 && !over(); {
+	for !all && !over() {
 		begun := time.Now()
 		dropped, err := p.store.DropHistory(context.Background(), age, dropParts)
 		if !assert.NoError(tb, err) {
 			break
 		}
-		n = dropped.Count
+		all = dropped.Count == 0
 		<-time.After(schedule.Rest(time.Since(begun), dropped.Freed, 0))
 	}
 	left, err := p.count(context.Background(), `SELECT count(*) FROM ended_runs WHERE id < '`+idOf(p.oldest.AddDate(0, 0, 1))+`'`)
 	assert.NoError(tb, err)
-	return left
+	return left, all
 }
 
 // after is over once so long has passed.

@@ -45,9 +45,11 @@ const (
 	// has the rest.
 	restFor = 19
 	// restForByte is for how long nobody here deletes any after a file of history went, for each of its
-	// bytes: where the file system gives blocks back to the disk at once, it may be that nobody's commit gets
-	// there for 0.5 ms a megabyte, which is a four hundredth of the time then.
+	// bytes: where the file system gives blocks back to the disk at once, every commit may wait for 0.5 ms
+	// a megabyte, which is a four hundredth of the time then.
 	restForByte = 200 * time.Nanosecond
+	// longestRest bounds that: a day, with its nine tables, goes in two hours, however large it is.
+	longestRest = 10 * time.Minute
 )
 
 // grace is how long the store must have answered without a break before leases
@@ -370,7 +372,7 @@ func (s *Sweeper) oldest(ctx context.Context) error {
 // Rest is for how long no history is deleted after some was for so long, and so many bytes of files
 // went with it: the more days are overdue, the shorter.
 func Rest(deleted time.Duration, freed int64, overdue time.Duration) time.Duration {
-	rest := max(restFor*deleted, time.Duration(freed)*restForByte)
+	rest := min(max(restFor*deleted, time.Duration(freed)*restForByte), longestRest)
 	return rest / (1 + overdue/(24*time.Hour))
 }
 

@@ -57,6 +57,37 @@ func TestFilesGoSlowly(t *testing.T) {
 	})
 }
 
+// looksForLong has a partition that is so large that no other goes for long.
+type looksForLong struct {
+	fakeStore
+	dropped, looked atomic.Int64
+}
+
+func (l *looksForLong) DropHistory(context.Context, time.Duration, int) (store.Dropped, error) {
+	l.dropped.Add(1)
+	return store.Dropped{Count: 1, Freed: 10e12}, nil
+}
+
+func (l *looksForLong) OldestHistory(context.Context) (time.Time, error) {
+	l.looked.Add(1)
+	return l.clock.Add(-store.Retention - 24*time.Hour), nil
+}
+
+// TestWhatIsOverdueIsToldDuringARest: which may be longer than a turn, and ends with the gateway.
+func TestWhatIsOverdueIsToldDuringARest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		large := &looksForLong{fakeStore: fakeStore{clock: time.Now()}}
+		ctx, stop := context.WithTimeout(t.Context(), grace+longestRest-time.Second)
+		defer stop()
+		begun := time.Now()
+		require.NoError(t, New(Options{Store: large, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
+		require.Equal(t, grace+longestRest-time.Second, time.Since(begun))
+		require.EqualValues(t, 1, large.dropped.Load())
+		require.GreaterOrEqual(t, large.looked.Load(), int64(longestRest/expireInterval))
+	})
+}
+
 // TestHistoryThatSomebodyReadsKeepsNothingElse: the rest goes in the same round, and it is said.
 func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
 	t.Parallel()
@@ -129,7 +160,8 @@ func TestWhatIsOverdueGoesFaster(t *testing.T) {
 	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 0, 4*24*time.Hour))
 	require.Equal(t, 200*time.Second, Rest(time.Second, 1e9, 0), "whichever is longer")
 	require.Equal(t, 50*time.Second, Rest(time.Second, 1e9, 3*24*time.Hour))
-	require.Equal(t, 2e6*time.Second, Rest(0, 10e12, 0))
+	require.Equal(t, longestRest, Rest(0, 10e12, 0))
+	require.Equal(t, longestRest/4, Rest(0, 10e12, 3*24*time.Hour))
 	now := time.Now()
 	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
