@@ -81,7 +81,7 @@ func (p *population) drop(b *testing.B) {
 	go func() {
 		defer close(dropped)
 		left, all := p.dropOldest(b)
-		log.Printf("bench: %s has dropped %d of a day of %d runs in %v, with all that belongs to it: %t",
+		b.Logf("%s has dropped %d of a day of %d runs in %v, with all that belongs to it: %t", // which is not silenced
 			p.name, int64(p.oldestRuns)-left, p.oldestRuns, time.Since(begun).Round(time.Millisecond), all)
 	}()
 	with := arrive(func() bool {
