@@ -32,8 +32,8 @@ const (
 	dropBytes = 16 << 20
 )
 
-// goFirst are the tables of a day that go first, in this order: what no list shows any more, nobody misses
-// the rest of, and no search looks in vain for what words lead to.
+// goFirst are the tables of a day that go first, in this order: once lists no longer show a run, nobody
+// asks for what else there is of it, and a search looks in vain for as short a time as can be.
 var goFirst = []string{"ended_runs", "ended_connector_runs", "run_words"}
 
 // part is a partition of history, or a table that was one until it was detached.
