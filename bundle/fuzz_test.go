@@ -107,6 +107,7 @@ func FuzzUpload(f *testing.F) {
 	f.Add(tarOf("./agents/ok.yaml", okAgent), false)
 	f.Add(tarOf("../agents/ok.yaml", okAgent), true)
 	f.Add(tarOf("agents//x/../ok.yaml", okAgent), true)
+	f.Add(append(sparseFile("agents/ok.yaml", "1000"), make([]byte, 1024)...), true)
 	f.Fuzz(func(t *testing.T, archive []byte, zstandard bool) {
 		files, err := unpackUpload(packedAs(t, archive, zstandard))
 		if err == nil {

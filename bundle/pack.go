@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -127,10 +129,10 @@ func packedByUs(header *tar.Header) (string, error) {
 	return header.Name, nil
 }
 
+// unpackTar reads the files of an archive. It is the only reader of archives, whoever made them.
 func unpackTar(r io.Reader, admit admission) (Files, error) {
-	files := Files{}
+	u := unpacking{files: Files{}, folders: map[string]bool{}}
 	archive := tar.NewReader(r)
-	var total int64
 	for entries := 0; ; entries++ {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
@@ -149,23 +151,63 @@ func unpackTar(r io.Reader, admit admission) (Files, error) {
 		if name == "" {
 			continue
 		}
-		if _, double := files[name]; double {
-			return nil, fmt.Errorf("%w: %q appears twice", ErrInvalid, name)
-		}
-		if total += header.Size; total > MaxSize || len(files) >= MaxFiles {
-			return nil, ErrTooLarge
+		if err := u.checkEntry(name, header); err != nil {
+			return nil, err
 		}
 		data, err := io.ReadAll(archive)
 		if err != nil {
 			return nil, fmt.Errorf("%w: reading %q: %w", ErrInvalid, name, err)
 		}
-		files[name] = data
+		u.files[name] = data
 	}
 	var problems Problems
-	if files.checkSizes(&problems); len(problems) > 0 {
+	if u.files.checkSizes(&problems); len(problems) > 0 {
 		return nil, fmt.Errorf("%w: %w", ErrTooLarge, problems)
 	}
-	return files, nil
+	return u.files, nil
+}
+
+// unpacking is what was read of an archive so far.
+type unpacking struct {
+	files   Files
+	folders map[string]bool // that the files are in
+	total   int64           // bytes
+}
+
+// checkEntry refuses a file that cannot be among those that were read.
+func (u *unpacking) checkEntry(name string, header *tar.Header) error {
+	if isSparse(header) {
+		return fmt.Errorf("%w: %q is a sparse file; pack it without holes", ErrInvalid, name)
+	}
+	if _, double := u.files[name]; double {
+		return fmt.Errorf("%w: %q appears twice", ErrInvalid, name)
+	}
+	both := u.folders[name]
+	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {
+		u.folders[folder] = true
+		_, isFile := u.files[folder]
+		both = both || isFile
+	}
+	if both {
+		return fmt.Errorf("%w: %q and another entry give one path to a file and a folder", ErrInvalid, name)
+	}
+	if header.Size > MaxSize-u.total || len(u.files) >= MaxFiles {
+		return ErrTooLarge
+	}
+	u.total += header.Size
+	return nil
+}
+
+// isSparse says whether a file of the regular type has holes, as PAX writes them: its size is then
+// what its header says, and not what the archive holds of it. The type of GNU's older sparse files
+// is none that an admission takes.
+func isSparse(header *tar.Header) bool {
+	for key := range header.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return true
+		}
+	}
+	return false
 }
 
 // Open unpacks and validates a bundle.
