@@ -40,3 +40,6 @@ var (
 
 // LockDrops takes the lock of those who drop history, until the session has been idle for so long.
 var LockDrops = lockDrops
+
+// DropPatience is how long a statement that drops partitions waits.
+const DropPatience = dropPatience

@@ -29,7 +29,8 @@ const (
 
 // EnsurePartitions implements store.Housekeeping. Days are those of the database's
 // clock in UTC. A partition is made apart and then attached, so that no lock stands
-// in anybody's way; whoever comes second finds it there.
+// in anybody's way; whoever comes second finds it there. Days before today get theirs if
+// something was accepted on them that is still open: without them it could never end.
 func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	var us int64
 	if err := s.pools[0].QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
@@ -53,16 +54,37 @@ func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 		return 0, fmt.Errorf("listing partitions: %w", err)
 	}
 	for day := range ahead + 1 {
-		begin := today.AddDate(0, 0, day)
-		tables := slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partition(table, begin)] })
-		if len(tables) == 0 {
-			continue
-		}
-		if err := s.makePartitions(ctx, tables, begin); err != nil {
-			return day, fmt.Errorf("making the partitions of %s: %w", begin.Format(time.DateOnly), err)
+		if err := s.makeDay(ctx, there, today.AddDate(0, 0, day)); err != nil {
+			return day, err
 		}
 	}
-	return daysAhead(there, today, ahead+1), nil
+	made := daysAhead(there, today, ahead+1)
+	complete := today
+	for len(missing(there, complete.AddDate(0, 0, -1))) == 0 {
+		complete = complete.AddDate(0, 0, -1)
+	}
+	open, err := s.openDays(ctx, complete.Unix()/int64(24*time.Hour/time.Second))
+	for _, day := range open {
+		err = errors.Join(err, s.makeDay(ctx, there, time.Unix(0, 0).UTC().AddDate(0, 0, int(day))))
+	}
+	return made, err
+}
+
+// missing returns the tables of history that have no partition of a day.
+func missing(there map[string]bool, begin time.Time) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partition(table, begin)] })
+}
+
+// makeDay makes the partitions that are missing of a day.
+func (s *Store) makeDay(ctx context.Context, there map[string]bool, begin time.Time) error {
+	tables := missing(there, begin)
+	if len(tables) == 0 {
+		return nil
+	}
+	if err := s.makePartitions(ctx, tables, begin); err != nil {
+		return fmt.Errorf("making the partitions of %s: %w", begin.Format(time.DateOnly), err)
+	}
+	return nil
 }
 
 // noPartition says whether a row failed for want of a partition: the code is that of a
@@ -75,13 +97,11 @@ func noPartition(err error) bool {
 // daysAhead counts the days from today on that have all their partitions, made now
 // or before.
 func daysAhead(there map[string]bool, today time.Time, made int) int {
-	for day := made; ; day++ {
-		for table := range sqlcore.HistoryTables {
-			if !there[partition(table, today.AddDate(0, 0, day))] {
-				return day
-			}
-		}
+	day := made
+	for len(missing(there, today.AddDate(0, 0, day))) == 0 {
+		day++
 	}
+	return day
 }
 
 // makePartitions makes those of one day.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,17 +17,17 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 const (
 	// dropLock is the key of the advisory lock of the one who drops partitions.
 	dropLock = 7302
-	// dropPatience is how long a statement that drops partitions waits for those who read: tables are
-	// tried one after the other in one step of the sweep, and those that are read are tried again in
-	// the next round.
-	dropPatience = time.Second
+	// dropPatience is how long a statement that drops partitions waits for readers: tables are tried one
+	// after the other in one step of the sweep, and those that are read are tried again in the next
+	// round. It is longer than deadlock_timeout, 1 s by default, after which PostgreSQL asks an
+	// autovacuum of the partition to give way.
+	dropPatience = 3 * time.Second
 	// dropBytes is after how many bytes of partitions no other is dropped at once: while the file system
 	// gives their blocks back to the disk, every commit waits.
 	dropBytes = 16 << 20
@@ -47,47 +48,52 @@ type part struct {
 // DropDays implements sqlcore.Engine, by one at a time: whoever comes second does nothing. What is
 // detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
 // detaching that was broken off is ended first.
-func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped store.Dropped, parted bool, err error) {
-	parts, err := e.partsBefore(ctx, before, keep)
-	if err != nil || len(parts) == 0 {
-		return dropped, true, err
+func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped sqlcore.DroppedDays, err error) {
+	dropped.Parted = true
+	parts, open, err := e.partsBefore(ctx, before, keep)
+	if dropped.Open = open; err != nil || len(parts) == 0 {
+		return dropped, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
 	if err != nil {
-		return dropped, true, fmt.Errorf("connecting: %w", err)
+		return dropped, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release()
-	dropped, err = e.dropAlone(ctx, conn, before, keep, limit)
+	err = e.dropAlone(ctx, conn, &dropped, before, keep, limit)
 	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
 		// With its lock and its settings; who drops next has a connection as new.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
 	}
-	return dropped, true, err
+	return dropped, err
 }
 
-// partsBefore are those that are no longer needed of days before one.
-func (s *Store) partsBefore(ctx context.Context, before, keep int64) ([]part, error) {
-	parts, err := s.parts(ctx)
-	if err != nil {
-		return nil, err
+// partsBefore returns the parts of days before one that are no longer needed, and those of these days
+// that have open runs, connector runs or deliveries.
+func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []part, open []int64, err error) {
+	if parts, err = s.parts(ctx); err != nil {
+		return nil, nil, err
 	}
-	return s.unneeded(ctx, slices.DeleteFunc(parts, func(p part) bool { return p.day >= before }), keep)
+	if open, err = s.openDays(ctx, before); err != nil {
+		return nil, nil, err
+	}
+	parts, err = s.unneeded(ctx, slices.DeleteFunc(parts, func(p part) bool { return p.day >= before }), open, keep)
+	return parts, open, err
 }
 
 // dropAlone drops the first partitions under the lock of those who do, at most limit of them and none
 // after dropBytes.
-func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, before, keep int64, limit int) (dropped store.Dropped, err error) {
+func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, dropped *sqlcore.DroppedDays, before, keep int64, limit int) error {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
-		return dropped, err
+		return err
 	}
-	parts, err := e.partsBefore(ctx, before, keep) // whoever had the lock before may have dropped some
-	if err != nil {
-		return dropped, err
+	parts, open, err := e.partsBefore(ctx, before, keep) // whoever had the lock before may have dropped some
+	if dropped.Open = open; err != nil {
+		return err
 	}
 	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
 	// has an older snapshot, be it of other tables.
 	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
-		return dropped, err
+		return err
 	}
 	var waiting error
 	read := map[string]bool{} // tables of which one part is being detached: they can have no second
@@ -106,19 +112,19 @@ func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, before, keep 
 			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
 		default:
-			return dropped, errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
+			return errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		}
 	}
 	if waiting != nil {
-		return dropped, waiting
+		return waiting
 	}
 	for _, setting := range slices.Concat([]string{"statement_timeout"}, slices.Collect(maps.Keys(dropSettings("")))) {
 		if _, err := conn.Exec(ctx, `RESET `+setting); err != nil {
-			return dropped, err
+			return err
 		}
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
-	return dropped, err
+	return err
 }
 
 // dropSettings are those of a session that has the lock of those who drop: the server ends it where
@@ -200,10 +206,13 @@ func (s *Store) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// unneeded are the parts without those of ended runs, of days from keep on, of which a result is
-// on its way.
-func (s *Store) unneeded(ctx context.Context, parts []part, keep int64) ([]part, error) {
-	mayStay := func(p part) bool { return p.table == "ended_runs" && p.attached && !p.pending && p.day >= keep }
+// unneeded returns the parts without those of open days, in which something ends yet, and without those
+// of ended runs, of days from keep on, of which a result is on its way. A part that was detached, or
+// whose detaching has begun, is of no use any more.
+func (s *Store) unneeded(ctx context.Context, parts []part, open []int64, keep int64) ([]part, error) {
+	inUse := func(p part) bool { return p.attached && !p.pending }
+	parts = slices.DeleteFunc(parts, func(p part) bool { return inUse(p) && slices.Contains(open, p.day) })
+	mayStay := func(p part) bool { return p.table == "ended_runs" && inUse(p) && p.day >= keep }
 	var days []int64
 	for _, p := range parts {
 		if mayStay(p) {
@@ -236,11 +245,8 @@ func (p *part) locate() {
 
 // OldestDay implements sqlcore.Engine.
 func (e engine) OldestDay(ctx context.Context) (day int64, known bool, err error) {
-	parts, err := e.parts(ctx)
-	if err != nil {
-		return 0, true, err
-	}
-	if parts, err = e.unneeded(ctx, parts, 0); err != nil || len(parts) == 0 {
+	parts, _, err := e.partsBefore(ctx, math.MaxInt64, 0)
+	if err != nil || len(parts) == 0 {
 		return 0, true, err
 	}
 	return parts[0].day, true, nil

@@ -51,11 +51,11 @@ type Engine interface {
 	// be gone.
 	HasPart(ctx context.Context, q Queryer, table string, id uuid.UUID) (bool, error)
 	// DropDays drops parts of history of days before one, which are over, at most limit of them,
-	// and few where they are large; of days from keep on ended runs stay whose results are on their way. parted says that all
-	// other rows of these days have gone with them once none is left; ErrBusy that somebody else
-	// drops them at present, ErrRead that some stay because they are read. An engine without parts drops
-	// none.
-	DropDays(ctx context.Context, before, keep int64, limit int) (dropped store.Dropped, parted bool, err error)
+	// and few where they are large. All parts stay of days on which open runs, connector runs or deliveries
+	// were accepted, and of days from keep on the ended runs whose results are on their way. ErrBusy says
+	// that another process drops them at present, ErrRead that some stay because they are read. An engine
+	// without parts drops none.
+	DropDays(ctx context.Context, before, keep int64, limit int) (DroppedDays, error)
 	// OldestDay is the first day that history has a part of that does not stay so; known is false
 	// where history has no parts.
 	OldestDay(ctx context.Context) (day int64, known bool, err error)
@@ -101,6 +101,16 @@ type Engine interface {
 	// Look reads what a claim is decided by, Start carries the decision out.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
+}
+
+// DroppedDays is what Engine.DropDays did.
+type DroppedDays struct {
+	store.Dropped
+	// Parted says that all other rows of the days have gone with their parts once none is left; it is
+	// false where history has no parts.
+	Parted bool
+	// Open are the days whose parts stay because something open was accepted on them.
+	Open []int64
 }
 
 var (

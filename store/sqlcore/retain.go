@@ -9,6 +9,8 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -62,10 +64,10 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
 	AND d.run_id >= id_at(s.day * 86400000000) AND d.run_id < id_at((s.day + 1) * 86400000000))`
 
-// DropHistory implements store.Housekeeping. Blobs go after their days, and what objects have left
-// that are gone after both. What stays for deliveries does so as long as one can be open and no
-// longer, however often a result is delivered anew. Days that somebody reads keep nothing that comes
-// before them.
+// DropHistory implements store.Housekeeping. Blobs go after their days, and the rest of departed objects
+// after both. A result that is on its way keeps its run as long as a delivery can be open and no longer,
+// however often it is delivered anew; other open things keep what is theirs until they end. Days that are
+// being read keep nothing that comes before them.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
@@ -73,42 +75,58 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 	}
 	before := now.Add(-age).UnixMicro() / day.Microseconds()
 	keep := before - int64(min(store.MaxOpen, age.Abs())/day)
-	dropped, parted, err := c.engine.DropDays(ctx, before, keep, limit)
-	var read error
-	switch {
-	case errors.Is(err, ErrBusy):
+	days, err := c.engine.DropDays(ctx, before, keep, limit)
+	if dropped = days.Dropped; errors.Is(err, ErrBusy) {
 		return dropped, nil
-	case errors.Is(err, ErrRead) && dropped.Count == 0:
-		read = err
-		var oldest int64
-		if oldest, _, err = c.engine.OldestDay(ctx); err == nil {
-			before = min(before, oldest)
-			keep = min(keep, before)
+	}
+	rest := past{before: before, keep: keep, age: age, parted: days.Parted, open: days.Open}
+	if err != nil && dropped.Count == 0 { // then what is of parts that are still there stays with them
+		oldest, _, failed := c.engine.OldestDay(ctx)
+		if failed != nil {
+			return dropped, wrap(errors.Join(err, failed), "dropping history")
 		}
+		rest.before = min(before, oldest)
+		rest.keep = min(keep, rest.before)
 	}
-	if err == nil && dropped.Count == 0 {
-		dropped.Count, err = c.dropRest(ctx, age, before, keep, parted, limit)
+	if dropped.Count == 0 {
+		var failed error
+		dropped.Count, failed = c.dropRest(ctx, rest, limit)
+		err = errors.Join(err, failed)
 	}
-	return dropped, wrap(errors.Join(read, err), "dropping history")
+	return dropped, wrap(err, "dropping history")
 }
 
-// dropRest deletes what goes after the parts of days before one.
-func (c *Core) dropRest(ctx context.Context, age time.Duration, before, keep int64, parted bool, limit int) (n int, err error) {
-	if parted {
-		n, err = c.forgetDays(ctx, before, limit)
-	} else {
-		n, err = c.deleteDays(ctx, before, keep, limit)
+// past is what is too old: what is older than age, of days before one, which are over. The ended runs of
+// days from keep on stay while their results are on their way; in parts those of open days do.
+type past struct {
+	before, keep int64
+	age          time.Duration
+	parted       bool
+	open         []int64
+}
+
+// dropRest deletes what goes after the parts of days, one step after the other until one has deleted some.
+// A step that fails keeps none of the others from being done.
+func (c *Core) dropRest(ctx context.Context, of past, limit int) (n int, err error) {
+	var failed []error
+	for _, step := range []func() (int, error){
+		func() (int, error) {
+			if of.parted {
+				return c.forgetDays(ctx, of, limit)
+			}
+			return c.deleteDays(ctx, of.before, of.keep, limit)
+		},
+		func() (int, error) { return c.dropBlobsBefore(ctx, of.before, of.keep, limit) },
+		func() (int, error) { return c.dropDeparted(ctx, of.age, limit) },
+		func() (int, error) { return 0, c.engine.Shrink(ctx) },
+	} {
+		n, err := step()
+		failed = append(failed, err)
+		if err == nil && n > 0 || ctx.Err() != nil {
+			return n, errors.Join(failed...)
+		}
 	}
-	if err == nil && n == 0 {
-		n, err = c.dropBlobsBefore(ctx, before, keep, limit)
-	}
-	if err == nil && n == 0 {
-		n, err = c.dropDeparted(ctx, age, limit)
-	}
-	if err == nil && n == 0 {
-		err = c.engine.Shrink(ctx)
-	}
-	return n, err
+	return 0, errors.Join(failed...)
 }
 
 // OldestHistory implements store.Housekeeping.
@@ -125,9 +143,20 @@ func (c *Core) OldestHistory(ctx context.Context) (time.Time, error) {
 }
 
 // forgetDays forgets days that are gone: what projects have stored is less by what went.
-func (c *Core) forgetDays(ctx context.Context, before int64, limit int) (n int, err error) {
-	var one int
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE day < $1 LIMIT 1`, before).Scan(&one))
+func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err error) {
+	var (
+		one int
+		l   list
+	)
+	gone := `day < ` + l.add(of.before)
+	if len(of.open) > 0 {
+		days := make([]string, len(of.open))
+		for i, day := range of.open {
+			days[i] = l.add(day)
+		}
+		gone += ` AND day NOT IN (` + strings.Join(days, ", ") + `)`
+	}
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+` LIMIT 1`, l.args...).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -136,7 +165,7 @@ func (c *Core) forgetDays(ctx context.Context, before int64, limit int) (n int, 
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		n, err = c.subtract(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
-			WHERE day < $1 ORDER BY day, project_id LIMIT $2 `+c.skipLocked+`) RETURNING project_id, day, bytes`, before, limit)
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`) RETURNING project_id, day, bytes`, l.args...)
 		return err
 	})
 	return n, wrap(err, "forgetting days")
@@ -192,10 +221,20 @@ func someOf(blobs []sizedBlob) (keys []store.Key) {
 	return keys
 }
 
-// dropBlobsBefore deletes blobs of history that were written some days before a day, but for
-// results of days from keep on that are on their way.
+// stillOpen says of a blob of history, b, that its project has something open that may name it: a blob is
+// written at most looseAge before the row that names it.
+var stillOpen = func() string {
+	var of []string
+	for _, table := range []string{"open_runs", "open_connector_runs", "deliveries"} {
+		of = append(of, `EXISTS (SELECT 1 FROM `+table+` o WHERE o.project_id = b.project_id AND o.id < id_at(b.created_at + `+dayUS+`))`)
+	}
+	return "(" + strings.Join(of, " OR ") + ")"
+}()
+
+// dropBlobsBefore deletes blobs of history that were written some days before a day, except those that
+// something open may name, and results of days from keep on that are on their way.
 func (c *Core) dropBlobsBefore(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	const old = `SELECT b.project_id, b.id, b.size FROM blobs b WHERE b.mark = 'history' AND b.created_at < $1
+	old := `SELECT b.project_id, b.id, b.size FROM blobs b WHERE b.mark = 'history' AND b.created_at < $1 AND NOT ` + stillOpen + `
 		AND (b.project_id, b.id) NOT IN (SELECT r.project_id, r.output_blob_id FROM deliveries d
 			JOIN ended_runs r ON r.project_id = d.project_id AND r.id = d.run_id
 			WHERE d.kind = 'result' AND d.run_id >= id_at($2) AND d.run_id < id_at($3)

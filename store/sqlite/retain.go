@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
@@ -21,8 +20,8 @@ const (
 )
 
 // DropDays implements sqlcore.Engine: there are no parts.
-func (e engine) DropDays(context.Context, int64, int64, int) (dropped store.Dropped, parted bool, err error) {
-	return dropped, false, nil
+func (e engine) DropDays(context.Context, int64, int64, int) (dropped sqlcore.DroppedDays, err error) {
+	return dropped, nil
 }
 
 // HasPart implements sqlcore.Engine: likewise.
