@@ -72,15 +72,25 @@ e2e: ## Test the platform on a real cluster: in one process on SQLite, then in t
 	hack/e2e.sh embedded
 	hack/e2e.sh default
 
+.PHONY: nightly
+nightly: ## Everything that CI checks a part of: the race detector over all promises of the store, both installations whole, all scenes of chaos, fuzzing (three hours).
+	AGENTPLATFORM_NIGHTLY=1 RACE=yes hack/test.sh
+	go test -count=1 -timeout 30m ./test/bench -run TestRowsWork
+	$(MAKE) clients lint verify
+	hack/fuzz.sh
+	$(MAKE) chaos
+	hack/ci-cluster.sh all
+
 CHAOS = go test -count=1 -timeout 90m -v ./test/chaos -run TestScenes -args
+COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
 
 .PHONY: chaos
 chaos: ## Break the platform in twelve ways under load and compare the books: what was answered 2xx is there, once (a quarter of an hour).
 	$(CHAOS) -chaos.accepted=100000 -chaos.kills=20 -chaos.outage=10m -chaos.pace=200
 
 .PHONY: chaos-short
-chaos-short: ## The same with a twentieth of the requests and a minute without a database (a few minutes).
-	$(CHAOS) -chaos.accepted=5000 -chaos.kills=20 -chaos.outage=1m
+chaos-short: ## Play four scenes that the commit chooses, one of them the kill of everything, with fewer requests and a minute without a database (three minutes).
+	$(CHAOS) -chaos.scenes=4 -chaos.seed=$(COMMIT) -chaos.accepted=2000 -chaos.kills=20 -chaos.outage=1m
 
 .PHONY: bench
 bench: ## Measure webhooks, runs and memory against yardsticks of the same run, some on a real cluster; JSON lines (30 minutes).

@@ -12,8 +12,11 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How much is enough; `make chaos` asks for more than `make test`.
+// How much is enough. `make chaos` plays every scene with more requests than `make chaos-short`,
+// which plays the few that chaos.seed chooses.
 var (
+	wantScenes   = flag.Int("chaos.scenes", 0, "number of scenes to play; 0 plays all of them")
+	wantSeed     = flag.String("chaos.seed", "", "text that chooses the scenes where chaos.scenes limits them, such as a commit")
 	wantAccepted = flag.Int("chaos.accepted", 2000, "answers 2xx that all scenes together take at least")
 	wantKills    = flag.Int("chaos.kills", 3, "kills that must have broken a request")
 	wantOutage   = flag.Duration("chaos.outage", 5*time.Second, "how long there is no database")
@@ -43,6 +46,9 @@ type cast struct {
 	unpaced bool
 }
 
+// everythingKilled names the scene that every selection contains.
+const everythingKilled = "everything is killed at once"
+
 // scenes are all of them.
 var scenes = []scene{
 	{"gateways are killed in the middle of requests", cast{unpaced: true}, []step{
@@ -67,7 +73,7 @@ var scenes = []scene{
 	{"a full disk under the embedded store", cast{embedded: true, disk: 160 << 20, special: stepping}, []step{
 		holds(firstRunner, 4), fillDisk(), refuses(first), lasts(), refuses(first), staysReady(first), freeDisk(), accepts(first), endsGoOn(200),
 	}},
-	{"everything is killed at once", cast{special: stepping}, []step{
+	{everythingKilled, cast{special: stepping}, []step{
 		holds(firstRunner, 4), killEverything(), startEverything(), accepts(first), accepts(second),
 	}},
 	{"a runner is drained", cast{special: stepping}, []step{
@@ -88,10 +94,14 @@ var scenes = []scene{
 // else is there but what a client cannot know of. As many scenes are played at a time as
 // there are processors: most of their time is waiting for leases.
 func TestScenes(t *testing.T) {
-	share := (*wantAccepted + len(scenes) - 1) / len(scenes)
+	played := scenes
+	if *wantScenes > 0 {
+		played = selectScenes(scenes, *wantScenes, *wantSeed)
+	}
+	share := (*wantAccepted + len(played) - 1) / len(played)
 	built := map[bool]commands{false: buildCommands(t, "webhookgw", "runner", "agentplatform"), true: buildAhead(t)}
 	var all atomic.Int64
-	for _, sc := range scenes {
+	for _, sc := range played {
 		t.Run(sc.name, func(t *testing.T) {
 			t.Parallel()
 			s := newStage(t, sc, built)
