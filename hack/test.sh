@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Runs every test but e2e, clients and the scenes of chaos, and prints how many passed, failed and
-# were skipped. Fails when one was skipped: a missing part is installed or built (PostgreSQL by
-# internal/testenv, kube-apiserver by hack/devcluster), never passed over.
+# Runs every test but e2e, clients and the scenes of chaos. Prints how many passed, failed and
+# were skipped, and the slowest. Fails if a test was skipped: missing parts are installed or built
+# (PostgreSQL by internal/testenv, kube-apiserver by hack/devcluster).
 #
-#   hack/test.sh [packages]   all of them, or these
-#   RACE=yes                  the store, the gateway and the runner under the race detector, which
-#                             needs a C compiler, and the others without
-#   RACE=only                 those alone; packages cannot be named with either
+#   hack/test.sh [packages]   all packages, or the named ones
+#   RACE=yes                  all packages, and then the race detector over the packages and the
+#                             promises of the store that run goroutines; needs a C compiler
+#   RACE=only                 the race detector alone; packages cannot be named with either
+#   AGENTPLATFORM_NIGHTLY=1   the thorough form of the tests that check a sample otherwise
+#
+# docs/testing.md says what to run for a change of each folder.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,25 +24,22 @@ no:* | yes:0 | only:0) ;;
   exit 2
   ;;
 esac
+# The packages whose goroutines share memory. The other packages run either on one goroutine or on
+# those of a library.
 concurrent=(./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...)
 # What databases plan and how much memory is taken: under the race detector the first is the same
 # and would take as long as all the rest, and the second says nothing.
 measuring='^TestPlans|^TestResultsTakeNoMemory$'
+# `make chaos` and `make bench` run these; `make nightly` runs the second as a test.
+elsewhere='^TestScenes$|^TestRowsWork$'
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 memory=$(hack/tmpdir.sh)
 status=0
-# -p 2: each package of the API's and the controllers' tests runs its own servers.
-# The scenes of chaos fill the machine by themselves, for minutes: `make chaos-short`.
-run() { TMPDIR=$memory go test -p 2 -json -skip '^TestScenes$' "$@" >>"$report" || status=$?; }
+# -p 2: packages start servers of their own, so more of them at a time use more memory than they save time.
+run() { TMPDIR=$memory go test -p 2 -json -skip "$elsewhere" "$@" >>"$report" || status=$?; }
 
-if [ "$race" != no ]; then
-  # What SQLite and its libc are in C is as little looked into as C is: it would take four times as
-  # long as it does.
-  CGO_ENABLED=1 run -race -timeout 45m -skip "$measuring" \
-    -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc/...=-race=false' "${concurrent[@]}"
-fi
 if [ "$race" != only ]; then
   if [ -z "${KUBEBUILDER_ASSETS:-}" ]; then
     echo "test: getting kube-apiserver and etcd (built from source where they cannot be downloaded: minutes, once)"
@@ -51,13 +51,14 @@ if [ "$race" != only ]; then
     # The e2e tests need a cluster: `make e2e`. Those with programs of others need these: `make clients`.
     mapfile -t packages < <(go list ./... | grep -v -e '/test/e2e$' -e '/test/clients$')
   fi
-  if [ "$race" = yes ]; then
-    run -timeout 20m -run "$measuring" "${concurrent[@]}"
-    mapfile -t packages < <(printf '%s\n' "${packages[@]}" | grep -vxF -f <(go list "${concurrent[@]}"))
-  fi
   run -timeout 20m "${packages[@]}"
 fi
-go run ./hack/testreport <"$report" || status=1
+if [ "$race" != no ]; then
+  # SQLite and its libc are C that was translated to Go; instrumented they take four times as long.
+  CGO_ENABLED=1 run -race -timeout 45m -skip "$elsewhere|$measuring" \
+    -gcflags='modernc.org/sqlite/lib=-race=false' -gcflags='modernc.org/libc/...=-race=false' "${concurrent[@]}"
+fi
+go run ./hack/testreport -slowest 20 <"$report" || status=1
 if [ "$race" != only ]; then
   (cd hack/devcluster && go test ./...) || status=1
   (cd hack/gitops && go test ./health) || status=1 # its other package builds for minutes

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command testreport reads what `go test -json` prints from standard input,
-// shows each package with its time and the output of what failed, and ends
-// with the number of tests that passed, failed and were skipped. It fails when
-// one failed or was skipped, and when none ran.
+// Command testreport reads the output of `go test -json` from standard input. It prints each
+// package with its time, the output of failed tests, the slowest tests, and the number of tests
+// that passed, failed and were skipped. It exits with 1 if a test failed or was skipped, or if no
+// test ran.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -25,14 +28,18 @@ type event struct {
 type tally struct {
 	passed, failed, skipped int
 	output                  map[string][]string
+	ended                   []event // top-level tests, and subtests of conformance suites
 }
 
 func main() {
+	slowest := flag.Int("slowest", 0, "number of slow tests to list")
+	flag.Parse()
 	t := &tally{output: map[string][]string{}}
 	if err := t.read(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
+	t.listSlowest(*slowest, os.Stdout)
 	fmt.Printf("%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
 	if t.failed > 0 || t.skipped > 0 || t.passed == 0 {
 		os.Exit(1)
@@ -45,7 +52,7 @@ func (t *tally) read(in io.Reader, out io.Writer) error {
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			fmt.Fprintln(out, lines.Text()) // not of the tests but of the tool
+			fmt.Fprintln(out, lines.Text()) // a message of the go command
 			continue
 		}
 		t.take(e, out)
@@ -80,15 +87,35 @@ func (t *tally) take(e event, out io.Writer) {
 func (t *tally) end(e event, count *int, word string, out io.Writer) {
 	if e.Test != "" {
 		*count++
+		t.ended = append(t.ended, e)
 		return
 	}
 	if word != "ok" {
 		t.failed++
 	}
-	fmt.Fprintf(out, "%-6s %6.1fs %s\n", word, e.Elapsed, e.Package)
+	cached := ""
+	for _, line := range t.output[e.Package+" "] {
+		if strings.HasSuffix(strings.TrimSpace(line), "(cached)") {
+			cached = " (cached)"
+		}
+	}
+	fmt.Fprintf(out, "%-6s %6.1fs %s%s\n", word, e.Elapsed, e.Package, cached)
 }
 
 func (t *tally) show(name string, out io.Writer) {
 	fmt.Fprintf(out, "--- %s\n%s\n", name, strings.Join(t.output[name], ""))
 	delete(t.output, name)
+}
+
+// listSlowest prints the tests that took longest. A test with subtests counts them, except the
+// time in which it waits for parallel ones.
+func (t *tally) listSlowest(count int, out io.Writer) {
+	if count <= 0 || len(t.ended) == 0 {
+		return
+	}
+	slices.SortStableFunc(t.ended, func(a, b event) int { return cmp.Compare(b.Elapsed, a.Elapsed) })
+	fmt.Fprintln(out, "--- the slowest tests")
+	for _, e := range t.ended[:min(count, len(t.ended))] {
+		fmt.Fprintf(out, "       %6.1fs %s %s\n", e.Elapsed, e.Package, e.Test)
+	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -112,10 +113,17 @@ var groups = []struct {
 	{"DeploymentModel", deploymentModelPromises},
 }
 
+// concurrentGroups are the groups about calls at the same time. The race detector makes a group
+// several times as slow, so it looks at these alone, except in a nightly run.
+var concurrentGroups = []string{"Contention", "Concurrency", "ContendedKeys", "Hints", "Search", "Held"}
+
 // Run checks an engine. open gives a migrated, empty store, which it closes
 // itself when the test ends.
 func Run(t *testing.T, open func(t *testing.T) Opened) {
 	for _, group := range groups {
+		if raceDetector && !testenv.Nightly() && !slices.Contains(concurrentGroups, group.name) {
+			continue
+		}
 		t.Run(group.name, func(t *testing.T) { check(t, group.promises, open) })
 	}
 }
