@@ -9,6 +9,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -96,16 +97,17 @@ func TestWhatKubernetesTakesGoReads(t *testing.T) {
 	for _, crd := range crds(t) {
 		t.Run(crd.Spec.Names.Kind, func(t *testing.T) {
 			t.Parallel()
-			p := &prober{t: t, crd: crd, web: web, host: strings.TrimRight(config.Host, "/"), scheme: control.Scheme, taken: map[string]bool{}, read: map[string]bool{}}
+			p := &prober{t: t, crd: crd, web: web, host: strings.TrimRight(config.Host, "/"), scheme: control.Scheme, taken: map[string]bool{}, read: map[typedValue]bool{}}
 			tried := map[string]bool{}
 			for _, object := range manifests()[crd.Spec.Names.Kind] {
 				p.base(control, object)
 				root := crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+				goType := reflect.TypeOf(object)
 				for _, part := range []string{"spec", "status"} {
 					// A status is judged by itself: with another spec it is taken and refused all the same.
 					if there := part + string(p.object[part]); !tried[there] {
 						tried[there] = true
-						p.try("."+part, root.Properties[part], func(value raw) raw { return value }, p.object[part])
+						p.try("."+part, root.Properties[part], fieldType(goType, part), func(value raw) raw { return value }, p.object[part])
 					}
 				}
 			}
@@ -128,9 +130,16 @@ type prober struct {
 	name   string
 	// url is the object's, empty that of the objects of a namespace without any.
 	url, empty string
-	// taken says of each field whether a value was ever taken, read of each value of a field
-	// whether it was.
-	taken, read map[string]bool
+	// taken says for each field whether the API server ever took a value, read for each Go type and
+	// value whether Go read it.
+	taken map[string]bool
+	read  map[typedValue]bool
+}
+
+// typedValue is a value that is decoded into a Go type.
+type typedValue struct {
+	goType reflect.Type
+	value  string
 }
 
 // base creates the object that the values are tried in.
@@ -151,9 +160,9 @@ func (p *prober) base(control *kube.ControlPlane, object v1alpha1.ConditionedObj
 	p.url += "/" + p.name
 }
 
-// try puts values into a field and all below it. wrap builds spec or status
-// around a value of the field; there is what the object has in it.
-func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, wrap func(raw) raw, there raw) {
+// try puts values into a field of that Go type and into all fields below it. wrap builds spec or
+// status around a value of the field; there is the field's value in the object.
+func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, goType reflect.Type, wrap func(raw) raw, there raw) {
 	kind := kindOf(node)
 	if _, known := p.taken[path]; !known && kind != "" {
 		p.taken[path] = false
@@ -163,8 +172,13 @@ func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, wrap fun
 		values = append(values, string(allowed.Raw))
 	}
 	for _, value := range values {
-		// Go reads a field the same whatever stands beside it: what was taken once need not be again.
-		if at := path + "=" + value; !p.read[at] && p.put(path, value, wrap(raw(value))) {
+		// Go reads a value by the type of the field alone, so a value that it read once need not be tried
+		// in the other fields of that type. Each field takes at least one value all the same.
+		at := typedValue{goType, value}
+		if p.read[at] && (p.taken[path] || kind == "") {
+			continue
+		}
+		if p.put(path, value, wrap(raw(value))) {
 			p.read[at] = true
 			if value != `null` {
 				p.taken[path] = true
@@ -174,7 +188,7 @@ func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, wrap fun
 	if node.Items != nil {
 		var items []raw
 		_ = json.Unmarshal(there, &items) // nothing may be there
-		p.try(path+"[]", *node.Items.Schema, func(value raw) raw { return wrap(raw("[" + string(value) + "]")) }, append(items, nil)[0])
+		p.try(path+"[]", *node.Items.Schema, withoutPointers(goType.Elem()), func(value raw) raw { return wrap(raw("[" + string(value) + "]")) }, append(items, nil)[0])
 	}
 	if node.Type != "object" {
 		return
@@ -188,13 +202,35 @@ func (p *prober) try(path string, node apiextensionsv1.JSONSchemaProps, wrap fun
 		}
 	}
 	for name, property := range node.Properties {
-		p.try(path+"."+name, property, in(name), within[name])
+		p.try(path+"."+name, property, fieldType(goType, name), in(name), within[name])
 	}
 	if node.AdditionalProperties != nil && node.AdditionalProperties.Schema != nil {
 		for _, name := range []string{"a", "example.com/a"} {
-			p.try(path+"{}", *node.AdditionalProperties.Schema, in(name), nil)
+			p.try(path+"{}", *node.AdditionalProperties.Schema, fieldType(goType, name), in(name), nil)
 		}
 	}
+}
+
+// fieldType returns the type of the field that JSON calls name, without pointers: of a struct's
+// field, also one of an embedded struct, or of a map's values.
+func fieldType(of reflect.Type, name string) reflect.Type {
+	of = withoutPointers(of)
+	if of.Kind() == reflect.Map {
+		return withoutPointers(of.Elem())
+	}
+	for _, field := range reflect.VisibleFields(of) {
+		if tag, _, _ := strings.Cut(field.Tag.Get("json"), ","); tag == name {
+			return withoutPointers(field.Type)
+		}
+	}
+	panic(fmt.Sprintf("%s has no field %q", of, name))
+}
+
+func withoutPointers(t reflect.Type) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t
 }
 
 // put says whether the API server takes an object with that spec or status, and
