@@ -46,7 +46,7 @@ func (t *team) ofCode(ctx context.Context, is func(*v1alpha1.Connector) bool) *v
 }
 
 var _ = Describe("A connector that a repository defines", func() {
-	It("is live with its deployment, retired by the next, and back by a roll-back with the same URL and secret", func(ctx SpecContext) {
+	It("is live with its deployment, retired by the next, and back by a roll-back with the same URL and secret", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		as := func(*v1alpha1.DeploymentSpec) {}
 		orders := map[string]*string{ordersPath: ptr.To("type: webhook\nmode: sync\nname: Orders\nagents: [hello]\n")}

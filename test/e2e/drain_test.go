@@ -24,10 +24,7 @@ var components = []string{"manager", "apiserver", "webhookgw"}
 // There is one node, so it is not cordoned: its pods are evicted as a drain would,
 // and come back to it.
 var _ = Describe("A node that is drained", Serial, func() {
-	It("refuses no webhook and loses no run, where the platform has replicas", func(ctx SpecContext) {
-		if !cluster.split {
-			Skip("one process: it goes with its node, for as long as it takes to come back")
-		}
+	It("refuses no webhook and loses no run, where the platform has replicas", needsReplicas, func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
 		t.live(ctx, "v1")
 		t.running(ctx, 2)

@@ -130,9 +130,6 @@ var _ = Describe("A repository of all kinds", func() {
 			how = "applied on the server"
 		}
 		It("stays in sync and is promoted by one line, "+how, func(ctx SpecContext) {
-			if !cluster.split {
-				Skip("objects, and who applies them, are the same in both installations")
-			}
 			t := newTeam(ctx, 1)
 			one := commit(ctx, "gitops-1", withTickets(agents("gitops-1")))
 			two := commit(ctx, "gitops-2", withTickets(agents("gitops-2")))

@@ -92,9 +92,9 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 		}
 	}, NodeTimeout(5*time.Minute))
 
-	each := func(text string, spec func(ctx SpecContext, f front)) {
+	each := func(text string, spec func(ctx SpecContext, f front), labels ...Labels) {
 		for _, sample := range slices.Sorted(maps.Keys(samples)) {
-			It(text+" ("+sample+")", func(ctx SpecContext) { spec(ctx, fronts[sample]) }, SpecTimeout(3*time.Minute))
+			It(text+" ("+sample+")", labels, func(ctx SpecContext) { spec(ctx, fronts[sample]) }, SpecTimeout(3*time.Minute))
 		}
 	}
 
@@ -152,9 +152,6 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 	})
 
 	each("the REST API stands beside them, by TLS", func(ctx SpecContext, f front) {
-		if !cluster.split {
-			Skip("the facade of one process speaks no TLS, and the samples are for the other installation")
-		}
 		Eventually(ctx, func() (int, error) {
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+f.host()+"/v1/projects/"+t.project.String()+"/environments", nil)
 			if err != nil {
@@ -167,7 +164,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 			}
 			return response.StatusCode, response.Body.Close()
 		}).WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusOK))
-	})
+	}, needsReplicas)
 
 	// It is asked for last: they have waited since the beginning.
 	each("a caller is answered who waits for long", func(ctx SpecContext, f front) {

@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("The platform's keys", Serial, func() {
-	It("are rotated and revoked under load without refusing anybody", func(ctx SpecContext) {
+	It("are rotated and revoked under load without refusing anybody", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")

@@ -74,7 +74,7 @@ var _ = Describe("A run whose runner is lost", func() {
 		Entry("after a graceful deletion", func(ctx context.Context, runner corev1.Pod) {
 			Expect(cluster.Delete(ctx, &runner)).To(Succeed())
 		}, SpecTimeout(6*time.Minute)),
-		Entry("after SIGKILL", func(ctx context.Context, runner corev1.Pod) {
+		Entry("after SIGKILL", perInstallation, func(ctx context.Context, runner corev1.Pod) {
 			signal(ctx, syscall.SIGKILL, runner)
 		}, SpecTimeout(6*time.Minute)),
 	)
@@ -93,7 +93,7 @@ var _ = Describe("A run whose runner is lost", func() {
 		cluster.model.release(key)
 	}, SpecTimeout(6*time.Minute))
 
-	It("loses nothing by a stop of the gateway that outlasts its lease", Serial, func(ctx SpecContext) {
+	It("loses nothing by a stop of the gateway that outlasts its lease", Serial, perInstallation, func(ctx SpecContext) {
 		events := t.hook(ctx, "events", v1alpha1.ModeInbound, "resume")
 		key, id := events.start(ctx)
 		t.asked(ctx, key, 3, 1)

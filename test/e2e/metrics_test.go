@@ -29,7 +29,7 @@ var notYet = []string{
 }
 
 var _ = Describe("Metrics", func() {
-	It("are served by every pod of the platform, and move with what it does", func(ctx SpecContext) {
+	It("are served by every pod of the platform, and move with what it does", perInstallation, func(ctx SpecContext) {
 		processes := []string{"all"}
 		if cluster.split {
 			processes = components
@@ -68,7 +68,7 @@ var _ = Describe("Metrics", func() {
 		say("every replica serves the metrics that docs/operations.md has, none of them names a tenant")
 	}, SpecTimeout(5*time.Minute))
 
-	It("are not behind a Service", func(ctx SpecContext) {
+	It("are not behind a Service", perInstallation, func(ctx SpecContext) {
 		services := &corev1.ServiceList{}
 		Expect(cluster.List(ctx, services, client.InNamespace(systemNamespace))).To(Succeed())
 		for _, service := range services.Items {

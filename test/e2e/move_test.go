@@ -23,7 +23,7 @@ import (
 // With one process the store goes with its namespace; with three the cluster is
 // another and PostgreSQL stays. The same manifests and keys come back to both.
 var _ = Describe("A cluster that was emptied", Serial, func() {
-	It("comes back from its manifests and keys", func(ctx SpecContext) {
+	It("comes back from its manifests and keys", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		first := t.live(ctx, "v1")
 		second := t.live(ctx, "v2")

@@ -20,7 +20,7 @@ import (
 )
 
 var _ = Describe("The data plane", Serial, func() {
-	It("works without the control plane, also after SIGKILL", func(ctx SpecContext) {
+	It("works without the control plane, also after SIGKILL", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
 		t.live(ctx, "v1")
 		t.running(ctx, 2) // what has not started when kube-apiserver stops does not
@@ -54,10 +54,7 @@ var _ = Describe("The data plane", Serial, func() {
 		say("%d of %d runs completed", len(runs), len(runs))
 	}, SpecTimeout(8*time.Minute))
 
-	It("is restarted under load without refusing anybody, where it has replicas", func(ctx SpecContext) {
-		if !cluster.split {
-			Skip("one process: a restart is a short outage")
-		}
+	It("is restarted under load without refusing anybody, where it has replicas", needsReplicas, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
 		t.running(ctx, 1)
@@ -75,7 +72,7 @@ var _ = Describe("The data plane", Serial, func() {
 		say("all gateways restarted under 20 requests/s: %d requests, all 2xx", len(replies))
 	}, SpecTimeout(8*time.Minute))
 
-	It("lets the namespace go within a minute", func(ctx SpecContext) {
+	It("lets the namespace go within a minute", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
 		t.hook(ctx, "ask", v1alpha1.ModeSync, "hello")

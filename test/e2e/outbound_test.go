@@ -127,7 +127,7 @@ func (t *team) ended(ctx context.Context, c *v1alpha1.Connector, runID string) (
 }
 
 var _ = Describe("The result of a run", func() {
-	It("is sent, signed, and tried again until it is taken", func(ctx SpecContext) {
+	It("is sent, signed, and tried again until it is taken", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.create(ctx, &corev1.Secret{ObjectMeta: t.at("headers"), StringData: map[string]string{"X-Team": "payments"}})
 		t.live(ctx, "v1")

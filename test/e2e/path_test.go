@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("The way of a webhook", func() {
-	It("goes from a commit to an answer", func(ctx SpecContext) {
+	It("goes from a commit to an answer", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
@@ -39,7 +39,7 @@ var _ = Describe("The way of a webhook", func() {
 		Expect(*ended.Output).To(Equal("hello from v1"))
 	}, SpecTimeout(5*time.Minute))
 
-	It("works in the instant in which Ready turns true", func(ctx SpecContext) {
+	It("works in the instant in which Ready turns true", perInstallation, func(ctx SpecContext) {
 		const connectors = 100
 		t := newTeam(ctx, 0)
 		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
@@ -83,7 +83,7 @@ func (t *team) openConnectors(ctx context.Context, n int) {
 }
 
 var _ = Describe("A new version", func() {
-	It("goes live and is rolled back under load", func(ctx SpecContext) {
+	It("goes live and is rolled back under load", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
 		first := t.live(ctx, "v1")
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")

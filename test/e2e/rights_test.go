@@ -66,7 +66,7 @@ func (r right) usedBy(c apiCall) bool {
 }
 
 var _ = Describe("The REST API", func() {
-	It("reads and writes what its role lets it", func(ctx SpecContext) {
+	It("reads and writes what its role lets it", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		t.live(ctx, "v1")
 		environments := rest[[]struct{ ID string }](ctx, t, http.MethodGet, "/environments", "")

@@ -46,6 +46,16 @@ var cluster struct {
 	model             *modelServer
 }
 
+// Labels that hack/e2e.sh filters by. The other specs behave the same on both installations and
+// therefore run on one of them.
+var (
+	// perInstallation marks a spec that shows something else on each installation.
+	perInstallation = Label("per-installation")
+	// needsReplicas marks a spec that the installation with one process cannot run: it restarts or
+	// drains replicas one by one, or calls the facade by TLS.
+	needsReplicas = Label("needs-replicas")
+)
+
 func TestEndToEnd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "end to end")

@@ -50,7 +50,7 @@ func (t *team) upload(ctx context.Context, environment string, files map[string]
 }
 
 var _ = Describe("A folder that is uploaded", func() {
-	It("goes live in a project without a git repository, and again", func(ctx SpecContext) {
+	It("goes live in a project without a git repository, and again", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		project := &v1alpha1.Project{ObjectMeta: t.at(v1alpha1.ProjectName)}
 		eventually(ctx, project, ready(project))
