@@ -75,10 +75,11 @@ func (e *FieldError) Error() string { return string(e.Field) + " " + e.Problem }
 
 // Schedule tells the ticks of a schedule in a time zone. The zero value has none.
 //
-// Ticks are those of Kubernetes' CronJob: a tick whose time the clocks skip when they go
+// Ticks have the rules of Kubernetes' CronJob: a tick whose time the clocks skip when they go
 // forward does not come that day, one whose time they show twice comes twice. A schedule
 // with both a day of the month and a day of the week comes on either.
 type Schedule struct {
+	// ticks are those in UTC: Next of the library loses ticks in other zones, on days on which the clocks change.
 	ticks cron.Schedule
 	zone  *time.Location
 }
@@ -163,17 +164,44 @@ func ParseZone(name string) (*time.Location, error) {
 
 const notAZone = "must be the IANA name of a time zone, such as Europe/Paris"
 
+// maxYears is how many years ahead Next looks for a tick.
+const maxYears = 5
+
 // Next is the first tick after a moment, in UTC; the zero time where none comes within five
 // years.
+//
+// Between two changes of the clocks, a zone's time differs from UTC by one amount. Next searches
+// each such period on its own, by the time that the clocks show in it: a time that they skip is in
+// no period, and a time that they show twice is in two. So ticks only ever go forward.
 func (s Schedule) Next(after time.Time) time.Time {
 	if s.ticks == nil {
 		return time.Time{}
 	}
-	next := s.ticks.Next(after.In(s.zone))
-	if next.IsZero() {
-		return time.Time{}
+	begin := after.In(s.zone)
+	for last := begin.Year() + maxYears; begin.Year() <= last; {
+		_, seconds := begin.Zone()
+		offset := time.Duration(seconds) * time.Second
+		shown := s.ticks.Next(after.UTC().Add(offset)) // UTC's clocks never change, so they stand for the zone's
+		if shown.IsZero() {
+			return time.Time{}
+		}
+		end := endOfPeriod(begin)
+		if tick := shown.Add(-offset); end.IsZero() || tick.Before(end) {
+			return tick
+		}
+		begin, after = end, end.Add(-time.Nanosecond)
 	}
-	return next.UTC()
+	return time.Time{}
+}
+
+// endOfPeriod is the moment until which the clocks of a moment's zone differ from UTC by as much as
+// they do then, or an earlier one that lies after the moment; the zero time if they never change again.
+func endOfPeriod(moment time.Time) time.Time {
+	_, end := moment.ZoneBounds()
+	if !end.IsZero() && !end.After(moment) { // Go takes a leap year to end a day early
+		return moment.Add(24 * time.Hour)
+	}
+	return end
 }
 
 // Latest is the newest of the ticks that come at from or later, and not after now; the zero
