@@ -60,6 +60,5 @@ var aboutPushProblems = map[int]string{
 	405: "Another method than POST.",
 	408: "The body did not come in time.",
 	413: "The request is larger than 16 MiB.",
-	429: "As many calls for the project are under way as may be.",
 	503: "It is not known that the look is asked for: send it again.",
 }

@@ -172,6 +172,5 @@ var PushProblems = map[int][]httpserver.Code{
 	405: {httpserver.CodeMethodNotAllowed},
 	408: {httpserver.CodeTimeout},
 	413: {httpserver.CodeRequestTooLarge},
-	429: {httpserver.CodeTooManyWaiting},
 	503: {httpserver.CodeStoreUnavailable, httpserver.CodeBusy, httpserver.CodeTooManyUnknown},
 }

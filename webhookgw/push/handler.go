@@ -39,7 +39,7 @@ type Handler struct {
 	http.Handler
 	opts     Options
 	asker    *asker
-	places   *quota.Places
+	bodies   *quota.Places
 	refusals *httpserver.Refusals
 }
 
@@ -52,7 +52,7 @@ func New(opts Options) *Handler {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
 	h := &Handler{
-		opts: opts, asker: newAsker(opts.Store), places: quota.NewPlaces(maxCalls, projectShare),
+		opts: opts, asker: newAsker(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
 		refusals: httpserver.NewRefusals("push webhooks of projects that nobody knows were refused", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
@@ -93,7 +93,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// receive takes a call to its commit, and reads its body, as its sender expects.
+// receive takes a call to its commit, and then reads its body if there is a slot for it. The body
+// means nothing, so a call without a slot gets its answer at once.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pushed, error) {
 	if r.Method != http.MethodPost {
 		return webhookapi.Pushed{}, errMethod
@@ -102,10 +103,6 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pu
 	if err != nil {
 		return webhookapi.Pushed{}, errUnknown
 	}
-	if err := quota.Refusal(h.places.Take(project, 1), errManyCalls, errBusy); err != nil {
-		return webhookapi.Pushed{}, err
-	}
-	defer h.places.Give(project, 1)
 	answer := webhookapi.Pushed{Status: webhookapi.PushIgnored}
 	if isPush(r.Header) {
 		answer.Status = webhookapi.PushAccepted
@@ -117,10 +114,14 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pu
 	case !there:
 		return answer, errUnknown
 	}
+	if h.bodies.Take(project, 1) != nil {
+		return answer, nil // the server reads the beginning of the body and closes the connection
+	}
+	defer h.bodies.Give(project, 1)
 	return answer, discard(w, r)
 }
 
-// discard reads a body and throws it away.
+// discard reads a body and throws it away, because its sender expects that it is read.
 func discard(w http.ResponseWriter, r *http.Request) error {
 	_, err := io.Copy(io.Discard, httpserver.Paced(w, http.MaxBytesReader(w, r.Body, maxBody), pace))
 	switch {

@@ -267,7 +267,7 @@ func TestAPlaceIsHeldForABoundedTime(t *testing.T) {
 		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/git/"+project.String(), w.body))
 		require.Equal(t, http.StatusRequestTimeout, w.Code)
 		require.Less(t, time.Since(begin), 30*time.Second)
-		require.Zero(t, h.places.Taken())
+		require.Zero(t, h.bodies.Taken())
 	})
 }
 
@@ -381,29 +381,38 @@ func TestAProjectThatIsGoneIsNoLongerKnown(t *testing.T) {
 	})
 }
 
-// TestAProjectTakesNothingOfTheOthers: of what is under way it has its part.
-func TestAProjectTakesNothingOfTheOthers(t *testing.T) {
+// TestPush_BodiesOfAProject: a project has its share of the bodies that are read. A call beyond it
+// gets its answer without them, and so does each call that waits for the store.
+func TestPush_BodiesOfAProject(t *testing.T) {
 	t.Parallel()
 	one, other := uuid.New(), uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{one: false, other: false}}
 	serve(t, p, func(t *testing.T, h *Handler) {
-		release := p.held()
 		var group sync.WaitGroup
-		for range maxCalls / projectShare {
-			group.Go(func() { call(h, one.String()) })
+		send := func(project uuid.UUID, body io.Reader) {
+			group.Go(func() {
+				if code := send(h, http.MethodPost, "/git/"+project.String(), body).Code; code != http.StatusAccepted {
+					t.Errorf("status %d", code)
+				}
+			})
+		}
+		hold, end := io.Pipe()
+		for range maxBodies {
+			send(one, hold)
 		}
 		synctest.Wait()
-		w := call(h, one.String())
-		require.Equal(t, http.StatusTooManyRequests, w.Code)
-		require.Equal(t, "2", w.Header().Get("Retry-After"))
-		group.Go(func() {
-			if code := call(h, other.String()).Code; code != http.StatusAccepted {
-				t.Errorf("status %d for another project", code)
-			}
-		})
+		time.Sleep(batchesApart)
 		synctest.Wait()
-		release()
+		require.EqualValues(t, maxBodies/projectShare, h.bodies.Taken())
+		unread := strings.NewReader("unread")
+		send(one, unread)
+		send(other, strings.NewReader("read"))
+		time.Sleep(batchesApart)
+		synctest.Wait()
+		require.Positive(t, unread.Len())
+		require.NoError(t, end.Close())
 		group.Wait()
+		require.Zero(t, h.bodies.Taken())
 	})
 }
 

@@ -12,9 +12,9 @@ import (
 const (
 	// maxBody is the most bytes of a body, as of all webhooks.
 	maxBody = 16 << 20
-	// maxCalls is how many calls are under way at once, of which a project has one part in
+	// maxBodies is how many bodies are read at once, of which a project has one part in
 	// projectShare.
-	maxCalls, projectShare = 256, 4
+	maxBodies, projectShare = 256, 4
 	// maxStrangers is for how many projects calls may wait of which it is not known whether
 	// there are; maxKnown is of how many it is remembered that there were.
 	maxStrangers, maxKnown = 64, 50_000
@@ -29,7 +29,7 @@ const (
 	retryAfter = 2 * time.Second
 )
 
-// pace is that of bodies, of which nothing is kept: a place is held for no longer than that.
+// pace is that of bodies, of which nothing is kept: a slot is held for no longer than that.
 var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second, Most: 20 * time.Second}
 
 // later is a problem that goes by without anybody's doing.
@@ -46,16 +46,13 @@ var (
 		return p
 	}()
 	errUnknown = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
-		"No project has this URL. Compare it with status.gitWebhookURL of the project.")
+		"No project has this push webhook. Compare the URL with the one that the project shows.")
 	errLarge      = httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, "The request is larger than 16 MiB.")
 	errSlow       = httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "The body did not come in time: send at least 64 KiB a second, and all of it in 20 seconds.")
 	errUnreadable = httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
-	errManyCalls  = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"As many push webhooks of the project are under way as may be. Send the request again.")
-	errBusy = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many push webhooks are under way as may be. Send the request again.")
-	errStrangers = later(http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown,
-		"Too many requests for URLs that nobody knows are under way. If this one is right, send the request again.")
+	errBusy       = later(http.StatusServiceUnavailable, httpserver.CodeBusy, "Too many push webhooks are in progress. Send the request again.")
+	errStrangers  = later(http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown,
+		"Too many requests for unknown URLs are in progress. If this URL is right, send the request again.")
 	errStore = later(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable,
-		"It is not known whether the push was noted. Send the request again; without it the repository is looked at when its interval is over.")
+		"The push may not have been recorded. Send the request again. Without it, the push takes effect with the next regular poll of the repository.")
 )
