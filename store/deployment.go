@@ -40,7 +40,8 @@ type DeploymentSpec struct {
 	Fingerprint string
 	// SourceType is git or upload.
 	SourceType string
-	// Branch and Commit are as asked for; both may be empty.
+	// Branch and Commit are as asked for; both may be empty. An empty Branch becomes the first
+	// that the build reports.
 	Branch, Commit string
 	// UploadDigest names what was uploaded; "" of a deployment from git.
 	UploadDigest string
@@ -114,7 +115,9 @@ type ConnectorFile struct {
 
 // BuildReport is what a build says of itself; zero fields change nothing.
 type BuildReport struct {
-	Phase                         DeploymentPhase
+	Phase DeploymentPhase
+	// Branch is recorded if the deployment has none yet.
+	Branch                        string
 	Commit, CommitMessage, Author string
 }
 
@@ -187,7 +190,8 @@ type Deployments interface {
 	// ErrConflict when it is terminal.
 	StartBuild(ctx context.Context, key Key, path string) error
 	// EndDeployment moves a deployment that is not terminal to failed or
-	// cancelled, with reason and message; ErrConflict when it is terminal.
+	// cancelled, with reason and message; ErrConflict when it is terminal. A build's log, if
+	// there is any, ends with a line that says so.
 	EndDeployment(ctx context.Context, key Key, status DeploymentStatus, reason FailureReason, message string) error
 	// ConnectorFiles returns the files of connectors/ that the build found, by key.
 	ConnectorFiles(ctx context.Context, key Key) ([]ConnectorFile, error)

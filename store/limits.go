@@ -53,6 +53,8 @@ const (
 	MaxTestResults = 1 << 20
 	// MaxCommitText is of a commit's message and author each; the rest is cut.
 	MaxCommitText = 4 << 10
+	// MaxBranch is of the name of a branch, which is dropped if it is longer.
+	MaxBranch = 255
 )
 
 // MaxLinks is how many links a connector has at most, which is how many runs one
@@ -122,6 +124,7 @@ var ErrInvalid = errors.New("not of the form that the store takes")
 var (
 	agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 	fileStem  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	branch    = regexp.MustCompile(`^[^-/.~^:?*\[\\\pZ\pC][^~^:?*\[\\\pZ\pC]*$`)
 	commit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 	codeForm  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
@@ -227,8 +230,8 @@ func (c Completion) failed(code RunErrorCode, message string) Completion {
 	return Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
 }
 
-// Bounded cuts texts that are longer than their limit and drops a commit that is
-// none, which an object's status would not take; ErrInvalid of a phase that is
+// Bounded cuts texts that are longer than their limit. It drops a branch or a commit that is
+// none, which an object's spec or status would not take; ErrInvalid of a phase that is
 // not a build's.
 func (r BuildReport) Bounded() (BuildReport, error) {
 	switch r.Phase {
@@ -239,6 +242,9 @@ func (r BuildReport) Bounded() (BuildReport, error) {
 	if !commit.MatchString(r.Commit) {
 		r.Commit = ""
 	}
+	if !branch.MatchString(r.Branch) || strings.Contains(r.Branch, "..") || len(r.Branch) > MaxBranch {
+		r.Branch = ""
+	}
 	r.CommitMessage, r.Author = Cut(r.CommitMessage, MaxCommitText), Cut(r.Author, MaxCommitText)
 	return r, nil
 }
@@ -247,7 +253,7 @@ func (r BuildReport) Bounded() (BuildReport, error) {
 // believed by the Git provider, by promotions and by whoever deploys it again.
 func (r BuildReport) Allowed(d Deployment) error {
 	switch {
-	case r.Commit == "" && r.CommitMessage == "" && r.Author == "":
+	case r.Branch == "" && r.Commit == "" && r.CommitMessage == "" && r.Author == "":
 		return nil
 	case d.SourceType != "git":
 		return fmt.Errorf("the deployment is of what was uploaded, and of no commit: %w", ErrInvalid)

@@ -284,7 +284,9 @@ type ReleaseRequest struct {
 // BuildReport tells how far a build is; empty fields change nothing.
 type BuildReport struct {
 	// Phase is fetching, packing or testing.
-	Phase         string `json:"phase,omitempty"`
+	Phase string `json:"phase,omitempty"`
+	// Branch is the branch or tag that was fetched; "" if the server does not name its default branch.
+	Branch        string `json:"branch,omitempty"`
 	Commit        string `json:"commit,omitempty"`
 	CommitMessage string `json:"commit_message,omitempty"`
 	Author        string `json:"author,omitempty"`

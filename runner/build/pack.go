@@ -125,7 +125,9 @@ func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Fi
 	for _, line := range fetched.Log {
 		log.add(line)
 	}
-	report := dispatchapi.BuildReport{Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author}
+	report := dispatchapi.BuildReport{
+		Branch: fetched.Branch, Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author,
+	}
 	if fetched.Error == "" {
 		report.Phase = phasePacking
 	}

@@ -109,9 +109,9 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	d := &desk{}
 	everything := func(*bundle.Project) bundle.Problems { return nil }
 	require.NoError(t, packChecked(t, fetched(t,
-		build.Result{Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
+		build.Result{Branch: "main", Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
 		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/files/a.yaml", "x: 1\n"), d, everything))
-	require.Equal(t, []dispatchapi.BuildReport{{Phase: "packing", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
+	require.Equal(t, []dispatchapi.BuildReport{{Phase: "packing", Branch: "main", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
 	require.Len(t, d.results, 1)
 	result := d.results[0]
 	require.Empty(t, result.FailureReason)

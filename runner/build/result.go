@@ -25,7 +25,8 @@ type Result struct {
 	Commit  string `json:"commit,omitempty"`
 	Message string `json:"message,omitempty"`
 	Author  string `json:"author,omitempty"`
-	Branch  string `json:"branch,omitempty"`
+	// Branch is the branch or tag that was asked for, else the repository's default branch.
+	Branch string `json:"branch,omitempty"`
 	// Error says why there are no files, with the remedy; "" when there are.
 	Error string `json:"error,omitempty"`
 	// Log are the lines of the fetch.

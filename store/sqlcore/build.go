@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -16,7 +17,7 @@ import (
 
 // ReportBuild implements store.Builds.
 func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
-	r.Commit, r.CommitMessage, r.Author = Text(r.Commit), Text(r.CommitMessage), Text(r.Author)
+	r.Branch, r.Commit, r.CommitMessage, r.Author = Text(r.Branch), Text(r.Commit), Text(r.CommitMessage), Text(r.Author)
 	r, err := r.Bounded()
 	if err != nil {
 		return wrap(err, "reporting the build of deployment %s", key)
@@ -39,8 +40,9 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 			phase = CASE WHEN $3 = '' THEN phase ELSE $3 END,
 			resolved_commit = CASE WHEN $4 = '' THEN resolved_commit ELSE $4 END,
 			commit_message = CASE WHEN $5 = '' THEN commit_message ELSE $5 END,
-			author = CASE WHEN $6 = '' THEN author ELSE $6 END WHERE project_id = $1 AND id = $2`,
-			key.ProjectID, key.ID, string(r.Phase), r.Commit, r.CommitMessage, r.Author)
+			author = CASE WHEN $6 = '' THEN author ELSE $6 END,
+			branch = CASE WHEN branch = '' THEN $7 ELSE branch END WHERE project_id = $1 AND id = $2`,
+			key.ProjectID, key.ID, string(r.Phase), r.Commit, r.CommitMessage, r.Author, r.Branch)
 		return err
 	})
 	return wrap(err, "reporting the build of deployment %s", key)
@@ -53,28 +55,46 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 			"appending to the log of deployment %s", key)
 	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var before int64
 		// Not a change: it locks the row, so that chunks are counted one by one.
+		var used int64
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
-			RETURNING log_size`, key.ProjectID, key.ID).Scan(&before); err != nil {
+			RETURNING log_size`, key.ProjectID, key.ID).Scan(&used); err != nil {
 			return found(err)
 		}
-		chunk, used := store.LogChunk(before, Text(chunk))
-		if chunk == "" {
-			return nil
-		}
-		stored, err := tx.exec(ctx, `INSERT INTO build_log (project_id, deployment_id, number, chunk) VALUES ($1, $2, $3, $4)
-			ON CONFLICT (project_id, deployment_id, number) DO NOTHING`, key.ProjectID, key.ID, number, chunk)
-		if err != nil || stored == 0 {
-			return err
-		}
-		tx.Hint(store.TopicDeployment, key)
-		if _, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used); err != nil {
-			return err
-		}
-		return addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
+		return appendLog(ctx, tx, key, used, number, chunk)
 	})
 	return wrap(err, "appending to the log of deployment %s", key)
+}
+
+// appendLog appends a chunk to the log of a locked deployment, of which so much is used before.
+func appendLog(ctx context.Context, tx *Tx, key store.Key, before, number int64, chunk string) error {
+	chunk, used := store.LogChunk(before, Text(chunk))
+	if chunk == "" {
+		return nil
+	}
+	stored, err := tx.exec(ctx, `INSERT INTO build_log (project_id, deployment_id, number, chunk) VALUES ($1, $2, $3, $4)
+		ON CONFLICT (project_id, deployment_id, number) DO NOTHING`, key.ProjectID, key.ID, number, chunk)
+	if err != nil || stored == 0 {
+		return err
+	}
+	tx.Hint(store.TopicDeployment, key)
+	if _, err = tx.exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used); err != nil {
+		return err
+	}
+	return addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
+}
+
+// logEnd ends the log of a locked deployment with the outcome. A deployment without a log gets none.
+func logEnd(ctx context.Context, tx *Tx, key store.Key, line string) error {
+	var used, number, us int64
+	err := tx.QueryRowContext(ctx, `SELECT d.log_size, now_us(), COALESCE((SELECT MAX(l.number) + 1 FROM build_log l
+		WHERE l.project_id = d.project_id AND l.deployment_id = d.id), 0) FROM deployments d WHERE d.project_id = $1 AND d.id = $2`,
+		key.ProjectID, key.ID).Scan(&used, &us, &number)
+	if err != nil || number == 0 {
+		return found(err)
+	}
+	line = time.UnixMicro(us).UTC().Format("15:04:05") + " " + strings.ReplaceAll(line, "\n", "\n  ") + "\n"
+	return appendLog(ctx, tx, key, used, number, line)
 }
 
 // BuildLog implements store.Builds.

@@ -234,9 +234,20 @@ func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.De
 		tx.Hint(store.TopicDeployment, key)
 		_, err = tx.exec(ctx, `UPDATE deployments SET status = $3, `+endPhase+`, failure_reason = $4, message = $5,
 			ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(status), string(reason), Text(message))
-		return err
+		if err != nil {
+			return err
+		}
+		return logEnd(ctx, tx, key, outcome(status, reason)+": "+message)
 	})
 	return wrap(err, "ending deployment %s", key)
+}
+
+// outcome is how a deployment ended, in the last line of its log.
+func outcome(status store.DeploymentStatus, reason store.FailureReason) string {
+	if status == store.DeploymentCancelled {
+		return "the deployment was cancelled"
+	}
+	return "the deployment failed: " + string(reason)
 }
 
 // lockDeployment reads a deployment and keeps it from changing until the

@@ -4,7 +4,9 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
+	"regexp"
 	"strings"
 	"time"
 
@@ -65,7 +67,7 @@ var deploymentPromises = []promise{
 		w.NoError(err)
 		w.Empty(log)
 
-		w.NoError(w.s.EndDeployment(w.ctx, first.Key(), store.DeploymentCancelled, "", "cancelled by spec.cancel"))
+		w.NoError(w.s.EndDeployment(w.ctx, first.Key(), store.DeploymentCancelled, "", "cancelled by a request"))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
 		again.Ref.ObjectUID = "a third"
 		begun, err = w.s.BeginDeployment(w.ctx, again)
@@ -166,6 +168,38 @@ var buildPromises = []promise{
 		w.Equal(store.PhaseTesting, d.Phase)
 		w.Equal([]string{strings.Repeat("0123", 10), "fix", "a"}, []string{d.ResolvedCommit, d.CommitMessage, d.Author})
 	}},
+	{"a build names its branch if the deployment names none", func(w *world) {
+		for i, row := range []struct {
+			asked    string
+			reported []string
+			want     string
+		}{
+			{"", []string{"main"}, "main"},
+			{"", []string{"", "main"}, "main"},
+			{"", []string{"main", "other", ""}, "main"},
+			{"release/1", []string{"main"}, "release/1"},
+			{"", []string{"-x", ".x", "/x", "a..b", "a b", "a\x01b", "a\u2028b", "a~b", "a[b", `a\b`, strings.Repeat("a", 256)}, ""},
+			{"", []string{strings.Repeat("a", 255)}, strings.Repeat("a", 255)},
+		} {
+			spec := w.newDeployment(fmt.Sprintf("branch %d", i))
+			spec.Branch = row.asked
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			for _, branch := range row.reported {
+				w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Branch: branch}))
+			}
+			w.Equal(row.want, w.deployment(spec.ID).Branch)
+			again, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err, "the deployment is the same one, whatever its branch")
+			w.Equal(row.want, again.Branch)
+		}
+		spec := w.newUploaded("uploaded", w.upload("content"))
+		_, err := w.s.BeginDeployment(w.ctx, spec)
+		w.NoError(err)
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Branch: "main"}), store.ErrInvalid)
+	}},
 	{"a build speaks of its own commit alone", func(w *world) {
 		pinned, other := strings.Repeat("0123", 10), strings.Repeat("4567", 10)
 		begun := func(spec store.DeploymentSpec) store.Key {
@@ -242,7 +276,9 @@ var buildPromises = []promise{
 		w.hinted(store.TopicDeployment, spec.ID, func() {
 			w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", "enough"))
 		})
-		w.Equal(store.BuildLogPart{Text: "bc\n", Next: 3, Status: store.DeploymentCancelled}, part(1))
+		ended := part(1)
+		w.Regexp(`^bc\n.* the deployment was cancelled: enough\n$`, ended.Text)
+		w.Equal(store.BuildLogPart{Text: ended.Text, Next: 4, Status: store.DeploymentCancelled}, ended)
 		w.Equal(store.BuildLogPart{Next: 9, Status: store.DeploymentCancelled}, part(9), "beyond what there is")
 	}},
 	{"a build ends with a stored bundle", func(w *world) {
@@ -284,6 +320,42 @@ var buildPromises = []promise{
 		w.JSONEq(`{"failed":2}`, string(d.TestResults))
 		w.False(d.Built)
 	}},
+	{"the log of a build ends with the outcome of its deployment", func(w *world) {
+		for _, row := range []struct {
+			status  store.DeploymentStatus
+			reason  store.FailureReason
+			message string
+			want    string
+		}{
+			{store.DeploymentFailed, store.FailureConnectors, "a is bad\nb is bad", "the deployment failed: connectors_failed: a is bad\n  b is bad\n"},
+			{store.DeploymentFailed, store.FailureDeadline, "too slow", "the deployment failed: deadline_exceeded: too slow\n"},
+			{store.DeploymentCancelled, "", "cancelled by a request", "the deployment was cancelled: cancelled by a request\n"},
+		} {
+			spec := w.newDeployment("with " + string(row.status) + string(row.reason))
+			_, err := w.s.BeginDeployment(w.ctx, spec)
+			w.NoError(err)
+			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, "all test cases passed\n"))
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 1, "packed\n"))
+			w.hinted(store.TopicDeployment, spec.ID, func() {
+				w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), row.status, row.reason, row.message))
+			})
+			log, err := w.s.BuildLog(w.ctx, spec.Key())
+			w.NoError(err)
+			w.Regexp(`^all test cases passed\npacked\n\d\d:\d\d:\d\d `+regexp.QuoteMeta(row.want)+`$`, log)
+			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 2)
+			w.NoError(err)
+			w.Contains(part.Text, row.want, "one who reads along has it too")
+
+			silent := w.newDeployment("without a log " + string(row.status) + string(row.reason))
+			_, err = w.s.BeginDeployment(w.ctx, silent)
+			w.NoError(err)
+			w.NoError(w.s.EndDeployment(w.ctx, silent.Key(), row.status, row.reason, row.message))
+			log, err = w.s.BuildLog(w.ctx, silent.Key())
+			w.NoError(err)
+			w.Empty(log)
+		}
+	}},
 	{"what fails or is cancelled keeps the phase that it was in", func(w *world) {
 		begin := func(name string) store.Key {
 			spec := w.newDeployment(name)
@@ -296,7 +368,7 @@ var buildPromises = []promise{
 		cancelled := begin("cancelled") // supersedes
 		w.NoError(w.s.StartBuild(w.ctx, cancelled, ""))
 		w.NoError(w.s.ReportBuild(w.ctx, cancelled, store.BuildReport{Phase: store.PhaseTesting}))
-		w.NoError(w.s.EndDeployment(w.ctx, cancelled, store.DeploymentCancelled, "", "cancelled by spec.cancel"))
+		w.NoError(w.s.EndDeployment(w.ctx, cancelled, store.DeploymentCancelled, "", "cancelled by a request"))
 		failed := begin("failed")
 		w.NoError(w.s.StartBuild(w.ctx, failed, ""))
 		w.NoError(w.s.ReportBuild(w.ctx, failed, store.BuildReport{Phase: store.PhasePacking}))

@@ -25,7 +25,7 @@ func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Tok
 		return err
 	}
 	report := store.BuildReport{
-		Phase: store.DeploymentPhase(req.Phase), Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
+		Phase: store.DeploymentPhase(req.Phase), Branch: req.Branch, Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
 	}
 	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.ReportBuild(ctx, token.Deployment(), report)
