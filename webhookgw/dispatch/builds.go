@@ -10,6 +10,8 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
+	"unicode"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
@@ -120,6 +122,40 @@ func recordedCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
 	return out
 }
 
+// Limits of the results of tests. What a bundle may ask for is far below them.
+const (
+	maxTestRuns = 1 << 20
+	maxDuration = 1 << 40 // milliseconds
+	maxName     = 255     // bytes
+)
+
+// boundedTest is a result within bounds, whatever a build says: programs of callers add these numbers.
+func boundedTest(r dispatchapi.TestResult) dispatchapi.TestResult {
+	r.AgentName, r.TestName = printable(r.AgentName), printable(r.TestName)
+	r.Runs = min(max(r.Runs, 0), maxTestRuns)
+	r.Successes = min(max(r.Successes, 0), r.Runs)
+	r.SuccessThreshold = min(max(r.SuccessThreshold, 0), 1)
+	r.DurationMS = min(max(r.DurationMS, 0), maxDuration)
+	of := func(tokens int64) int64 { return min(max(tokens, 0), store.MaxTokens) }
+	u := r.TokenUsage
+	r.TokenUsage = dispatchapi.TokenUsage{
+		InputTokens: of(u.InputTokens), OutputTokens: of(u.OutputTokens), ThinkingTokens: of(u.ThinkingTokens),
+		CachedInputTokens: of(u.CachedInputTokens), TotalTokens: of(u.TotalTokens),
+	}
+	r.Costs = recordedCosts(r.Costs)
+	return r
+}
+
+// printable is a name without control characters and without bytes that are no text.
+func printable(name string) string {
+	return store.Cut(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return unicode.ReplacementChar
+		}
+		return c
+	}, name), maxName)
+}
+
 // recordedTests gives each result of a deployment's tests an id; nil where there are none.
 func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMessage, error) {
 	if len(results) == 0 {
@@ -127,8 +163,8 @@ func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMes
 	}
 	list := make([]recordedTest, len(results))
 	for i, r := range results {
+		r = boundedTest(r)
 		id := uuid.NewSHA1(deployment, fmt.Appendf(nil, "%s/%s", r.AgentName, r.TestName))
-		r.Costs = recordedCosts(r.Costs)
 		list[i] = recordedTest{ID: id, TestResult: r, AgentRunIDs: []uuid.UUID{}}
 	}
 	data, err := json.Marshal(list)

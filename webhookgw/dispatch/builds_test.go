@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,4 +77,49 @@ func TestResultsOfTestsAreRecorded(t *testing.T) {
 	}, list[0])
 	require.Nil(t, list[1]["failure_reason"])
 	require.NotEqual(t, list[0]["id"], list[1]["id"])
+}
+
+// TestRecordedTests_AreBounded: numbers that callers add, and names that they show.
+func TestRecordedTests_AreBounded(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name      string
+		got, want dispatchapi.TestResult
+	}{
+		{
+			"too small", dispatchapi.TestResult{
+				AgentName: "a", TestName: "x", Runs: -1, Successes: -1, SuccessThreshold: -1e308, DurationMS: math.MinInt64,
+				TokenUsage: dispatchapi.TokenUsage{InputTokens: -1, OutputTokens: -1, ThinkingTokens: -1, CachedInputTokens: -1, TotalTokens: math.MinInt64},
+			},
+			dispatchapi.TestResult{AgentName: "a", TestName: "x"},
+		},
+		{
+			"too large", dispatchapi.TestResult{
+				AgentName: "a", TestName: "x", Runs: math.MaxInt, Successes: math.MaxInt, SuccessThreshold: 1e308, DurationMS: math.MaxInt64,
+				TokenUsage: dispatchapi.TokenUsage{InputTokens: math.MaxInt64, TotalTokens: math.MaxInt64},
+			},
+			dispatchapi.TestResult{
+				AgentName: "a", TestName: "x", Runs: maxTestRuns, Successes: maxTestRuns, SuccessThreshold: 1, DurationMS: maxDuration,
+				TokenUsage: dispatchapi.TokenUsage{InputTokens: store.MaxTokens, TotalTokens: store.MaxTokens},
+			},
+		},
+		{
+			"more successes than runs", dispatchapi.TestResult{AgentName: "a", TestName: "x", Runs: 2, Successes: 3},
+			dispatchapi.TestResult{AgentName: "a", TestName: "x", Runs: 2, Successes: 2},
+		},
+		{
+			"names", dispatchapi.TestResult{AgentName: "a\x00\xff", TestName: "\x1b[1m" + strings.Repeat("ä", maxName)},
+			dispatchapi.TestResult{AgentName: "a\uFFFD\uFFFD", TestName: store.Cut("\uFFFD[1m"+strings.Repeat("ä", maxName), maxName)},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			data, err := recordedTests(uuid.UUID{}, dispatchapi.Tests{row.got})
+			require.NoError(t, err)
+			var list []dispatchapi.TestResult
+			require.NoError(t, json.Unmarshal(data, &list))
+			require.Equal(t, row.want, list[0])
+			require.LessOrEqual(t, len(list[0].TestName), maxName)
+		})
+	}
 }
