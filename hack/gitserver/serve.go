@@ -13,7 +13,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/pktline"
+	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/go-git/go-git/v5/plumbing/transport/server"
@@ -139,9 +141,32 @@ func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name 
 	if err != nil {
 		return fmt.Errorf("listing references: %w", err)
 	}
+	if service == uploadPack {
+		if err := repo.peel(refs); err != nil {
+			return err
+		}
+	}
 	refs.Prefix = [][]byte{[]byte("# service=" + service), pktline.Flush}
 	answers(w, service, "advertisement")
 	return refs.Encode(w)
+}
+
+// peel adds what annotated tags stand for, which the library leaves out.
+func (r *repository) peel(refs *packp.AdvRefs) error {
+	for name, hash := range refs.References {
+		for {
+			tag, err := object.GetTag(r.store, hash)
+			if errors.Is(err, plumbing.ErrObjectNotFound) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("reading %s: %w", name, err)
+			}
+			hash = tag.Target
+			refs.Peeled[name] = hash
+		}
+	}
+	return nil
 }
 
 // session speaks a service of Git with the repository.

@@ -29,12 +29,19 @@ func served(t *testing.T) (url string) {
 // runGit runs a real git.
 func runGit(t *testing.T, dir string, args ...string) {
 	t.Helper()
+	gitOutput(t, dir, args...)
+}
+
+// gitOutput runs a real git and returns what it prints.
+func gitOutput(t *testing.T, dir string, args ...string) string {
+	t.Helper()
 	c := exec.CommandContext(t.Context(), "git", args...)
 	c.Dir = dir
 	c.Env = append(os.Environ(), "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=a",
 		"GIT_COMMITTER_EMAIL=a@example.com", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0")
 	out, err := c.CombinedOutput()
 	require.NoError(t, err, "git %v: %s", args, out)
+	return string(out)
 }
 
 // clone fetches a repository and returns the folder of its agents.
@@ -94,4 +101,23 @@ func TestWhatIsCommittedIsServed(t *testing.T) {
 		require.FileExists(t, filepath.Join(agents, "hello.yaml"), "it begins with the folder's files")
 	}
 	require.NoFileExists(t, filepath.Join(clone(t, url+"/agents.git"), "mine.yaml"), "of another repository")
+}
+
+// TestRefs_PeelAnnotatedTags: clients that resolve a tag by the advertisement find its commit.
+func TestRefs_PeelAnnotatedTags(t *testing.T) {
+	t.Parallel()
+	url, dir := served(t)+"/tagged.git", t.TempDir()
+	runGit(t, dir, "init", "-q", "-b", "main")
+	runGit(t, dir, "commit", "-q", "--allow-empty", "-m", "one")
+	runGit(t, dir, "tag", "-a", "annotated", "-m", "annotated")
+	runGit(t, dir, "tag", "-a", "nested", "-m", "nested", "annotated")
+	runGit(t, dir, "tag", "light")
+	runGit(t, dir, "push", "-q", url, "main", "annotated", "nested", "light")
+	commit := strings.TrimSpace(gitOutput(t, dir, "rev-parse", "HEAD"))
+	refs := gitOutput(t, dir, "ls-remote", url)
+	for _, line := range []string{"refs/tags/annotated^{}", "refs/tags/nested^{}", "refs/tags/light"} {
+		require.Contains(t, refs, commit+"\t"+line+"\n")
+	}
+	require.NotContains(t, refs, "light^{}")
+	runGit(t, ".", "clone", "-q", "--branch", "annotated", url, filepath.Join(t.TempDir(), "clone"))
 }

@@ -105,6 +105,11 @@ func (f *fetcher) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if f.Commit == "" {
+		if hash, err = peel(f.objects, hash); err != nil {
+			return err
+		}
+	}
 	commit, err := commitOf(f.objects, hash)
 	if err != nil {
 		return err
@@ -205,6 +210,24 @@ func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.U
 		return errors.Join(fmt.Errorf("receiving objects: %w", err), file.Close())
 	}
 	return nil
+}
+
+// maxTags is how many tags may stand for each other.
+const maxTags = 10
+
+// peel resolves an annotated tag to its commit: servers need not advertise that. A commit is its own.
+func peel(from *gitremote.Objects, hash plumbing.Hash) (plumbing.Hash, error) {
+	for range maxTags {
+		tag, err := object.GetTag(from, hash)
+		if errors.Is(err, plumbing.ErrObjectNotFound) {
+			return hash, nil
+		}
+		if err != nil {
+			return hash, fmt.Errorf("reading tag %s: %w", hash, err)
+		}
+		hash = tag.Target
+	}
+	return hash, gitremote.Remedy("the tag stands for more than %d other tags; tag a commit", maxTags)
 }
 
 func commitOf(from *gitremote.Objects, hash plumbing.Hash) (*object.Commit, error) {

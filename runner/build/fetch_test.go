@@ -3,17 +3,25 @@
 package build_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing/protocol/packp"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
@@ -55,16 +63,17 @@ func TestFetchOverHTTPS(t *testing.T) {
 	plain, ca := repo.HTTPS(t, nil)
 	creds := secret(t, "ca.crt", ca)
 	for name, tt := range map[string]struct {
-		opts build.FetchOptions
-		want string
-		file string
-		has  string
+		opts   build.FetchOptions
+		want   string
+		branch string
+		file   string
+		has    string
 	}{
-		"default branch": {build.FetchOptions{}, second, "agents/ok.yaml", "second"},
-		"branch":         {build.FetchOptions{Branch: "side"}, side, "agents/side.yaml", "name: ok"},
-		"tag":            {build.FetchOptions{Branch: "v1"}, first, "agents/ok.yaml", "name: ok"},
-		"old commit":     {build.FetchOptions{Commit: first}, first, "agents/ok.yaml", "name: ok"},
-		"path":           {build.FetchOptions{Path: "/sub/"}, second, "agents/in.yaml", "name: ok"},
+		"default branch": {build.FetchOptions{}, second, "main", "agents/ok.yaml", "second"},
+		"branch":         {build.FetchOptions{Branch: "side"}, side, "side", "agents/side.yaml", "name: ok"},
+		"tag":            {build.FetchOptions{Branch: "v1"}, first, "v1", "agents/ok.yaml", "name: ok"},
+		"old commit":     {build.FetchOptions{Commit: first}, first, "main", "agents/ok.yaml", "name: ok"},
+		"path":           {build.FetchOptions{Path: "/sub/"}, second, "main", "agents/in.yaml", "name: ok"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,6 +81,7 @@ func TestFetchOverHTTPS(t *testing.T) {
 			r, dir := fetch(t, tt.opts)
 			require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
 			require.Equal(t, tt.want, r.Commit)
+			require.Equal(t, tt.branch, r.Branch)
 			require.Equal(t, "Ada", r.Author)
 			require.True(t, strings.HasPrefix(r.Message, "Change "))
 			data, err := os.ReadFile(filepath.Join(dir, tt.file))
@@ -80,6 +90,79 @@ func TestFetchOverHTTPS(t *testing.T) {
 			require.NoFileExists(t, filepath.Join(dir, "README.md"))
 		})
 	}
+}
+
+// TestFetch_ResolvesTagsThatServerDoesNotPeel: gitprotocol-pack says SHOULD.
+func TestFetch_ResolvesTagsThatServerDoesNotPeel(t *testing.T) {
+	t.Parallel()
+	repo := gittest.New(t)
+	first := repo.Commit("main", "agents/ok.yaml", okAgent)
+	repo.Commit("main", "agents/ok.yaml", okAgent+"description: second\n")
+	repo.Git(repo.Work, "tag", "light", first)
+	repo.Git(repo.Work, "tag", "-a", "annotated", "-m", "annotated", first)
+	repo.Git(repo.Work, "tag", "-a", "nested", "-m", "nested", "annotated")
+	repo.Git(repo.Work, "tag", "-a", "file", "-m", "file", first+":agents/ok.yaml")
+	repo.Git(repo.Work, "push", "-q", "origin", "light", "annotated", "nested", "file")
+	object := repo.Git(repo.Work, "rev-parse", "annotated")
+	url, ca := unpeeled(t, repo)
+	creds := secret(t, "ca.crt", ca)
+	for _, tt := range []struct {
+		name string
+		opts build.FetchOptions
+		want string // "" of one that fails
+	}{
+		{"light", build.FetchOptions{Branch: "light"}, first},
+		{"annotated", build.FetchOptions{Branch: "annotated"}, first},
+		{"nested", build.FetchOptions{Branch: "nested"}, first},
+		{"of no commit", build.FetchOptions{Branch: "file"}, ""},
+		{"tag as commit", build.FetchOptions{Commit: object}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.opts.URL, tt.opts.Credentials = url, creds
+			r, _ := fetch(t, tt.opts)
+			require.Equal(t, tt.want, r.Commit, "%s", strings.Join(r.Log, ""))
+			if tt.want == "" {
+				require.Contains(t, r.Error, "has no commit")
+			}
+		})
+	}
+}
+
+// unpeeled serves a repository without saying what its annotated tags stand for.
+func unpeeled(t *testing.T, repo *gittest.Repository) (url, ca string) {
+	t.Helper()
+	behind, trusted := repo.HTTPS(t, nil)
+	target, err := neturl.Parse(behind)
+	require.NoError(t, err)
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM([]byte(trusted)))
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	t.Cleanup(transport.CloseIdleConnections)
+	server := httptest.NewTLSServer(&httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(&neturl.URL{Scheme: target.Scheme, Host: target.Host})
+			r.Out.Header.Del("Accept-Encoding")
+		},
+		ModifyResponse: func(r *http.Response) error {
+			if !strings.HasSuffix(r.Request.URL.Path, "/info/refs") {
+				return nil
+			}
+			refs := packp.NewAdvRefs()
+			if err := refs.Decode(r.Body); err != nil {
+				return err
+			}
+			clear(refs.Peeled)
+			var out bytes.Buffer
+			err := refs.Encode(&out)
+			r.Body, r.ContentLength = io.NopCloser(&out), int64(out.Len())
+			r.Header.Del("Content-Length")
+			return err
+		},
+	})
+	t.Cleanup(server.Close)
+	return server.URL + "/repo.git", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
 // TestFetchWarnsOfFoldersThatAreAlmostRead: which it does not write.
@@ -169,6 +252,8 @@ func TestFetchWithCredentials(t *testing.T) {
 	}{
 		"basic":        {basic, secret(t, "ca.crt", ca, "username", "ada\n", "password", "s3cret\n"), ""},
 		"bearer":       {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "tok\n"), ""},
+		"white space":  {basic, secret(t, "ca.crt", ca, "username", " ada ", "password", " s3cret \n"), ""},
+		"two lines":    {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "s3cret\ntok\n"), "bearerToken of the git Secret holds a line break"},
 		"wrong":        {basic, secret(t, "ca.crt", ca, "username", "ada", "password", "no"), "refuses the credentials of the git Secret"},
 		"wrong bearer": {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "no"), "refuses the credentials of the git Secret"},
 		"half":         {basic, secret(t, "password", "x"), "a password without a username"},
