@@ -145,7 +145,11 @@ func (r *Reconciler) config(
 			if err != nil {
 				return nil, err
 			}
-			provider.APIKey = key
+			var problem string
+			if provider.APIKey, problem = runnerconfig.Credential(key); problem != "" {
+				ref := p.APIKeySecretRef
+				return nil, &object.SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q %s", ref.Key, problem)}
+			}
 		}
 		providers.Providers = append(providers.Providers, provider)
 	}

@@ -99,9 +99,15 @@ var _ = Describe("The pool of an Environment", func() {
 		s.ExpectReconciled(ctx, s.r, e)
 		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
 
+		key.StringData = map[string]string{"key": "first\nsecond"}
+		s.ExpectApplied(ctx, key)
+		s.ExpectReconciled(ctx, s.r, e)
+		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
+		Expect(Message(e)).To(And(ContainSubstring(`its key "key" holds a line break`), Not(ContainSubstring("second"))))
+
 		digests := map[string]bool{}
 		for _, value := range []string{"first", "second"} {
-			key.StringData = map[string]string{"key": value}
+			key.StringData = map[string]string{"key": value + "\n"} // as of a file
 			s.ExpectApplied(ctx, key)
 			s.ExpectReconciled(ctx, s.r, e)
 			config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}

@@ -119,7 +119,11 @@ var maxSecrets = map[string]int{
 	runnerconfig.GitIdentity: 16 << 10, runnerconfig.GitKnownHosts: 64 << 10, runnerconfig.GitCA: 64 << 10,
 }
 
-// ReadSecrets reads values of the git Secret by their keys, of which none is larger than it may be.
+// credentials are the keys of the git Secret whose values are sent as they are, or open a key.
+var credentials = map[string]bool{runnerconfig.GitUsername: true, runnerconfig.GitPassword: true, runnerconfig.GitBearerToken: true}
+
+// ReadSecrets reads values of the git Secret by their keys, of which none is larger than it may be. Credentials are
+// as runnerconfig.Credential says.
 func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 	values := make(map[string]string, len(names))
 	for _, name := range names {
@@ -129,6 +133,12 @@ func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 		}
 		if most := maxSecrets[name]; len(value) > most {
 			return nil, Remedy("%s of the git Secret has %d bytes, at most %d KiB are taken; leave in it what the repository needs", name, len(value), most>>10)
+		}
+		if credentials[name] {
+			var problem string
+			if value, problem = runnerconfig.Credential(value); problem != "" {
+				return nil, Remedy("%s of the git Secret %s", name, problem)
+			}
 		}
 		values[name] = value
 	}
@@ -167,9 +177,9 @@ func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Re
 		return nil, err
 	}
 	var auth githttp.AuthMethod
-	switch username, token := strings.TrimSpace(s[runnerconfig.GitUsername]), strings.TrimSpace(s[runnerconfig.GitBearerToken]); {
+	switch username, token := s[runnerconfig.GitUsername], s[runnerconfig.GitBearerToken]; {
 	case username != "":
-		auth = &githttp.BasicAuth{Username: username, Password: strings.TrimRight(s[runnerconfig.GitPassword], "\r\n")}
+		auth = &githttp.BasicAuth{Username: username, Password: s[runnerconfig.GitPassword]}
 	case token != "":
 		auth = &githttp.TokenAuth{Token: token}
 	case s[runnerconfig.GitPassword] != "":

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -37,20 +38,27 @@ type openAI struct {
 // newOpenAI builds the client from the provider alone: nothing is read from the
 // environment, which holds tenants' variables.
 func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client *http.Client) *openAI {
-	base := p.BaseURL
-	if base == "" {
-		base = defaultBaseURL
-	}
+	base, query, _ := strings.Cut(cmp.Or(p.BaseURL, defaultBaseURL), "?")
 	opts := []option.RequestOption{
 		option.WithBaseURL(strings.TrimSuffix(base, "/") + "/"),
 		option.WithMaxRetries(0), // WithRetry repeats, as the agent says.
 		option.WithHTTPClient(client),
-		option.WithMiddleware(giveUpOnSilence, refuseRedirects),
+		option.WithMiddleware(withQuery(query), giveUpOnSilence, refuseRedirects),
 	}
 	if p.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(p.APIKey))
 	}
 	return &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
+}
+
+// withQuery adds the query of the base URL to each request, such as ?api-version=…, which the client drops.
+func withQuery(query string) option.Middleware {
+	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		if query != "" {
+			req.URL.RawQuery = query // requests have none of their own
+		}
+		return next(req)
+	}
 }
 
 // Name is the reference, provider/model.

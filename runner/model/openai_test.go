@@ -29,6 +29,7 @@ type service struct {
 	requests []map[string]any
 	auth     string
 	path     string
+	query    string
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -36,7 +37,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request map[string]any
 	_ = json.Unmarshal(body, &request)
 	s.requests = append(s.requests, request)
-	s.auth, s.path = r.Header.Get("Authorization"), r.URL.Path
+	s.auth, s.path, s.query = r.Header.Get("Authorization"), r.URL.Path, r.URL.RawQuery
 	for key, values := range s.header {
 		w.Header()[key] = values
 	}
@@ -45,6 +46,77 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(s.status)
 	_, _ = io.WriteString(w, s.answer)
+}
+
+// reached is a registry with a provider at a base URL.
+func reached(t *testing.T, baseURL, key string) *model.Registry {
+	t.Helper()
+	ranges, err := egress.Flags{Allow: loopback}.Rules()
+	require.NoError(t, err)
+	client := egress.New(ranges).Client(egress.Model, egress.ClientOptions{MaxResponse: 1 << 10})
+	t.Cleanup(client.CloseIdleConnections)
+	return &model.Registry{HTTP: client, Providers: func() (runnerconfig.Providers, error) {
+		return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "ours", Type: "openai", BaseURL: baseURL, APIKey: key}}}, nil
+	}}
+}
+
+// TestOpenAI_SendsQueryOfBaseURL with each request.
+func TestOpenAI_SendsQueryOfBaseURL(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct{ name, base, path, query string }{
+		{"none", "/v1", "/v1/chat/completions", ""},
+		{"query", "/azure/v1?api-version=2024-02-01", "/azure/v1/chat/completions", "api-version=2024-02-01"},
+		{"after a slash", "/v1/?a=1&b=%2F&a=2", "/v1/chat/completions", "a=1&b=%2F&a=2"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := &service{status: 200, answer: `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`}
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			llm, err := reached(t, server.URL+row.base, "").Resolve("ours/m", nil, model.Settings{})
+			require.NoError(t, err)
+			for range 2 {
+				for _, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{genai.NewContentFromText("Hi", genai.RoleUser)}}, false) {
+					require.NoError(t, err)
+				}
+				require.Equal(t, row.path, s.path)
+				require.Equal(t, row.query, s.query)
+			}
+		})
+	}
+}
+
+// TestRegistry_RefusesKeyThatCannotBeSent: it is no matter of the network, and another attempt is of no use.
+func TestRegistry_RefusesKeyThatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, key, sent string
+	}{
+		{"line break at the end", "sk-test\n", "Bearer sk-test"},
+		{"line break inside", "sk-\ntest", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			s := &service{status: 200, answer: `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`}
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			llm, err := reached(t, server.URL+"/v1", row.key).Resolve("ours/m", nil, model.Settings{})
+			if row.sent == "" {
+				refused, ok := model.AsError(err)
+				require.True(t, ok)
+				require.Equal(t, model.CodeUnauthorized, refused.Code)
+				require.False(t, refused.Retryable)
+				require.ErrorContains(t, err, `the API key of model provider "ours" holds a line break`)
+				require.Empty(t, s.requests)
+				return
+			}
+			require.NoError(t, err)
+			for _, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{genai.NewContentFromText("Hi", genai.RoleUser)}}, false) {
+				require.NoError(t, err)
+			}
+			require.Equal(t, row.sent, s.auth)
+		})
+	}
 }
 
 func openAI(t *testing.T, s *service, allowed string) adkmodel.LLM {

@@ -59,6 +59,10 @@ func (r *Registry) Resolve(reference string, project *bundle.Project, settings S
 		if p.Type != runnerconfig.ProviderOpenAI {
 			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not speak; use openai", prefix, p.Type)}
 		}
+		var problem string
+		if p.APIKey, problem = runnerconfig.Credential(p.APIKey); problem != "" {
+			return nil, &Error{Code: CodeUnauthorized, Message: fmt.Sprintf("the API key of model provider %q %s", prefix, problem)}
+		}
 		return r.counted(p.Type, newOpenAI(p, name, settings, r.HTTP)), nil
 	}
 	return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("no model provider has the prefix %q; add it to modelProviders of the Project", prefix)}
