@@ -30,6 +30,16 @@ func (d *Deployment) MarkPending(message string) {
 	MarkReconciling(d, ReasonPending, message)
 }
 
+// Doing says to a person what a build is at in a step; "" of no step.
+func (s DeploymentStep) Doing() string {
+	for _, known := range deploymentSteps {
+		if known.step == s {
+			return known.doing
+		}
+	}
+	return ""
+}
+
 // MarkBuilding: the build is at that step ("" before it says). Conditions of the
 // steps before become True.
 func (d *Deployment) MarkBuilding(step DeploymentStep) {

@@ -26,7 +26,7 @@ func (r *Reconciler) advance(ctx context.Context, v *version) error {
 		return nil
 	}
 	if v.Spec.Cancel {
-		return r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by spec.cancel")
+		return r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by a request")
 	}
 	if v.outcome.Built {
 		return r.goLive(ctx, v)
@@ -253,19 +253,31 @@ func (r *Reconciler) end(
 	return object.FromStore(err)
 }
 
-// cleanUp stops the Job of a deployment that was cancelled or superseded.
+// cleanUp stops the Job of a deployment that failed or was cancelled: its pod may wait for a node, or hang after the
+// report, and counts in quotas. A Job that has ended stays for its time: what a pod that crashed wrote is only there.
 func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
-	if v.outcome.Status != store.DeploymentCancelled {
+	if v.outcome.Status == store.DeploymentDeployed {
 		return nil
 	}
 	job := namedJob(v.Deployment)
-	found, err := r.Child(ctx, v.Deployment, job)
-	if found == nil || err != nil {
-		return object.IgnoreForeign(err)
+	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job); {
+	case apierrors.IsNotFound(err): // one that the cache does not have yet wakes the deployment
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for the build Job: %w", err)
+	case !metav1.IsControlledBy(job, v.Deployment), hasEnded(job), job.DeletionTimestamp != nil:
+		return nil
 	}
-	err = r.Client.Delete(ctx, job, client.Preconditions{UID: &found.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("stopping job %q: %w", job.Name, err)
 	}
 	return nil
+}
+
+// hasEnded says whether a Job has no pods any more that run.
+func hasEnded(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
+	})
 }

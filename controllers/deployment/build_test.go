@@ -3,6 +3,7 @@
 package deployment_test
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -150,6 +151,38 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(s.live(ctx)).To(BeEmpty())
 	})
 
+	DescribeTable("leaves no pod behind that runs, where it ends other than well", func(ctx SpecContext, end func(*scene, *v1alpha1.Deployment)) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		end(s, d)
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(d.Status.Phase.Terminal()).To(BeTrue())
+		s.ExpectNotFound(ctx, job)
+		s.ExpectAtRest(ctx, s.r, d)
+	},
+		Entry("by its result", func(s *scene, d *v1alpha1.Deployment) {
+			Expect(s.Store.FinishBuild(context.Background(), s.Key(d), store.BuildResult{FailureReason: store.FailureTests, Message: "no"})).To(Succeed())
+		}),
+		Entry("by its connectors", func(s *scene, d *v1alpha1.Deployment) {
+			Expect(s.Store.EndDeployment(context.Background(), s.Key(d), store.DeploymentFailed, store.FailureConnectors, "no")).To(Succeed())
+		}),
+		Entry("by a request", func(s *scene, d *v1alpha1.Deployment) {
+			Expect(s.Store.EndDeployment(context.Background(), s.Key(d), store.DeploymentCancelled, "", "cancelled by a request")).To(Succeed())
+		}),
+	)
+
+	It("keeps a Job that has ended, whose pod may have crashed", func(ctx SpecContext) {
+		s := newScene(ctx)
+		d := s.reconciled(ctx, s.Deployment("v1"))
+		job := s.job(ctx, d)
+		s.failed(ctx, job, batchv1.JobReasonBackoffLimitExceeded, "gone")
+		s.ExpectReconciled(ctx, s.r, d)
+		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentFailed))
+		Expect(s.job(ctx, d).UID).To(Equal(job.UID))
+		s.ExpectAtRest(ctx, s.r, d)
+	})
+
 	It("fails as the runner reported", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
@@ -167,13 +200,14 @@ var _ = Describe("The build of a Deployment", func() {
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(d.Status.Step).To(Equal(v1alpha1.StepFetching))
 		Expect(s.Store.ReportBuild(ctx, s.Key(d), store.BuildReport{
-			Phase: store.PhasePacking, Commit: "0123456789abcdef0123456789abcdef01234567",
+			Phase: store.PhasePacking, Branch: "main", Commit: "0123456789abcdef0123456789abcdef01234567",
 		})).To(Succeed())
 		Expect(s.Store.FinishBuild(ctx, s.Key(d), store.BuildResult{
 			FailureReason: store.FailureBuild, Message: "agents/a.yaml:3:5: unknown key",
 		})).To(Succeed())
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(d.Status.IsTrue(v1alpha1.ConditionSourceFetched)).To(BeTrue())
+		Expect(d.Status.Branch).To(Equal("main"), "nobody asked for a branch")
 		Expect(d.Status.Condition(v1alpha1.ConditionBuilt).Reason).To(Equal(v1alpha1.ReasonBuildFailed))
 		Expect(d.Status.Step).To(BeEmpty())
 		s.ExpectAtRest(ctx, s.r, d)

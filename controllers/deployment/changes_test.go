@@ -165,7 +165,7 @@ func TestVariablesOfConnectors(t *testing.T) {
 	variables.variables.Variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
 	tryChanges(t, map[string]changed{
 		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
-		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" does not have the variables WHAT and WHO: set them in its spec.variables, or by ` + "`agentctl env set`"}},
+		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" does not have the variables WHAT and WHO: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"}},
 		"a variable that fits not": {variables, []store.ConnectorFile{cronOf("${BAD}")},
 			[]string{`ask failed: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`}},
 		"a secret variable": {variables, []store.ConnectorFile{cronOf("${KEY}")},
@@ -299,7 +299,7 @@ func TestWhatBecomesOfConnectorsThatSend(t *testing.T) {
 		"new":                       {sending(t), []store.ConnectorFile{crm}, []string{"crm created"}},
 		"as it is":                  {sending(t, crm), []store.ConnectorFile{crm}, []string{"crm unchanged"}},
 		"another tool":              {sending(t, crm), []store.ConnectorFile{sendFile("crm", strings.Replace(byTell, "tell", "say", 1))}, []string{"crm updated"}},
-		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" does not have the variables HOST and KEY: set them in its spec.variables, or by ` + "`agentctl env set`"}},
+		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" does not have the variables HOST and KEY: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"}},
 		"a variable without value":  {lacking, []store.ConnectorFile{crm}, []string{`crm failed: the variable KEY has no value: Secret "keys" does not exist`}},
 		"middleware":                {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{"crm failed: connectors/crm.yaml:4:1: the mode middleware of a link is not supported by this release; choose automatic or agent_tool"}},
 		"a person's tool":           {tellsToo(sending(t), "theirs", asIs), []store.ConnectorFile{crm}, []string{tellsAlready("theirs")}},

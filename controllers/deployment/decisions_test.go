@@ -49,6 +49,36 @@ func TestWhichBranchIsBuilt(t *testing.T) {
 	}
 }
 
+// TestBranch_RebuildKeepsBranch: a live version is rebuilt from the branch that it was built from.
+func TestBranch_RebuildKeepsBranch(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name  string
+		asked v1alpha1.GitBranch
+		live  bool
+		built string
+		want  string
+	}{
+		{"live", "", true, "built", "built"},
+		{"asked for", "a", true, "a", "a"},
+		{"unknown", "", true, "", "e"},
+		{"not live", "", false, "built", "e"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			v := &version{
+				Deployment: &v1alpha1.Deployment{
+					Spec:   v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: row.asked}}},
+					Status: v1alpha1.DeploymentStatus{Live: row.live, Branch: row.built},
+				},
+				environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: "e"}}},
+				project:     &v1alpha1.Project{},
+			}
+			require.Equal(t, row.want, v.branch())
+		})
+	}
+}
+
 // TestFingerprint: what is deployed where, and nothing that may change later.
 func TestFingerprint(t *testing.T) {
 	t.Parallel()

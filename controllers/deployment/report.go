@@ -70,6 +70,9 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return again, client.IgnoreNotFound(err)
 	}
 	result, err := r.tell(ctx, d, r.show)
+	if errors.Is(err, object.ErrProjectMissing) { // as while the namespace is deleted; a Project that comes wakes the deployment
+		result, err = ctrl.Result{}, nil
+	}
 	if result.RequeueAfter == 0 || again.RequeueAfter > 0 && again.RequeueAfter < result.RequeueAfter {
 		result = again
 	}
@@ -288,7 +291,7 @@ func (r *Reporter) report(
 		return not(v1alpha1.CommitStatusProviderUnknown, err.Error())
 	case !known:
 		return not(v1alpha1.CommitStatusProviderUnknown,
-			"nothing is reported: whose the host of git.url is, is not known; set git.provider of the Project to GitHub, GitLab, Gitea or Forgejo")
+			"cannot detect the Git provider from spec.git.url; set spec.git.provider of the Project to GitHub, GitLab, Gitea or Forgejo")
 	case git.SecretRef == nil:
 		return not(v1alpha1.CommitStatusCredentialsMissing, "nothing is reported: git.secretRef of the Project names no Secret with a token")
 	}
@@ -326,9 +329,9 @@ func (r *Reporter) report(
 // reportingToken is what a Secret has to show to the provider's API; "" without any. Where the
 // repository is fetched over SSH its password is the passphrase of a key, which is no server's.
 func reportingToken(url string, secret map[string]string) string {
-	token := strings.TrimSpace(secret[runnerconfig.GitBearerToken])
+	token := secret[runnerconfig.GitBearerToken]
 	if token == "" && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")) {
-		token = strings.TrimSpace(secret[runnerconfig.GitPassword])
+		token = secret[runnerconfig.GitPassword]
 	}
 	return token
 }

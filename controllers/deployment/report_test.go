@@ -184,6 +184,19 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
 	})
 
+	It("is no error where the Project went before, as while a namespace is deleted, and is told once there is one", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		spec := p.project.Spec
+		p.ExpectGone(ctx, p.project)
+		d := p.Deployment("one")
+		Expect(p.at(ctx, d, v1alpha1.DeploymentBuilding)).To(BeZero(), "a Project that comes wakes it")
+		Expect(d.Status.CommitStatus).To(BeNil())
+		Expect(p.states()).To(BeEmpty())
+		p.project = p.ExpectProject(ctx, func(project *v1alpha1.Project) { project.Spec = spec })
+		p.again(ctx, d)
+		Expect(p.states()).To(HaveLen(1))
+	})
+
 	DescribeTable("says how it ended", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.at(ctx, p.Deployment("one"), phase)
@@ -342,7 +355,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		}{
 			{func(git *v1alpha1.ProjectGit) { git.SecretRef.Name = "none" }, v1alpha1.CommitStatusCredentialsMissing, `Secret "none" does not exist`},
 			{func(git *v1alpha1.ProjectGit) { git.SecretRef = nil }, v1alpha1.CommitStatusCredentialsMissing, "git.secretRef"},
-			{func(git *v1alpha1.ProjectGit) { git.Provider = "" }, v1alpha1.CommitStatusProviderUnknown, "set git.provider"},
+			{func(git *v1alpha1.ProjectGit) { git.Provider = "" }, v1alpha1.CommitStatusProviderUnknown, "set spec.git.provider"},
 		} {
 			c.change(p.project.Spec.Git)
 			Expect(p.Admin.Update(ctx, p.project)).To(Succeed())

@@ -84,13 +84,17 @@ func (v *version) upload() string {
 	return ""
 }
 
-// branch is what is asked for, else the environment's, else the project's; "" of an upload.
+// branch is what is asked for, else the environment's, else the project's; "" of an upload, and for the
+// repository's default branch. A live version is built again from the branch that it was built from.
 func (v *version) branch() string {
 	if v.upload() != "" {
 		return ""
 	}
 	if git := v.Spec.Source.Git; git != nil && git.Branch != "" {
 		return string(git.Branch)
+	}
+	if v.Status.Live && v.Status.Branch != "" {
+		return v.Status.Branch
 	}
 	if v.environment.Spec.Git.Branch != "" {
 		return string(v.environment.Spec.Git.Branch)

@@ -5,7 +5,6 @@ package object
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,18 +32,6 @@ type LeftoverError struct{ Kind, Name string }
 // Error names the child.
 func (e *LeftoverError) Error() string {
 	return fmt.Sprintf("%s %q belongs to an earlier object of this name; waiting for Kubernetes to collect it", e.Kind, e.Name)
-}
-
-// IgnoreForeign is nil for the errors of a child that is not the owner's.
-func IgnoreForeign(err error) error {
-	var (
-		collision *NameCollisionError
-		leftover  *LeftoverError
-	)
-	if errors.As(err, &collision) || errors.As(err, &leftover) {
-		return nil
-	}
-	return err
 }
 
 // Child looks past the cache for the child of owner that has the kind and name
