@@ -404,6 +404,13 @@ type EnvironmentGitStatus struct {
 	// +kubebuilder:validation:MaxLength=255
 	Path *string `json:"path,omitempty"`
 
+	// Variables is a digest of the variables that the environment had then, empty without
+	// any. A Deployment that failed by its connectors is tried again when it changes.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Variables string `json:"variables,omitempty"`
+
 	// Deployment is the name of the Deployment that was made for it, or activated.
 	//
 	// +optional

@@ -35,7 +35,11 @@ func (r *Reconciler) follow(
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	if was := e.Status.Git; was != nil && stays(*was, head, e.Spec.Git.AutoDeploy, list.Items) {
+	variables, err := r.variablesDigest(ctx, e)
+	if err != nil {
+		return 0, err
+	}
+	if was := e.Status.Git; was != nil && stays(*was, head, variables, e.Spec.Git.AutoDeploy, list.Items) {
 		if was.Path == nil { // of a release before
 			was.Path = &head.Path
 		}
@@ -50,6 +54,9 @@ func (r *Reconciler) follow(
 		return 0, nil
 	}
 	asked, err := r.ask(ctx, e, branchOf(e, project), head, live, list.Items, key)
+	if asked != nil {
+		asked.Variables = variables
+	}
 	var collision *object.StalledError
 	if errors.As(err, &collision) {
 		e.MarkSourceUnknown(collision.Reason, collision.Message)
@@ -67,9 +74,13 @@ func (r *Reconciler) follow(
 }
 
 // stays says whether nothing is to be decided: the environment was brought to this head,
-// or to files that are the same, of the same git.path. One that follows a branch has one build
+// or to files that are the same, of the same git.path. A deployment that failed by its connectors is tried again once
+// for each change of the variables. One that follows a branch has one build
 // at a time: the end of what was decided last is waited for, and then the newest head counts.
-func stays(was v1alpha1.EnvironmentGitStatus, head Head, following bool, all []v1alpha1.Deployment) bool {
+func stays(was v1alpha1.EnvironmentGitStatus, head Head, variables string, following bool, all []v1alpha1.Deployment) bool {
+	if was.Variables != variables && isStopped(was.Deployment, all) {
+		return false
+	}
 	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isGone(&d) }) {
 		return false // it is built anew
 	}

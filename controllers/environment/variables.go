@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// variablesDigest names the variables of an environment as they are now: what the spec says, and the versions of the
+// Secrets that it names; "" without any. No value of a Secret is part of it, for the status shows it.
+func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+	if len(e.Spec.Variables) == 0 {
+		return "", nil
+	}
+	variables := slices.SortedFunc(slices.Values(e.Spec.Variables), func(a, b v1alpha1.EnvironmentVariable) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
+	versions := map[v1alpha1.Name]string{}
+	for _, v := range variables {
+		if v.SecretKeyRef == nil {
+			continue
+		}
+		secret := &metav1.PartialObjectMetadata{}
+		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(v.SecretKeyRef.Name)}, secret)
+		if client.IgnoreNotFound(err) != nil {
+			return "", fmt.Errorf("looking for the Secret of the variable %q: %w", v.Name, err)
+		}
+		versions[v.SecretKeyRef.Name] = secret.ResourceVersion
+	}
+	data, err := json.Marshal([]any{variables, versions})
+	if err != nil {
+		return "", fmt.Errorf("writing the variables: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// isStopped says whether a deployment failed by its connectors: other variables may mend that.
+func isStopped(deployment string, all []v1alpha1.Deployment) bool {
+	return slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
+		return d.Name == deployment && d.Status.FailureReason == v1alpha1.FailureConnectors
+	})
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package environment_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// stopped lets a deployment fail for a reason.
+func (f *follower) stopped(ctx context.Context, name string, reason v1alpha1.DeploymentFailure) {
+	GinkgoHelper()
+	d := &v1alpha1.Deployment{ObjectMeta: f.At(name)}
+	f.ExpectExists(ctx, d)
+	d.Status.Phase, d.Status.FailureReason = v1alpha1.DeploymentFailed, reason
+	f.ExpectStatus(ctx, d)
+}
+
+var _ = Describe("An Environment whose Deployment failed by its connectors", func() {
+	set := func(ctx context.Context, f *follower, e *v1alpha1.Environment, variables ...v1alpha1.EnvironmentVariable) {
+		GinkgoHelper()
+		e.Spec.Variables = variables
+		f.ExpectApplied(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+	}
+	variable := func(value string) v1alpha1.EnvironmentVariable {
+		return v1alpha1.EnvironmentVariable{Name: "CRM", Value: ptr.To(value)}
+	}
+
+	DescribeTable("tries its commit again once for each change of the variables", func(ctx SpecContext, change func(*v1alpha1.Environment, string)) {
+		f := newFollower(ctx)
+		commit := f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", func(e *v1alpha1.Environment) { change(e, commit) })
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(ConsistOf(commit))
+		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(1), "nothing has changed")
+
+		for tries := 2; tries <= 3; tries++ {
+			set(ctx, f, e, variable(string(rune('0'+tries))))
+			Expect(f.commits(ctx)).To(HaveLen(tries))
+			f.ExpectReconciled(ctx, f.r, e)
+			f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
+			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectAtRest(ctx, f.r, e)
+			Expect(f.commits(ctx)).To(HaveLen(tries), "once, although it failed again")
+		}
+		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeFalse())
+	},
+		Entry("that it follows", func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
+		Entry("that it names", func(e *v1alpha1.Environment, commit string) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }),
+	)
+
+	It("tries again when a Secret has what it lacked", func(ctx SpecContext) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		secret := f.Secret("crm", map[string]string{"else": "x"})
+		f.ExpectApplied(ctx, secret)
+		e := f.Environment("dev", following, func(e *v1alpha1.Environment) {
+			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "CRM", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}}}
+		})
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(1))
+		secret.StringData = map[string]string{"token": "secret"}
+		f.ExpectApplied(ctx, secret)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(2))
+		Expect(e.Status.Git.Variables).NotTo(ContainSubstring("secret"))
+	})
+
+	DescribeTable("is not tried again for variables", func(ctx SpecContext, reason v1alpha1.DeploymentFailure) {
+		f := newFollower(ctx)
+		f.repository.Commit("main", "agents/a.yaml", "name: a")
+		e := f.Environment("dev", following)
+		f.reconciled(ctx, e)
+		f.look(ctx)
+		f.ExpectReconciled(ctx, f.r, e)
+		f.stopped(ctx, e.Status.Git.Deployment, reason)
+		set(ctx, f, e, variable("x"))
+		Expect(f.commits(ctx)).To(HaveLen(1))
+	},
+		Entry("where its build failed", v1alpha1.FailureBuild),
+		Entry("where its tests failed", v1alpha1.FailureTests),
+	)
+})
