@@ -58,6 +58,16 @@ func (k *APIKey) MarkUnknownPermissions(unknown []Permission) {
 		"spec.permissions: there is no permission %s, so it grants nothing; correct or remove it, the others count", strings.Join(names, ", ")))
 }
 
+// MarkUnknownEnvironments: the spec lists environments that do not exist (yet). The others count.
+func (k *APIKey) MarkUnknownEnvironments(unknown []EnvironmentName) {
+	names := make([]string, len(unknown))
+	for i, name := range unknown {
+		names[i] = fmt.Sprintf("%q", name)
+	}
+	MarkWaiting(k, ReasonReferenceMissing, fmt.Sprintf("spec.environments: there is no Environment %s in this namespace, so the key "+
+		"reaches none of that name; create it, or name an Environment by its metadata.name; the others count", strings.Join(names, ", ")))
+}
+
 // systemGroups are the groups of the spec that do not count.
 func (k *APIKey) systemGroups() []string {
 	return slices.DeleteFunc(slices.Clone(k.Spec.Owner.Groups), func(g string) bool {

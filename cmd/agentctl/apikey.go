@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -65,7 +66,8 @@ The key never may what its owner may not: you, unless --owner-user or
 	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the project; without it that of the context")
 	flags.StringVar(&o.displayName, "display-name", "", "name for people")
 	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
-	flags.StringSliceVar(&o.environments, "environments", nil, "names of the environments that the key reaches; without it all, with '' none")
+	flags.StringSliceVar(&o.environments, "environments", nil,
+		"environments that the key reaches, by name, slug or id; without it all, with '' none")
 	flags.StringVar(&o.ownerUser, "owner-user", "", "user that the key acts for; without it you")
 	flags.StringSliceVar(&o.ownerGroups, "owner-group", nil, "group of --owner-user; may be repeated")
 	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace that the key acts for")
@@ -152,11 +154,70 @@ func (o *createOptions) object(ctx context.Context, cluster *cluster, name strin
 	}
 	if o.narrowEnvironments {
 		object.Spec.EnvironmentAccess = v1alpha1.AccessSelected
-		for _, e := range o.environments {
-			object.Spec.Environments = append(object.Spec.Environments, v1alpha1.EnvironmentName(e))
+		if object.Spec.Environments, err = o.reached(ctx, cluster, namespace); err != nil {
+			return nil, keys.Key{}, err
 		}
 	}
 	return object, key, nil
+}
+
+// reached are the environments that the flag names, by the names of their objects, as APIKeys have them. A dry run
+// takes what the flag says: it asks no cluster, and the environments need not exist yet.
+func (o *createOptions) reached(ctx context.Context, cluster *cluster, namespace string) (names []v1alpha1.EnvironmentName, err error) {
+	list := &v1alpha1.EnvironmentList{}
+	if o.dryRun == "none" && len(o.environments) > 0 {
+		c, err := cluster.client()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+			return nil, fmt.Errorf("listing the environments that --environments names: %w", err)
+		}
+	}
+	for _, wanted := range o.environments {
+		name := wanted
+		if o.dryRun == "none" {
+			if name, err = environmentNamed(wanted, list.Items); err != nil {
+				return nil, err
+			}
+		}
+		names = append(names, v1alpha1.EnvironmentName(name))
+	}
+	return names, nil
+}
+
+// environmentNamed finds the object of an environment by its name, its id, its slug or its name for people.
+func environmentNamed(wanted string, all []v1alpha1.Environment) (string, error) {
+	matches := []func(*v1alpha1.Environment) bool{
+		func(e *v1alpha1.Environment) bool { return e.Name == wanted },
+		func(e *v1alpha1.Environment) bool { return strings.EqualFold(e.Status.ID, wanted) },
+		func(e *v1alpha1.Environment) bool { return e.Status.Slug == wanted },
+		func(e *v1alpha1.Environment) bool { return e.Title() == wanted },
+	}
+	for _, is := range matches {
+		if wanted == "" {
+			break
+		}
+		var found []string
+		for i := range all {
+			if is(&all[i]) {
+				found = append(found, all[i].Name)
+			}
+		}
+		switch len(found) {
+		case 0:
+		case 1:
+			return found[0], nil
+		default:
+			return "", fmt.Errorf("--environments: %q is more than one; say which by its name: %s", printable(wanted), strings.Join(found, ", "))
+		}
+	}
+	known := make([]named, len(all))
+	for i := range all {
+		known[i] = named{name: all[i].Name}
+	}
+	return "", fmt.Errorf("--environments: there is no environment %q; there are: %s",
+		printable(wanted), listed(known, func(n named) string { return n.name }))
 }
 
 // owner is who the flags name, else whoever asks.

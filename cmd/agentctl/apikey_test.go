@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -39,6 +41,8 @@ func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, os.WriteFile(kubeconfig, control.Kubeconfig(), 0o600))
 
+	staging := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "staging"}}
+	require.NoError(t, control.Client.Create(t.Context(), staging))
 	out, messages, err := run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig,
 		"--permissions", "environments.view,runs.view", "--environments", "staging", "--expires", "1h")
 	require.NoError(t, err)
@@ -62,6 +66,46 @@ func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
 	require.NotContains(t, messages, "rolebinding", "of others nothing is known")
 	_, _, err = run(t, "apikey", "create", "ci", "-n", namespace, "--kubeconfig", kubeconfig)
 	require.ErrorContains(t, err, "already exists")
+
+	_, _, err = run(t, "apikey", "create", "typo", "-n", namespace, "--kubeconfig", kubeconfig, "--environments", "stagign")
+	require.ErrorContains(t, err, `there is no environment "stagign"; there are: staging`)
+	require.True(t, apierrors.IsNotFound(control.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "typo"}, object)), "nothing is made")
+}
+
+// TestEnvironmentNamed_FindsByWhatListsShow: and a name counts before what others are called.
+func TestEnvironmentNamed_FindsByWhatListsShow(t *testing.T) {
+	t.Parallel()
+	of := func(name, title, slug, id string) v1alpha1.Environment {
+		return v1alpha1.Environment{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.EnvironmentSpec{DisplayName: v1alpha1.DisplayName(title)},
+			Status: v1alpha1.EnvironmentStatus{ObjectStatus: v1alpha1.ObjectStatus{ID: id}, Slug: slug},
+		}
+	}
+	all := []v1alpha1.Environment{
+		of("a-staging-mifso", "Totally New", "totally-new", "0b6a4f0e-3d55-4a5f-9d52-6a6f4b1f0c11"),
+		of("production", "", "production", "7c0e7ba3-90ad-4d9d-a8f1-6ef0c7f5a9d2"),
+		of("other", "production", "production-2", "9f1d2c3b-4a5e-4f60-8b7a-1c2d3e4f5a6b"),
+		of("twin-1", "Twin", "twin", ""), of("twin-2", "Twin", "", ""),
+	}
+	for _, row := range []struct{ name, wanted, want, problem string }{
+		{"name", "a-staging-mifso", "a-staging-mifso", ""},
+		{"slug", "totally-new", "a-staging-mifso", ""},
+		{"name for people", "Totally New", "a-staging-mifso", ""},
+		{"id", "0B6A4F0E-3D55-4A5F-9D52-6A6F4B1F0C11", "a-staging-mifso", ""},
+		{"name before name for people", "production", "production", ""},
+		{"several", "Twin", "", "more than one"},
+		{"none", "nowhere", "", "there is no environment"},
+		{"nothing", "", "", "there is no environment"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := environmentNamed(row.wanted, all)
+			require.Equal(t, row.want, got)
+			if row.problem != "" {
+				require.ErrorContains(t, err, row.problem)
+			}
+		})
+	}
 }
 
 func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {

@@ -6,9 +6,12 @@ package apikey
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
@@ -17,6 +20,7 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys/status,verbs=patch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=list;watch
 
 // Reconciler reconciles APIKeys.
 type Reconciler struct {
@@ -39,12 +43,39 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.record(ctx, row.ProjectID, row.ID, key); err != nil {
 			return 0, err
 		}
-		return r.show(key), nil
+		missing, err := r.missing(ctx, key)
+		if err != nil {
+			return 0, err
+		}
+		return r.show(key, missing), nil
 	})
 }
 
+// missing are the environments that a key names and that do not exist.
+func (r *Reconciler) missing(ctx context.Context, key *v1alpha1.APIKey) (missing []v1alpha1.EnvironmentName, err error) {
+	if !namesEnvironments(nil, key) {
+		return nil, nil
+	}
+	list := &v1alpha1.EnvironmentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing the environments that a key names: %w", err)
+	}
+	for _, name := range key.Spec.Environments {
+		if !slices.ContainsFunc(list.Items, func(e v1alpha1.Environment) bool { return e.Name == string(name) }) {
+			missing = append(missing, name)
+		}
+	}
+	return missing, nil
+}
+
+// namesEnvironments picks the keys that environments which come or go concern.
+func namesEnvironments(_ client.Object, key v1alpha1.ConditionedObject) bool {
+	k, ok := key.(*v1alpha1.APIKey)
+	return ok && k.Spec.EnvironmentAccess == v1alpha1.AccessSelected && len(k.Spec.Environments) > 0
+}
+
 // show marks the key's state and returns when it changes by time, 0 for never.
-func (r *Reconciler) show(key *v1alpha1.APIKey) time.Duration {
+func (r *Reconciler) show(key *v1alpha1.APIKey, missing []v1alpha1.EnvironmentName) time.Duration {
 	now := r.Now()
 	if key.Spec.Revoked {
 		key.MarkRevoked()
@@ -54,9 +85,12 @@ func (r *Reconciler) show(key *v1alpha1.APIKey) time.Duration {
 		key.MarkExpired()
 		return 0
 	}
-	if unknown := key.UnknownPermissions(); len(unknown) > 0 {
+	switch unknown := key.UnknownPermissions(); {
+	case len(unknown) > 0:
 		key.MarkUnknownPermissions(unknown)
-	} else {
+	case len(missing) > 0:
+		key.MarkUnknownEnvironments(missing)
+	default:
 		key.MarkInForce()
 	}
 	if end := key.EndsAt(); end != nil {
@@ -73,5 +107,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.APIKey{}).
 		Watches(&v1alpha1.APIKey{}, r.Deleted()).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Environment{}, r.Enqueue(&v1alpha1.APIKeyList{}, namesEnvironments), object.ComesOrGoes).
 		Complete(r)
 }

@@ -127,6 +127,31 @@ var _ = Describe("An APIKey", func() {
 		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
 	})
 
+	It("says which of the environments that it names do not exist, until they do", func(ctx SpecContext) {
+		s := newScene()
+		s.ExpectProject(ctx)
+		s.ExpectEnvironment(ctx, "dev")
+		end := metav1.NewTime(s.Clock.Now().Add(time.Hour).Truncate(time.Second))
+		k := s.key("ci", func(k *v1alpha1.APIKey) {
+			k.Spec.ExpiresAt, k.Spec.EnvironmentAccess = ptr.To(end), v1alpha1.AccessSelected
+			k.Spec.Environments = []v1alpha1.EnvironmentName{"dev", "stagign"}
+		})
+		Expect(s.reconciled(ctx, k)).To(BeNumerically(">", 0))
+		Expect(State(k)).To(Equal("Ready=False/ReferenceMissing Reconciling"))
+		Expect(Message(k)).To(And(ContainSubstring(`"stagign"`), Not(ContainSubstring(`"dev"`))))
+		s.ExpectAtRest(ctx, s.r, k)
+
+		made := s.ExpectEnvironment(ctx, "stagign")
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
+		s.ExpectGone(ctx, made)
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(ContainSubstring("Ready=False/ReferenceMissing"))
+		s.Clock.Step(2 * time.Hour)
+		s.ExpectReconciled(ctx, s.r, k)
+		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
+	})
+
 	It("leaves the store with its object", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
