@@ -45,6 +45,12 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must not hold credentials: put username and password into the Secret that secretRef names",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://me:secret@git.example.com/a.git" },
 	}, {
+		name: "git URL with a query", path: ".spec.git.url", message: "must have no query and no fragment",
+		change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://git.example.com/a.git?ref=main" },
+	}, {
+		name: "git URL with a fragment", path: ".spec.git.url", message: "must have no query and no fragment",
+		change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com/a.git#main" },
+	}, {
 		name: "API with a token", path: ".spec.git.apiURL",
 		message: "must be the https:// or http:// address of the provider's API, without credentials, query and fragment",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://token@git.example.com/api/v4" },
@@ -78,6 +84,9 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name: "base URL with credentials", path: ".spec.modelProviders[].baseURL",
 		message: "must be an https:// or http:// URL without credentials",
 		change:  func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://key@models.example.com" },
+	}, {
+		name: "base URL with a fragment", path: ".spec.modelProviders[].baseURL", message: "must have no fragment, which nobody sends",
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://models.example.com/v1#x" },
 	}, {
 		name: "model secret that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.name", message: nameMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].APIKeySecretRef.Name = "Models" },
@@ -149,6 +158,10 @@ func TestProjectsThatAreFine(t *testing.T) {
 		{name: "no git", change: func(p *v1alpha1.Project) { p.Spec.Git = nil }},
 		{name: "SSH", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "ssh://git@git.example.com:2222/a.git" }},
 		{name: "SSH, short", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a.git" }},
+		{name: "SSH, short, of an odd name", change: func(p *v1alpha1.Project) { p.Spec.Git.URL = "git@git.example.com:team/a?b#c.git" }},
+		{name: "base URL with a query", change: func(p *v1alpha1.Project) {
+			p.Spec.ModelProviders[0].BaseURL = "https://models.example.com/openai/v1?api-version=2024-02-01"
+		}},
 		{name: "API below a path", change: func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://git.example.com:8443/gitlab/api/v4/" }},
 		{name: "API of a host", change: func(p *v1alpha1.Project) { p.Spec.Git.APIURL = "https://api.octocorp.ghe.com" }},
 		{name: "few requests", change: func(p *v1alpha1.Project) { p.Spec.Limits.RequestsPerMinute = ptr.To(int32(1)) }},

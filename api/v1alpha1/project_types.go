@@ -98,6 +98,7 @@ type ProjectGit struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^((https?|ssh)://[^\\\\s]+|[A-Za-z0-9._-]+@[A-Za-z0-9.-]+:[^\\\\s]+)$')",message="must be an https://, http:// or ssh:// URL, or user@host:path"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^https?://[^/]*@')",message="must not hold credentials: put username and password into the Secret that secretRef names"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(https?|ssh)://[^?#]*[?#]')",message="must have no query and no fragment"
 	URL string `json:"url"`
 
 	// SecretRef names the Secret with the credentials, in Flux's form: `username`
@@ -243,12 +244,14 @@ type ModelProvider struct {
 	// +required
 	Type ModelProviderType `json:"type"`
 
-	// BaseURL is the service's address, such as https://api.openai.com/v1.
+	// BaseURL is the service's address, such as https://api.openai.com/v1. A query,
+	// such as ?api-version=2024-02-01, is sent with each request.
 	// Without it: the address of the protocol's maker.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s@]+$')",message="must be an https:// or http:// URL without credentials"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="must have no fragment, which nobody sends"
 	BaseURL string `json:"baseURL,omitempty"`
 
 	// APIKeySecretRef names the key of a Secret that holds the service's API
