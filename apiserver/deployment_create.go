@@ -48,8 +48,9 @@ func (s *Server) createDeployment(ctx context.Context, c *caller, in *Deployment
 	return s.launch(ctx, c, environment, v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: git}})
 }
 
-// redeploy deploys what a deployment was built from once more. Of the head of a branch that
-// is the commit that was the head then: who wants the new one creates a deployment.
+// redeploy deploys the source of a deployment again, with its skip flags: a version that went live by
+// deploy-anyway would fail its tests otherwise. A deployment of a branch is repeated with the commit that
+// was the head then.
 func (s *Server) redeploy(ctx context.Context, c *caller, in *DeploymentPath) (answer[Deployment], error) {
 	d, err := s.deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -77,15 +78,16 @@ func (s *Server) deployAnyway(ctx context.Context, c *caller, in *DeploymentPath
 	if err != nil {
 		return answer[Deployment]{}, err
 	}
-	// What was overridden before would fail again.
-	spec.SkipTests, spec.SkipFailedConnectors = tests || d.SkipTests, connectors || d.SkipFailedConnectors
+	spec.SkipTests, spec.SkipFailedConnectors = tests || spec.SkipTests, connectors || spec.SkipFailedConnectors
 	return s.launchAgain(ctx, c, d, spec)
 }
 
-// sameSource is the spec of a deployment of the same code; 409 where that was uploaded and is
-// not kept any more.
+// sameSource is the spec of a deployment of the same code that skips what d skipped; 409 if the code was
+// uploaded and the upload is not kept any more.
 func (s *Server) sameSource(ctx context.Context, d store.Deployment) (v1alpha1.DeploymentSpec, error) {
-	spec := v1alpha1.DeploymentSpec{RedeployOf: v1alpha1.DeploymentID(d.ID.String())}
+	spec := v1alpha1.DeploymentSpec{
+		RedeployOf: v1alpha1.DeploymentID(d.ID.String()), SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors,
+	}
 	if d.UploadDigest == "" {
 		spec.Source.Git = &v1alpha1.DeploymentGitSource{
 			Branch: v1alpha1.GitBranch(d.Branch), Commit: v1alpha1.GitCommit(cmp.Or(d.ResolvedCommit, d.Commit)),

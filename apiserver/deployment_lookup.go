@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -68,23 +69,35 @@ func asPending(c *caller, o *v1alpha1.Deployment, environment *v1alpha1.Environm
 	return out
 }
 
+// openDeployments are the objects of deployments that have not ended, by id. Of each environment there are few,
+// for a newer one ends the others.
+type openDeployments map[uuid.UUID]*v1alpha1.Deployment
+
 // deploymentsOf lists the deployments of an environment, newest first: those that only
 // Kubernetes knows, of which there are few and for a moment, and those of the store.
-func (s *Server) deploymentsOf(ctx context.Context, c *caller, environment *v1alpha1.Environment) ([]store.Deployment, error) {
+func (s *Server) deploymentsOf(
+	ctx context.Context, c *caller, environment *v1alpha1.Environment,
+) ([]store.Deployment, openDeployments, error) {
 	// Kubernetes is asked first: what is begun meanwhile is in both, and not in none.
 	var objects v1alpha1.DeploymentList
+	selected := []fields.Selector{fields.OneTermEqualSelector("spec.environment", environment.Name)}
+	for _, ended := range []v1alpha1.DeploymentPhase{v1alpha1.DeploymentDeployed, v1alpha1.DeploymentFailed, v1alpha1.DeploymentCancelled} {
+		selected = append(selected, fields.OneTermNotEqualSelector("status.phase", string(ended)))
+	}
 	err := s.list(ctx, c, store.KindDeployment, &objects, client.Limit(store.MaxDeployments),
-		client.MatchingFields{"spec.environment": environment.Name, "status.phase": ""})
+		client.MatchingFieldsSelector{Selector: fields.AndSelectors(selected...)})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	known, err := s.store.ListDeployments(ctx, c.keyOf(environment))
 	if err != nil {
-		return nil, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
+		return nil, nil, fmt.Errorf("listing the deployments of environment %q: %w", environment.Name, err)
 	}
 	var waiting []store.Deployment
+	open := openDeployments{}
 	for i := range objects.Items {
 		o := asPending(c, &objects.Items[i], environment)
+		open[o.ID] = &objects.Items[i]
 		isKnown := slices.ContainsFunc(known, func(d store.Deployment) bool { return d.ID == o.ID })
 		if !isKnown && !v1alpha1.IsStalled(&objects.Items[i]) { // that one is refused, and will not begin
 			waiting = append(waiting, o)
@@ -92,7 +105,7 @@ func (s *Server) deploymentsOf(ctx context.Context, c *caller, environment *v1al
 	}
 	slices.SortStableFunc(waiting, func(a, b store.Deployment) int { return b.CreatedAt.Compare(a.CreatedAt) })
 	all := append(waiting, known...)
-	return all[:min(len(all), store.MaxDeployments)], nil
+	return all[:min(len(all), store.MaxDeployments)], open, nil
 }
 
 // pastDeployments lists the deployments of an environment that is gone, and had some; else there is none.

@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Deployment is the REST shape of a deployment.
-type Deployment struct {
+// DeploymentSummary is what lists and single reads of deployments have in common.
+type DeploymentSummary struct {
 	ID                   string                `json:"id" format:"uuid" doc:"The deployment's id."`
 	EnvironmentID        string                `json:"environment_id" format:"uuid" doc:"The environment that it is for."`
 	Status               DeploymentStatus      `json:"status" doc:"Where it stands."`
@@ -34,23 +34,28 @@ type Deployment struct {
 	TestResults          []TestResult          `json:"test_results" nullable:"true" doc:"The results of the test phase; null in lists."`
 	ConnectorResults     []ConnectorResult     `json:"connector_results" doc:"What became of the connectors in the code."`
 	Agents               []DeploymentAgent     `json:"agents" doc:"The agents that it contains."`
-	CommitStatus         Null[CommitStatus]    `json:"commit_status" doc:"What the repository's provider was told of the commit; null in lists, while nobody tried to tell it, and once the object of the deployment is gone."`
 	CreatedAt            time.Time             `json:"created_at" doc:"When it was asked for."`
 	StartedAt            *time.Time            `json:"started_at" doc:"When the build began."`
 	EndedAt              *time.Time            `json:"ended_at" doc:"When its status became final."`
 	ActivatedAt          *time.Time            `json:"activated_at" doc:"When it last went live."`
 }
 
+// Deployment is the REST shape of a deployment.
+type Deployment struct {
+	DeploymentSummary
+	CommitStatus Null[CommitStatus] `json:"commit_status" doc:"What the repository's provider was told of the commit; null while nobody tried to tell it, and once the object of the deployment is gone."`
+}
+
 // DeploymentItem is the REST shape of a deployment in lists.
 type DeploymentItem struct {
-	Deployment
+	DeploymentSummary
 	FailedTestCount int `json:"failed_test_count" doc:"How many test cases failed."`
 }
 
 // DeploymentSource says where the code came from.
 type DeploymentSource struct {
 	Type          SourceType `json:"type" doc:"Where the code came from."`
-	Branch        *string    `json:"branch" doc:"The branch that was asked for." example:"main"`
+	Branch        *string    `json:"branch" doc:"The branch or tag that is built: the one that was asked for, else the environment's, else the repository's default branch, once the build has fetched it; null before, and of an upload." example:"main"`
 	Commit        *string    `json:"commit" doc:"The commit that is built, as far as known." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
 	Digest        *string    `json:"digest" doc:"What was uploaded, by its SHA-256; null of what came from git." example:"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"`
 	CommitMessage *string    `json:"commit_message" doc:"The commit's message."`
@@ -109,11 +114,12 @@ type DeploymentPath struct {
 func (s *Server) listDeployments(ctx context.Context, c *caller, in *EnvironmentQuery) (answer[[]DeploymentItem], error) {
 	environment, err := s.environment(ctx, c, in.EnvironmentID)
 	var list []store.Deployment
+	var open openDeployments
 	switch {
 	case isNotFound(err) && c.reachesAll():
 		list, err = s.pastDeployments(ctx, c, in.EnvironmentID, err)
 	case err == nil:
-		list, err = s.deploymentsOf(ctx, c, environment)
+		list, open, err = s.deploymentsOf(ctx, c, environment)
 	}
 	if err != nil {
 		return answer[[]DeploymentItem]{}, err
@@ -124,7 +130,8 @@ func (s *Server) listDeployments(ctx context.Context, c *caller, in *Environment
 	}
 	out := make([]DeploymentItem, 0, len(list))
 	for _, d := range list {
-		item := DeploymentItem{Deployment: showDeployment(d, place), FailedTestCount: d.FailedTestCount}
+		item := DeploymentItem{DeploymentSummary: showDeployment(d, place).DeploymentSummary, FailedTestCount: d.FailedTestCount}
+		item.explain(d, open[d.ID])
 		item.TestResults = nil
 		out = append(out, item)
 	}
@@ -155,11 +162,21 @@ func (s *Server) wholeDeployment(ctx context.Context, c *caller, d store.Deploym
 		return shown, nil // its object has nothing to add
 	}
 	o := s.objectSeen(ctx, c, d)
-	if shown.Message == nil && !d.Status.Terminal() && o != nil {
-		shown.Message = opt(whyNotReady(o))
-	}
+	shown.explain(d, o)
 	shown.CommitStatus.Value = showCommitStatus(o)
 	return shown, nil
+}
+
+// explain says of a deployment that is open what it is at or waits for: in the words of its object, nil if that is
+// gone, unless the object is behind the store.
+func (s *DeploymentSummary) explain(d store.Deployment, o *v1alpha1.Deployment) {
+	if s.Message != nil || d.Status.Terminal() || o == nil {
+		return
+	}
+	s.Message = opt(whyNotReady(o))
+	if step := v1alpha1.DeploymentStepOf(string(d.Phase)); step != o.Status.Step && step != "" {
+		s.Message = opt(step.Doing())
+	}
 }
 
 // showCommitStatus is what the object of a deployment, nil where it is gone, says of its commit.
@@ -202,7 +219,7 @@ func showDeployment(d store.Deployment, environment place) Deployment {
 	if commit == "" {
 		commit = d.Commit
 	}
-	out := Deployment{
+	out := Deployment{DeploymentSummary: DeploymentSummary{
 		ID: d.ID.String(), EnvironmentID: d.EnvironmentID.String(), Status: DeploymentStatus(d.Status),
 		Phase:         word[DeploymentPhase](d.Phase),
 		FailureReason: word[FailureReason](d.FailureReason), Message: opt(d.Message), IsLive: live != nil && *live == d.ID,
@@ -214,7 +231,7 @@ func showDeployment(d store.Deployment, environment place) Deployment {
 		TestResults: exchange{}.testResults(recordedResults(d.TestResults)), ConnectorResults: connectorResults(d, environment),
 		Agents: make([]DeploymentAgent, 0, len(d.Agents)), CreatedAt: d.CreatedAt.UTC(),
 		StartedAt: optTime(d.StartedAt), EndedAt: optTime(d.EndedAt), ActivatedAt: optTime(d.ActivatedAt),
-	}
+	}}
 	for _, a := range d.Agents {
 		out.Agents = append(out.Agents, DeploymentAgent{
 			Name: a.Name, Description: opt(a.Description), Type: a.Type, SourcePath: a.SourcePath, VariantOf: opt(a.VariantOf),

@@ -51,7 +51,7 @@ func (w *world) bringOn(ctx context.Context, o *v1alpha1.Deployment) error {
 	}
 	key := store.Key{ProjectID: w.projectID, ID: id}
 	if d, err := w.db.Deployment(ctx, key); err == nil && o.Spec.Cancel && !d.Status.Terminal() {
-		return w.db.EndDeployment(ctx, key, store.DeploymentCancelled, "", "cancelled by spec.cancel")
+		return w.db.EndDeployment(ctx, key, store.DeploymentCancelled, "", "cancelled by a request")
 	}
 	if !o.ActivationPending() {
 		return nil
@@ -121,7 +121,7 @@ func TestAConnectorThatNeverCameToBeHasNoID(t *testing.T) {
 	_, body := w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"], "")
 	one := decode[Deployment](t, body)
 	_, body = w.call(t, key, http.MethodGet, "/deployments?environment_id="+w.ids["environment"], "")
-	for _, d := range []Deployment{one, decode[[]DeploymentItem](t, body)[0].Deployment} {
+	for _, d := range []DeploymentSummary{one.DeploymentSummary, decode[[]DeploymentItem](t, body)[0].DeploymentSummary} {
 		var ids []*string
 		for _, r := range d.ConnectorResults {
 			ids = append(ids, r.ConnectorID)

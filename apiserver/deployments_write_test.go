@@ -148,9 +148,16 @@ func TestADeploymentThatIsOpenSaysWhatItWaitsFor(t *testing.T) {
 	w := newPast(t)
 	key, id := w.key(t, nil), w.building(t).String()
 	o := w.deploymentObject(t, id)
+	o.MarkBuilding(v1alpha1.StepFetching)
 	o.MarkBuildBlocked("no node has room")
 	require.NoError(t, w.client.Status().Update(t.Context(), o))
 	require.Contains(t, *w.shownDeployment(t, key, id).Message, "no node has room")
+	for phase, want := range map[store.DeploymentPhase]string{store.PhasePacking: "validating and packing", store.PhaseTesting: "running the tests"} {
+		require.NoError(t, w.db.ReportBuild(t.Context(), store.Key{ProjectID: w.projectID, ID: uuid.MustParse(id)}, store.BuildReport{Phase: phase}))
+		shown := w.shownDeployment(t, key, id)
+		require.EqualValues(t, phase, *shown.Phase.Value)
+		require.Contains(t, *shown.Message, want, "the object is behind")
+	}
 	require.NoError(t, w.client.Delete(t.Context(), o))
 	require.Nil(t, w.shownDeployment(t, key, id).Message)
 }
@@ -216,6 +223,38 @@ func TestCodeIsDeployedAgain(t *testing.T) {
 	require.NoError(t, w.client.Delete(t.Context(), w.world.stored(t, w.ids["environment"])))
 	requireCode(t, http.StatusConflict, httpserver.CodeGone, w.world, key, http.MethodPost, "/deployments/"+w.ids["deployment"]+"/redeploy", "")
 	requireCode(t, http.StatusConflict, httpserver.CodeGone, w.world, key, http.MethodPost, "/deployments/"+w.ids["deployment"]+"/activate", "")
+}
+
+// TestRedeploy_KeepsSkipFlags: a version that went live by deploy-anyway can be deployed again.
+func TestRedeploy_KeepsSkipFlags(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for _, test := range []struct {
+		name              string
+		tests, connectors bool
+	}{
+		{"none", false, false},
+		{"tests", true, false},
+		{"connectors", false, true},
+		{"both", true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			of := &v1alpha1.Deployment{ObjectMeta: w.meta("skips-" + test.name), Spec: v1alpha1.DeploymentSpec{
+				Environment: "production", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
+				SkipTests: test.tests, SkipFailedConnectors: test.connectors,
+			}}
+			w.create(t, of)
+			begun, err := w.begin(t.Context(), of)
+			require.NoError(t, err)
+			made := w.deployed(t, key, "/deployments/"+begun.ID.String()+"/redeploy", "", http.StatusOK)
+			require.Equal(t, test.tests, made.SkipTests)
+			require.Equal(t, test.connectors, made.SkipFailedConnectors)
+			spec := w.deploymentObject(t, made.ID).Spec
+			require.Equal(t, test.tests, spec.SkipTests)
+			require.Equal(t, test.connectors, spec.SkipFailedConnectors)
+		})
+	}
 }
 
 // TestWhatFailedIsDeployedAnyway: without what failed, and without what was overridden before.

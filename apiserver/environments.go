@@ -20,6 +20,7 @@ type Environment struct {
 	ID                string              `json:"id" format:"uuid" doc:"The environment's id."`
 	ProjectID         string              `json:"project_id" format:"uuid" doc:"The project's id."`
 	Name              string              `json:"name" doc:"Its name for people." example:"Production"`
+	KubernetesName    string              `json:"kubernetes_name" doc:"The name of its object in Kubernetes, which never changes: kubectl, manifests and the environments of API keys use it." example:"production-x7k2p"`
 	Slug              string              `json:"slug" doc:"Derived from the name, unique within the project; empty until the platform has seen the environment." example:"production"`
 	IsDefault         bool                `json:"is_default" doc:"Whether it is the project's default environment."`
 	Kind              EnvironmentKind     `json:"kind" doc:"What it is for."`
@@ -136,7 +137,7 @@ func (s *Server) environmentShower(ctx context.Context, c *caller, of ...*v1alph
 	}
 	return func(e *v1alpha1.Environment) Environment {
 		out := Environment{
-			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), Slug: e.Status.Slug,
+			ID: idOf(e), ProjectID: c.projectID.String(), Name: e.Title(), KubernetesName: e.Name, Slug: e.Status.Slug,
 			IsDefault: isDefault(e),
 			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
 			GitBranch: opt(e.Spec.Git.Branch), GitCommit: opt(e.Spec.Git.Commit), AutoDeploy: e.Spec.Git.AutoDeploy,

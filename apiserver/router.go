@@ -132,8 +132,9 @@ func handle[I, T any](f func(*Server, context.Context, *caller, *I) (answer[T], 
 			c := callerOf(ctx)
 			out, err := f(s, ctx, c, in)
 			if err != nil {
-				return nil, s.asProblem(ctx, err)
+				return nil, s.namesFor(c).problem(ctx, s.asProblem(ctx, err))
 			}
+			s.namesFor(c).rename(ctx, &out.Body)
 			if out.Status == 0 {
 				out.Status = op.DefaultStatus
 			}

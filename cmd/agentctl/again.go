@@ -56,7 +56,8 @@ func newRedeployCommand() *cobra.Command {
 		Use:   "redeploy DEPLOYMENT",
 		Short: "Deploy the code of a deployment again, and follow it",
 		Long: `Deploy the code of a deployment again to its environment: it is built anew, from the same
-commit or the same upload. To make one live again that was built, activate needs no build.
+commit or the same upload, and skips the tests or failed connectors that the deployment
+skipped. To make one live again that was built, activate needs no build.
 
 It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
 		Example: "  agentctl redeploy 2fd4e1c6 --environment production",

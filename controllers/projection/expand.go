@@ -107,7 +107,8 @@ func noVariable(c *v1alpha1.Connector, missing []string) error {
 	if last := len(missing) - 1; last > 0 {
 		names, them = "variables "+strings.Join(missing[:last], ", ")+" and "+missing[last], "them"
 	}
-	return &TextError{fmt.Sprintf("Environment %q does not have the %s: set %s in its spec.variables, or by `agentctl env set`", c.Spec.Environment, names, them)}
+	return &TextError{fmt.Sprintf("Environment %q does not have the %s: set %s in its spec.variables, "+
+		"by PUT /environments/{environment_id}/variables, or by `agentctl env set`", c.Spec.Environment, names, them)}
 }
 
 // IsTextError says whether an expansion failed for what a person can mend.

@@ -264,8 +264,8 @@ func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.IsEmpty(), "what people write is as they write it")
 	for name, c := range map[string]struct{ url, headers, want string }{
-		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" does not have the variables NO and NONE: set them in its spec.variables, or by ` + "`agentctl env set`"},
-		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" does not have the variables A, B and C: set them in its spec.variables, or by ` + "`agentctl env set`"},
+		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" does not have the variables NO and NONE: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"},
+		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" does not have the variables A, B and C: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"},
 		"one without a value":    {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
 		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
 		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
