@@ -11,11 +11,12 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // ConnectorCreate is what a connector is made of.
 type ConnectorCreate struct {
-	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
+	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
 	Type    ConnectorType        `json:"type" doc:"What it is."`
 	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound, sync or outbound; a cron connector is inbound."`
 	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether it works at once."`
@@ -83,24 +84,31 @@ func (n *creation) connector(
 	return shown, n.showPresent(ctx, n.caller, []v1alpha1.Connector{*conn}, &shown)
 }
 
-// nameIsFree answers 409 for the name of another connector, such as one that code
-// defines; one that is retired has no name any more.
+// nameIsFree answers 409 for the name of another connector of the environment, in any case of letters, such as one
+// that code defines or has defined.
 func (s *Server) nameIsFree(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
 	list, err := s.connectorsOf(ctx, c, string(conn.Spec.Environment))
 	if err != nil {
 		return err
 	}
+	name := store.ConnectorName{Name: conn.Title()}
 	for i := range list {
-		if list[i].Title() != conn.Title() || list[i].Name == conn.Name {
+		other := &list[i]
+		if other.Name == conn.Name || !name.ClashesWith(store.ConnectorName{Name: other.Title(), DefinedInCode: other.DefinedInCode()}) {
 			continue
 		}
-		retired, err := s.retired(ctx, c, &list[i])
-		if err != nil {
+		retired, err := s.retired(ctx, c, other)
+		switch {
+		case err != nil:
 			return err
+		case retired:
+			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf("a retired connector of the environment has the name %q: "+
+				"delete that one, or choose another name", other.Title()))
+		case other.DefinedInCode():
+			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf("the project's code defines a connector with the name %q (%s); "+
+				"choose another name", other.Title(), other.File()))
 		}
-		if !retired {
-			return nameTaken
-		}
+		return nameTaken
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 
 // ConnectorUpdate is what is changed of a connector.
 type ConnectorUpdate struct {
-	Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment." example:"Tickets"`
+	Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
 	Type    ConnectorType        `json:"type,omitempty" doc:"Only what it is: that never changes."`
 	Mode    ConnectorMode        `json:"mode,omitempty" doc:"Only the one that it has: that never changes."`
 	Enabled *bool                `json:"enabled,omitempty" doc:"Whether it works; true also lets a paused outbound connector send again. A connector that was removed from the project's code cannot be enabled."`

@@ -22,7 +22,7 @@ import (
 type Connector struct {
 	ID             string          `json:"id" format:"uuid" doc:"The connector's id."`
 	EnvironmentID  *string         `json:"environment_id" format:"uuid" doc:"The environment whose agents it connects; null when that is gone."`
-	Name           string          `json:"name" doc:"Its name, unique in its environment." example:"Tickets"`
+	Name           string          `json:"name" doc:"Its name, unique in its environment; of one that a file without name defines the file without its ending." example:"Tickets"`
 	Type           ConnectorType   `json:"type" doc:"What it is."`
 	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
 	Enabled        bool            `json:"enabled" doc:"Whether it works; false where somebody has disabled it."`

@@ -194,19 +194,30 @@ func TestOfWhatCodeDefinesOnlyEnabledChanges(t *testing.T) {
 	call(http.MethodPatch, path, `{"enabled":true}`, http.StatusOK, "")
 	call(http.MethodPatch, path, `{}`, http.StatusOK, "")
 	creates := "/connectors?environment_id=" + w.ids["environment"]
-	call(http.MethodPost, creates, `{"name":"production.crm","type":"webhook"}`, http.StatusConflict, httpserver.CodeNameTaken)
+	own := w.crm(t, key, "Own").ID
+	requireTaken := func() {
+		t.Helper()
+		for _, name := range []string{"crm", "Crm"} {
+			call(http.MethodPost, creates, `{"name":"`+name+`","type":"webhook"}`, http.StatusConflict, httpserver.CodeNameTaken)
+			call(http.MethodPatch, "/connectors/"+own, `{"name":"`+name+`"}`, http.StatusConflict, httpserver.CodeNameTaken)
+		}
+	}
+	requireTaken()
+	require.Equal(t, "crm", w.shown(t, key, conn).Name)
+	call(http.MethodPatch, "/connectors/"+own, `{"name":"OWN"}`, http.StatusOK, "")
 	call(http.MethodDelete, path, "", http.StatusConflict, httpserver.CodeDefinedInCode)
 	require.False(t, w.shown(t, key, conn).Retired)
 
 	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
 		Ref: w.refOf(t, store.KindConnector, conn.Name), ID: uuid.MustParse(conn.Status.ID), ProjectID: w.projectID, EnvironmentID: w.id(t, "environment"),
-		Name: conn.Name, Type: "webhook", Mode: "inbound", Config: []byte("{}"), DefinedInCode: true, Retired: true,
+		Name: conn.Title(), Type: "webhook", Mode: "inbound", Config: []byte("{}"), DefinedInCode: true, Retired: true,
 	}))
 	require.True(t, w.shown(t, key, conn).Retired)
 	call(http.MethodPatch, path, `{"enabled":false}`, http.StatusOK, "")
 	call(http.MethodPatch, path, `{"enabled":true}`, http.StatusConflict, httpserver.CodeConnectorRetired)
-	call(http.MethodPost, creates, `{"name":"production.crm","type":"webhook"}`, http.StatusCreated, "")
+	requireTaken()
 	call(http.MethodDelete, path, "", http.StatusOK, "")
+	call(http.MethodPost, creates, `{"name":"crm","type":"webhook"}`, http.StatusCreated, "")
 	call(http.MethodGet, path, "", http.StatusNotFound, httpserver.CodeNotFound)
 }
 

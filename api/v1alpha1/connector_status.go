@@ -148,8 +148,16 @@ func (c *Connector) MarkSecretVersionWentBack(stored int64) {
 		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
 
-// Title is the connector's name for people: spec.displayName, else its name.
-func (c *Connector) Title() string { return cmp.Or(string(c.Spec.DisplayName), c.Name) }
+// File is the file of the project's repository that defines the connector.
+func (c *Connector) File() string {
+	return CodeConnectorFile(CodeConnectorStem(c.Spec.Environment, c.Name))
+}
+
+// Title is the connector's name for people: spec.displayName, else its name, of one that a
+// file defines the stem of that.
+func (c *Connector) Title() string {
+	return cmp.Or(string(c.Spec.DisplayName), CodeConnectorStem(c.Spec.Environment, c.Name))
+}
 
 // IsEnabled returns spec.enabled, true where it is not set.
 func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.Enabled }

@@ -45,6 +45,15 @@ func CodeConnectorName(environment EnvironmentName, stem string) string {
 	return string(environment) + "." + stem
 }
 
+// CodeConnectorStem is the stem of the file of which a Connector of an environment has the name; any
+// other name it returns as it is.
+func CodeConnectorStem(environment EnvironmentName, name string) string {
+	return strings.TrimPrefix(name, string(environment)+".")
+}
+
+// CodeConnectorFile is the file of that stem in a project's repository.
+func CodeConnectorFile(stem string) string { return "connectors/" + stem + ".yaml" }
+
 // CodeLinkName: see CodeConnectorName.
 func CodeLinkName(connector, agent string) string { return connector + "." + agent }
 

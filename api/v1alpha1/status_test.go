@@ -172,6 +172,13 @@ func TestTitlesAndSlugs(t *testing.T) {
 
 	c := newConnector()
 	require.Equal(t, "orders", c.Title())
+	for name, want := range map[string]string{"production.ask": "ask", "staging.ask": "staging.ask", "production-ask": "production-ask"} {
+		c.Name, c.Spec.Environment = name, "production"
+		require.Equal(t, want, c.Title(), "of one that a file defines its stem")
+	}
+	c.Name, c.Spec.DisplayName = "production.ask", "Ask"
+	require.Equal(t, "Ask", c.Title())
+	require.Equal(t, "connectors/ask.yaml", c.File())
 }
 
 func TestConnectorDefaults(t *testing.T) {

@@ -83,25 +83,6 @@ func (c *listedConnector) UnmarshalJSON(text []byte) error {
 // MarshalJSON is what the REST API says.
 func (c listedConnector) MarshalJSON() ([]byte, error) { return c.shown, nil }
 
-// called says which connectors a name means: those that have it, else those that code defines by a
-// file of that name, which are named after their environment and the file.
-func called(wanted string, list []listedConnector) func(named) bool {
-	if slices.ContainsFunc(list, func(c listedConnector) bool { return c.Name == wanted }) {
-		return func(n named) bool { return n.name == wanted }
-	}
-	return func(n named) bool {
-		return slices.ContainsFunc(list, func(c listedConnector) bool { return c.ID == n.id && c.file() == wanted })
-	}
-}
-
-// file is what the file is called that defines it, without its ending; "" of one that no code defines.
-func (c listedConnector) file() string {
-	if _, file, ok := strings.Cut(c.Name, "."); ok && c.InCode {
-		return file
-	}
-	return ""
-}
-
 // works says whether it does, or why not.
 func (c listedConnector) works() string {
 	switch {

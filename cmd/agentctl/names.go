@@ -229,11 +229,11 @@ func (r *rest) connectorID(ctx context.Context, what, within, wanted string) (st
 	if wanted == "" {
 		return "", fmt.Errorf("%s: must be the name or the id of a connector, as `agentctl connectors` shows them", what)
 	}
-	list, all, err := r.connectorsWithin(ctx, within)
+	_, all, err := r.connectorsWithin(ctx, within)
 	if err != nil {
 		return "", fmt.Errorf("%s: looking for %q: %w", what, printable(wanted), err)
 	}
-	at, err := chosen(what, wanted, all, called(wanted, list))
+	at, err := chosen(what, wanted, all, func(n named) bool { return n.name == wanted })
 	if err != nil {
 		return "", err
 	}

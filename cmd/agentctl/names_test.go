@@ -68,11 +68,11 @@ func (c *catalogue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"/deployments?environment_id=" + numbered(92): {one(elsewhere, `"status":"deployed","source":{"commit":"`+c.commit+`"}`)},
 		"/connectors?environment_id=" + numbered(91): {
 			one(orders, `"name":"orders","mode":"inbound"`), one(results, `"name":"results","mode":"outbound"`), one(former, `"name":"results","mode":"inbound","retired":true`),
-			one(ask, `"name":"production.ask","mode":"sync","defined_in_code":true`), one(dotted, `"name":"production.own","mode":"sync"`),
+			one(ask, `"name":"ask","mode":"sync","defined_in_code":true`), one(dotted, `"name":"production.own","mode":"sync"`),
 		},
 		"/connectors?environment_id=" + numbered(92): {
 			one(retired, `"name":"results","mode":"outbound","retired":true`), one(stagedOrders, `"name":"orders","mode":"inbound"`),
-			one(stagedAsk, `"name":"staging.ask","mode":"sync","defined_in_code":true`),
+			one(stagedAsk, `"name":"ask","mode":"sync","defined_in_code":true`),
 		},
 	}
 	if r.URL.RawQuery != "" {
@@ -143,13 +143,13 @@ func TestNamesStandForIDs(t *testing.T) {
 		}},
 		"CONNECTOR": {"/connectors/", 4, map[string]string{
 			orders: orders, "results --environment production": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
-			"production.ask": ask, "ask --environment staging": stagedAsk,
+			"ask --environment production": ask, "ask --environment staging": stagedAsk,
 		}, map[string]string{
 			"orders":  `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
 			"ask":     `"ask" is more than one; say which by its id: ` + ask + ` (production, sync), ` + stagedAsk + ` (staging, sync)`,
 			"own":     `the project has no "own"`,
 			"results": `"results" is more than one; say which by its id: ` + results + ` (production, outbound), ` + retired + ` (staging, outbound, retired)`,
-			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), production.ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), staging.ask (staging, sync)`,
+			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), ask (staging, sync)`,
 		}},
 	} {
 		commands := taking(newRootCommand("agentctl"), what)

@@ -84,7 +84,7 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 	s.failTaken(out)
 	for name, row := range s.rows {
 		if !named[name] && !row.Retired {
-			out = append(out, change{key: strings.TrimPrefix(name, string(s.environment)+"."), action: actionRetired})
+			out = append(out, change{key: v1alpha1.CodeConnectorStem(s.environment, name), action: actionRetired})
 		}
 	}
 	slices.SortFunc(out, func(a, b change) int { return strings.Compare(a.key, b.key) })
@@ -216,16 +216,15 @@ func (s situation) sameLinks(m *projection.Mirror) bool {
 // that did not, so that it is looked again until no more fail.
 func (s situation) failTaken(changes []change) {
 	for {
-		titles, sends, failed := s.titles(changes), s.sends(changes), false
+		holders, sends, failed := s.nameHolders(changes), s.sends(changes), false
 		for i := range changes {
 			c := &changes[i]
 			if c.mirror == nil {
 				continue
 			}
-			title, name := c.mirror.Connector.Title(), c.mirror.Connector.Name
 			problem := sends.problem(c.mirror)
-			if holder := titles[title]; holder != name {
-				problem = fmt.Sprintf("the name %q is that of Connector %q in the same environment: choose another name", title, holder)
+			if holder := holderOf(c.mirror.Connector, holders); holder.object != c.mirror.Connector.Name {
+				problem = fmt.Sprintf("the name %q is that of %s in the same environment: choose another name", c.mirror.Connector.Title(), holder.words)
 			}
 			if problem != "" {
 				*c, failed = change{key: c.key, action: actionFailed, problem: problem}, true
@@ -237,33 +236,44 @@ func (s situation) failTaken(changes []change) {
 	}
 }
 
-// titles says whose each name for people is.
-func (s situation) titles(changes []change) map[string]string {
-	holders := map[string]string{}
-	take := func(title, name string) {
-		if _, taken := holders[title]; !taken {
-			holders[title] = name
-		}
-	}
+// nameHolder is a connector that has a name for people.
+type nameHolder struct {
+	store.ConnectorName
+	// object is the name of its object, words what messages call it.
+	object, words string
+}
+
+// nameHolders are those of the environment, the first of two that clash being the one that has the name.
+func (s situation) nameHolders(changes []change) (holders []nameHolder) {
 	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
 		c := s.connectors[name]
 		waits := v1alpha1.IsStalled(c) && c.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken
 		if !projection.IsOurs(c, s.environment) && !waits {
-			take(c.Title(), name)
+			holders = append(holders, nameHolder{store.ConnectorName{Name: c.Title()}, name, fmt.Sprintf("Connector %q", name)})
 		}
 	}
+	inCode := func(title, key string, retired bool) {
+		holders = append(holders, nameHolder{
+			store.ConnectorName{Name: title, DefinedInCode: true, Retired: retired}, v1alpha1.CodeConnectorName(s.environment, key), v1alpha1.CodeConnectorFile(key),
+		})
+	}
 	for _, c := range changes {
-		name := v1alpha1.CodeConnectorName(s.environment, c.key)
-		if row, brought := s.rows[name]; c.mirror == nil && brought && !row.Retired {
-			take(row.Name, name)
+		if row, brought := s.rows[v1alpha1.CodeConnectorName(s.environment, c.key)]; c.mirror == nil && brought {
+			inCode(row.Name, c.key, row.Retired)
 		}
 	}
 	for _, c := range changes {
 		if c.mirror != nil {
-			take(c.mirror.Connector.Title(), c.mirror.Connector.Name)
+			inCode(c.mirror.Connector.Title(), c.key, false)
 		}
 	}
 	return holders
+}
+
+// holderOf is whose the name of a connector of the code is.
+func holderOf(c *v1alpha1.Connector, holders []nameHolder) nameHolder {
+	name := store.ConnectorName{Name: c.Title(), DefinedInCode: true}
+	return holders[slices.IndexFunc(holders, func(h nameHolder) bool { return name.ClashesWith(h.ConnectorName) })] // itself, if no other
 }
 
 // failures are the connectors that cannot be applied, with what is wrong, one a line; "" where

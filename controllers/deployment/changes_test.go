@@ -107,7 +107,7 @@ func TestWhatBecomesOfConnectors(t *testing.T) {
 	rotated.Connector.Spec.SecretVersion = 3
 	unlinked := mirrorOf(t, "ask", askFile)
 	unlinked.Links = nil
-	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask"; c.MarkNameTaken("x") })
+	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask"; c.MarkNameTaken("x") })
 	tryChanges(t, map[string]changed{
 		"nothing":               {inDev(), nil, nil},
 		"new":                   {inDev(), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
@@ -152,7 +152,7 @@ func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
 		},
 		"a person's object":  {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
 		"a person's id":      {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
-		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "dev.ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "dev.ask" is that of Connector "mine" in the same environment: choose another name`}},
+		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "ask" is that of Connector "mine" in the same environment: choose another name`}},
 		"a person's link":    {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" links agent "hello" to it already: delete it, or take the agent out of the file`}},
 		"the name of a link": {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" is there, and the platform has not made it: delete it`}},
 		"too many links":     {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, with those that the platform has not made; at most 100 are allowed"}},
@@ -181,13 +181,13 @@ func TestNamesOfConnectors(t *testing.T) {
 	}
 	there := inDev(mirrorOf(t, "a", named("a", "One", "sync").Content), mirrorOf(t, "b", named("b", "Two", "sync").Content))
 	require.Equal(t, []string{"a updated", "b updated"}, said(there.changes([]store.ConnectorFile{named("a", "Two", "sync"), named("b", "One", "sync")})), "they swap")
-	require.Equal(t, []string{"a created", `b failed: the name "Same" is that of Connector "dev.a" in the same environment: choose another name`},
+	require.Equal(t, []string{"a created", `b failed: the name "Same" is that of connectors/a.yaml in the same environment: choose another name`},
 		said(inDev().changes([]store.ConnectorFile{named("a", "Same", "sync"), named("b", "Same", "sync")})))
 	got := said(there.changes([]store.ConnectorFile{named("a", "New", "inbound"), named("b", "One", "sync"), named("c", "Two", "sync")}))
 	require.Len(t, got, 3)
 	require.True(t, strings.HasPrefix(got[0], "a failed: it was sync"), got[0])
-	require.Equal(t, `b failed: the name "One" is that of Connector "dev.a" in the same environment: choose another name`, got[1])
-	require.Equal(t, `c failed: the name "Two" is that of Connector "dev.b" in the same environment: choose another name`, got[2])
+	require.Equal(t, `b failed: the name "One" is that of connectors/a.yaml in the same environment: choose another name`, got[1])
+	require.Equal(t, `c failed: the name "Two" is that of connectors/b.yaml in the same environment: choose another name`, got[2])
 }
 
 // What a build says is a tenant's word, also of how many links there are.

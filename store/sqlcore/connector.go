@@ -177,23 +177,40 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 }
 
 // nameTaken is a *store.DuplicateError when another connector of the environment
-// has the name; what is stored of this one is then not in effect any more.
+// has the name; what is stored of this one is then not in effect any more. One that has the name
+// already keeps it, also from those that came later and differ in the case of letters.
 func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
 	if connector.Retired {
 		return nil, nil
 	}
-	var holder store.ObjectRef
-	err = found(tx.QueryRowContext(ctx, `SELECT `+refColumns+`
+	name := nameOf(connector)
+	namesakes, err := collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
-		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.name = $3 AND c.id <> $4 AND NOT c.retired AND NOT c.shadowed`,
-		connector.ProjectID, connector.EnvironmentID, connector.Name, connector.ID).Scan(refFields(&holder)...))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, nil
-	case err != nil:
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length($3)
+		ORDER BY c.retired, c.created_at, c.id`, connector.ProjectID, connector.EnvironmentID, connector.Name)
+	if err != nil {
 		return nil, fmt.Errorf("reading who has the name: %w", err)
 	}
-	return &store.DuplicateError{Holder: holder}, shadow(ctx, tx, connector.Key(), `NOT shadowed`)
+	for _, other := range namesakes {
+		switch {
+		case !name.ClashesWith(nameOf(other)):
+		case other.ID != connector.ID:
+			return &store.DuplicateError{Holder: other.Ref}, shadow(ctx, tx, connector.Key(), `NOT shadowed`)
+		case !other.Retired:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+func nameOf(c store.Connector) store.ConnectorName {
+	return store.ConnectorName{Name: c.Name, DefinedInCode: c.DefinedInCode, Retired: c.Retired}
+}
+
+// scanNamesake reads what decides whose a name is.
+func scanNamesake(row scanner) (c store.Connector, err error) {
+	err = row.Scan(append([]any{&c.ID, &c.Name, &c.Retired, &c.DefinedInCode}, refFields(&c.Ref)...)...)
+	return c, err
 }
 
 // shadow takes a connector's row out of effect, if it meets a condition.

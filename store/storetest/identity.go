@@ -257,18 +257,39 @@ var duplicatePromises = []promise{
 		w.NoError(err)
 		w.duplicate(w.s.PutConnector(w.ctx, w.connector), late.Ref)
 	}},
-	{"a name is free in other environments, and where its connector is retired", func(w *world) {
+	{"a name is free in other environments, and one of a retired connector for another of the code alone", func(w *world) {
 		elsewhere, environment := w.newConnector("elsewhere"), w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, environment))
 		elsewhere.Name, elsewhere.EnvironmentID = w.connector.Name, environment.ID
 		w.NoError(w.s.PutConnector(w.ctx, elsewhere))
-		retired := w.connector
+		code := w.codeConnector("code")
+		w.NoError(w.s.PutConnector(w.ctx, code))
+		retired := code
 		retired.Retired = true
 		w.NoError(w.s.PutConnector(w.ctx, retired))
-		next := w.newConnector("next")
-		next.Name = w.connector.Name
+		own, next := w.newConnector("own"), w.codeConnector("next")
+		own.Name, next.Name = code.Name, code.Name
+		w.duplicate(w.s.PutConnector(w.ctx, own), code.Ref)
 		w.NoError(w.s.PutConnector(w.ctx, next))
-		w.duplicate(w.s.PutConnector(w.ctx, w.connector), next.Ref)
+		w.duplicate(w.s.PutConnector(w.ctx, code), next.Ref)
+	}},
+	{"names that differ in the case of letters are one, and of two that are there the older stays", func(w *world) {
+		young := w.newConnector("young")
+		w.NoError(w.s.PutConnector(w.ctx, young))
+		for _, name := range []string{"BESTÄNDE", "Bestände"} {
+			w.connector.Name = name
+			w.NoError(w.s.PutConnector(w.ctx, w.connector), "its own name")
+		}
+		other := w.newConnector("other")
+		other.Name = "bestÄnde"
+		w.duplicate(w.s.PutConnector(w.ctx, other), w.connector.Ref)
+		young.Name = "bestände"
+		_, err := w.db.ExecContext(w.ctx, `UPDATE connectors SET name = 'bestände' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), young.ID.String())
+		w.NoError(err, "as before names were compared so")
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		w.duplicate(w.s.PutConnector(w.ctx, young), w.connector.Ref)
+		_, err = w.s.Route(w.ctx, w.connector.Key())
+		w.NoError(err)
 	}},
 	{"a connector that takes another's name is not in effect under its own any more, but keeps its secrets", func(w *world) {
 		other := w.newConnector("other")
