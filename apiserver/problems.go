@@ -139,8 +139,6 @@ var requestFields = map[string]map[string]string{
 		"spec.cron.missedTicks":       "body.config.missed_ticks",
 		"spec.cron.prompt":            "body.config.prompt",
 		"spec.cron.payload":           "body.config.payload",
-
-		"spec.secretGracePeriodSeconds": "body.grace_seconds",
 	},
 	store.KindEnvironment: {
 		"spec":                           "body",

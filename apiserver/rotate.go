@@ -15,7 +15,7 @@ import (
 
 // RotateSecret says how a secret is rotated.
 type RotateSecret struct {
-	GraceSeconds *int32 `json:"grace_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the secrets before stay valid, from now on and after later rotations too; 0 ends them at once. Without it: as the connector has it, at first 86400."`
+	GraceSeconds *int32 `json:"grace_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the secrets before stay valid after this rotation; 0 ends them at once. Without it: as the connector has it, which stays so for later rotations; by default 86400."`
 }
 
 // RotateSecretInput is the request that rotates a secret.
@@ -44,10 +44,11 @@ func (s *Server) rotateSecret(ctx context.Context, c *caller, in *RotateSecretIn
 			return problem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("its secret is of version %d, which is the last: "+
 				"make another connector, or bring a secret of your own", last))
 		}
-		conn.Spec.SecretVersion = last + 1
-		if in.Body != nil && in.Body.GraceSeconds != nil {
-			conn.Spec.SecretGracePeriodSeconds = in.Body.GraceSeconds
+		var grace *int32
+		if in.Body != nil {
+			grace = in.Body.GraceSeconds
 		}
+		conn.RotateSecret(last+1, grace)
 		return nil
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ package apiserver
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -30,33 +31,38 @@ func TestARotationAnswersTheNewSecret(t *testing.T) {
 		require.Equal(t, got.Header().Get("ETag"), answer.Header().Get("ETag"))
 		return decode[Connector](t, answer.Body.Bytes())
 	}
-	requireSpec := func(version int32, grace *int32) {
+	requireSpec := func(version int32, grace time.Duration) {
 		t.Helper()
-		spec := w.object(t, made.ID).Spec
-		require.Equal(t, version, spec.SecretVersion)
-		require.Equal(t, grace, spec.SecretGracePeriodSeconds)
+		conn := w.object(t, made.ID)
+		require.Equal(t, version, conn.Spec.SecretVersion)
+		require.Equal(t, int32(86400), *conn.Spec.SecretGracePeriodSeconds, "that of later rotations")
+		require.Equal(t, grace, conn.SecretGracePeriod())
 	}
-	day, none, hour := int32(86400), int32(0), int32(3600)
-	requireSpec(1, &day)
+	day := 24 * time.Hour
+	requireSpec(1, day)
 	second := rotate("")
 	require.NotEqual(t, *made.Secret, *second.Secret)
-	requireSpec(2, &day)
+	requireSpec(2, day)
 	third := rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k")
 	require.NotEqual(t, *second.Secret, *third.Secret)
-	requireSpec(3, &none)
+	requireSpec(3, 0)
 	require.Equal(t, third, rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k"), "once")
-	requireSpec(3, &none)
+	requireSpec(3, 0)
 	fourth := rotate(`{}`, "Idempotency-Key", "l", "If-Match", etag(w.object(t, made.ID)))
-	requireSpec(4, &none)
+	requireSpec(4, day)
 	require.Equal(t, fourth, rotate(`{"grace_seconds":0}`, "Idempotency-Key", "k"), "a late repetition answers the secret in effect")
 	rotate(`{"grace_seconds":3600}`)
-	requireSpec(5, &hour)
+	requireSpec(5, time.Hour)
 
+	kubectl := w.object(t, made.ID)
+	kubectl.Spec.SecretVersion = 6
+	require.NoError(t, w.client.Update(t.Context(), kubectl))
+	requireSpec(6, day)
 	behind := w.object(t, made.ID)
 	behind.Spec.SecretVersion = 2
 	require.NoError(t, w.client.Update(t.Context(), behind))
 	rotate("")
-	requireSpec(6, &hour)
+	requireSpec(6, day)
 }
 
 // TestSecretsThatCannotBeRotated: are the project's own, or there is none, or nothing of

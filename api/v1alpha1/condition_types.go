@@ -205,6 +205,8 @@ const (
 	// ReasonSecretVersionWentBack: spec.secretVersion is below the version that
 	// is in effect.
 	ReasonSecretVersionWentBack = "SecretVersionWentBack"
+	// ReasonRetired: the code of what is live has the connector no more.
+	ReasonRetired = "Retired"
 	// ReasonNameTaken: another connector of the environment has the same name
 	// for people.
 	ReasonNameTaken = "NameTaken"

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -148,6 +149,13 @@ func (c *Connector) MarkSecretVersionWentBack(stored int64) {
 		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
 
+// MarkRetired: the gateway refuses webhooks, runs no ticks and sends nothing, for the code has the connector no more.
+func (c *Connector) MarkRetired() {
+	c.Status.Retired = true
+	c.MarkDisabled()
+	markEnded(c, ReasonRetired, "retired: the project's code has the connector no more, and no deployment can resume it but one that has")
+}
+
 // File is the file of the project's repository that defines the connector.
 func (c *Connector) File() string {
 	return CodeConnectorFile(CodeConnectorStem(c.Spec.Environment, c.Name))
@@ -254,10 +262,30 @@ func (c *Connector) SecretVersionInEffect() int32 {
 	return cmp.Or(c.Status.SecretVersion, c.SecretVersion())
 }
 
-// SecretGracePeriod returns spec.secretGracePeriodSeconds, 24 h where it is not set.
+// SecretGracePeriod is how long the secrets before the present version stay valid:
+// spec.secretGracePeriodSeconds, 24 h where it is not set, unless the rotation to that version had a period of its own.
 func (c *Connector) SecretGracePeriod() time.Duration {
+	if version, seconds, ok := strings.Cut(c.Annotations[AnnotationRotationGrace], "="); ok && version == strconv.Itoa(int(c.SecretVersion())) {
+		if n, err := strconv.ParseUint(seconds, 10, 31); err == nil {
+			return time.Duration(n) * time.Second //nolint:gosec // 31 bits
+		}
+	}
 	if c.Spec.SecretGracePeriodSeconds == nil {
 		return DefaultSecretGracePeriod
 	}
 	return time.Duration(*c.Spec.SecretGracePeriodSeconds) * time.Second
+}
+
+// RotateSecret raises the version of the generated secrets. The grace period is that of this rotation alone; nil is
+// the connector's.
+func (c *Connector) RotateSecret(version int32, graceSeconds *int32) {
+	c.Spec.SecretVersion = version
+	delete(c.Annotations, AnnotationRotationGrace)
+	if graceSeconds == nil {
+		return
+	}
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[AnnotationRotationGrace] = fmt.Sprintf("%d=%d", version, *graceSeconds)
 }

@@ -55,15 +55,15 @@ func (l *ConnectorLink) MarkAgentUndecided(environment string) {
 // ShownAgents is how many names of agents a message has at most.
 const ShownAgents = 10
 
-// MarkAgentUnknown: the live deployment of the environment, which has these
-// agents, has no such one; a later one may.
-func (l *ConnectorLink) MarkAgentUnknown(environment string, agents []string) {
+// MarkAgentUnknown: the live deployment, which has these agents, has no such one; a
+// later one may.
+func (l *ConnectorLink) MarkAgentUnknown(agents []string) {
 	known := strings.Join(agents[:min(len(agents), ShownAgents)], ", ")
 	if len(agents) > ShownAgents {
 		known += " and others"
 	}
-	message := fmt.Sprintf("agent %q is not in the live deployment of Environment %q, which has %s; deploy it, or create a link with the right name",
-		l.Spec.Agent, environment, cmp.Or(known, "none"))
+	message := fmt.Sprintf("agent %q is not in the environment's live deployment, which has %s; deploy it, or create a link with the right name",
+		l.Spec.Agent, cmp.Or(known, "none"))
 	MarkWaiting(l, ReasonAgentUnknown, message)
 }
 

@@ -39,6 +39,11 @@ const (
 	LabelPosition   = "agentplatform.dev/position"
 )
 
+// AnnotationRotationGrace of a Connector is how long the secrets before one rotation stay valid, in place of
+// spec.secretGracePeriodSeconds: the version that the rotation made, and the seconds, such as "3=600". At any
+// other version, and where it cannot be read, it says nothing.
+const AnnotationRotationGrace = "agentplatform.dev/rotation-grace"
+
 // CodeConnectorName is the name of the Connector that mirrors the file of that stem in an
 // environment, CodeLinkName that of the ConnectorLink of one of its agents.
 func CodeConnectorName(environment EnvironmentName, stem string) string {

@@ -181,6 +181,27 @@ func TestTitlesAndSlugs(t *testing.T) {
 	require.Equal(t, "connectors/ask.yaml", c.File())
 }
 
+// A period that a rotation brings is its own: later rotations have the connector's again.
+func TestConnector_RotateSecret(t *testing.T) {
+	t.Parallel()
+	c := newConnector()
+	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(60))
+	c.RotateSecret(2, nil)
+	require.Equal(t, time.Minute, c.SecretGracePeriod())
+	for seconds, want := range map[int32]time.Duration{0: 0, 5: 5 * time.Second, 31536000: 8760 * time.Hour} {
+		c.RotateSecret(3, &seconds)
+		require.Equal(t, want, c.SecretGracePeriod())
+	}
+	c.Spec.SecretVersion = 4
+	require.Equal(t, time.Minute, c.SecretGracePeriod(), "by kubectl")
+	for _, unread := range []string{"4", "4=", "4=-1", "4=1h", "=5", "4=99999999999"} {
+		c.Annotations[v1alpha1.AnnotationRotationGrace] = unread
+		require.Equal(t, time.Minute, c.SecretGracePeriod(), unread)
+	}
+	c.RotateSecret(5, nil)
+	require.NotContains(t, c.Annotations, v1alpha1.AnnotationRotationGrace)
+}
+
 func TestConnectorDefaults(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
@@ -217,7 +238,7 @@ func TestConnectorLinkMarks(t *testing.T) {
 	l := newLink()
 	v1alpha1.MarkReferenceMissing(l, "Connector", "orders")
 	require.Equal(t, "False ReferenceMissing", condition(l, v1alpha1.ConditionReferencesResolved))
-	l.MarkAgentUnknown("production", []string{"hello", "bye"})
+	l.MarkAgentUnknown([]string{"hello", "bye"})
 	require.Contains(t, l.Status.Condition(v1alpha1.ConditionReady).Message, "which has hello, bye")
 	require.Equal(t, "False AgentUnknown", condition(l, v1alpha1.ConditionReferencesResolved))
 	require.False(t, v1alpha1.IsStalled(l), "the next deployment may bring the agent")

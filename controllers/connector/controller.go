@@ -210,10 +210,7 @@ func (r *Reconciler) seen(ctx context.Context, c *v1alpha1.Connector, key store.
 }
 
 func readyMessage(c *v1alpha1.Connector) string {
-	switch {
-	case c.Retired():
-		return "retired: the project's code has the connector no more, and no deployment can resume it but one that has"
-	case !c.IsEnabled():
+	if !c.IsEnabled() {
 		return "in effect; disabled by spec.enabled"
 	}
 	return ""

@@ -145,9 +145,7 @@ func retired(c *v1alpha1.Connector, row store.Connector) error {
 		return &object.WaitingError{Message: fmt.Sprintf(
 			"the label %s says what no activation has done; if it is your own object, remove that and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
 	}
-	c.Status.Retired = true
-	c.MarkDisabled()
-	v1alpha1.MarkReady(c, readyMessage(c))
+	c.MarkRetired()
 	return nil
 }
 

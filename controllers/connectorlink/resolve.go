@@ -101,6 +101,6 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	if err != nil {
 		return object.FromStore(fmt.Errorf("listing the live agents: %w", err))
 	}
-	link.MarkAgentUnknown(string(connector.Spec.Environment), known)
+	link.MarkAgentUnknown(known)
 	return nil
 }

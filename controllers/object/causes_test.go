@@ -235,7 +235,7 @@ func TestKstatusReadsWhatControllersMark(t *testing.T) {
 		"name reused":        {marked(deployment.DeepCopy(), (*v1alpha1.Deployment).MarkNameReused), kstatus.FailedStatus},
 		"name taken":         {marked(connector.DeepCopy(), func(c *v1alpha1.Connector) { c.MarkNameTaken("b") }), kstatus.FailedStatus},
 		"version went back":  {marked(connector.DeepCopy(), func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }), kstatus.FailedStatus},
-		"agent unknown":      {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown("dev", nil) }), kstatus.InProgressStatus},
+		"agent unknown":      {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown(nil) }), kstatus.InProgressStatus},
 		"duplicate":          {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("b") }), kstatus.FailedStatus},
 		"too many":           {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(1) }), kstatus.FailedStatus},
 		"revoked":            {marked(key.DeepCopy(), (*v1alpha1.APIKey).MarkRevoked), kstatus.CurrentStatus},
