@@ -87,7 +87,7 @@ func showCron(spec *v1alpha1.CronConnector) CronConfig {
 
 // showTicks fills in when connectors tick, of all with one question, and none where no cron
 // connector is among them.
-func (s *Server) showTicks(ctx context.Context, c *caller, shown ...*Connector) error {
+func (s *Server) showTicks(ctx context.Context, c *caller, _ []v1alpha1.Connector, shown []*Connector) error {
 	var ids []uuid.UUID
 	for _, out := range shown {
 		if id, err := uuid.Parse(out.ID); err == nil && out.Type == ConnectorType(v1alpha1.ConnectorCron) {

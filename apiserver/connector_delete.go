@@ -17,16 +17,27 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// errInCode is the answer for connectors, and links of such, that code defines.
-var errInCode = problem(http.StatusConflict, httpserver.CodeDefinedInCode,
-	"the project's code defines the connector: remove it there and deploy")
+// errInCode is the answer for deleting a connector that code defines.
+func errInCode(conn *v1alpha1.Connector) error {
+	return problem(http.StatusConflict, httpserver.CodeDefinedInCode, fmt.Sprintf("the project's code defines the connector: remove %s and deploy", conn.File()))
+}
+
+// errLinkInCode is the answer for creating, changing and deleting links of a connector that code defines.
+func errLinkInCode(conn *v1alpha1.Connector) error {
+	if conn.Retired() {
+		return problem(http.StatusConflict, httpserver.CodeDefinedInCode,
+			fmt.Sprintf("the connector is retired, and its links stay as they were: deploy code that has %s", conn.File()))
+	}
+	return problem(http.StatusConflict, httpserver.CodeDefinedInCode,
+		fmt.Sprintf("links of this connector are defined in code (%s): change the file and deploy", conn.File()))
+}
 
 // mustNotBeInCode answers 409 for a connector that the project's code defines; one
 // that a deployment has retired is not defined any more.
 func (s *Server) mustNotBeInCode(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
 	retired, err := s.retired(ctx, c, conn)
 	if err == nil && conn.DefinedInCode() && !retired {
-		return errInCode
+		return errInCode(conn)
 	}
 	return err
 }
@@ -111,7 +122,7 @@ func (s *Server) deleteLink(ctx context.Context, c *caller, in *LinkPath) (answe
 	case err != nil:
 		return answer[Done]{}, err
 	case conn.DefinedInCode():
-		return answer[Done]{}, errInCode
+		return answer[Done]{}, errLinkInCode(conn)
 	}
 	judge := func() error {
 		if err := c.mustMatch(link); err != nil {

@@ -143,30 +143,6 @@ func (s *Server) outdated(field seal.Field, sealed string) (value string, anew b
 	return string(plain), err == nil
 }
 
-// showPaused fills in that connectors send nothing although nobody has disabled them.
-func (s *Server) showPaused(ctx context.Context, c *caller, conns []v1alpha1.Connector, shown ...*Connector) error {
-	var ids []uuid.UUID
-	for i := range conns {
-		if conns[i].Sends() && shown[i].DisabledReason == nil {
-			ids = append(ids, c.keyOf(&conns[i]).ID)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	destinations, err := s.store.DestinationsOf(ctx, c.projectID, ids)
-	if err != nil {
-		return fmt.Errorf("reading how deliveries go: %w", err)
-	}
-	for i := range conns {
-		reason, paused := destinations[c.keyOf(&conns[i]).ID].Paused(conns[i].Generation)
-		if paused && conns[i].Sends() && shown[i].DisabledReason == nil {
-			shown[i].DisabledReason = opt("paused: " + reason + "; set enabled to true to send again")
-		}
-	}
-	return nil
-}
-
 // resume ends the pause of an outbound connector.
 func (s *Server) resume(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
 	if !conn.Sends() || !conn.IsEnabled() {

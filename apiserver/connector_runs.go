@@ -33,8 +33,8 @@ type ConnectorRun struct {
 	Kind          Null[DeliveryKind] `json:"kind" doc:"Outbound: what is sent; null of others."`
 	Hops          *int               `json:"hops" doc:"Outbound: by how many deliveries of platforms it has come, itself among them, as its header X-Service-Hops says; null of one that was skipped, and of others."`
 	Payload       any                `json:"payload" doc:"Outbound, but for results: the JSON body that is sent. Null in lists, of others, once it is not stored any more, and for a key without runs.view."`
-	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty in lists, and of others."`
-	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null in lists, of others, and once no more is made."`
+	Attempts      []Attempt          `json:"attempts" doc:"Outbound: the attempts to deliver, oldest first; empty before the first, and of others."`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"Outbound: when the next one is due; null of others, while one is under way, and once no more is made."`
 }
 
 // Attempt is one attempt to deliver.
@@ -45,7 +45,7 @@ type Attempt struct {
 	ErrorClass      *string   `json:"error_class" doc:"What kind of failure it was."`
 	Error           *string   `json:"error" doc:"What went wrong."`
 	DurationMS      *int64    `json:"duration_ms" doc:"How long it took in milliseconds."`
-	ResponseExcerpt *string   `json:"response_excerpt" doc:"How the answer's body begins; null without one, and of attempts made while the project has stored as much as it may."`
+	ResponseExcerpt *string   `json:"response_excerpt" doc:"How the answer's body begins; null in lists, without one, and of attempts made while the project has stored as much as it may."`
 }
 
 // ConnectorRunList is a page of connector runs, newest first.
@@ -96,11 +96,36 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 	if err != nil {
 		return answer[ConnectorRunList]{}, fmt.Errorf("listing the runs of connector %s: %w", connector.ID, err)
 	}
+	attempts, err := s.attemptsOf(ctx, runs)
+	if err != nil {
+		return answer[ConnectorRunList]{}, err
+	}
 	for _, r := range runs {
-		page.Items = append(page.Items, showConnectorRun(r))
+		shown := showConnectorRun(r)
+		of := attempts[r.Key()]
+		shown.setAttempts(of.Past, of.Next)
+		page.Items = append(page.Items, shown)
 	}
 	page.Total = total
 	return plainly(page, nil)
+}
+
+// attemptsOf are those of the deliveries among connector runs.
+func (s *Server) attemptsOf(ctx context.Context, runs []store.ConnectorRun) (map[store.Key]store.DeliveryAttempts, error) {
+	var deliveries []store.Key
+	for _, r := range runs {
+		if r.Trigger == store.TriggerOutbound {
+			deliveries = append(deliveries, r.Key())
+		}
+	}
+	if len(deliveries) == 0 {
+		return nil, nil
+	}
+	attempts, err := s.store.AttemptsOf(ctx, deliveries)
+	if err != nil {
+		return nil, fmt.Errorf("reading the attempts of a page of deliveries: %w", err)
+	}
+	return attempts, nil
 }
 
 // connectorKey is the key of a connector whose history is asked for. One that is gone, which had
@@ -233,6 +258,12 @@ func (s *Server) showAttempts(ctx context.Context, delivery store.Key, out *Conn
 	if err != nil {
 		return fmt.Errorf("reading the attempts of delivery %s: %w", delivery.ID, err)
 	}
+	out.setAttempts(attempts, next)
+	return nil
+}
+
+// setAttempts fills in the attempts of a delivery, and when the next one is due.
+func (out *ConnectorRun) setAttempts(attempts []store.PastAttempt, next *time.Time) {
 	for _, a := range attempts {
 		shown := Attempt{Number: a.Number, At: a.At.UTC(), ErrorClass: opt(a.ErrorClass), Error: opt(a.Error), ResponseExcerpt: opt(a.Response)}
 		if a.StatusCode != 0 {
@@ -245,5 +276,4 @@ func (s *Server) showAttempts(ctx context.Context, delivery store.Key, out *Conn
 		out.Attempts = append(out.Attempts, shown)
 	}
 	out.NextAttemptAt = optTime(next)
-	return nil
 }

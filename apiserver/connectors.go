@@ -20,24 +20,26 @@ import (
 
 // Connector is the REST shape of a connector.
 type Connector struct {
-	ID             string          `json:"id" format:"uuid" doc:"The connector's id."`
-	EnvironmentID  *string         `json:"environment_id" format:"uuid" doc:"The environment whose agents it connects; null when that is gone."`
-	Name           string          `json:"name" doc:"Its name, unique in its environment; of one that a file without name defines the file without its ending." example:"Tickets"`
-	Type           ConnectorType   `json:"type" doc:"What it is."`
-	Mode           ConnectorMode   `json:"mode" doc:"In which direction it works."`
-	Enabled        bool            `json:"enabled" doc:"Whether it works; false where somebody has disabled it."`
-	DisabledReason *string         `json:"disabled_reason" doc:"Why its webhooks are refused, its schedule stands still, or it sends nothing, at present: disabled, or what keeps it from working although nobody disabled it; null while it works."`
-	Config         ConnectorConfig `json:"config" doc:"How it behaves; the shape depends on type and mode."`
-	DefinedInCode  bool            `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
-	Retired        bool            `json:"retired" doc:"Whether it was removed from the project's code."`
-	WebhookURL     *string         `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for those that nobody calls."`
-	Secret         *string         `json:"secret" doc:"What callers send as X-Service-Secret, or what a provider signs with; null without authentication, ******** when it is the project's own."`
-	SigningSecret  *string         `json:"signing_secret" doc:"What deliveries are signed with (outbound), ******** when it is the project's own; null for others."`
-	NextTickAt     *time.Time      `json:"next_tick_at" doc:"When a cron connector ticks next; null for others, and while it does not work."`
-	LastTickAt     *time.Time      `json:"last_tick_at" doc:"The newest tick of a cron connector that was run or skipped; null for others, and before the first."`
-	Agents         []string        `json:"agents" doc:"The linked agents, oldest link first."`
-	CreatedAt      time.Time       `json:"created_at" doc:"When it was created."`
-	UpdatedAt      time.Time       `json:"updated_at" doc:"When it was last changed."`
+	ID             string           `json:"id" format:"uuid" doc:"The connector's id."`
+	EnvironmentID  *string          `json:"environment_id" format:"uuid" doc:"The environment whose agents it connects; null when that is gone."`
+	Name           string           `json:"name" doc:"Its name, unique in its environment; of one that a file without name defines the file without its ending." example:"Tickets"`
+	Type           ConnectorType    `json:"type" doc:"What it is."`
+	Mode           ConnectorMode    `json:"mode" doc:"In which direction it works."`
+	Enabled        bool             `json:"enabled" doc:"Whether it works; false where somebody has disabled it, it is retired, or its environment was deleted."`
+	DisabledReason *string          `json:"disabled_reason" doc:"Why its webhooks are refused, its schedule stands still, or it sends nothing, at present: disabled, retired, its environment deleted, or what keeps it from working although nobody disabled it; null while it works."`
+	Config         ConnectorConfig  `json:"config" doc:"How it behaves; the shape depends on type and mode."`
+	DefinedInCode  bool             `json:"defined_in_code" doc:"Whether the project's code defines it; it is changed there alone."`
+	Retired        bool             `json:"retired" doc:"Whether it was removed from the project's code."`
+	WebhookURL     *string          `json:"webhook_url" format:"uri" doc:"Where callers send to (inbound, sync); null for those that nobody calls."`
+	Secret         *string          `json:"secret" doc:"What callers send as X-Service-Secret, or what a provider signs with; null without authentication, ******** when it is the project's own."`
+	SigningSecret  *string          `json:"signing_secret" doc:"What deliveries are signed with (outbound), ******** when it is the project's own; null for others."`
+	NextTickAt     *time.Time       `json:"next_tick_at" doc:"When a cron connector ticks next; null for others, and while it does not work."`
+	LastTickAt     *time.Time       `json:"last_tick_at" doc:"The newest tick of a cron connector that was run or skipped; null for others, and before the first."`
+	Delivering     Null[Delivering] `json:"delivering" doc:"How its deliveries go (outbound); null for others."`
+	Agents         []string         `json:"agents" doc:"The linked agents, oldest link first."`
+	UnreadyAgents  []UnreadyAgent   `json:"unready_agents" doc:"Those of them whose link is not in effect, and why; empty while all are."`
+	CreatedAt      time.Time        `json:"created_at" doc:"When it was created."`
+	UpdatedAt      time.Time        `json:"updated_at" doc:"When it was last changed."`
 }
 
 func (c Connector) audited() store.AuditObject {
@@ -125,10 +127,14 @@ func (s *Server) describeConnector(ctx context.Context, c *caller, conn *v1alpha
 
 // showPresent fills in what the store alone knows of connectors, with a question each kind.
 func (s *Server) showPresent(ctx context.Context, c *caller, conns []v1alpha1.Connector, shown ...*Connector) error {
-	if err := s.showTicks(ctx, c, shown...); err != nil {
-		return err
+	for _, show := range []func(context.Context, *caller, []v1alpha1.Connector, []*Connector) error{
+		s.showTicks, s.showRetired, s.showLeftBehind, s.showDelivering,
+	} {
+		if err := show(ctx, c, conns, shown); err != nil {
+			return err
+		}
 	}
-	return s.showPaused(ctx, c, conns, shown...)
+	return nil
 }
 
 // environmentOf is the environment of a connector; nil when it is gone.
@@ -181,15 +187,19 @@ func (s *Server) showConnector(
 	out := Connector{
 		ID: idOf(conn), Name: conn.Title(), Type: ConnectorType(conn.Type()), Mode: ConnectorMode(conn.Spec.Mode.Word()),
 		Enabled: conn.IsEnabled(), DisabledReason: disabledReason(conn), Config: showConfig(conn),
-		DefinedInCode: conn.DefinedInCode(), Agents: make([]string, 0, len(links)),
+		DefinedInCode: conn.DefinedInCode(), Agents: make([]string, 0, len(links)), UnreadyAgents: []UnreadyAgent{},
 		CreatedAt: conn.CreationTimestamp.UTC(), UpdatedAt: updatedAt(conn),
 	}
 	if environment != nil {
 		out.EnvironmentID = opt(idOf(environment))
 	}
 	for i := range links {
-		if refusal(&links[i]) == nil {
-			out.Agents = append(out.Agents, string(links[i].Spec.Agent))
+		if refusal(&links[i]) != nil {
+			continue
+		}
+		out.Agents = append(out.Agents, string(links[i].Spec.Agent))
+		if reason, message := unready(&links[i]); reason != nil {
+			out.UnreadyAgents = append(out.UnreadyAgents, UnreadyAgent{AgentName: string(links[i].Spec.Agent), NotReadyReason: *reason, Message: *message})
 		}
 	}
 	var err error

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -48,7 +50,51 @@ func TestConnectorsThatAnEnvironmentHasLeftBehind(t *testing.T) {
 	require.Len(t, left, 1)
 	require.Equal(t, w.ids["connector"], left[0].ID)
 	require.Nil(t, left[0].EnvironmentID)
+	require.False(t, left[0].Enabled)
+	require.Equal(t, `its environment "production" was deleted`, *left[0].DisabledReason)
 	status, body = w.call(t, key, http.MethodGet, "/connectors?environment_id="+uuid.NewString(), "")
 	require.Equal(t, http.StatusNotFound, status, "%s", body)
 	require.LessOrEqual(t, questions, 1, "what is shown of it may be asked for")
+}
+
+// A connector whose environment was deleted says so and cannot be enabled, whoever defines it.
+func TestUpdateConnector_OfADeletedEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	code := w.connectorNamed(t, "production.crm", func(c *v1alpha1.Connector) {
+		c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"}
+	})
+	require.NoError(t, w.db.PutConnector(t.Context(), store.Connector{
+		Ref: w.refOf(t, store.KindConnector, code.Name), ID: uuid.MustParse(code.Status.ID), ProjectID: w.projectID, EnvironmentID: w.id(t, "environment"),
+		Name: "crm", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte("{}"), DefinedInCode: true,
+	}))
+	environment := w.refOf(t, store.KindEnvironment, "production")
+	require.NoError(t, w.client.Delete(t.Context(), &v1alpha1.Environment{ObjectMeta: w.meta("production")}))
+	w.server.patience = time.Hour
+	for range 2 { // before the store knows of it, and afterwards
+		for _, id := range []string{w.ids["connector"], code.Status.ID} {
+			status, body := w.call(t, key, http.MethodGet, "/connectors/"+id, "")
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			shown := decode[Connector](t, body)
+			require.False(t, shown.Enabled)
+			require.Equal(t, `its environment "production" was deleted`, *shown.DisabledReason)
+			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+id, `{"enabled":true}`)
+			requireRefused(t, answer, http.StatusConflict, httpserver.CodeGone)
+			require.Contains(t, answer.Body.String(), "was deleted")
+		}
+		require.NoError(t, w.db.Remove(t.Context(), w.projectID, environment))
+	}
+}
+
+// A connector whose environment is yet to be created was never in one.
+func TestGetConnector_BeforeItsEnvironment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	conn := w.connectorNamed(t, "early", func(c *v1alpha1.Connector) { c.Spec.Environment = "later" })
+	v1alpha1.MarkReferenceMissing(conn, store.KindEnvironment, "later")
+	require.NoError(t, w.client.Status().Update(t.Context(), conn))
+	shown := w.shown(t, w.key(t, nil), conn)
+	require.True(t, shown.Enabled)
+	require.Contains(t, *shown.DisabledReason, "create it")
 }

@@ -187,6 +187,28 @@ func TestAConnectorWhoseEnvironmentIsGoneIsShownWithoutOne(t *testing.T) {
 	require.Nil(t, w.shown(t, w.key(t, nil), conn).EnvironmentID)
 }
 
+// The answer of a create says that its agent is in no live deployment.
+func TestCreateConnector_SaysThatItsAgentIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	w.controllers(func(o v1alpha1.ConditionedObject) {
+		v1alpha1.MarkReady(o, "")
+		if link, ok := o.(*v1alpha1.ConnectorLink); ok {
+			link.MarkAgentUnknown([]string{"triage"})
+			require.NoError(t, w.client.Status().Update(t.Context(), link)) // what lists are made of
+		}
+	})
+	w.server.patience = time.Hour
+	status, body := w.call(t, key, http.MethodPost, "/connectors?agent_name=traige&environment_id="+w.environmentID("production"), `{"name":"Tickets","type":"webhook"}`)
+	require.Equal(t, http.StatusCreated, status, "%s", body)
+	made := decode[Connector](t, body)
+	require.Equal(t, []string{"traige"}, made.Agents)
+	require.Len(t, made.UnreadyAgents, 1)
+	require.Equal(t, "agent_unknown", made.UnreadyAgents[0].NotReadyReason)
+	require.Contains(t, made.UnreadyAgents[0].Message, "triage")
+}
+
 // TestObjectsThatHoldNoIDAreNotThere: what spec.id and status.id say is a tenant's
 // word.
 func TestObjectsThatHoldNoIDAreNotThere(t *testing.T) {
@@ -224,14 +246,15 @@ func TestALinkSaysWhetherItIsInEffect(t *testing.T) {
 	for name, c := range map[string]struct {
 		mark    func(*v1alpha1.ConnectorLink)
 		ready   bool
+		reason  string
 		message string
 	}{
-		"ready":   {func(l *v1alpha1.ConnectorLink) { v1alpha1.MarkReady(l, "") }, true, ""},
-		"unknown": {func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown("production", []string{"hello"}) }, false, "production"},
+		"ready":   {func(l *v1alpha1.ConnectorLink) { v1alpha1.MarkReady(l, "") }, true, "", ""},
+		"unknown": {func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown([]string{"hello"}) }, false, "agent_unknown", "hello"},
 		"stalled": {func(l *v1alpha1.ConnectorLink) {
 			v1alpha1.MarkStalled(l, v1alpha1.ReasonDuplicateLink, "another link is there")
-		}, false, "another link is there"},
-		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "not taken it up"},
+		}, false, "duplicate_link", "another link is there"},
+		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "progressing", "not taken it up"},
 	} {
 		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta("link-" + name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: v1alpha1.AgentName(name)}}
 		w.create(t, link)
@@ -241,9 +264,17 @@ func TestALinkSaysWhetherItIsInEffect(t *testing.T) {
 		got := decode[Link](t, body)
 		require.Equal(t, c.ready, got.Ready, name)
 		require.Equal(t, c.ready, got.Message == nil, name)
+		require.Equal(t, c.ready, got.NotReadyReason == nil, name)
 		if !c.ready {
 			require.Contains(t, *got.Message, c.message, name)
+			require.Equal(t, c.reason, *got.NotReadyReason, name)
 		}
+	}
+	unready := w.shown(t, key, conn).UnreadyAgents
+	require.Len(t, unready, 2, "one that is refused is no agent of the connector")
+	for _, agent := range unready {
+		require.Equal(t, map[string]string{"unknown": "agent_unknown", "new": "progressing"}[agent.AgentName], agent.NotReadyReason)
+		require.NotEmpty(t, agent.Message)
 	}
 	_, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID+"/links", "")
 	require.Len(t, decode[[]Link](t, body), 4)
@@ -280,7 +311,7 @@ func TestWaitingEndsWhenAControllerHasComeToAnEnd(t *testing.T) {
 		"ready": {func(o v1alpha1.ConditionedObject) { v1alpha1.MarkReady(o, "") }, http.StatusCreated, ""},
 		"its agent is unknown": {func(o v1alpha1.ConditionedObject) {
 			if link, ok := o.(*v1alpha1.ConnectorLink); ok {
-				link.MarkAgentUnknown("production", nil)
+				link.MarkAgentUnknown(nil)
 			}
 		}, http.StatusCreated, ""},
 		"duplicate": {func(o v1alpha1.ConditionedObject) {

@@ -32,6 +32,7 @@ type (
 	EndedStatus        string
 	ReplayStatus       string
 	DeliveryKind       string
+	DeliveringState    string
 	TimeRange          string
 	AgentTimeRange     string
 	AgentDeployment    string
@@ -171,6 +172,14 @@ func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
 	return enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, the payload that a run sends by a tool, word of another delivery "+
 		"that has failed, or an example that somebody has sent as a test.", string(store.DeliverResult), string(store.DeliverPayload), string(store.DeliverFailure), string(store.DeliverTest))
+}
+
+// Schema describes the type.
+func (DeliveringState) Schema(r huma.Registry) *huma.Schema {
+	return enumeration(r, "DeliveringState", "How the deliveries of an outbound connector go. failing: the last five attempts or more have failed; one at a time is tried "+
+		"until one succeeds, and the others wait. rejecting: the delivery that ended last was not taken; those that come are sent all the same. "+
+		"paused: the destination wants no more. stopped: the connector does not work, as disabled_reason says. Of paused and stopped ones deliveries are skipped.",
+		string(store.DestinationDelivering), string(store.DestinationFailing), string(store.DestinationRejecting), string(store.DestinationPaused), deliveringStopped)
 }
 
 // Schema describes the type.

@@ -190,9 +190,11 @@ func (p *past) goldenConnectors(t testing.TB) {
 	link := &v1alpha1.ConnectorLink{ObjectMeta: p.meta("results-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "results", Agent: "hello"}}
 	p.create(t, link)
 	p.ids["results_link"] = link.Status.ID
+	link.MarkAgentUnknown(nil)
+	require.NoError(t, p.client.Status().Update(t.Context(), link))
 	off := false
 	nightly := p.connectorNamed(t, "nightly", func(c *v1alpha1.Connector) {
-		c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelRetired: "true"}
+		c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelRetired: "true", v1alpha1.LabelActivation: "7"}
 		c.Spec.DisplayName, c.Spec.Webhook, c.Spec.Enabled = "Nightly", nil, &off
 		c.Spec.Cron = &v1alpha1.CronConnector{Schedule: "30 3 * * *"}
 	})
@@ -213,6 +215,7 @@ func (p *past) goldenDeployments(t testing.TB) {
 			on(hour).UnixMicro(), on(hour+1).UnixMicro(), on(hour+2).UnixMicro(), on(hour+3).UnixMicro())
 	}
 	live := p.deploymentObject(t, p.ids["deployment"])
+	live.Status.ActivationRank = 7
 	live.Status.CommitStatus = &v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: v1alpha1.CommitStatusRefused, Message: "403"}
 	require.NoError(t, p.client.Status().Update(t.Context(), live))
 	building := p.deploymentObject(t, p.ids["building"])

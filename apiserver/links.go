@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -26,9 +28,11 @@ type Link struct {
 	FilesRequired bool               `json:"files_required" doc:"Whether runs fail of an event that has no attachment, or one that is omitted."`
 	Outbound      Null[OutboundLink] `json:"outbound" doc:"When and how results are sent; null unless the connector is outbound."`
 	Ready         bool               `json:"ready" doc:"Whether it is in effect: events of the connector start the agent, or the connector sends what the link says."`
-	Message       *string            `json:"message" doc:"Why it is not in effect; null while it is."`
-	CreatedAt     time.Time          `json:"created_at" doc:"When it was created."`
-	UpdatedAt     time.Time          `json:"updated_at" doc:"When it was last changed."`
+	// NotReadyReason is a condition's, as REST writes words.
+	NotReadyReason *string   `json:"not_ready_reason" doc:"Why it is not in effect, in a word, such as agent_unknown: the live deployment has no such agent, and events of the connector start runs that fail; null while it is. Words are added." example:"agent_unknown"`
+	Message        *string   `json:"message" doc:"Why it is not in effect, with the remedy; null while it is."`
+	CreatedAt      time.Time `json:"created_at" doc:"When it was created."`
+	UpdatedAt      time.Time `json:"updated_at" doc:"When it was last changed."`
 }
 
 func (l Link) audited() store.AuditObject {
@@ -119,7 +123,7 @@ func (s *Server) createLink(ctx context.Context, c *caller, in *LinkCreateInput)
 		return answer[Link]{}, err
 	}
 	if conn.DefinedInCode() {
-		return answer[Link]{}, errInCode
+		return answer[Link]{}, errLinkInCode(conn)
 	}
 	from, err := s.sourcesOf(ctx, c, conn)
 	if err != nil {
@@ -165,7 +169,7 @@ func (s *Server) updateLink(ctx context.Context, c *caller, in *LinkUpdateInput)
 	var was *v1alpha1.ConnectorLink
 	repeated, err := s.amend(ctx, c, link, func() error {
 		if conn.DefinedInCode() {
-			return errInCode
+			return errLinkInCode(conn)
 		}
 		was = link.DeepCopy()
 		return in.Body.applyTo(&link.Spec, conn, from)
@@ -247,8 +251,37 @@ func showLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sourc
 		CreatedAt: link.CreationTimestamp.UTC(), UpdatedAt: updatedAt(link),
 	}
 	out.Outbound.Value = showOutboundLink(conn, link, from)
-	if !out.Ready {
-		out.Message = opt(whyNotReady(link))
-	}
+	out.NotReadyReason, out.Message = unready(link)
 	return out
+}
+
+// UnreadyAgent is a linked agent whose link is not in effect.
+type UnreadyAgent struct {
+	AgentName      string `json:"agent_name" doc:"The agent." example:"support"`
+	NotReadyReason string `json:"not_ready_reason" doc:"Why its link is not in effect, in a word; see links." example:"agent_unknown"`
+	Message        string `json:"message" doc:"Why its link is not in effect, with the remedy."`
+}
+
+// unready says why a link is not in effect, in a word and in a sentence; both are nil while it is.
+func unready(link *v1alpha1.ConnectorLink) (reason, message *string) {
+	if v1alpha1.IsReady(link) {
+		return nil, nil
+	}
+	word := "progressing"
+	if ready := link.Status.Condition(v1alpha1.ConditionReady); ready != nil && ready.Status != metav1.ConditionTrue {
+		word = snakeCase(ready.Reason)
+	}
+	return &word, opt(whyNotReady(link))
+}
+
+// snakeCase is the reason of a condition as REST writes words.
+func snakeCase(reason string) string {
+	var b strings.Builder
+	for i, r := range reason {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }

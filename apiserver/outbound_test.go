@@ -6,13 +6,16 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -215,6 +218,50 @@ func TestAPausedConnectorIsResumed(t *testing.T) {
 	}
 }
 
+// How the deliveries of a connector go is what the store has of its destination, and what its condition has noted.
+func TestGetConnector_SaysHowDeliveriesGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key := w.key(t, nil)
+	require.Nil(t, w.shown(t, key, w.connectorNamed(t, "inbound", nil)).Delivering.Value)
+	conn := w.connectorNamed(t, "results", func(c *v1alpha1.Connector) {
+		c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://a.example"
+	})
+	w.exec(t, `INSERT INTO destinations (project_id, connector_id, failures, paused_reason) VALUES (?, ?, 0, '')`, w.projectID.String(), conn.Status.ID)
+	for name, c := range map[string]struct {
+		set, state, reason string
+		mark               func()
+	}{
+		"delivering": {`failures = 0, rejected = 0, paused_generation = NULL`, "delivering", "", conn.MarkDelivering},
+		"failing":    {`failures = 5, rejected = 0, paused_generation = NULL`, "failing", "one after the other", conn.MarkDestinationFailing},
+		"rejecting":  {`failures = 0, rejected = 1, rejected_reason = '401', paused_generation = NULL`, "rejecting", "401", func() { conn.MarkDeliveriesFailing("401") }},
+		"paused":     {fmt.Sprintf(`failures = 0, rejected = 0, paused_generation = %d, paused_reason = '410 Gone'`, conn.Generation), "paused", "410 Gone", func() { conn.MarkPaused("410 Gone") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w.exec(t, `UPDATE destinations SET `+c.set)
+			meta.RemoveStatusCondition(&conn.Status.Conditions, v1alpha1.ConditionDelivering)
+			require.NoError(t, w.client.Status().Update(t.Context(), conn))
+			got := w.shown(t, key, conn).Delivering.Value
+			require.Equal(t, DeliveringState(c.state), got.State)
+			require.Equal(t, c.reason == "", got.Reason == nil)
+			if got.Reason != nil {
+				require.Contains(t, *got.Reason, c.reason)
+			}
+			require.Nil(t, got.Since, "nobody has noted it")
+			c.mark()
+			require.NoError(t, w.client.Status().Update(t.Context(), conn))
+			noted := conn.Status.Condition(v1alpha1.ConditionDelivering).LastTransitionTime
+			require.True(t, noted.Time.Equal(*w.shown(t, key, conn).Delivering.Value.Since))
+		})
+	}
+	off := false
+	conn.Spec.Enabled = &off
+	require.NoError(t, w.client.Update(t.Context(), conn))
+	conn.MarkDisabled()
+	require.NoError(t, w.client.Status().Update(t.Context(), conn))
+	require.Equal(t, &Delivering{State: deliveringStopped, Reason: opt("disabled")}, w.shown(t, key, conn).Delivering.Value)
+}
+
 // TestLinksSayWhichResultsGoOut: for connectors that send, and no others.
 func TestLinksSayWhichResultsGoOut(t *testing.T) {
 	t.Parallel()
@@ -321,6 +368,13 @@ func TestDeliveriesAreShownWithTheirAttempts(t *testing.T) {
 	status, body = w.call(t, key, http.MethodGet, path+"/"+id.String(), "")
 	require.Equal(t, http.StatusOK, status, string(body))
 	shown := decode[ConnectorRun](t, body)
+	inList := slices.Clone(shown.Attempts)
+	for i := range inList {
+		inList[i].ResponseExcerpt = nil
+	}
+	require.Equal(t, inList, listed.Attempts)
+	require.Equal(t, shown.NextAttemptAt, listed.NextAttemptAt)
+	require.Equal(t, shown.Error, listed.Error)
 	require.Equal(t, due, *shown.NextAttemptAt)
 	require.Equal(t, "not just now", *shown.Error)
 	require.Len(t, shown.Attempts, 2)

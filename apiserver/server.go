@@ -61,8 +61,9 @@ type Store interface {
 	Rejections(ctx context.Context, connector store.Key) (store.RejectionReport, error)
 	// TickTimes is store.Ticks'.
 	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error)
-	// Attempts, DestinationsOf and ResumeDestination are store.Deliveries'.
+	// Attempts, AttemptsOf, DestinationsOf and ResumeDestination are store.Deliveries'.
 	Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error)
+	AttemptsOf(ctx context.Context, deliveries []store.Key) (map[store.Key]store.DeliveryAttempts, error)
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 	ResumeDestination(ctx context.Context, connector store.Key) error
 	// Replays makes what happened happen again.

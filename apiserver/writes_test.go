@@ -396,12 +396,16 @@ func TestWhatCodeDefinesIsDeletedThere(t *testing.T) {
 	}
 	connectors, links := w.objects(t)
 	path := "/connectors/" + ids["connector"]
-	for _, c := range []struct{ method, path, body string }{
-		{http.MethodDelete, path, ""}, {http.MethodDelete, path + "/links/" + ids["link"], ""}, {http.MethodPost, path + "/links", `{"agent_name":"other"}`},
+	for _, c := range []struct{ method, path, body, says string }{
+		{http.MethodDelete, path, "", "remove connectors/"},
+		{http.MethodDelete, path + "/links/" + ids["link"], "", "change the file and deploy"},
+		{http.MethodPatch, path + "/links/" + ids["link"], `{}`, "change the file and deploy"},
+		{http.MethodPost, path + "/links", `{"agent_name":"other"}`, "change the file and deploy"},
 	} {
 		answer := w.ask(t, key, c.method, c.path, c.body)
 		require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
 		require.Equal(t, httpserver.CodeDefinedInCode, decode[Problem](t, answer.Body.Bytes()).Code)
+		require.Contains(t, answer.Body.String(), c.says)
 	}
 	nowConnectors, nowLinks := w.objects(t)
 	require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})

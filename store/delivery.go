@@ -316,9 +316,19 @@ type Deliveries interface {
 	// Attempts are those of a delivery, oldest first; next is when the next one is due, nil
 	// where one is under way or none will be made.
 	Attempts(ctx context.Context, delivery Key) (past []PastAttempt, next *time.Time, err error)
+	// AttemptsOf are those of many deliveries, without what was answered; a delivery that
+	// has neither attempts nor a next one is not among them.
+	AttemptsOf(ctx context.Context, deliveries []Key) (map[Key]DeliveryAttempts, error)
 	Destinations
 	// ResumeDestination ends the pause of a connector, if it is paused.
 	ResumeDestination(ctx context.Context, connector Key) error
+}
+
+// DeliveryAttempts are the attempts of a delivery, oldest first, and when the next one is due; see
+// Deliveries.Attempts.
+type DeliveryAttempts struct {
+	Past []PastAttempt
+	Next *time.Time
 }
 
 // Destinations tells how deliveries go.
@@ -350,6 +360,35 @@ type Destination struct {
 // is not paused.
 func (d Destination) Paused(generation int64) (reason string, ok bool) {
 	return d.PausedReason, d.PausedGeneration != 0 && d.PausedGeneration == generation
+}
+
+// DestinationState says how the deliveries of a connector go.
+type DestinationState string
+
+// States of destinations.
+const (
+	// DestinationDelivering sends all that there is to send.
+	DestinationDelivering DestinationState = "delivering"
+	// DestinationFailing has failed BreakAfter attempts in a row: others wait for one that succeeds.
+	DestinationFailing DestinationState = "failing"
+	// DestinationRejecting did not take the delivery that ended last; those that come are sent.
+	DestinationRejecting DestinationState = "rejecting"
+	// DestinationPaused wants no more: nothing is sent until somebody resumes it.
+	DestinationPaused DestinationState = "paused"
+)
+
+// State is how the deliveries of a generation of the connector's object go, with the reason that is known.
+func (d Destination) State(generation int64) (state DestinationState, reason string) {
+	if reason, paused := d.Paused(generation); paused {
+		return DestinationPaused, reason
+	}
+	switch {
+	case d.Failures >= BreakAfter:
+		return DestinationFailing, ""
+	case d.Rejected > 0:
+		return DestinationRejecting, d.RejectedReason
+	}
+	return DestinationDelivering, ""
 }
 
 // TroubledDestination is one that fails or is paused, with its connector's object.

@@ -153,6 +153,8 @@ type Connector struct {
 
 	// The rest is set by the store and ignored on Put.
 
+	// EnvironmentGone says that its environment is not there; then Enabled is false.
+	EnvironmentGone bool
 	// DeploymentID is the deployment whose file a code-defined connector is: that of the last
 	// activation that named it. Nil where none did.
 	DeploymentID *uuid.UUID
@@ -377,6 +379,9 @@ type Catalog interface {
 	Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]ProjectedObject, error)
 	// Environment returns one environment, ErrNotFound when there is none.
 	Environment(ctx context.Context, key Key) (Environment, error)
+	// EnvironmentName returns the name for people of an environment that is there, or has gone
+	// as long as its history stays; ErrNotFound when nothing is known of it.
+	EnvironmentName(ctx context.Context, key Key) (string, error)
 	// DefaultEnvironment returns the id of the environment that is remembered as
 	// the project's default: the first created, until it is removed, then the oldest left. ErrNotFound
 	// when the project has no environment.

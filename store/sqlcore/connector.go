@@ -18,7 +18,7 @@ import (
 // connectorColumns are of connectors c with the objects k that hold their ids,
 // environments e and projects pr. A connector is enabled only while both are there.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
-	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
+	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
 	c.timeout_seconds, c.files_required, c.signature, c.context_headers, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
 	c.deployment_id, c.version, c.created_at, c.updated_at, ` + refColumns
 
@@ -56,7 +56,7 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 		now          time.Time
 	)
 	dest = append([]any{
-		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.Retired, &c.DefinedInCode,
+		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
 		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired,
 		&c.Signature, document{&c.ContextHeaders}, &c.SecretVersion,
 		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),

@@ -448,21 +448,3 @@ func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in 
 	}
 	return max(time.Duration(*due)*time.Microsecond, 0), true, nil
 }
-
-// Attempts implements store.Deliveries.
-func (c *Core) Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error) {
-	waits, err := collect(ctx, c.engine.Reader(), func(row scanner) (due time.Time, err error) {
-		return due, row.Scan(at(&due))
-	}, `SELECT due_at FROM deliveries WHERE project_id = $1 AND id = $2 AND lease_until IS NULL`, delivery.ProjectID, delivery.ID)
-	if err == nil {
-		past, err = pastRows(ctx, c, c.engine.Reader(), delivery.ID, func(row scanner) (a store.PastAttempt, err error) {
-			err = row.Scan(&a.Number, at(&a.At), durationOf(&a.Duration), &a.StatusCode, &a.ErrorClass, &a.Error, &a.Response)
-			return a, err
-		}, `SELECT number, at, duration_us, status_code, error_class, error, response FROM {delivery_attempts}
-			WHERE project_id = $1 AND delivery_id = $2`+since("delivery_id", "$1")+` ORDER BY number`, delivery.ProjectID, delivery.ID)
-	}
-	if len(waits) > 0 {
-		next = &waits[0]
-	}
-	return past, next, wrap(err, "reading the attempts of delivery %s", delivery)
-}

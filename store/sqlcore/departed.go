@@ -19,8 +19,14 @@ const departedMargin = 2 * day
 // goes notes that an object goes whose numbers and builds stay as long as its history does. One
 // that is made again with the same id has them again.
 func goes(ctx context.Context, tx *Tx, kind string, key store.Key) error {
-	_, err := tx.exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at) VALUES ($1, $2, $3, now_us())
-		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at`, key.ProjectID, kind, key.ID)
+	return goesNamed(ctx, tx, kind, key, "")
+}
+
+// goesNamed also notes what it was called: what it leaves is shown with that.
+func goesNamed(ctx context.Context, tx *Tx, kind string, key store.Key, name string) error {
+	_, err := tx.exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
+		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at,
+			name = CASE WHEN excluded.name = '' THEN departed.name ELSE excluded.name END`, key.ProjectID, kind, key.ID, name)
 	return wrap(err, "noting that it goes")
 }
 

@@ -171,9 +171,9 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 	if err := holdLive(ctx, tx, key); err != nil {
 		return err
 	}
-	var slug string
-	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug`,
-		project, id).Scan(&slug))
+	var slug, name string
+	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug, display_name`,
+		project, id).Scan(&slug, &name))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 			return err
 		}
 	}
-	if err := goes(ctx, tx, store.KindEnvironment, key); err != nil {
+	if err := goesNamed(ctx, tx, store.KindEnvironment, key, name); err != nil {
 		return err
 	}
 	tx.Hint(store.TopicQueued, key)
@@ -257,4 +257,13 @@ func (c *Core) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uui
 	id, err := scanID(c.engine.Reader().QueryRowContext(ctx,
 		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
 	return id, wrap(found(err), "reading the default environment of project %s", projectID)
+}
+
+// EnvironmentName implements store.Catalog.
+func (c *Core) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
+		UNION ALL SELECT d.name FROM departed d WHERE d.project_id = $1 AND d.id = $2 AND d.kind = $3
+			AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)`,
+		key.ProjectID, key.ID, store.KindEnvironment).Scan(&name))
+	return name, wrap(err, "reading the name of environment %s", key)
 }

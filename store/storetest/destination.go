@@ -74,6 +74,7 @@ var destinationPromises = []promise{
 		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
 		w.NoError(err)
 		w.NotNil(next, "the next attempt is due some time")
+		w.sameAttempts(append(w.deliveriesOf(failing), w.deliveriesOf(paused)...))
 
 		w.NoError(w.s.ResumeDestination(w.ctx, paused.Key()))
 		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "which is not paused, and fails on")
@@ -176,4 +177,28 @@ var destinationPromises = []promise{
 		w.Len(past, 2)
 		w.Equal([]int{1, 2}, []int{past[0].Number, past[1].Number})
 	}},
+}
+
+// sameAttempts requires that many deliveries have, read at once, the attempts that each has read alone, but for the answers.
+func (w *world) sameAttempts(deliveries []store.ConnectorRun) {
+	w.NotEmpty(deliveries)
+	keys, want := []store.Key{w.key(uuid.New())}, map[store.Key]store.DeliveryAttempts{}
+	for _, d := range deliveries {
+		past, next, err := w.s.Attempts(w.ctx, d.Key())
+		w.NoError(err)
+		for i := range past {
+			past[i].Response = ""
+		}
+		keys = append(keys, d.Key())
+		if next != nil || len(past) > 0 {
+			want[d.Key()] = store.DeliveryAttempts{Past: past, Next: next}
+		}
+	}
+	w.NotEmpty(want)
+	got, err := w.s.AttemptsOf(w.ctx, keys)
+	w.NoError(err)
+	w.Equal(want, got)
+	got, err = w.s.AttemptsOf(w.ctx, nil)
+	w.NoError(err)
+	w.Empty(got)
 }

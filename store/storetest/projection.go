@@ -442,9 +442,26 @@ var removalPromises = []promise{
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.False(route.Connector.Enabled)
+		w.True(route.Connector.EnvironmentGone)
 		w.Greater(route.Connector.Version, version)
 		w.Equal(store.DeploymentDeployed, w.deployment(d.ID).Status, "history stays")
 		w.Equal(store.DeploymentCancelled, w.deployment(pending.ID).Status)
+	}},
+	{"an environment keeps its name after it is gone", func(w *world) {
+		named := func() string {
+			name, err := w.s.EnvironmentName(w.ctx, w.environment.Key())
+			w.NoError(err)
+			return name
+		}
+		w.Equal(w.environment.DisplayName, named())
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
+		w.Equal(w.environment.DisplayName, named())
+		again := w.environment
+		again.DisplayName = "renamed"
+		w.NoError(w.s.PutEnvironment(w.ctx, again))
+		w.Equal("renamed", named())
+		_, err := w.s.EnvironmentName(w.ctx, w.key(uuid.New()))
+		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"what another object holds is not removed", func(w *world) {
 		other := w.connector.Ref

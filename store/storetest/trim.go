@@ -103,6 +103,11 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.Empty(attempts)
 		b.Nil(next)
 	},
+	"AttemptsOf": func(b *bygone) {
+		attempts, err := b.s.AttemptsOf(b.ctx, []store.Key{b.key(b.delivery)})
+		b.NoError(err)
+		b.Empty(attempts)
+	},
 	"EventInput": func(b *bygone) {
 		_, err := b.s.EventInput(b.ctx, b.key(b.event))
 		b.none(err)

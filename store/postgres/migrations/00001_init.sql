@@ -88,6 +88,8 @@ CREATE TABLE departed (
     kind text NOT NULL CHECK (kind IN ('Project', 'Environment', 'Deployment', 'Connector')),
     id uuid NOT NULL,
     gone_at bigint NOT NULL,
+    -- What an environment was called; '' of other kinds.
+    name text NOT NULL DEFAULT '',
     PRIMARY KEY (project_id, kind, id)
 );
 CREATE INDEX departed_gone ON departed (gone_at);

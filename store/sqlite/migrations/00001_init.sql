@@ -54,6 +54,8 @@ CREATE TABLE departed (
     kind TEXT NOT NULL CHECK (kind IN ('Project', 'Environment', 'Deployment', 'Connector')),
     id TEXT NOT NULL,
     gone_at INTEGER NOT NULL,
+    -- What an environment was called; '' of other kinds.
+    name TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (project_id, kind, id)
 );
 CREATE INDEX departed_gone ON departed (gone_at);
