@@ -263,17 +263,28 @@ func (c *Connector) SecretVersionInEffect() int32 {
 }
 
 // SecretGracePeriod is how long the secrets before the present version stay valid:
-// spec.secretGracePeriodSeconds, 24 h where it is not set, unless the rotation to that version had a period of its own.
+// spec.secretGracePeriodSeconds, unless the rotation to that version had a period of its own and the spec's has not
+// changed since.
 func (c *Connector) SecretGracePeriod() time.Duration {
-	if version, seconds, ok := strings.Cut(c.Annotations[AnnotationRotationGrace], "="); ok && version == strconv.Itoa(int(c.SecretVersion())) {
+	if seconds, ok := strings.CutPrefix(c.Annotations[AnnotationRotationGrace], c.rotation()); ok {
 		if n, err := strconv.ParseUint(seconds, 10, 31); err == nil {
 			return time.Duration(n) * time.Second //nolint:gosec // 31 bits
 		}
 	}
+	return c.usualGracePeriod()
+}
+
+// usualGracePeriod is spec.secretGracePeriodSeconds, 24 h where it is not set.
+func (c *Connector) usualGracePeriod() time.Duration {
 	if c.Spec.SecretGracePeriodSeconds == nil {
 		return DefaultSecretGracePeriod
 	}
 	return time.Duration(*c.Spec.SecretGracePeriodSeconds) * time.Second
+}
+
+// rotation names what a period of its own is for, as AnnotationRotationGrace begins.
+func (c *Connector) rotation() string {
+	return fmt.Sprintf("%d/%d=", c.SecretVersion(), int(c.usualGracePeriod().Seconds()))
 }
 
 // RotateSecret raises the version of the generated secrets. The grace period is that of this rotation alone; nil is
@@ -287,5 +298,5 @@ func (c *Connector) RotateSecret(version int32, graceSeconds *int32) {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
 	}
-	c.Annotations[AnnotationRotationGrace] = fmt.Sprintf("%d=%d", version, *graceSeconds)
+	c.Annotations[AnnotationRotationGrace] = c.rotation() + strconv.Itoa(int(*graceSeconds))
 }

@@ -40,8 +40,8 @@ const (
 )
 
 // AnnotationRotationGrace of a Connector is how long the secrets before one rotation stay valid, in place of
-// spec.secretGracePeriodSeconds: the version that the rotation made, and the seconds, such as "3=600". At any
-// other version, and where it cannot be read, it says nothing.
+// spec.secretGracePeriodSeconds: the version that the rotation made, the period of the spec, and the seconds, such as
+// "3/86400=600". At any other version or period, and where it cannot be read, it says nothing.
 const AnnotationRotationGrace = "agentplatform.dev/rotation-grace"
 
 // CodeConnectorName is the name of the Connector that mirrors the file of that stem in an

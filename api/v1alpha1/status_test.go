@@ -192,9 +192,11 @@ func TestConnector_RotateSecret(t *testing.T) {
 		c.RotateSecret(3, &seconds)
 		require.Equal(t, want, c.SecretGracePeriod())
 	}
-	c.Spec.SecretVersion = 4
+	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
+	require.Zero(t, c.SecretGracePeriod(), "what the spec is changed to afterwards counts")
+	c.Spec.SecretVersion, c.Spec.SecretGracePeriodSeconds = 4, ptr.To(int32(60))
 	require.Equal(t, time.Minute, c.SecretGracePeriod(), "by kubectl")
-	for _, unread := range []string{"4", "4=", "4=-1", "4=1h", "=5", "4=99999999999"} {
+	for _, unread := range []string{"4", "4/60", "4/60=", "4/60=-1", "4/60=1h", "4=5", "4/60=99999999999"} {
 		c.Annotations[v1alpha1.AnnotationRotationGrace] = unread
 		require.Equal(t, time.Minute, c.SecretGracePeriod(), unread)
 	}

@@ -54,7 +54,10 @@ func TestEachWishIsInTheRow(t *testing.T) {
 		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, func(r *store.Connector) { r.Enabled = false }},
 		"version":      {func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 4 }, func(r *store.Connector) { r.SecretVersion = 4 }},
 		"grace period": {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(60)) }, func(r *store.Connector) { r.SecretGracePeriod = time.Minute }},
-		"no grace":     {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) }, func(r *store.Connector) { r.SecretGracePeriod = 0 }},
+		"grace of a rotation": {func(c *v1alpha1.Connector) {
+			c.Spec.SecretGracePeriodSeconds, c.Annotations = ptr.To(int32(5)), map[string]string{v1alpha1.AnnotationRotationGrace: "1/5=60"}
+		}, func(r *store.Connector) { r.SecretGracePeriod = time.Minute }},
+		"no grace": {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) }, func(r *store.Connector) { r.SecretGracePeriod = 0 }},
 		"of the code": {
 			func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} },
 			func(r *store.Connector) { r.DefinedInCode = true },
