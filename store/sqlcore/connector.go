@@ -186,7 +186,7 @@ func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, e
 	name := nameOf(connector)
 	namesakes, err := collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
-		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length($3)
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length(CAST($3 AS text))
 		ORDER BY c.retired, c.created_at, c.id`, connector.ProjectID, connector.EnvironmentID, connector.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading who has the name: %w", err)
