@@ -102,11 +102,11 @@ func (s *Server) nameIsFree(ctx context.Context, c *caller, conn *v1alpha1.Conne
 		case err != nil:
 			return err
 		case retired:
-			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf("a retired connector of the environment has the name %q: "+
-				"delete that one, or choose another name", other.Title()))
+			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf(
+				"a retired connector of the environment has the name %q: delete that one, or choose another name", other.Title()))
 		case other.DefinedInCode():
-			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf("the project's code defines a connector with the name %q (%s); "+
-				"choose another name", other.Title(), other.File()))
+			return problem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf(
+				"the project's code defines a connector with the name %q (%s); choose another name", other.Title(), other.File()))
 		}
 		return nameTaken
 	}

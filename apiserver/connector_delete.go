@@ -19,7 +19,8 @@ import (
 
 // errInCode is the answer for deleting a connector that code defines.
 func errInCode(conn *v1alpha1.Connector) error {
-	return problem(http.StatusConflict, httpserver.CodeDefinedInCode, fmt.Sprintf("the project's code defines the connector: remove %s and deploy", conn.File()))
+	return problem(http.StatusConflict, httpserver.CodeDefinedInCode,
+		fmt.Sprintf("the project's code defines the connector: remove %s and deploy", conn.File()))
 }
 
 // errLinkInCode is the answer for creating, changing and deleting links of a connector that code defines.

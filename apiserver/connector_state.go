@@ -70,7 +70,8 @@ func (out *Connector) setDelivering(conn *v1alpha1.Connector, to store.Destinati
 		out.DisabledReason = is.Reason
 	}
 	condition := conn.Status.Condition(v1alpha1.ConditionDelivering)
-	if condition != nil && (condition.Status == metav1.ConditionTrue) == (state == store.DestinationDelivering) && condition.Reason != v1alpha1.ReasonDisabled {
+	well := state == store.DestinationDelivering
+	if condition != nil && (condition.Status == metav1.ConditionTrue) == well && condition.Reason != v1alpha1.ReasonDisabled {
 		is.Since = optTime(&condition.LastTransitionTime.Time)
 	}
 	out.Delivering.Value = is
@@ -163,5 +164,6 @@ func (s *Server) mustHaveEnvironment(ctx context.Context, c *caller, conn *v1alp
 	if err != nil || why == "" {
 		return err
 	}
-	return problem(http.StatusConflict, httpserver.CodeGone, "the connector cannot be enabled: "+why+"; create a connector in another environment")
+	return problem(http.StatusConflict, httpserver.CodeGone,
+		"the connector cannot be enabled: "+why+"; create a connector in another environment")
 }

@@ -199,7 +199,8 @@ func (s *Server) showConnector(
 		}
 		out.Agents = append(out.Agents, string(links[i].Spec.Agent))
 		if reason, message := unready(&links[i]); reason != nil {
-			out.UnreadyAgents = append(out.UnreadyAgents, UnreadyAgent{AgentName: string(links[i].Spec.Agent), NotReadyReason: *reason, Message: *message})
+			agent := UnreadyAgent{AgentName: string(links[i].Spec.Agent), NotReadyReason: *reason, Message: *message}
+			out.UnreadyAgents = append(out.UnreadyAgents, agent)
 		}
 	}
 	var err error

@@ -62,7 +62,8 @@ func (l *ConnectorLink) MarkAgentUnknown(agents []string) {
 	if len(agents) > ShownAgents {
 		known += " and others"
 	}
-	message := fmt.Sprintf("agent %q is not in the environment's live deployment, which has %s; deploy it, or create a link with the right name",
+	message := fmt.Sprintf("agent %q is not in the environment's live deployment, which has %s; "+
+		"deploy it, or create a link with the right name",
 		l.Spec.Agent, cmp.Or(known, "none"))
 	MarkWaiting(l, ReasonAgentUnknown, message)
 }

@@ -58,8 +58,9 @@ func (c *Core) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[stor
 				with.Past = append(with.Past, a)
 				of[key] = with
 				return none, err
-			}, `SELECT a.project_id, a.delivery_id, a.number, a.at, a.duration_us, a.status_code, a.error_class, a.error FROM {delivery_attempts} a
-				WHERE `+c.keys(&l, "a.delivery_id", some)+since("a.delivery_id", "a.project_id")+` ORDER BY a.delivery_id, a.number`, l.args...); err != nil {
+			}, `SELECT a.project_id, a.delivery_id, a.number, a.at, a.duration_us, a.status_code, a.error_class, a.error
+				FROM {delivery_attempts} a WHERE `+c.keys(&l, "a.delivery_id", some)+since("a.delivery_id", "a.project_id")+`
+				ORDER BY a.delivery_id, a.number`, l.args...); err != nil {
 				return nil, wrap(err, "reading the attempts of deliveries")
 			}
 		}
