@@ -124,6 +124,11 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		mine := s.Connector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Orders" })
 		s.ExpectApplied(ctx, mine)
 		s.ExpectReconciled(ctx, of, mine)
+		Expect(State(mine)).To(ContainSubstring("NameTaken"), "a retired connector has it")
+		retired := s.route(ctx, "dev.orders").Connector
+		s.ExpectGone(ctx, s.object(ctx, "dev.orders"))
+		Expect(s.Store.Remove(ctx, retired.ProjectID, retired.Ref)).To(Succeed())
+		s.ExpectReconciled(ctx, of, mine)
 		mine.Spec.DisplayName, mine.Spec.SecretRef = "Old orders", &v1alpha1.SecretReference{Name: "not-there-yet"}
 		s.ExpectApplied(ctx, mine)
 		s.ExpectReconciled(ctx, of, mine)
@@ -142,7 +147,6 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
 		Expect(s.actions(ctx, d)).To(And(ContainSubstring(`{"connector":"orders","action":"skipped"`), ContainSubstring(`{"connector":"nightly","action":"created"`)))
 		Expect(s.live(ctx)).To(Equal("v4"))
-		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
 		Expect(s.route(ctx, "mine").Connector.Name).To(Equal("Orders"))
 		s.mirrored(ctx)
 
