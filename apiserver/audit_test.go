@@ -138,7 +138,7 @@ func TestSecretsThatAreAnsweredAreNotAudited(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	status, body := w.call(t, w.key(t, nil), http.MethodPost, "/connectors?environment_id="+w.environmentID("production"),
-		`{"name":"Tickets","type":"webhook","mode":"inbound"}`)
+		`{"name":"Answered","type":"webhook","mode":"inbound"}`)
 	require.Equal(t, http.StatusCreated, status, "%s", body)
 	made := decode[Connector](t, body)
 	after := string(w.newest(t).Outcome.After)

@@ -201,6 +201,8 @@ var aboutSchemas = map[string]string{
 	"OutboundConfig":           "The config of a webhook of mode outbound.",
 	"OutboundConfigInput":      "What the config of a webhook of mode outbound is made of.",
 	"OutboundLinkInput":        "When and how an agent's results are to be sent.",
+	"Delivering":               "How the deliveries of an outbound connector go.",
+	"UnreadyAgent":             "A linked agent whose link is not in effect, and why.",
 	"DeliveryRetry":            "How often and when a delivery is tried.",
 	"DeliveryRetryInput":       "How often and when a delivery is to be tried.",
 	"SyncConfigInput":          "What the config of a webhook of mode sync is made of.",
