@@ -390,7 +390,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
 		Expect(s.actions(ctx, second)).To(MatchJSON(`[{"connector":"nightly","action":"updated","error":null},{"connector":"orders","action":"retired","error":null}]`))
 		s.mirrored(ctx)
-		_, err := s.Store.Database.ExecContext(ctx, `DELETE FROM connectors WHERE name = 'dev.nightly'`)
+		_, err := s.Store.Database.ExecContext(ctx, `DELETE FROM connectors WHERE name = 'nightly'`)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(s.object(ctx, "dev.nightly").Retired()).To(BeFalse())
 		Expect(s.actions(ctx, s.brought(ctx, s.Deployment("v3")))).To(BeEmpty(), "its row was gone already")
