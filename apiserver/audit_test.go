@@ -144,7 +144,7 @@ func TestSecretsThatAreAnsweredAreNotAudited(t *testing.T) {
 	after := string(w.newest(t).Outcome.After)
 	require.NotContains(t, after, *made.Secret)
 	require.NotContains(t, after, *made.WebhookURL)
-	require.Contains(t, after, `"name":"Tickets"`)
+	require.Contains(t, after, `"name":"Answered"`)
 	require.Contains(t, after, `"secret":"********"`)
 }
 
