@@ -37,6 +37,9 @@ var (
 	ErrSearchBusy = errors.New("other searches took the time of this one; try again")
 	// ErrAway says that the store is there and must not be used as it is.
 	ErrAway = errors.New("the store cannot be used")
+	// ErrForeignSchema says that the schema was made by other migrations than this release's: the store is
+	// that of another version, which numbers its migrations alike.
+	ErrForeignSchema = errors.New("the store's schema was made by other migrations than this release has")
 	// ErrSweepRefused says that a sweep would have removed most of a kind of the
 	// projection, which looks more like a lost cluster than like deletions.
 	ErrSweepRefused = errors.New("sweep would remove most of the projection")

@@ -16,7 +16,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
@@ -30,6 +29,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -111,6 +111,7 @@ type Store struct {
 	// renew is Options'.
 	renew    func(ctx context.Context, config *pgx.ConnConfig) error
 	sessions *sessions
+	schema   *sqlcore.Schema
 }
 
 var _ store.Store = (*Store)(nil)
@@ -125,6 +126,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.withTimeout = context.WithTimeout
 	}
 	if err := CheckConnections(o.Connections); err != nil {
+		return nil, err
+	}
+	noTable := func(err error) bool { return hasCode(err, undefinedTable) }
+	schema, err := sqlcore.NewSchema(migrations, database.DialectPostgres, noTable)
+	if err != nil {
 		return nil, err
 	}
 	most, forLists := o.pools()
@@ -150,12 +156,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew, sessions: of,
+		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew, sessions: of, schema: schema,
 	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
 		Engine: engine{s}, Bytewise: ` COLLATE "C"`, OneAsRange: true, AtOnce: 100, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
-		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: func(err error) bool { return hasCode(err, undefinedTable) },
+		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: noTable,
 		Evaluate: o.Evaluate, ListsAtOnce: int(forLists),
 	})
 	return s, nil
@@ -343,10 +349,6 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 // waits for a lock no longer than lockTimeout, for all else would wait behind it; who
 // migrates tries again.
 func (s *Store) Migrate(ctx context.Context) error {
-	scripts, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return fmt.Errorf("opening the migrations: %w", err)
-	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
 		return fmt.Errorf("making the migration lock: %w", err)
@@ -364,13 +366,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}))
 	db.SetMaxOpenConns(1)
 	defer func() { _ = db.Close() }() // nothing waits for it
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, scripts,
-		goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
-	if err != nil {
-		return fmt.Errorf("reading the migrations: %w", err)
-	}
-	if _, err := provider.Up(ctx); err != nil {
-		return fmt.Errorf("migrating: %w", err)
+	if err := s.schema.Migrate(ctx, db, goose.WithSessionLocker(locker)); err != nil {
+		return err
 	}
 	// Statements that were prepared before the migration may not fit any more.
 	for _, pool := range s.pools {
@@ -397,7 +394,7 @@ func (s *Store) Ping(ctx context.Context) error {
 		}
 		return errReadOnly
 	}
-	return sqlcore.CheckSchema(ctx, s.db, migrations)
+	return s.schema.Check(ctx, s.db)
 }
 
 // Close implements store.Store.

@@ -4,48 +4,139 @@ package sqlcore
 
 import (
 	"context"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
-// CheckSchema answers nil when the schema has all of this release's migrations,
-// and none that this release does not work with.
-func CheckSchema(ctx context.Context, q Queryer, migrations fs.FS) error {
-	wanted, err := newest(migrations)
+// Schema is the schema of a release: the migrations that make it.
+type Schema struct {
+	scripts fs.FS
+	dialect database.Dialect
+	// version is the number of the last migration.
+	version int64
+	// fingerprints are those of the schemas that the migrations make, by their numbers: each is the hash of
+	// the migrations up to that one. A store keeps them, so that a migration that was edited is noticed.
+	fingerprints map[int64]string
+	noTable      func(err error) bool
+}
+
+// NewSchema reads the folder migrations. noTable says whether a statement failed because a table is missing.
+func NewSchema(files fs.FS, dialect database.Dialect, noTable func(err error) bool) (*Schema, error) {
+	scripts, err := fs.Sub(files, "migrations")
 	if err != nil {
+		return nil, fmt.Errorf("opening the migrations: %w", err)
+	}
+	names, err := fs.Glob(scripts, "*.sql") // by number, which all have with the same count of digits
+	if err != nil {
+		return nil, fmt.Errorf("listing the migrations: %w", err)
+	}
+	s := &Schema{scripts: scripts, dialect: dialect, fingerprints: map[int64]string{}, noTable: noTable}
+	all := sha256.New()
+	for _, name := range names {
+		number, _, _ := strings.Cut(path.Base(name), "_")
+		if s.version, err = strconv.ParseInt(number, 10, 64); err != nil {
+			return nil, fmt.Errorf("numbering migration %s: %w", name, err)
+		}
+		text, err := fs.ReadFile(scripts, name)
+		if err != nil {
+			return nil, fmt.Errorf("reading migration %s: %w", name, err)
+		}
+		_, _ = fmt.Fprintf(all, "%d %d\n%s", s.version, len(text), text) // a hash takes all
+		s.fingerprints[s.version] = hex.EncodeToString(all.Sum(nil))
+	}
+	return s, nil
+}
+
+// Migrate applies the migrations that a database lacks, and stores their fingerprints with them. It changes
+// nothing in a database that other migrations made.
+func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
+	versions, err := database.NewStore(s.dialect, goose.DefaultTablename)
+	if err != nil {
+		return fmt.Errorf("reading the schema's version: %w", err)
+	}
+	extended, ok := versions.(database.StoreExtender)
+	if !ok {
+		return fmt.Errorf("reading the schema's version: %T cannot say whether its table exists", versions)
+	}
+	provider, err := goose.NewProvider(goose.DialectCustom, db, s.scripts,
+		append(options, goose.WithDisableGlobalRegistry(true), goose.WithStore(&fingerprinted{extended, s.fingerprints}))...)
+	if err != nil {
+		return fmt.Errorf("reading the migrations: %w", err)
+	}
+	version, err := provider.GetDBVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("reading the schema's version: %w", err)
+	}
+	if version > 0 {
+		if err := s.compare(ctx, db, version); err != nil {
+			return err
+		}
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return fmt.Errorf("migrating: %w", err)
+	}
+	return nil
+}
+
+// fingerprinted stores a migration's fingerprint in the transaction that stores its number.
+type fingerprinted struct {
+	database.StoreExtender
+	of map[int64]string
+}
+
+// Insert implements database.Store. The first number is 0, which comes before all tables.
+func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r database.InsertRequest) error {
+	if err := f.StoreExtender.Insert(ctx, db, r); err != nil || r.Version == 0 {
 		return err
 	}
+	_, err := db.ExecContext(ctx, `INSERT INTO schema_fingerprints (version, fingerprint) VALUES ($1, $2)`, r.Version, f.of[r.Version])
+	return err
+}
+
+// Check returns nil if the schema has all of this release's migrations, and none that this release does not
+// work with. It returns store.ErrForeignSchema if other migrations of the same numbers made it.
+func (s *Schema) Check(ctx context.Context, q Queryer) error {
 	var version, oldest int64
 	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0), (SELECT oldest FROM schema_compat)
 		FROM goose_db_version`).Scan(&version, &oldest); err != nil {
 		return fmt.Errorf("reading the schema's version (has the manager migrated it?): %w", err)
 	}
+	if err := s.compare(ctx, q, version); err != nil {
+		return err
+	}
 	switch {
-	case version < wanted:
+	case version < s.version:
 		return fmt.Errorf("the schema is at version %d, this release needs %d: the manager of this release must migrate it first",
-			version, wanted)
-	case oldest > wanted:
-		return fmt.Errorf("the schema works with releases from version %d on, this one is of version %d", oldest, wanted)
+			version, s.version)
+	case oldest > s.version:
+		return fmt.Errorf("the schema works with releases from version %d on, this one is of version %d", oldest, s.version)
 	}
 	return nil
 }
 
-// newest is the number of the last migration.
-func newest(migrations fs.FS) (last int64, err error) {
-	files, err := fs.Glob(migrations, "migrations/*.sql")
-	if err != nil {
-		return 0, fmt.Errorf("listing the migrations: %w", err)
+// compare returns store.ErrForeignSchema unless the migrations that a database of a version and this release
+// have in common are the same.
+func (s *Schema) compare(ctx context.Context, q Queryer, version int64) error {
+	var made string
+	common := min(version, s.version)
+	err := q.QueryRowContext(ctx, `SELECT fingerprint FROM schema_fingerprints WHERE version = $1`, common).Scan(&made)
+	switch {
+	case err != nil && !errors.Is(err, sql.ErrNoRows) && !s.noTable(err):
+		return fmt.Errorf("reading the schema's fingerprint: %w", err)
+	case err != nil || made != s.fingerprints[common]:
+		return fmt.Errorf("%w up to number %d: run the version that made it, or give this one an empty store", store.ErrForeignSchema, common)
 	}
-	for _, file := range files {
-		number, _, _ := strings.Cut(path.Base(file), "_")
-		n, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("numbering migration %s: %w", file, err)
-		}
-		last = max(last, n)
-	}
-	return last, nil
+	return nil
 }

@@ -80,7 +80,7 @@ var ofAll = map[string]string{
 }
 
 // platform are the tables that belong to no project.
-var platform = []string{"schema_compat", "ordinals", "cluster_lease", "platform_keys", "key_holders", "exchange_rates"}
+var platform = []string{"schema_compat", "schema_fingerprints", "ordinals", "cluster_lease", "platform_keys", "key_holders", "exchange_rates"}
 
 // engines are the folders with statements; the last two have migrations.
 var engines = []string{".", "../postgres", "../sqlite"}

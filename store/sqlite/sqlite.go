@@ -17,7 +17,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -26,7 +25,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/pressly/goose/v3"
+	goose "github.com/pressly/goose/v3/database"
 	modernc "modernc.org/sqlite"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -67,6 +66,7 @@ type Store struct {
 	// checkpointer works beside it.
 	checkpointer *checkpointer
 	logger       *slog.Logger
+	schema       *sqlcore.Schema
 	// requests are those that count against a rate at present.
 	requests store.RateWindows
 }
@@ -81,11 +81,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	if info, err := os.Stat(o.Path); err == nil && info.IsDir() {
-		o.Path = filepath.Join(o.Path, "store.db")
+	o.Path = fileOf(o.Path)
+	schema, err := sqlcore.NewSchema(migrations, goose.DialectSQLite3, noTable)
+	if err != nil {
+		return nil, err
 	}
-	s := &Store{logger: o.Logger, snapshots: make(chan struct{}, readers-1)}
-	var err error
+	s := &Store{logger: o.Logger, schema: schema, snapshots: make(chan struct{}, readers-1)}
 	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
 	}
@@ -98,6 +99,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.reader = newStatements(s.read)
 	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", AtOnce: 25, BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate, ListsAtOnce: readers})
 	return s, nil
+}
+
+// fileOf is the file of a database of which the file or the folder is named.
+func fileOf(path string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return filepath.Join(path, "store.db")
+	}
+	return path
 }
 
 // noTable says whether a statement failed for want of a table, for which SQLite has
@@ -136,6 +145,15 @@ func (d database) Driver() driver.Driver { return withClock }
 
 func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
 
+// openAlone opens a database that no other connection may have open, of this process or another: else its
+// first statement fails. Closing it moves what is in the log to the file, and deletes the log.
+func openAlone(path string) *sql.DB {
+	// The lock is asked for before other pragmas read the schema, and not waited for.
+	db := sql.OpenDB(databaseBy(path, "deferred", "rw", []string{"busy_timeout(0)", "locking_mode(EXCLUSIVE)", "synchronous(FULL)"}))
+	db.SetMaxOpenConns(1)
+	return db
+}
+
 func databaseAt(path, lock, mode string) database {
 	pragmas := []string{fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode == "rwc" {
@@ -144,6 +162,10 @@ func databaseAt(path, lock, mode string) database {
 		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "wal_autocheckpoint(0)",
 			fmt.Sprintf("journal_size_limit(%d)", longestLog*4096))
 	}
+	return databaseBy(path, lock, mode, pragmas)
+}
+
+func databaseBy(path, lock, mode string, pragmas []string) database {
 	query := url.Values{"mode": {mode}, "_txlock": {lock}, "_pragma": pragmas}
 	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}
 }
@@ -218,23 +240,15 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 // Migrate implements store.Store.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.writer.alone(ctx, func(db *sql.DB) error {
-		scripts, err := fs.Sub(migrations, "migrations")
-		if err != nil {
-			return fmt.Errorf("opening the migrations: %w", err)
-		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, scripts, goose.WithDisableGlobalRegistry(true))
-		if err != nil {
-			return fmt.Errorf("reading the migrations: %w", err)
-		}
-		if _, err := provider.Up(ctx); err != nil {
-			return fmt.Errorf("migrating: %w", err)
+		if err := s.schema.Migrate(ctx, db); err != nil {
+			return err
 		}
 		return setStatistics(ctx, db)
 	})
 }
 
 // Ping implements store.Store.
-func (s *Store) Ping(ctx context.Context) error { return sqlcore.CheckSchema(ctx, s.read, migrations) }
+func (s *Store) Ping(ctx context.Context) error { return s.schema.Check(ctx, s.read) }
 
 // Close implements store.Store.
 func (s *Store) Close() error {

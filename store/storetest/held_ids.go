@@ -80,6 +80,7 @@ var keyedIDs = map[string]map[string]string{
 	"usage_rollups(project_id,id)":                                                   {"id": "usage rollup"},
 	"exchange_rates(currency,day)":                                                   nil,
 	"schema_compat(id)":                                                              nil,
+	"schema_fingerprints(version)":                                                   nil,
 	"sends(project_id,run_id,position)":                                              {"run_id": "run"},
 	"stored_bytes(project_id)":                                                       nil,
 	"tokens(sha256)":                                                                 nil,

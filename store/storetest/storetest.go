@@ -53,6 +53,7 @@ var groups = []struct {
 	{"Chosen", chosenPromises},
 	{"Identities", identityPromises},
 	{"Clusters", clusterPromises},
+	{"Schema", schemaPromises},
 	{"Projection", projectionPromises},
 	{"Connectors", connectorPromises},
 	{"Duplicates", duplicatePromises},

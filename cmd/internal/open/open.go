@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -42,8 +43,25 @@ func (o *Options) Bind(flags *pflag.FlagSet) {
 		fmt.Sprintf("how many connections to PostgreSQL the process takes at most, %d to %d", postgres.MinConnections, postgres.MaxConnections))
 }
 
-// Store opens the store; it does not migrate.
+// checkTimeout is how long opening a store waits for what its schema is.
+const checkTimeout = 5 * time.Second
+
+// Store opens the store; it does not migrate. A store that other migrations made is refused, which no waiting
+// changes. One that does not answer, or is not migrated yet, may do later, and is opened.
 func Store(ctx context.Context, o Options) (store.Store, error) {
+	s, err := engine(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	check, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := s.Ping(check); errors.Is(err, store.ErrForeignSchema) {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func engine(ctx context.Context, o Options) (store.Store, error) {
 	switch {
 	case (o.SQLite == "") == (o.DSNFile == ""):
 		return nil, errors.New("name one store: --sqlite FILE for one process, or --store-dsn-file FILE for PostgreSQL")

@@ -11,6 +11,12 @@ CREATE TABLE schema_compat (
 );
 INSERT INTO schema_compat (id, oldest) VALUES (1, 1);
 
+-- The hash of all migrations up to a version, as they were applied.
+CREATE TABLE schema_fingerprints (
+    version INTEGER PRIMARY KEY,
+    fingerprint TEXT NOT NULL
+);
+
 -- The one sequence that orders beginnings and activations of deployments.
 CREATE TABLE ordinals (
     id INTEGER PRIMARY KEY CHECK (id = 1),
