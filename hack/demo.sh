@@ -54,9 +54,10 @@ reach() {
   kubectl -n "$1" port-forward "service/$2" "$3:80" >/dev/null &
   set +m
   forwards+=($!)
-  forward="$forward    kubectl -n $1 port-forward service/$2 $3:80 &
-"
   url=http://127.0.0.1:$3
+  # For the last lines, which may be pasted again: a port that answers is not forwarded again.
+  forward="$forward    curl -sf -o /dev/null --noproxy '*' $url$4 || kubectl -n $1 port-forward service/$2 $3:80 >/dev/null &
+"
   curl -sf -o /dev/null --noproxy '*' --retry 20 --retry-connrefused --retry-delay 1 "$url$4"
   kill -0 "${forwards[-1]}" # else another server answered at that port
 }
@@ -132,17 +133,20 @@ git=$url
 step "kubectl get agents -A"
 kubectl get agents -A
 
+# patient lets curl wait for a port that has just been forwarded.
+patient="--noproxy '*' --retry 9 --retry-connrefused --retry-delay 1"
 step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
 $(at_hand)
-$forward    curl -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
-    curl -H "Authorization: Bearer $key" "$api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')"
+$forward    curl $patient -X POST $(hook ask) -H "X-Service-Secret: $(secret ask)" -H 'Content-Type: application/json' -d '{"name": "you"}'
+    curl $patient -H "Authorization: Bearer $key" "$api/v1/projects/$project/agents?environment_id=$(kubectl -n demo get aenv dev -o jsonpath='{.status.id}')"
     kubectl -n demo describe adep $deployment
 
-    # agentctl speaks to the platform by a forwarded port; the key stays on this machine
-    kubectl -n agentplatform-system port-forward service/agentplatform-api 18082:80 >/dev/null &
-    export AGENTPLATFORM_SERVER=http://127.0.0.1:18082 AGENTPLATFORM_PROJECT=$project AGENTPLATFORM_API_KEY=$key
+    # what agentctl speaks to: the key stays on this machine
+    export AGENTPLATFORM_SERVER=$api AGENTPLATFORM_GATEWAY_URL=$gateway AGENTPLATFORM_PLAIN_HTTP=true
+    export AGENTPLATFORM_PROJECT=$project AGENTPLATFORM_API_KEY=$key
     agentctl status
+    echo '{"name": "you"}' | agentctl trigger - --connector Ask --sync
 
     # an agent of your own: docs/first-agent.md. This server takes what you push, under any name; in its folder:
     git push $git/mine.git main     # and spec.git.url: http://gitserver.demo-git.svc/mine.git

@@ -11,9 +11,10 @@ import (
 type colour string
 
 const (
-	good  colour = "32"
-	bad   colour = "31"
-	place colour = "1"
+	good    colour = "32"
+	ongoing colour = "33"
+	bad     colour = "31"
+	place   colour = "1"
 )
 
 // paintAs colours text on a terminal, unless NO_COLOR is set.
@@ -21,5 +22,5 @@ func paintAs(out io.Writer, c colour, text string) string {
 	if os.Getenv("NO_COLOR") != "" || !isTerminal(out) {
 		return text
 	}
-	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+	return control("["+string(c)+"m") + text + control("[0m")
 }

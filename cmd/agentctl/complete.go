@@ -3,10 +3,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -30,14 +30,14 @@ type candidates func(ctx context.Context, api *rest, environment string) ([]cobr
 func completeByServer(root *cobra.Command) {
 	arguments := map[string]candidates{
 		"activate": deploymentNames, "cancel": deploymentNames, "redeploy": deploymentNames, "deploy-anyway": deploymentNames, "logs": deploymentNames,
-		"test": connectorNames, "get": variableCandidates, "unset": variableCandidates,
+		"test": connectorNames, "rotate-secret": connectorNames, "get": variableCandidates, "unset": variableCandidates,
 	}
 	for _, cmd := range root.Commands() {
 		completeByServer(cmd)
 		if cmd.Flags().Lookup("server") == nil {
 			continue
 		}
-		for flag, offered := range map[string]candidates{"environment": environmentSlugs, "agent": agentNames, "connector": connectorNames} {
+		for flag, offered := range map[string]candidates{"environment": environmentSlugs, "from": environmentSlugs, "to": environmentSlugs, "copy-from": environmentSlugs, "agent": agentNames, "connector": connectorNames} {
 			if cmd.Flags().Lookup(flag) != nil {
 				_ = cmd.RegisterFlagCompletionFunc(flag, asked(offered)) // fails of a flag that is not there
 			}
@@ -60,7 +60,7 @@ func asked(offered candidates) cobra.CompletionFunc {
 		if err := flagenv.Read(cmd.Flags()); err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		o := restOptions{server: value("server"), project: value("project"), key: value("api-key"), keyFile: value("api-key-file")}
+		o := restOptions{server: value("server"), project: value("project"), key: value("api-key"), keyFile: value("api-key-file"), plainHTTP: value("plain-http") == "true"}
 		api, err := o.client()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -79,7 +79,7 @@ func asked(offered candidates) cobra.CompletionFunc {
 func environmentSlugs(ctx context.Context, api *rest, _ string) (out []cobra.Completion, err error) {
 	list, err := api.environments(ctx)
 	for _, e := range list {
-		out = append(out, cobra.CompletionWithDesc(printable(cmp.Or(e.Slug, e.ID)), printable(e.Name)))
+		out = append(out, word(e.Slug, e.ID, e.Name)...)
 	}
 	return out, err
 }
@@ -98,13 +98,28 @@ func connectorNames(ctx context.Context, api *rest, wanted string) ([]cobra.Comp
 func offered(all []named) (out []cobra.Completion) {
 	for i, n := range all[:min(len(all), mostCompleted)] {
 		at, err := chosen("", n.name, all, func(other named) bool { return other.name == n.name })
-		if err == nil && at == i && n.name != "" && printable(n.name) == n.name {
-			out = append(out, cobra.CompletionWithDesc(n.name, printable(n.note)))
+		if err == nil && at == i && unquoted.MatchString(n.name) {
+			out = append(out, word(n.name, n.id, n.note)...)
 			continue
 		}
-		out = append(out, cobra.CompletionWithDesc(n.id, printable(strings.TrimSpace(n.name+" "+n.note))))
+		out = append(out, word("", n.id, strings.TrimSpace(n.name+" "+n.note))...)
 	}
 	return out
+}
+
+// unquoted matches the words that a shell takes as they are. Bash inserts the common beginning of several
+// words as it is, so a name with other characters would be a command of its author.
+var unquoted = regexp.MustCompile(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
+
+// word returns the completion of something: its name, or else its id with the name in the description.
+func word(name, id, note string) []cobra.Completion {
+	if !unquoted.MatchString(name) {
+		name, note = id, strings.TrimSpace(name+" "+note)
+	}
+	if !unquoted.MatchString(name) {
+		return nil
+	}
+	return []cobra.Completion{cobra.CompletionWithDesc(name, printable(note))}
 }
 
 func agentNames(ctx context.Context, api *rest, wanted string) (out []cobra.Completion, err error) {
@@ -117,7 +132,7 @@ func agentNames(ctx context.Context, api *rest, wanted string) (out []cobra.Comp
 	}
 	err = api.call(ctx, http.MethodGet, "/agents?environment_id="+url.QueryEscape(e.ID), "", nil, &list)
 	for _, a := range list {
-		out = append(out, printable(a.Name))
+		out = append(out, word(a.Name, "", "")...)
 	}
 	return out, err
 }
@@ -129,7 +144,7 @@ func variableCandidates(ctx context.Context, api *rest, wanted string) (out []co
 	}
 	known, err := api.variables(ctx, e)
 	for _, v := range known.list {
-		out = append(out, printable(v.Name))
+		out = append(out, word(v.Name, "", "")...)
 	}
 	return out, err
 }

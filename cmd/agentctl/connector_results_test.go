@@ -21,7 +21,7 @@ const (
 		`{"connector":"old","connector_id":"c-4","action":"retired","error":null}]`
 	connectorsOfCode = `[{"id":"c-1","name":"Ask","mode":"sync","webhook_url":"https://hooks/1"},{"id":"c-2","name":"CRM","webhook_url":"https://hooks/2"},` +
 		`{"id":"c-3","name":"Nightly","mode":"cron","webhook_url":null},{"id":"c-4","name":"Old","webhook_url":"https://hooks/4","retired":true}]`
-	linesOfCode = "connector ask updated: https://hooks/1\nconnector crm skipped: no variable  CRM\nconnector nightly created\nconnector old retired\n"
+	linesOfCode = "connector ask updated: https://hooks/1\nconnector crm skipped: no variable\\u001b CRM\nconnector nightly created\nconnector old retired\n"
 )
 
 // TestWhatBecameOfConnectorsIsSaid: by each command that makes something live, a line for each, and

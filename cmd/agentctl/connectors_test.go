@@ -49,7 +49,7 @@ func TestConnectorsAreListed(t *testing.T) {
 	require.Len(t, lines, 5)
 	for i, want := range []string{
 		"ENVIRONMENT NAME TYPE MODE ENABLED LAST TICK NEXT TICK ID",
-		"production Weekly report cron inbound yes 2026-06-29T05:00:00Z 2026-07-06T05:00:00Z 1",
+		`production Weekly\u001b report cron inbound yes 2026-06-29T05:00:00Z 2026-07-06T05:00:00Z 1`,
 		"production Tickets webhook sync no - - 2", "staging Results webhook outbound 410 Gone - - 3", "staging Old webhook inbound retired - - 4",
 	} {
 		require.Equal(t, want, strings.Join(strings.Fields(lines[i]), " "))

@@ -21,9 +21,10 @@ type deployOptions struct {
 	output
 
 	wanted, commit, branch, folder string
-	detach, force, skipTests       bool
+	detach, force, skipTests, yes  bool
 
 	api           *rest
+	in            io.Reader
 	out, messages io.Writer
 }
 
@@ -33,7 +34,7 @@ func (o *deployOptions) command(cmd *cobra.Command, do func(ctx context.Context,
 		if o.api, err = o.client(); err != nil {
 			return err
 		}
-		o.out, o.messages = cmd.OutOrStdout(), cmd.ErrOrStderr()
+		o.in, o.out, o.messages = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
 		return do(cmd.Context(), args)
 	}
 	o.restOptions.bind(cmd.Flags())
@@ -177,11 +178,15 @@ func newRollbackCommand() *cobra.Command {
 		Use:   "rollback",
 		Short: "Make the deployment live that was live before",
 		Long: `Make the deployment live that was live in an environment before the one that is.
-Nothing is built. Done twice, it leads further back.`,
+Nothing is built. Done twice, it leads further back.
+
+On a terminal it says which environment that is, and both versions, and asks before it does
+so; --yes answers. Elsewhere it does not ask.`,
 		Example: "  agentctl rollback --environment production",
 		Args:    cobra.NoArgs,
 	}, func(ctx context.Context, _ []string) error { return o.rollback(ctx) })
 	cmd.Flags().StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
 	return cmd
 }
@@ -200,6 +205,11 @@ func (o *deployOptions) rollback(ctx context.Context) error {
 		return fmt.Errorf("environment %s: %w", e.Slug, err)
 	}
 	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, strings.TrimSpace(live.ID+" "+live.version()), strings.TrimSpace(before.ID+" "+before.version()))
+	if !o.yes {
+		if err := confirm(o.in, o.messages, "roll back "+e.Slug+"?"); err != nil {
+			return err
+		}
+	}
 	return o.activate(ctx, before.ID)
 }
 

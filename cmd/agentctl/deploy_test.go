@@ -186,7 +186,7 @@ func TestDeployFollowsWhatItBegan(t *testing.T) {
 	out, messages, err := p.agentctl("deploy", "--commit", strings.Repeat("a", 40))
 	require.NoError(t, err)
 	require.Equal(t, id+"\n", out, "for other programs")
-	require.Equal(t, "deploying to production: "+id+"\nfetching\none  [31mline\n  and half of one\nlive in production\n", messages)
+	require.Equal(t, "deploying to production: "+id+"\nfetching\none \\u001b[31mline\n  and half of one\nlive in production\n", messages)
 	require.Equal(t, []string{"/deployments environment_id=" + p.production + ` {"commit":"` + strings.Repeat("a", 40) + `"}`}, p.called)
 
 	out, _, err = p.agentctl("deploy", "--detach", "-o", "yaml")
@@ -235,7 +235,7 @@ func TestLogsShowWhatWasWritten(t *testing.T) {
 	p := newProject(t)
 	out, _, err := p.agentctl("logs", p.has(`"status":"failed","build_logs":"one\n\u001btwo\n"`))
 	require.NoError(t, err)
-	require.Equal(t, "one\n two\n", out)
+	require.Equal(t, "one\n\\u001btwo\n", out)
 }
 
 func TestRollbackGoesBackOneFurther(t *testing.T) {
@@ -251,7 +251,7 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	out, messages, err := p.agentctl("rollback", "--environment", "production", "--force")
 	require.NoError(t, err)
 	require.Equal(t, before+"\n", out)
-	require.Contains(t, messages, "production: from "+live+" 2fd4e1c6 Be  kind to "+before+" 2fd4e1c6 Be  kind\n")
+	require.Contains(t, messages, "production: from "+live+" 2fd4e1c6 Be\\u001b kind to "+before+" 2fd4e1c6 Be\\u001b kind\n")
 	require.Equal(t, []string{"/deployments/" + before + "/activate force=true"}, p.called)
 
 	_, _, err = p.agentctl("rollback", "--environment", "staging")
@@ -312,7 +312,7 @@ func TestStatusShowsWhatIsLive(t *testing.T) {
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
-	require.Regexp(t, `^production \(default\) +`+live+` +\S+ +2fd4e1c6 Be  kind +failed 2fd4e1c6 `+newest+` +`+p.production+`$`, lines[1])
+	require.Regexp(t, `^production \(default\) +`+live+` +\S+ +2fd4e1c6 Be\\u001b kind +failed 2fd4e1c6 `+newest+` +`+p.production+`$`, lines[1])
 	require.Regexp(t, `^staging +- +- +- +- +\S+$`, lines[2])
 
 	out, _, err = p.agentctl("status", "--environment", p.production)

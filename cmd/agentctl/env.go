@@ -38,8 +38,8 @@ type envOptions struct {
 func newEnvCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
-		Short: "Read and change the variables of an environment",
-		Long: `Read and change the variables of an environment, which prompts name as {env.NAME} and
+		Short: "Create an environment; read and change its variables",
+		Long: `Create an environment, or read and change the variables of one, which prompts name as {env.NAME} and
 connectors as ${NAME}. Nobody is shown the value of a sensitive one; it is ******** then.`,
 	}
 	cmd.AddCommand(newEnvListCommand(), newEnvGetCommand(), newEnvSetCommand(), newEnvUnsetCommand())
@@ -216,10 +216,10 @@ func (o *envOptions) values(args []string) (values []runnerconfig.Variable, err 
 func (o *envOptions) value(name string) (string, error) {
 	var text []byte
 	var err error
-	switch in, isFile := o.in.(*os.File); {
+	switch in, atKeyboard := o.in.(*keyboard); {
 	case o.file != "":
 		text, err = os.ReadFile(o.file)
-	case isFile && term.IsTerminal(int(in.Fd())):
+	case atKeyboard:
 		fmt.Fprintf(o.messages, "value of %s: ", printable(name))
 		text, err = term.ReadPassword(int(in.Fd()))
 		fmt.Fprintln(o.messages)

@@ -71,14 +71,14 @@ func TestDeploySaysWhatKeepsIt(t *testing.T) {
 	is(`"status":"pending","message":"the environment is suspended"`)
 	is(`"status":"building","message":"no node has room for\u001b the build"`)
 	is(`"status":"building","message":"no node has room for\u001b the build"`)
-	says.until(t, "building: no node has room for  the build\n")
+	says.until(t, "building: no node has room for\\u001b the build\n")
 	p.mu.Lock()
 	p.becomes(id, `"status":"deployed","is_live":true`)
 	p.mu.Unlock()
 	close(ended)
 	require.NoError(t, <-done)
 	require.Equal(t, "deploying to production: "+id+"\nit is followed\npending: the environment is suspended\n"+
-		"building: no node has room for  the build\nlive in production\n", says.all())
+		"building: no node has room for\\u001b the build\nlive in production\n", says.all())
 }
 
 // TestDeployThatIsBrokenOffNamesWhatCanBeDone: the deployment goes on.
@@ -131,7 +131,7 @@ func TestStatusSaysWhatKeepsAnOpenOne(t *testing.T) {
 	out, _, err := p.agentctl("status", "--environment", "production")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Regexp(t, `^`+open+` .* 2fd4e1c6 Be  kind +building \(fetching\): no node has  room$`, lines[1])
+	require.Regexp(t, `^`+open+` .* 2fd4e1c6 Be\\u001b kind +building \(fetching\): no node has\\u001b room$`, lines[1])
 	require.Regexp(t, ` +sha256:2c26b46b +deployed$`, lines[2])
 }
 

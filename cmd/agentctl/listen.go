@@ -237,7 +237,7 @@ func (o *listenOptions) tell(ctx context.Context, now, before *seen, out io.Writ
 // write writes the line of a delivery.
 func (o *listenOptions) write(out io.Writer, d heard, f *forwarded) error {
 	if o.json {
-		return json.NewEncoder(out).Encode(struct {
+		text, err := json.Marshal(struct {
 			ID        string     `json:"id"`
 			RunID     string     `json:"run_id"`
 			Status    string     `json:"status"`
@@ -245,6 +245,11 @@ func (o *listenOptions) write(out io.Writer, d heard, f *forwarded) error {
 			Error     string     `json:"error,omitempty"`
 			Forwarded *forwarded `json:"forwarded,omitempty"`
 		}{d.ID, d.RunID, d.Status, d.StartedAt, d.Error, f})
+		if err != nil {
+			return fmt.Errorf("writing a delivery: %w", err)
+		}
+		_, err = fmt.Fprintln(out, jsonLine(text))
+		return err
 	}
 	of := "run " + d.RunID
 	if d.RunID == "" { // a test is of none
@@ -259,14 +264,4 @@ func (o *listenOptions) write(out io.Writer, d heard, f *forwarded) error {
 	}
 	_, err := fmt.Fprintln(out, line)
 	return err
-}
-
-// printable is text of others on one line, without what a terminal obeys.
-func printable(text string) string {
-	return strings.Map(func(c rune) rune {
-		if strconv.IsPrint(c) {
-			return c
-		}
-		return ' '
-	}, text)
 }

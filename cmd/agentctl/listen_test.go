@@ -137,7 +137,7 @@ func TestListenShowsDeliveriesAsTheyAreMade(t *testing.T) {
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 4, out)
-	for i, want := range []string{"000000000003  pending    run " + sentRun, "000000000003  failed     run " + sentRun + "  410 [2J Gone", "000000000004  completed", "000000000002  completed"} {
+	for i, want := range []string{"000000000003  pending    run " + sentRun, "000000000003  failed     run " + sentRun + `  410\u001b[2J\nGone`, "000000000004  completed", "000000000002  completed"} {
 		require.Contains(t, lines[i], want)
 	}
 	require.Empty(t, s.received)

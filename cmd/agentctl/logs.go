@@ -119,7 +119,7 @@ func (r *rest) stream(ctx context.Context, path string, last *string, each func(
 	endless.Timeout = 0 // ctx ends it
 	response, err := endless.Do(request)
 	if err != nil {
-		return false, fmt.Errorf("calling the REST API: %w", err)
+		return false, unreachable(r.base, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
@@ -146,16 +146,4 @@ func (r *rest) stream(ctx context.Context, path string, last *string, each func(
 		}
 	}
 	return false, lines.Err()
-}
-
-// printableLines is text for a terminal, with its lines.
-func printableLines(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	for i, line := range lines {
-		content, broken := strings.CutSuffix(line, "\n")
-		if lines[i] = printable(content); broken {
-			lines[i] += "\n"
-		}
-	}
-	return strings.Join(lines, "")
 }

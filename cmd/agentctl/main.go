@@ -25,8 +25,13 @@ func main() {
 	if plugin, ok := strings.CutPrefix(filepath.Base(os.Args[0]), "kubectl-"); ok {
 		name = "kubectl " + plugin
 	}
-	if err := newRootCommand(name).ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, name+":", printableLines(err.Error()))
+	root := newRootCommand(name)
+	messages := toTerminal(os.Stderr)
+	root.SetIn(fromKeyboard(os.Stdin))
+	root.SetOut(toTerminal(os.Stdout))
+	root.SetErr(messages)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(messages, name+":", printableLines(err.Error()))
 		os.Exit(exitCode(err))
 	}
 }

@@ -50,5 +50,5 @@ func TestProblemsDoNotSteerTheTerminal(t *testing.T) {
 	t.Parallel()
 	err := problemOf(&http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader(
 		`{"code":"con\u001bflict","detail":"the agent \u001b[2J is\nnot \u009bthere"}`))})
-	require.EqualError(t, err, "409 con flict: the agent  [2J is\nnot  there")
+	require.EqualError(t, err, "409 con\\u001bflict: the agent \\u001b[2J is\nnot \\u009bthere")
 }

@@ -100,6 +100,11 @@ func listed(all []named, by func(named) string) string {
 
 // environment finds one by its id or its slug; "" is the default.
 func (r *rest) environment(ctx context.Context, wanted string) (environment, error) {
+	return r.namedEnvironment(ctx, "--environment", wanted)
+}
+
+// namedEnvironment is environment for another flag.
+func (r *rest) namedEnvironment(ctx context.Context, flag, wanted string) (environment, error) {
 	list, err := r.environments(ctx)
 	if err != nil {
 		return environment{}, err
@@ -117,7 +122,7 @@ func (r *rest) environment(ctx context.Context, wanted string) (environment, err
 	if wanted == "" {
 		return environment{}, fmt.Errorf("the key does not reach the default environment; name one by --environment: %s", listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
 	}
-	at, err := chosen("--environment", wanted, all, func(n named) bool { return n.name == wanted })
+	at, err := chosen(flag, wanted, all, func(n named) bool { return n.name == wanted })
 	if err != nil {
 		return environment{}, err
 	}

@@ -3,16 +3,18 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
-	"sigs.k8s.io/yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // output is how a command writes its result: a table or a line for people, or what the
@@ -44,40 +46,88 @@ func (o *output) Set(text string) error {
 // Type is shown in the help.
 func (o *output) Type() string { return "format" }
 
-// write writes what the REST API shows; of text it is not asked.
+// write writes what the REST API shows, with escapes for what is not printable; of text it is not asked.
 func (o *output) write(out io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
+	shown := printableJSON(text) + "\n"
 	if err == nil && *o == outputYAML {
-		text, err = yaml.JSONToYAML(text)
+		shown, err = yamlOf(text)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
-	if *o == outputJSON {
-		text = append(text, '\n')
-	}
-	_, err = out.Write(text)
+	_, err = io.WriteString(out, shown)
 	return err
 }
 
+// yamlOf returns JSON as YAML.
+func yamlOf(text []byte) (string, error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if err := decoder.Decode(&value); err != nil {
+		return "", err
+	}
+	root, err := yamlNode(value)
+	if err != nil {
+		return "", err
+	}
+	var out strings.Builder
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := errors.Join(encoder.Encode(root), encoder.Close()); err != nil {
+		return "", err
+	}
+	return printableLines(out.String()), nil
+}
+
+// yamlNode returns a value of JSON, with its texts in double quotes where they need escapes.
+func yamlNode(value any) (*yaml.Node, error) {
+	node := &yaml.Node{}
+	var parts []any
+	switch v := value.(type) {
+	case map[string]any:
+		node.Kind = yaml.MappingNode
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, key, v[key])
+		}
+	case []any:
+		node.Kind, parts = yaml.SequenceNode, v
+	case json.Number:
+		node.Kind, node.Value = yaml.ScalarNode, v.String()
+	case string:
+		if err := node.Encode(v); err != nil {
+			return nil, err
+		}
+		if printableLines(v) != v {
+			node.Style = yaml.DoubleQuotedStyle
+		}
+	default:
+		return node, node.Encode(v)
+	}
+	for _, part := range parts {
+		of, err := yamlNode(part)
+		if err != nil {
+			return nil, err
+		}
+		node.Content = append(node.Content, of)
+	}
+	return node, nil
+}
+
 // colours of words that say how something is doing.
-var colours = map[string]string{
-	"live": "32", "deployed": "32", "completed": "32", "pending": "33", "building": "33", "running": "33", "queued": "33",
-	"failed": "31", "cancelled": "31",
+var colours = map[string]colour{
+	"live": good, "deployed": good, "completed": good, "pending": ongoing, "building": ongoing, "running": ongoing, "queued": ongoing,
+	"failed": bad, "cancelled": bad,
 }
 
 // paint colours a word on a terminal, unless NO_COLOR is set.
 func paint(out io.Writer, word string) string {
 	code, ok := colours[word]
-	if !ok || os.Getenv("NO_COLOR") != "" || !isTerminal(out) {
+	if !ok {
 		return word
 	}
-	return "\x1b[" + code + "m" + word + "\x1b[0m"
-}
-
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	return paintAs(out, code, word)
 }
 
 // age is how long ago something was, in its two largest units at most; "-" of what

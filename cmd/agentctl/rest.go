@@ -41,13 +41,19 @@ const (
 )
 
 // restOptions say which project's REST API a command calls, and as whom.
-type restOptions struct{ server, project, key, keyFile string }
+type restOptions struct {
+	server, project, key, keyFile string
+	// plainHTTP allows http to other hosts than this one.
+	plainHTTP bool
+}
 
 func (o *restOptions) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.server, "server", "", "URL of the REST API, such as https://agents.example")
 	flags.StringVar(&o.project, "project", "", "id of the project, as status.id of its Project object shows it")
 	flags.StringVar(&o.key, "api-key", "", "an API key of the project; others on this machine may see flags, so give it by the environment or a file")
 	flags.StringVar(&o.keyFile, "api-key-file", "", "file with the API key")
+	flags.BoolVar(&o.plainHTTP, "plain-http", false,
+		"send keys and secrets unencrypted where a URL is http; for networks that you trust, such as that of a cluster on this machine")
 }
 
 // rest calls the REST API of a project.
@@ -58,14 +64,29 @@ type rest struct {
 	wait func(ctx context.Context, d time.Duration) error
 }
 
-// client reads the options.
-func (o *restOptions) client() (*rest, error) {
+// base returns the URL of the server, which takes API keys.
+func (o *restOptions) base() (string, error) {
 	server, err := url.Parse(strings.TrimSuffix(o.server, "/"))
 	switch {
 	case err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http":
-		return nil, errors.New("--server, or " + flagenv.Name("server") + ": must be the URL of the REST API, such as https://agents.example, or http://127.0.0.1:18082 of a port that is forwarded: " + forwardAPI)
-	case server.Scheme == "http" && !isLoopback(server.Hostname()):
-		return nil, errors.New("--server: the API key would cross the network in clear; use https, or forward a port and use http to 127.0.0.1: " + forwardAPI)
+		return "", errors.New("--server, or " + flagenv.Name("server") + ": must be the URL of the REST API, such as https://agents.example, or http://127.0.0.1:18082 of a port that is forwarded: " + forwardAPI)
+	case server.Scheme == "http" && !o.plainHTTP && !isLoopback(server.Hostname()):
+		return "", errors.New("--server: the API key would cross the network in clear; use https, or forward a port and use http to 127.0.0.1: " +
+			forwardAPI + "; in a network that you trust --plain-http, or " + flagenv.Name("plain-http") + "=true, allows it")
+	}
+	return server.String(), nil
+}
+
+// newHTTPClient makes the client of the REST API. It follows no redirect: another server would get the key.
+func newHTTPClient() *http.Client {
+	return &http.Client{Timeout: restTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// client reads the options.
+func (o *restOptions) client() (*rest, error) {
+	base, err := o.base()
+	if err != nil {
+		return nil, err
 	}
 	project, err := uuid.Parse(o.project)
 	if err != nil {
@@ -82,8 +103,7 @@ func (o *restOptions) client() (*rest, error) {
 	if _, err := keys.Parse(key); err != nil {
 		return nil, fmt.Errorf("--api-key or --api-key-file, or %s or %s: %w; `agentctl apikey create` makes one", flagenv.Name("api-key"), flagenv.Name("api-key-file"), err)
 	}
-	client := &http.Client{Timeout: restTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &rest{base: server.String() + "/v1/projects/" + project.String(), key: key, http: client, wait: pause.For}, nil
+	return &rest{base: base + "/v1/projects/" + project.String(), key: key, http: newHTTPClient(), wait: pause.For}, nil
 }
 
 func isLoopback(host string) bool {
@@ -187,7 +207,7 @@ func (r *rest) once(ctx context.Context, client *http.Client, q restRequest, int
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return "", fmt.Errorf("calling the REST API: %w", err)
+		return "", unreachable(r.base, err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
@@ -203,6 +223,29 @@ func (r *rest) once(ctx context.Context, client *http.Client, q restRequest, int
 	return response.Header.Get("ETag"), nil
 }
 
+// unreachable says what to do about a server that a request did not get to, if the cause tells.
+func unreachable(base string, err error) error {
+	var name *net.DNSError
+	var dial *net.OpError
+	host := base
+	if server, invalid := url.Parse(base); invalid == nil {
+		host = server.Host
+	}
+	switch {
+	case errors.Is(err, context.Canceled): // by the user
+	case errors.As(err, &name):
+		return fmt.Errorf("--server: no address is known for %s (%s); correct the name, or forward a port and use http://127.0.0.1:18082: %s",
+			printable(name.Name), printable(name.Err), forwardAPI)
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return fmt.Errorf("--server: nothing answers at %s (%w); if that is a port that is forwarded, forward it again: %s",
+			printable(host), dial.Err, forwardAPI)
+	}
+	return fmt.Errorf("calling the REST API: %w", err)
+}
+
+// lateRole stands behind what a key may not do, because its role may count a moment later.
+const lateRole = " (a role that was bound just now counts after half a minute at most: try again then)"
+
 // problemOf is what an answer says that is none of success.
 func problemOf(response *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
@@ -214,6 +257,9 @@ func problemOf(response *http.Response) error {
 		problem.Detail = "this is no answer of the REST API; is --server right?"
 	}
 	problem.Status, problem.Code, problem.Detail = response.StatusCode, httpserver.Code(printable(string(problem.Code))), printableLines(problem.Detail)
+	if problem.Code == httpserver.CodeForbidden && strings.Contains(problem.Detail, "lacks the permission") {
+		problem.Detail += lateRole
+	}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
 		problem.after = time.Duration(seconds) * time.Second
 	}

@@ -53,7 +53,7 @@ func TestATestIsWaitedFor(t *testing.T) {
 	taken := `{"number":1,"status_code":200,"duration_ms":35,"error":null,"response_excerpt":"thank\u001b you"}`
 	messages, err := tested(t, pending, pending, `{"status":"running","attempts":[]}`, `{"status":"completed","attempts":[`+taken+`]}`)
 	require.NoError(t, err)
-	require.Equal(t, "attempt 1: 200 OK, after 35 ms: thank  you\n", messages)
+	require.Equal(t, "attempt 1: 200 OK, after 35 ms: thank\\u001b you\n", messages)
 
 	refused := `{"number":1,"status_code":401,"duration_ms":3,"error":"the destination answered 401 Unauthorized","response_excerpt":null}`
 	messages, err = tested(t, pending, `{"status":"failed","error":"it answered 401","attempts":[`+refused+`]}`)

@@ -4,7 +4,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -45,8 +44,8 @@ var envSecret = flagenv.Name("webhook-secret")
 type triggerOptions struct {
 	restOptions
 
-	connector, environment, url, secretFile, idempotencyKey string
-	sync                                                    bool
+	connector, environment, url, gateway, secretFile, idempotencyKey string
+	sync                                                             bool
 
 	getenv func(string) string
 	http   *http.Client
@@ -89,6 +88,8 @@ complete.`,
 	flags.StringVar(&o.connector, "connector", "", "name or id of the connector; of one that code defines the name of its file will do")
 	bindWithin(flags, &o.environment)
 	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of that of --connector")
+	flags.StringVar(&o.gateway, "gateway-url", "",
+		"URL at which this machine reaches the gateway, such as http://127.0.0.1:18080 of a port that is forwarded; its host stands in for that of the connector's URL")
 	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; without it, and without the environment, that of --connector")
 	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "a name for the event: sent again under the same one, it is the same event")
 	flags.BoolVar(&o.sync, "sync", false, "wait until the agents have finished")
@@ -195,7 +196,11 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 		if conn.URL == "" {
 			return nil, "", fmt.Errorf("the connector has no URL: its mode is %s", conn.Mode)
 		}
-		o.url = cmp.Or(o.url, conn.URL)
+		if o.url == "" {
+			if o.url, err = o.reached(conn.URL); err != nil {
+				return nil, "", err
+			}
+		}
 		if secret == "" && conn.Secret != "********" {
 			secret = conn.Secret
 		}
@@ -204,14 +209,35 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 	switch {
 	case err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http":
 		return nil, "", errors.New("--url: must be the URL of a webhook")
-	case to.Scheme == "http" && secret != "" && !isLoopback(to.Hostname()):
+	case to.Scheme == "http" && secret != "" && !o.plainHTTP && !isLoopback(to.Hostname()):
 		host := to.Host
 		to.Host = "127.0.0.1:18080"
 		return nil, "", fmt.Errorf("the secret of the webhook would cross the network in clear to %s; use https, or forward a port: "+
-			"kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80, and add --url %s "+
-			"(the secret stays that of --secret-file, of %s, or else of --connector)", host, printable(to.String()), envSecret)
+			"%s, and add --url %s (the secret stays that of --secret-file, of %s, or else of --connector); "+
+			"in a network that you trust --plain-http allows it", host, forwardGateway, printable(to.String()), envSecret)
 	}
 	return api, secret, nil
+}
+
+// forwardGateway makes the webhooks ones of this machine.
+const forwardGateway = "kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80"
+
+// reached returns the URL of a webhook as this machine reaches it: that of the connector, unless --gateway-url
+// names another way to the gateway.
+func (o *triggerOptions) reached(webhook string) (string, error) {
+	if o.gateway == "" {
+		return webhook, nil
+	}
+	to, err := url.Parse(webhook)
+	if err != nil {
+		return "", errors.New("the connector's URL is none")
+	}
+	by, err := url.Parse(o.gateway)
+	if err != nil || by.Host == "" || by.Scheme != "https" && by.Scheme != "http" {
+		return "", errors.New("--gateway-url: must be a URL such as http://127.0.0.1:18080")
+	}
+	to.Scheme, to.Host = by.Scheme, by.Host
+	return to.String(), nil
 }
 
 // send makes the request and prints its answer.
@@ -234,14 +260,15 @@ func (o *triggerOptions) send(ctx context.Context, secret, contentType string, b
 	}
 	response, err := o.http.Do(request)
 	if err != nil {
-		return answer, fmt.Errorf("calling the webhook; with --idempotency-key %s it is the same event: %w", key, err)
+		return answer, fmt.Errorf("calling the webhook, at an address that --gateway-url may change; with --idempotency-key %s it is the same event: %w",
+			key, err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
 	if err != nil {
 		return answer, fmt.Errorf("reading the answer of the webhook; with --idempotency-key %s it is the same event: %w", key, err)
 	}
-	fmt.Fprintln(out, printable(strings.TrimSpace(string(text))))
+	fmt.Fprintln(out, jsonLine(text))
 	if response.StatusCode/100 != 2 {
 		return answer, refused(response.StatusCode, text, secret)
 	}
@@ -279,7 +306,7 @@ func (o *triggerOptions) await(ctx context.Context, api *rest, ids []string, out
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(out, printable(string(run)))
+		fmt.Fprintln(out, jsonLine(run))
 		if status != "completed" {
 			failed = append(failed, fmt.Errorf("run %s has ended %s", id, status))
 		}

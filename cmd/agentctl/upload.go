@@ -83,7 +83,7 @@ func (r *rest) upload(ctx context.Context, to environment, p packed, skipTests b
 }
 
 // clearLine takes away what a line of a terminal shows.
-const clearLine = "\r\x1b[K"
+var clearLine = control("[G") + control("[K")
 
 // progress shows on a terminal how much of something was read.
 type progress struct {

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+// hostile is text that sets a title and colors, and turns the direction of what follows.
+const hostile = "\x1b]0;owned\a\u009b31mred\u202e\u200b\U000e0001\x7f"
+
+// hostileEscaped is hostile with escapes.
+const hostileEscaped = `\u001b]0;owned\u0007\u009b31mred\u202e\u200b\U000e0001\u007f`
+
+// onTerminal runs agentctl with a terminal on both outputs.
+func (s *shop) onTerminal(args ...string) (out, messages string, err error) {
+	s.t.Helper()
+	var stdout, stderr bytes.Buffer
+	root := newRootCommand("agentctl")
+	root.SetArgs(append(args, "--server", s.url, "--project", s.id, "--api-key", s.key))
+	root.SetOut(&terminal{&stdout})
+	root.SetErr(&terminal{&stderr})
+	err = root.ExecuteContext(s.t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// A terminal gets printable text only, whatever an answer of the REST API has; a file gets a value as it is.
+func TestTerminal_ShowsPrintableTextOnly(t *testing.T) {
+	t.Parallel()
+	value, err := json.Marshal(hostile + "\nsecond\tline")
+	require.NoError(t, err)
+	s := newShop(t, `{"name":"E","value":`+string(value)+`,"sensitive":false}`)
+	for name, row := range map[string]struct {
+		args string
+		want string
+	}{
+		"value": {"env get E", hostileEscaped + "\nsecond\tline\n"},
+		"table": {"env list", "NAME  VALUE" + strings.Repeat(" ", 57) + "SENSITIVE\nE     " + hostileEscaped[:59] + "…  no\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, _, err := s.onTerminal(strings.Fields(row.args)...)
+			require.NoError(t, err)
+			require.Equal(t, row.want, out)
+		})
+	}
+	out, _, err := s.agentctl("env", "get", "E")
+	require.NoError(t, err)
+	require.Equal(t, hostile+"\nsecond\tline\n", out, "in a file")
+}
+
+// JSON and YAML have escapes for what is not printable, also in a file, and mean the same.
+func TestOutput_EscapesWhatIsNotPrintable(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"hostile": hostile, "lines": hostile + "\nsecond\tline", "number": "1", "word": "true", "empty": "", "plain": "a: b # c", "folded": strings.Repeat("word ", 60) + "\u202e",
+		"private": "\ue000\ufeff\u2028", "backslash": `\u202e \x9b`, "accents": "größe 日本\u3000語",
+	} {
+		t.Run(name, func(t *testing.T) {
+			value := map[string]any{"text": text, "key " + text: []any{1.5, nil, true, map[string]any{}}}
+			for form, read := range map[output]func([]byte, any) error{
+				outputJSON: json.Unmarshal,
+				outputYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
+			} {
+				var out bytes.Buffer
+				require.NoError(t, form.write(&out, value))
+				for _, c := range out.String() {
+					require.True(t, unicode.IsGraphic(c) || c == '\n', "%s: %U", form, c)
+				}
+				var got map[string]any
+				require.NoError(t, read(out.Bytes(), &got), out.String())
+				require.Equal(t, value, got, out.String())
+			}
+		})
+	}
+}
+
+// Sequences of agentctl pass, and those that text has do not.
+func TestTerminal_PassesOnlyItsOwnSequences(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	var out bytes.Buffer
+	to := &terminal{&out}
+	for _, text := range []string{paint(to, "live"), clearLine, "\x1b[32m", mark + "]0;owned" + mark, mark + "[2J" + mark, "\r"} {
+		n, err := to.Write([]byte(text + "\n"))
+		require.NoError(t, err)
+		require.Equal(t, len(text)+1, n)
+	}
+	require.Equal(t, "\x1b[32mlive\x1b[0m\n\x1b[G\x1b[K\n"+`\u001b[32m`+"\n"+`\xff]0;owned\xff`+"\n"+`\xff[2J\xff`+"\n"+`\r`+"\n", out.String())
+}
+
+// Completion offers only words that a shell takes as they are, and for others their ids: bash inserts
+// the common beginning of several words without quotes.
+func TestCompletion_OffersWordsWithoutQuotes(t *testing.T) {
+	t.Parallel()
+	all := []named{
+		{id: "id-1", name: "orders.v2", note: "production"},
+		{id: "id-2", name: "$(touch x)a"}, {id: "id-3", name: "`x`"}, {id: "id-4", name: "a;b"}, {id: "id-5", name: "two words"},
+		{id: "id-6", name: "größe"}, {id: "id-7", name: "-flag"}, {id: "id-8", name: "~root"}, {id: "id-9", name: "a\u009b"}, {id: "id-10"},
+	}
+	require.Equal(t, []string{
+		"orders.v2\tproduction", "id-2\t$(touch x)a", "id-3\t`x`", "id-4\ta;b", "id-5\ttwo words", "id-6\tgröße", "id-7\t-flag", "id-8\t~root", `id-9` + "\t" + `a\u009b`, "id-10\t",
+	}, offered(all))
+	require.Empty(t, word("$(touch x)", "", ""), "without an id")
+	require.Equal(t, []string{"e1\t; x name"}, word("; x", "e1", "name"), "environments")
+}
