@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
 // Document is the OpenAPI description that every facade serves, as JSON.
@@ -50,6 +51,7 @@ func (s *Server) serveDocument(router chi.Router) {
 	} {
 		router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", content.media)
+			w.Header().Set(httpserver.HeaderVersion, metrics.Version())
 			_, _ = w.Write(content.body) // the client may be gone
 		})
 	}

@@ -46,7 +46,7 @@ and of cron connectors the last and the next tick, in UTC.`,
 	o.restOptions.bind(flags)
 	o.output.bind(flags)
 	flags.StringVar(&o.environment, "environment", "", "slug or id of an environment; without it all that the key may see")
-	cmd.AddCommand(newConnectorsTestCommand())
+	cmd.AddCommand(newConnectorsTestCommand(), newConnectorsRotateCommand())
 	return cmd
 }
 

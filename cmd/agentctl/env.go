@@ -42,7 +42,7 @@ func newEnvCommand() *cobra.Command {
 		Long: `Create an environment, or read and change the variables of one, which prompts name as {env.NAME} and
 connectors as ${NAME}. Nobody is shown the value of a sensitive one; it is ******** then.`,
 	}
-	cmd.AddCommand(newEnvListCommand(), newEnvGetCommand(), newEnvSetCommand(), newEnvUnsetCommand())
+	cmd.AddCommand(newEnvCreateCommand(), newEnvListCommand(), newEnvGetCommand(), newEnvSetCommand(), newEnvUnsetCommand())
 	return cmd
 }
 

@@ -57,17 +57,20 @@ func newRootCommand(name string) *cobra.Command {
 		Short:         "The command line of Agent Platform",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       ownVersion(),
 	}
 	keys := &cobra.Command{Use: "apikey", Short: "Keys of the REST API"}
 	keys.AddCommand(newAPIKeyCreateCommand())
 	store := &cobra.Command{Use: "store", Short: "The data store"}
-	store.AddCommand(newStoreAdoptCommand(), newStoreRebuildRollupsCommand())
+	store.AddCommand(newStoreAdoptCommand(), newStoreRebuildRollupsCommand(), newStoreBackupCommand(), newStoreRestoreCommand())
 	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand(),
 		newStatusCommand(), newDeployCommand(), newDevCommand(), newActivateCommand(), newRollbackCommand(), newCancelCommand(), newRedeployCommand(), newDeployAnywayCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
 		newLintCommand(),
 		newTestCommand(),
 		newEnvCommand(),
-		newSchemaCommand())
+		newSchemaCommand(),
+		newVersionCommand(),
+		newPromoteCommand())
 	completeByServer(root)
 	showAs(root, name)
 	flagenv.Bind(root)

@@ -141,7 +141,7 @@ func TestNamesStandForIDs(t *testing.T) {
 			"2c26b46b":                       `the project has no "2c26b46b"`,
 			"2fd4e1c6 --environment nowhere": `--environment: the project has no "nowhere", or the key does not reach it; there is production, staging`,
 		}},
-		"CONNECTOR": {"/connectors/", 4, map[string]string{
+		"CONNECTOR": {"/connectors/", 5, map[string]string{
 			orders: orders, "results --environment production": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
 			"ask --environment production": ask, "ask --environment staging": stagedAsk,
 		}, map[string]string{

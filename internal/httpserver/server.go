@@ -18,6 +18,8 @@ import (
 
 // Limits of every listener.
 const (
+	// HeaderVersion is the header of the REST API's description that has the version of its release.
+	HeaderVersion = "X-Agentplatform-Version"
 	// readHeaderTimeout ends clients that trickle their headers.
 	readHeaderTimeout = 5 * time.Second
 	// idleTimeout ends kept-alive connections that ask nothing more.

@@ -19,6 +19,9 @@ const Other = "other"
 // version is that of the release; the linker sets it.
 var version = "dev"
 
+// Version returns the version of the release that the process is of.
+func Version() string { return version }
+
 // Names of the processes, as in build_info.
 const (
 	ProcessGateway = "webhookgw"
