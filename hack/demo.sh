@@ -62,6 +62,8 @@ reach() {
   kill -0 "${forwards[-1]}" # else another server answered at that port
 }
 forward=
+# patient lets the curl of the last lines wait for a port that has just been forwarded.
+patient="--noproxy '*' --retry 9 --retry-connrefused --retry-delay 1"
 
 # at_hand is what makes kubectl and agentctl those of the demo.
 at_hand() {
@@ -133,8 +135,6 @@ git=$url
 step "kubectl get agents -A"
 kubectl get agents -A
 
-# patient lets curl wait for a port that has just been forwarded.
-patient="--noproxy '*' --retry 9 --retry-connrefused --retry-delay 1"
 step "done in $((SECONDS - begin)) s. Go on playing:"
 cat <<TEXT
 $(at_hand)

@@ -106,23 +106,23 @@ support-triage)
   post "$(hook tickets)" -H "X-Service-Secret: $(secret tickets)" --json '{"customer": "Ada", "subject": "Refund", "body": "I was charged twice for order 4711."}'
   step "and one with a log file"
   post "$(hook tickets)" -H "X-Service-Secret: $(secret tickets)" -F customer=Grace -F subject=Checkout -F 'body=The last page stays blank.' -F log=@examples/support-triage/tests/files/app.log
-  again="curl $(hook tickets) -H 'X-Service-Secret: $(secret tickets)' --json '{\"customer\": \"you\", \"subject\": \"Crash\", \"body\": \"It is broken.\"}'" ;;
+  again="curl $patient $(hook tickets) -H 'X-Service-Secret: $(secret tickets)' --json '{\"customer\": \"you\", \"subject\": \"Crash\", \"body\": \"It is broken.\"}'" ;;
 invoice-reader)
   step "an invoice is taken at once"
   post "$(hook invoices)" -H "X-Service-Secret: $(secret invoices)" -F from=billing@acme.example -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf
   arrived
-  again="curl $(hook invoices) -H 'X-Service-Secret: $(secret invoices)' -F from=you -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf; curl $received" ;;
+  again="curl $patient $(hook invoices) -H 'X-Service-Secret: $(secret invoices)' -F from=you -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf; curl $received" ;;
 nightly-report)
   step "it comes by itself; here every minute"
   arrived
-  again="curl $received" ;;
+  again="curl $patient $received" ;;
 release-notes)
   step "GitHub tells of a release, and signs it"
   body='{"action": "published", "release": {"tag_name": "v1.4.0", "body": "* fix the basket (#12)"}, "repository": {"full_name": "acme/shop"}}'
   signature=$(printf %s "$body" | openssl dgst -sha256 -hmac "$(secret github)" | sed 's/.* //')
   post "$(hook github)" -H 'X-GitHub-Event: release' -H "X-Hub-Signature-256: sha256=$signature" -H 'Content-Type: application/json' -d "$body"
   arrived
-  again="curl $received" ;;
+  again="curl $patient $received" ;;
 *)
   again="kubectl -n $namespace get agents" ;;
 esac
