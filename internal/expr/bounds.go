@@ -3,25 +3,34 @@
 package expr
 
 import (
-	"maps"
+	"fmt"
+	"math"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/env"
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/agentplatform/agentplatform/internal/pattern"
 )
 
-// matches is the function of CEL that takes a regular expression.
-const matches = "matches"
+const (
+	// matches is the function of CEL that takes a regular expression.
+	matches = "matches"
+	// reads is a function that no expression can name. It returns its argument, and its price is
+	// that of reading it.
+	reads = "@reads"
+)
 
-// everyFew is after how many steps of a loop it is looked whether the context has ended.
-const everyFew = 100
+// priced declares reads.
+var priced = cel.Function(reads, cel.Overload("reads", []*cel.Type{cel.TypeParamType("A")}, cel.TypeParamType("A"),
+	cel.UnaryBinding(func(v ref.Val) ref.Val { return v })))
 
 // written refuses patterns that an expression computes: what one costs is known of a
 // constant alone, before it is compiled.
@@ -50,24 +59,72 @@ func (written) Validate(_ *cel.Env, _ cel.ValidatorConfig, a *ast.AST, issues *c
 	}
 }
 
-// planned makes a program of a checked expression, of which one evaluation costs at most
-// limit. CEL counts what a call cost when it is over; what may be dear in a single call is
-// priced before it.
-func planned(environment *cel.Env, checked *cel.Ast, limit uint64) (cel.Program, error) {
-	p := &plan{limit: limit, prices: maps.Clone(priced), sizes: map[string]int{}}
-	p.prices[matches] = p.matching
+// prepare checks that all that a parsed expression does has a price, and puts a price on what CEL
+// reads without a call: the keys of maps, and what a macro runs over.
+func prepare(a *ast.AST) (err error) {
+	factory, next := ast.NewExprFactory(), ast.MaxID(a)
+	read := func(e ast.Expr) {
+		if e.Kind() == ast.LiteralKind || e.Kind() == ast.ListKind {
+			return
+		}
+		next++
+		if at, known := a.SourceInfo().GetOffsetRange(e.ID()); known {
+			a.SourceInfo().SetOffsetRange(next, at)
+		}
+		inner := factory.NewUnspecifiedExpr(next)
+		inner.SetKindCase(e)
+		e.SetKindCase(factory.NewCall(e.ID(), reads, inner))
+	}
+	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.StructKind:
+			err = fmt.Errorf("messages such as %s{} are not supported; use maps", e.AsStruct().TypeName())
+		case ast.MapKind:
+			for _, entry := range e.AsMap().Entries() {
+				read(entry.AsMapEntry().Key())
+			}
+		case ast.ComprehensionKind:
+			read(e.AsComprehension().IterRange())
+		case ast.CallKind:
+			if call := e.AsCall(); call.FunctionName() == operators.Index && len(call.Args()) > 1 {
+				read(call.Args()[1])
+			}
+		}
+	}))
+	return err
+}
+
+// unpriced reports the first function of a checked expression that has no price.
+func unpriced(a *ast.AST) (err error) {
+	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.CallKind {
+			return
+		}
+		if _, known := prices[e.AsCall().FunctionName()]; !known && err == nil {
+			err = fmt.Errorf("the function %s is not supported", e.AsCall().FunctionName())
+		}
+	}))
+	return err
+}
+
+// planned makes a program of a checked expression, of which one evaluation costs at most limit.
+// Each step of a loop costs the nodes in it, and each call its price, before it begins.
+func planned(environment *cel.Env, checked *cel.Ast, limit uint64) (*evaluation, error) {
+	p := &plan{steps: map[int64]uint64{}}
+	nodes := p.weigh(checked.NativeRep().Expr())
 	var err error
 	if p.bindings, err = bindingsOf(environment); err != nil {
 		return nil, err
 	}
-	return environment.Program(checked, cel.CostLimit(limit), cel.CostTracking(p), cel.CustomDecoratorV2(p.decorate), cel.InterruptCheckFrequency(everyFew))
+	program, err := environment.Program(checked, cel.CustomDecoratorV2(p.decorate))
+	return &evaluation{program: program, limit: limit, nodes: nodes}, err
 }
 
-// bindingsOf are the implementations of the functions that have a price.
+// bindingsOf returns the implementations of the functions that have a price.
 func bindingsOf(environment *cel.Env) (map[string]*functions.Overload, error) {
 	out := map[string]*functions.Overload{}
 	for name, function := range environment.Functions() {
-		if priced[name] == nil {
+		if prices[name] == nil {
 			continue
 		}
 		all, err := function.Bindings()
@@ -83,88 +140,168 @@ func bindingsOf(environment *cel.Env) (map[string]*functions.Overload, error) {
 
 // plan is what an expression becomes a program by.
 type plan struct {
-	limit    uint64
-	prices   map[string]price
 	bindings map[string]*functions.Overload
-	sizes    map[string]int // of patterns
+	// steps is the cost of one step of a loop by the ID of the condition that it begins with.
+	steps map[int64]uint64
 }
 
-// decorate puts the price of a call before it.
-func (p *plan) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
-	call, isCall := i.(interpreter.InterpretableCall)
-	if !isCall || p.prices[call.Function()] == nil {
-		return i, nil
-	}
-	implementation, err := p.implementation(call)
-	if implementation == nil {
-		return i, err
-	}
-	cost := p.prices[call.Function()]
-	return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
-		if cost(args, p.limit) > p.limit {
-			return types.NewErr("%s: cost limit exceeded", call.Function())
+// The weights of nodes that allocate more than a value.
+const listWeight, mapWeight, entryWeight, loopWeight = 5, 10, 8, 10
+
+// weigh returns the cost of the nodes of an expression that are evaluated at most once, and notes
+// those of loops.
+func (p *plan) weigh(e ast.Expr) uint64 {
+	sum := uint64(1)
+	switch e.Kind() {
+	case ast.SelectKind:
+		sum += p.weigh(e.AsSelect().Operand())
+	case ast.CallKind:
+		if e.AsCall().IsMemberFunction() {
+			sum += p.weigh(e.AsCall().Target())
 		}
-		return implementation(args...)
-	}), nil
+		for _, arg := range e.AsCall().Args() {
+			sum += p.weigh(arg)
+		}
+	case ast.ListKind:
+		sum += listWeight
+		for _, element := range e.AsList().Elements() {
+			sum += p.weigh(element)
+		}
+	case ast.MapKind:
+		sum += mapWeight
+		for _, entry := range e.AsMap().Entries() {
+			sum += entryWeight + p.weigh(entry.AsMapEntry().Key()) + p.weigh(entry.AsMapEntry().Value())
+		}
+	case ast.ComprehensionKind:
+		loop := e.AsComprehension()
+		p.steps[loop.LoopCondition().ID()] = p.weigh(loop.LoopCondition()) + p.weigh(loop.LoopStep())
+		sum += loopWeight + p.weigh(loop.IterRange()) + p.weigh(loop.AccuInit()) + p.weigh(loop.Result())
+	}
+	return sum
 }
 
-// implementation is what a call comes to.
-func (p *plan) implementation(call interpreter.InterpretableCall) (functions.FunctionOp, error) {
+// decorate puts the price of a call before it, and that of a loop's step before each.
+func (p *plan) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	id := i.ID()
+	if call, isCall := i.(interpreter.InterpretableCall); isCall {
+		made, err := p.call(call)
+		if err != nil {
+			return nil, err
+		}
+		i = made
+	}
+	if cost := p.steps[id]; cost > 0 {
+		return &step{InterpretableV2: i, cost: cost}, nil
+	}
+	return i, nil
+}
+
+// call is a call with its price.
+func (p *plan) call(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+	cost, known := prices[call.Function()]
+	if !known {
+		return nil, fmt.Errorf("the function %s is not supported", call.Function())
+	}
+	if cost == nil {
+		return call, nil
+	}
+	out := &pricedCall{InterpretableCall: call, price: cost}
 	switch call.Function() {
 	case operators.Equals:
-		return func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }, nil
+		out.do = func(args ...ref.Val) ref.Val { return types.Equal(args[0], args[1]) }
 	case operators.NotEquals:
-		return func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }, nil
+		out.do = func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
 	case matches:
-		return p.matcher(string(call.Args()[1].(interpreter.InterpretableConst).Value().(types.String))) // written sees to that
-	}
-	for _, name := range []string{call.OverloadID(), call.Function()} {
-		if b := p.bindings[name]; b != nil {
-			return called(b), nil
+		text := call.Args()[1].(interpreter.InterpretableConst).Value().(types.String) // written sees to that
+		return out, out.match(string(text))
+	default:
+		bound := p.bindings[call.OverloadID()]
+		if bound == nil {
+			bound = p.bindings[call.Function()]
 		}
+		if bound == nil {
+			return nil, fmt.Errorf("the function %s has no implementation", call.Function())
+		}
+		out.do = called(bound, call)
 	}
-	return nil, nil
+	return out, nil
 }
 
-// matcher matches a pattern, which is compiled once.
-func (p *plan) matcher(text string) (functions.FunctionOp, error) {
+// match makes a call one that matches a pattern, which is compiled once. Its price is what CEL
+// takes for a match, with the instructions of the pattern instead of its bytes.
+func (c *pricedCall) match(text string) error {
 	compiled, size, err := pattern.Compile(text)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.sizes[text] = size
-	return func(args ...ref.Val) ref.Val {
+	each := uint64(math.Ceil(float64(size) * common.RegexStringLengthCostFactor))
+	c.price = func(args []ref.Val, _ uint64) uint64 { return units(1+textOf(args[0])) * each }
+	c.do = func(args ...ref.Val) ref.Val {
 		if in, isText := args[0].(types.String); isText {
 			return types.Bool(compiled.MatchString(string(in)))
 		}
 		return types.NoSuchOverloadErr()
-	}, nil
+	}
+	return nil
 }
 
 // called calls an implementation as CEL does.
-func called(b *functions.Overload) functions.FunctionOp {
+func called(b *functions.Overload, call interpreter.InterpretableCall) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
-		switch {
-		case b.OperandTrait != 0 && !args[0].Type().HasTrait(b.OperandTrait):
-			return types.NoSuchOverloadErr()
-		case len(args) == 1 && b.Unary != nil:
-			return b.Unary(args[0])
-		case len(args) == 2 && b.Binary != nil:
-			return b.Binary(args[0], args[1])
-		case b.Function != nil:
-			return b.Function(args...)
+		if b.OperandTrait == 0 || args[0].Type().HasTrait(b.OperandTrait) {
+			switch {
+			case len(args) == 1 && b.Unary != nil:
+				return b.Unary(args[0])
+			case len(args) == 2 && b.Binary != nil:
+				return b.Binary(args[0], args[1])
+			case b.Function != nil:
+				return b.Function(args...)
+			}
+		}
+		if of, receives := args[0].(traits.Receiver); receives {
+			return of.Receive(call.Function(), call.OverloadID(), args[1:])
 		}
 		return types.NoSuchOverloadErr()
 	}
 }
 
-// CallCost implements interpreter.ActualCostEstimator: what a call cost, nil where CEL's
-// own price is right.
-func (p *plan) CallCost(function, _ string, args []ref.Val, _ ref.Val) *uint64 {
-	cost := p.prices[function]
-	if cost == nil {
-		return nil
-	}
-	paid := cost(args, p.limit)
-	return &paid
+// pricedCall is a call whose price is charged before it.
+type pricedCall struct {
+	interpreter.InterpretableCall
+	price price
+	do    functions.FunctionOp
 }
+
+// Exec implements interpreter.InterpretableV2.
+func (c *pricedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	nodes := c.Args()
+	args := make([]ref.Val, len(nodes))
+	for i, node := range nodes {
+		if args[i] = node.Exec(frame); types.IsUnknownOrError(args[i]) {
+			return args[i]
+		}
+	}
+	m := meterOf(frame)
+	m.charge(c.Function(), c.price(args, m.left()))
+	return types.LabelErrNode(c.ID(), c.do(args...))
+}
+
+// Eval implements interpreter.Interpretable.
+func (c *pricedCall) Eval(named interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(named))
+}
+
+// step is the condition that each step of a loop begins with.
+type step struct {
+	interpreter.InterpretableV2
+	cost uint64
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (s *step) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	meterOf(frame).charge("a loop", s.cost)
+	return s.InterpretableV2.Exec(frame)
+}
+
+// Eval implements interpreter.Interpretable.
+func (s *step) Eval(named interpreter.Activation) ref.Val { return s.Exec(interpreter.AsFrame(named)) }

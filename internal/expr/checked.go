@@ -27,6 +27,9 @@ func check(environment *cel.Env, expression string) (*cel.Ast, error) {
 	if issues.Err() != nil {
 		return nil, firstOf(issues)
 	}
+	if err := prepare(parsed.NativeRep()); err != nil {
+		return nil, err
+	}
 	w := weighing{of: map[string]int{}}
 	if w.weigh(parsed.NativeRep().Expr()); w.deepest > maxNesting {
 		return nil, fmt.Errorf("lists, maps and macros lie more than %d deep in each other", maxNesting)
@@ -37,7 +40,7 @@ func check(environment *cel.Env, expression string) (*cel.Ast, error) {
 	if issues.Err() != nil {
 		return nil, firstOf(issues)
 	}
-	return checked, nil
+	return checked, unpriced(checked.NativeRep())
 }
 
 // weighing adds up how many types there are in the types of all that an expression has in it, at

@@ -47,8 +47,8 @@ var (
 
 // Condition is an expression that says whether a run is one of those that are looked for.
 type Condition struct {
-	program cel.Program
-	checked *ast.AST
+	evaluation *evaluation
+	checked    *ast.AST
 }
 
 // NewCondition compiles an expression over input, output, error, status, context and what else a
@@ -69,7 +69,7 @@ func NewCondition(expression string) (*Condition, error) {
 	if checked, err = check(conditions, expression); err != nil {
 		return nil, err
 	}
-	c.program, err = planned(conditions, checked, maxConditionCost)
+	c.evaluation, err = planned(conditions, checked, maxConditionCost)
 	return c, err
 }
 
@@ -90,7 +90,7 @@ func (c *Condition) Expr() ast.Expr { return c.checked.Expr() }
 // names, unless the context ends before. An error is of what it cannot be told of, or not
 // within the cost that it may have.
 func (c *Condition) Holds(ctx context.Context, values map[string]any) (bool, error) {
-	value, _, err := c.program.ContextEval(ctx, values)
+	value, _, err := c.evaluation.on(ctx, values)
 	if err != nil {
 		return false, err
 	}

@@ -6,6 +6,7 @@ package expr
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,9 +23,8 @@ import (
 const (
 	// MaxSize is the most bytes of an expression.
 	MaxSize = 1 << 10
-	// maxCost bounds one evaluation, maxCosts those on one input together, in CEL's
-	// own units and those of prices: measured, a second is 200,000 of the dearest, which
-	// are steps of loops, and of what reads texts or values a million at least.
+	// maxCost bounds one evaluation, maxCosts those on one input together. The unit is that of
+	// prices: a node, or about 10 bytes that are read or allocated.
 	maxCost  = 10_000
 	maxCosts = 100_000
 	// maxCompiled is how many compiled expressions are remembered.
@@ -33,7 +33,7 @@ const (
 
 // environment is what an expression may name: the run's input.
 var environment = func() *cel.Env {
-	env, err := cel.NewEnv(cel.Variable("input", cel.DynType), cel.ASTValidators(written{}))
+	env, err := cel.NewEnv(cel.Variable("input", cel.DynType), priced, cel.ASTValidators(written{}))
 	if err != nil {
 		panic("making an environment of one variable: " + err.Error()) // it depends on nothing
 	}
@@ -45,7 +45,7 @@ var compiled = cache.New[string, program](maxCompiled, 0, nil)
 
 // program is a compiled expression, or why there is none.
 type program struct {
-	cel.Program
+	*evaluation
 	err error
 }
 
@@ -57,7 +57,7 @@ func CheckKey(expression string) error {
 }
 
 // compile makes a program of the expression of a key.
-func compile(expression string) (cel.Program, error) {
+func compile(expression string) (*evaluation, error) {
 	ast, err := check(environment, expression)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (o *on) evaluate(expression string) (string, error) {
 	}
 	p, ok := compiled.Get(expression)
 	if !ok {
-		p.Program, p.err = compile(expression)
+		p.evaluation, p.err = compile(expression)
 		compiled.Put(expression, p)
 	}
 	if p.err != nil {
@@ -125,11 +125,8 @@ func (o *on) evaluate(expression string) (string, error) {
 	if o.costs > maxCosts {
 		return "", errors.New("the expressions on this input cost too much together")
 	}
-	value, details, err := p.Eval(map[string]any{"input": input})
-	if cost := details.ActualCost(); cost != nil {
-		o.costs += *cost
-	}
-	if err != nil {
+	value, cost, err := p.on(context.Background(), map[string]any{"input": input}) // its cost ends it soon
+	if o.costs += cost; err != nil {
 		return "", err
 	}
 	return text(value)

@@ -37,7 +37,7 @@ var onEnds = []cel.EnvOption{
 	cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
 	cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
 	ext.Strings(ext.StringsVersion(5)),
-	cel.CrossTypeNumericComparisons(true),
+	cel.CrossTypeNumericComparisons(true), priced,
 }
 
 // verdicts is the environment of verdicts.
@@ -69,8 +69,8 @@ func decoded() functions.UnaryOp {
 
 // Verdict is an expression that says whether a run ended as expected.
 type Verdict struct {
-	program cel.Program
-	names   []string
+	evaluation *evaluation
+	names      []string
 }
 
 // NewVerdict compiles an expression over output, error, status and context that yields a
@@ -83,11 +83,11 @@ func NewVerdict(expression string) (*Verdict, error) {
 	if kind := ast.OutputType(); kind.Kind() != types.BoolKind && kind.Kind() != types.DynKind {
 		return nil, fmt.Errorf("it yields a %s; write a condition, which is true or false", kind)
 	}
-	program, err := planned(verdicts, ast, maxVerdictCost)
+	evaluation, err := planned(verdicts, ast, maxVerdictCost)
 	if err != nil {
 		return nil, err
 	}
-	v := &Verdict{program: program}
+	v := &Verdict{evaluation: evaluation}
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		v.names = append(v.names, reference.Name)
 	}
@@ -103,7 +103,7 @@ func (v *Verdict) Holds(ctx context.Context, run Ended) (bool, error) {
 	if known == nil {
 		known = map[string]any{}
 	}
-	value, _, err := v.program.ContextEval(ctx, map[string]any{"output": run.Output, "error": run.Error, "status": run.Status, "context": known})
+	value, _, err := v.evaluation.on(ctx, map[string]any{"output": run.Output, "error": run.Error, "status": run.Status, "context": known})
 	if err != nil {
 		return false, err
 	}
