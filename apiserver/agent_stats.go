@@ -22,8 +22,10 @@ type StatisticsQuery struct {
 	StatusFilter    []RunStatusFilter `query:"status_filter,explode" maxItems:"5" doc:"Only runs with one of these statuses."`
 	TestNames       []string          `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
 	ExcludeTestRuns bool              `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
-	Search          string            `query:"search" maxLength:"1024" doc:"Only runs that this finds, as in the list of runs. It needs runs.view." example:"refund \"Acme Corp\""`
+	Search          string            `query:"search" maxLength:"1024" doc:"Only runs that this finds, as in the list of runs." example:"refund \"Acme Corp\""`
 }
+
+func (in *StatisticsQuery) searches() bool { return in.Search != "" }
 
 // statistics is what the store is asked.
 func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, error) {

@@ -110,7 +110,7 @@ func (s *Server) getAgent(ctx context.Context, c *caller, in *AgentInput) (answe
 		return answer[AgentDetails]{}, err
 	}
 	var end func()
-	if query.Search, end, err = s.search(c, in.Search); err != nil {
+	if query.Search, end, err = s.search(ctx, c, in.Search); err != nil {
 		return answer[AgentDetails]{}, err
 	}
 	defer end()

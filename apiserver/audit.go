@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -32,6 +33,8 @@ import (
 type trail struct {
 	address   netip.Addr
 	requestID string
+	// arrived is when the request came.
+	arrived time.Time
 	// changes says whether the method is one that changes something.
 	changes bool
 	entry   store.AuditEntry // its id is nil until the first step
@@ -66,7 +69,7 @@ func changed(ctx context.Context, object store.AuditObject, before, after any) {
 func (s *Server) follow(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := &trail{
-			address: s.proxies.Client(r), requestID: uuid.NewString(), changes: changes(r.Method), header: w.Header(),
+			address: s.proxies.Client(r), requestID: uuid.NewString(), arrived: s.now(), changes: changes(r.Method), header: w.Header(),
 			path: strings.ToLower(r.URL.Path), query: r.URL.Query().Encode(), body: sha256.New(),
 			gone: r.Context().Done(),
 		}

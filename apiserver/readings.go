@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
@@ -27,10 +28,20 @@ func newReadings(atOnce int, patience time.Duration) *quota.Budget {
 	return quota.NewBudget(int64(max(atOnce, 1)), readingShare, readingLine, patience)
 }
 
-// ofHistory is a handler that reads history, as lists and statistics do: in the turn of its project.
+// searcher is the input of a call that may search.
+type searcher interface{ searches() bool }
+
+// ofHistory is a handler that reads history, as lists and statistics do: in the turn of its project. A
+// search waits for its turn no longer than its own time.
 func ofHistory[I, T any](f func(*Server, context.Context, *caller, *I) (answer[T], error)) func(*Server, context.Context, *caller, *I) (answer[T], error) {
 	return func(s *Server, ctx context.Context, c *caller, in *I) (answer[T], error) {
-		turn, err := s.readings.Wait(ctx, c.projectID, 1)
+		waiting := ctx
+		if of, may := any(in).(searcher); may && of.searches() {
+			var cancel context.CancelFunc
+			waiting, cancel = context.WithTimeoutCause(ctx, s.searchLeft(ctx), store.ErrSearchBusy)
+			defer cancel()
+		}
+		turn, err := s.readings.Wait(waiting, c.projectID, 1)
 		if err != nil {
 			return answer[T]{}, quota.Refusal(err, errManyReadings(http.StatusTooManyRequests), errManyReadings(http.StatusServiceUnavailable))
 		}

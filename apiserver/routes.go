@@ -74,8 +74,7 @@ var routes = []route{
 	{method: get, path: "/agents", id: "listAgents", tag: tagAgents, needs: needs("agents.view"), status: 200, errors: naming,
 		summary: "List agents", description: aboutListAgents, mount: handle(ofHistory((*Server).listAgents))},
 	{method: get, path: "/agents/{agent_name}", id: "getAgent", tag: tagAgents,
-		needs:  []grant{{permission: "agents.view"}, {permission: "runs.view", with: "search"}}, // numbers of what is found tell of what runs are about
-		status: 200, errors: naming,
+		needs: needs("agents.view"), status: 200, errors: naming,
 		summary: "Read an agent", description: aboutGetAgent, mount: handle(ofHistory((*Server).getAgent))},
 
 	{method: get, path: "/deployments", id: "listDeployments", tag: tagDeployments, needs: needs("deployments.view"), status: 200, errors: naming,

@@ -102,6 +102,8 @@ type RunsQuery struct {
 	Cursor        string          `query:"cursor" doc:"The next_cursor of the page before."`
 }
 
+func (in *RunsQuery) searches() bool { return in.Search != "" }
+
 // RunList is a page of runs, newest first.
 type RunList struct {
 	Items      []Run   `json:"items" doc:"The runs of this page, newest first."`
@@ -122,7 +124,7 @@ func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer
 		end func()
 		err error
 	)
-	if q.Search, end, err = s.search(c, in.Search); err != nil {
+	if q.Search, end, err = s.search(ctx, c, in.Search); err != nil {
 		return answer[RunList]{}, err
 	}
 	defer end()

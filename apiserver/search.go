@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// searchTime is how long a search takes, all that it waits for included.
+	// searchTime is how long a search takes, from the arrival of its request on.
 	searchTime = 2 * time.Second
 	// maxSearches is how many searches go on at once, of which a project has one part in searchShare:
 	// the store reads a MiB at a time for each, and what a condition is told on one run has a few MiB
@@ -30,7 +30,7 @@ const (
 
 // search is what a parameter of that name looks for, nil where it is left out, and what ends it: the
 // caller does so once the answer is made.
-func (s *Server) search(c *caller, text string) (of *store.Search, end func(), err error) {
+func (s *Server) search(ctx context.Context, c *caller, text string) (of *store.Search, end func(), err error) {
 	if text == "" {
 		return nil, func() {}, nil
 	}
@@ -38,15 +38,19 @@ func (s *Server) search(c *caller, text string) (of *store.Search, end func(), e
 		return nil, nil, err
 	}
 	end = func() { s.searches.Give(c.projectID, 1) }
-	if of, err = s.searchFor(text); err != nil {
+	if of, err = s.searchFor(ctx, text); err != nil {
 		end()
 	}
 	return of, end, err
 }
 
-// searchFor is a search for what a text says, which begins now.
-func (s *Server) searchFor(text string) (*store.Search, error) {
-	until := s.now().Add(searchTime)
+// searchLeft returns how much time a search has left, which began when its request arrived.
+func (s *Server) searchLeft(ctx context.Context) time.Duration {
+	return trailOf(ctx).arrived.Add(searchTime).Sub(s.now())
+}
+
+// searchFor is a search for what a text says.
+func (s *Server) searchFor(ctx context.Context, text string) (*store.Search, error) {
 	q, err := search.Parse(text)
 	if err != nil {
 		return nil, invalid(FieldError{Location: "query.search", Message: err.Error()})
@@ -54,7 +58,7 @@ func (s *Server) searchFor(text string) (*store.Search, error) {
 	of := &store.Search{
 		Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
 		Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, searched(run)) },
-		Left:  func() time.Duration { return until.Sub(s.now()) },
+		Left:  func() time.Duration { return s.searchLeft(ctx) },
 	}
 	if name, known := q.Equal["test_name"]; known {
 		of.TestName = cmp.Or(name, store.BaseRuns)

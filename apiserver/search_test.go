@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,24 +170,18 @@ func TestWhatCannotBeSearchedBy(t *testing.T) {
 	}
 }
 
-// TestNumbersOfWhatIsFoundNeedBothPermissions: they tell what runs are about.
-func TestNumbersOfWhatIsFoundNeedBothPermissions(t *testing.T) {
+// Reading an agent needs one permission, whatever narrows its numbers.
+func TestGetAgent_SearchNeedsNoOtherPermission(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
-	path := sample{path: "/agents/hello?environment_id={environment}"}.fill(t, w.ids)
-	agents := w.key(t, func(k *v1alpha1.APIKeySpec) {
+	key := w.key(t, func(k *v1alpha1.APIKeySpec) {
 		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"agents.view"}
 	})
-	both := w.key(t, func(k *v1alpha1.APIKeySpec) {
-		k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"agents.view", "runs.view"}
-	})
-	for _, c := range []struct {
-		key, path string
-		status    int
-	}{{agents, path, http.StatusOK}, {agents, path + "&search=ada", http.StatusForbidden}, {both, path + "&search=ada", http.StatusOK}} {
-		status, body := w.call(t, c.key, http.MethodGet, c.path, "")
-		require.Equal(t, c.status, status, "%s", body)
-	}
+	path := sample{path: "/agents/hello?environment_id={environment}&search=ada"}.fill(t, w.ids)
+	status, body := w.call(t, key, http.MethodGet, path, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	status, body = w.call(t, key, http.MethodGet, "/runs?search=ada", "")
+	require.Equal(t, http.StatusForbidden, status, "%s", body)
 }
 
 // lateStore lets time pass while its runs are searched.
@@ -248,6 +243,23 @@ func TestASearchEndsInTime(t *testing.T) {
 	problem := decode[Problem](t, body)
 	require.Equal(t, httpserver.CodeSearchTooBroad, problem.Code)
 	require.Contains(t, problem.Detail, "choose a shorter window")
+}
+
+// A search's time begins when its request arrives: it waits for a turn no longer than that.
+func TestSearch_CountsItsTimeFromTheRequest(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	w.server.readings = newReadings(1, time.Minute)
+	turn, err := w.server.readings.Wait(t.Context(), w.projectID, 1)
+	require.NoError(t, err)
+	defer turn.End()
+	var passed atomic.Int64
+	begin := time.Now()
+	w.server.now = func() time.Time { return begin.Add(time.Duration(passed.Add(1)) * searchTime) }
+	for _, path := range []string{"/runs?search=ada", sample{path: "/agents/hello?environment_id={environment}&search=ada"}.fill(t, w.ids)} {
+		requireCode(t, http.StatusServiceUnavailable, httpserver.CodeBusy, w.world, key, http.MethodGet, path, "")
+	}
 }
 
 // TestSearchesHavePlaces: a project has some of them, and all others together no more than there are; who

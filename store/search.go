@@ -27,7 +27,7 @@ type Search struct {
 	// AgentName, TestName and Status are what each run has that matches, as in a RunQuery.
 	AgentName, TestName string
 	Status              RunStatus
-	// Match says whether a run matches.
+	// Match says whether a run matches. Its context ends with the time that is Left.
 	Match func(ctx context.Context, run Searched) bool
 	// Left says for how long it may go on, in statements too; without any it goes on to its end.
 	Left func() time.Duration

@@ -68,16 +68,11 @@ func (s *searching) over() bool { return s.Left != nil && s.Left() <= 0 }
 // read runs fn, which reads, in one part of the time that is left, together with as many other
 // searches as leave a connection to who lists without one. Where that is over the error is errOver.
 func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
-	within := ctx
-	if s.Left != nil {
-		left := s.Left()
-		if left <= 0 {
-			return errOver
-		}
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeoutCause(ctx, left/part, errOver)
-		defer cancel()
+	if s.over() {
+		return errOver
 	}
+	within, cancel := s.timed(ctx, part)
+	defer cancel()
 	if err := s.place(within); err != nil {
 		return err
 	}
@@ -169,21 +164,33 @@ func (s *searching) match(ctx context.Context, piece []uuid.UUID, take func(stor
 	if err != nil {
 		return nil, false, err
 	}
+	within, cancel := s.timed(ctx, 1)
+	defer cancel()
 	for _, id := range piece {
+		run, there := runs[id]
+		matches := there && s.Match(within, run)
+		if within.Err() != nil && !matches { // then nothing matches
+			return last, false, context.Cause(within)
+		}
 		last = &id
-		if run, there := runs[id]; there && s.Match(ctx, run) {
+		if matches {
 			if enough, err := take(run); err != nil || enough {
 				return last, enough, err
 			}
-		}
-		if ctx.Err() != nil { // then nothing matches
-			return last, false, context.Cause(ctx)
 		}
 		if s.over() {
 			return last, true, nil
 		}
 	}
 	return last, false, nil
+}
+
+// timed returns a context that ends with one part of the time that is left, for errOver.
+func (s *searching) timed(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
+	if s.Left == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, s.Left()/part, errOver)
 }
 
 // narrowed is the condition on runs r that are looked at.

@@ -265,6 +265,20 @@ var searchPromises = []promise{
 		_, err := w.s.RunStatistics(ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: gone})
 		w.ErrorIs(err, context.Canceled, "what nobody waits for is no answer")
 	}},
+	{"a match has no more time than is left of its search", func(w *world) {
+		w.deploy("one", "first")
+		e := w.single()
+		w.accept(&e)
+		waits := &store.Search{
+			Match: func(ctx context.Context, _ store.Searched) bool { <-ctx.Done(); return false },
+			Left:  func() time.Duration { return 100 * time.Millisecond },
+		}
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+		defer cancel()
+		_, _, err := w.s.ListRuns(ctx, store.RunQuery{ProjectID: w.project.ID, Search: waits, Limit: 10})
+		w.ErrorIs(err, store.ErrSearchTooBroad)
+		w.NoError(ctx.Err())
+	}},
 	{"no more runs are looked at than a list may", func(w *world) {
 		begin := time.Now().UTC().Truncate(24 * time.Hour)
 		w.manyPast(begin, store.MaxCandidates+1)
