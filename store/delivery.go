@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -176,6 +177,31 @@ func (c DeliveryClaim) Left(connector Key, ofProject int) int {
 	return left
 }
 
+// After is the claim once these have begun.
+func (c DeliveryClaim) After(begun []ClaimedDelivery) DeliveryClaim {
+	if c.PerProject <= 0 {
+		return c // which bounds none of what it counts
+	}
+	c.UnderWay, c.OfConnector, c.Most = plus(c.UnderWay), plus(c.OfConnector), plus(c.Most)
+	for _, d := range begun {
+		connector := d.Delivery.Connector()
+		c.UnderWay[connector.ProjectID]++
+		c.OfConnector[connector]++
+		if _, named := c.Most[connector]; named {
+			c.Most[connector]--
+		}
+	}
+	return c
+}
+
+// plus is a copy of a map to which can be added.
+func plus[K comparable](counts map[K]int) map[K]int {
+	if counts == nil {
+		return map[K]int{}
+	}
+	return maps.Clone(counts)
+}
+
 // Full are the connectors of other projects than Without of which none is taken, for they have
 // their half, or Most says so. Each has some under way at who claims.
 func (c DeliveryClaim) Full() (full []Key) {
@@ -271,8 +297,8 @@ const DeliveryExpired = "expired"
 // that made them may have ended.
 const ErrorClassLost = "lost"
 
-// SetAsideError says of rows of the outbox that they are at fault, each for itself, and wait
-// for another turn; the others were consumed.
+// SetAsideError says of rows that they fail, each by itself, and wait for another turn; what was to be
+// done with the others is done.
 type SetAsideError struct {
 	// Rows says of each which it is, and why.
 	Rows []error
@@ -292,6 +318,19 @@ func (e *SetAsideError) Error() string {
 // Unwrap returns Rows.
 func (e *SetAsideError) Unwrap() []error { return e.Rows }
 
+// UnrecordedError says which attempts could not be recorded.
+type UnrecordedError struct {
+	Left []Attempt
+	Err  error
+}
+
+func (e *UnrecordedError) Error() string {
+	return fmt.Sprintf("%d attempts to deliver are not recorded: %v", len(e.Left), e.Err)
+}
+
+// Unwrap returns Err.
+func (e *UnrecordedError) Unwrap() error { return e.Err }
+
 // Deliveries takes the results of runs to where outbound connectors send.
 type Deliveries interface {
 	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
@@ -305,10 +344,12 @@ type Deliveries interface {
 	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors
 	// in turns. It ends those of connectors that are not there, disabled or paused. With
 	// an error the attempts that it returns have begun, and what they would send is not
-	// known.
+	// known, except with a *SetAsideError: then connectors or deliveries that fail are passed
+	// over for some calls.
 	ClaimDeliveries(ctx context.Context, c DeliveryClaim) ([]ClaimedDelivery, error)
 	// RecordAttempts writes what came of attempts. What is known of one that was claimed
-	// again meanwhile is dropped.
+	// again meanwhile is dropped. With an *UnrecordedError all were recorded but some; with
+	// another error none need be. It can be called again with any of them.
 	RecordAttempts(ctx context.Context, attempts []Attempt) error
 	// NextDelivery says how long it is until a claim may find something, of the projects and
 	// connectors that it does not leave out; waits is false where nothing of these is to be delivered.

@@ -203,6 +203,11 @@ type Swept struct {
 // Runs are all of them.
 func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Resumed + s.Cancelled }
 
+// Plus adds another sweep's.
+func (s Swept) Plus(more Swept) Swept {
+	return Swept{s.GivenBack + more.GivenBack, s.Failed + more.Failed, s.Resumed + more.Resumed, s.Cancelled + more.Cancelled}
+}
+
 // Dropped is what was deleted of history.
 type Dropped struct {
 	// Count is how many rows, partitions and pages of a file, or a few more.
@@ -218,14 +223,15 @@ type Housekeeping interface {
 	Now(ctx context.Context) (time.Time, error)
 	// SweepLeases ends claims that expired, as Release does, at most limit of
 	// them, and cancels queued runs of environments that are gone. It returns what
-	// it did, also with an error: one that cannot be moved holds no other up.
+	// it did, also with an error: a run that cannot be moved is passed over for some
+	// calls, which a *SetAsideError says, and holds no other up.
 	SweepLeases(ctx context.Context, limit int) (Swept, error)
 	// SweepExpired deletes idempotency keys, bundles and blobs whose time is over, and
 	// runners not seen for an hour; likewise. Bundles whose time it moves on count too.
 	SweepExpired(ctx context.Context, limit int) (int, error)
 	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
 	// as failed with RunErrorExpired: at most limit of them. It returns how many, also
-	// with an error: what fails in one project holds no other up.
+	// with an error: likewise.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
 	// ExpireDeliveries ends deliveries that were made so long ago and are not under way, as
 	// failed with DeliveryExpired: likewise.

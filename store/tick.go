@@ -93,9 +93,9 @@ type TickTimes struct {
 // environment is there again is due at once, with nothing planned. One that is disabled,
 // retired, without its environment or its project is never due.
 type Ticks interface {
-	// DueTicks returns at most limit of what is due, oldest first. Where nothing is, it
-	// costs one statement, however many connectors there are.
-	DueTicks(ctx context.Context, limit int) (DueTicks, error)
+	// DueTicks returns at most limit of what is due, oldest first, without that of some projects. Where
+	// nothing is, it costs one statement, however many connectors there are.
+	DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (DueTicks, error)
 	// MoveTicks moves those that are still due as the move says, and returns how many.
 	MoveTicks(ctx context.Context, moves []TickMove) (int, error)
 	// TickTimes returns those of a project's connectors that are cron connectors.

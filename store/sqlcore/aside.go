@@ -32,45 +32,66 @@ type consumer[R waiting] struct {
 	halve func(ctx context.Context, row R) (bool, error)
 }
 
-// apart consumes rows; where some of these cannot be consumed, in halves, by which they are found,
-// and set aside. The rows are in the order of their projects, so that it is mostly those of one
-// which are tried again.
+// apart consumes rows; those that fail alone are set aside. The rows are in the order of their projects, so
+// that it is mostly those of one which are tried again.
+func (c consumer[R]) apart(ctx context.Context, rows []R) error {
+	return isolation[R]{all: c.all, atFault: c.atFault, can: c.can, aside: c.setAside}.apart(ctx, rows)
+}
+
+// isolation does something with rows so that a row that fails keeps no other from it.
+type isolation[R any] struct {
+	// all does it with rows: all of them, or none.
+	all func(ctx context.Context, rows []R) error
+	// atFault says whether an error is about what the rows have in them.
+	atFault func(err error) bool
+	// can says whether the like can be done at this moment with other rows.
+	can func(ctx context.Context) bool
+	// aside sets a row aside that fails alone, and returns that as a *store.SetAsideError; nil if the row is
+	// dealt with otherwise, another error if it cannot be set aside.
+	aside func(ctx context.Context, row R, because error) error
+}
+
+// apart does it with rows; if it fails for some of these, in halves, by which they are found, and set aside.
 //
 // A row is set aside that fails alone, if its data is at fault, or else, whatever the error is,
-// if it fails again once others were consumed for trial. So none is set aside for what the store
+// if it fails again once the like was done for trial. So none is set aside for what the store
 // cannot do at that time for any row; that is returned as it is.
-func (c consumer[R]) apart(ctx context.Context, rows []R) error {
-	err := c.all(ctx, rows)
+func (i isolation[R]) apart(ctx context.Context, rows []R) error {
+	return i.after(ctx, rows, i.all(ctx, rows))
+}
+
+// after is apart for rows with which it was tried a moment ago.
+func (i isolation[R]) after(ctx context.Context, rows []R, err error) error {
 	if err == nil || errors.Is(err, errOthers) {
 		return err
 	}
 	alone := len(rows) == 1
-	if !c.atFault(err) {
-		if ctx.Err() != nil || !c.can(ctx) {
+	if !i.atFault(err) {
+		if ctx.Err() != nil || !i.can(ctx) {
 			return err
 		}
 		if alone {
-			if err = c.all(ctx, rows); err == nil || errors.Is(err, errOthers) || ctx.Err() != nil {
+			if err = i.all(ctx, rows); err == nil || errors.Is(err, errOthers) || ctx.Err() != nil {
 				return err
 			}
 		}
 	}
 	if alone {
-		return c.setAside(ctx, rows[0], err)
+		return i.aside(ctx, rows[0], err)
 	}
-	return c.halves(ctx, rows)
+	return i.halves(ctx, rows)
 }
 
-func (c consumer[R]) halves(ctx context.Context, rows []R) error {
+func (i isolation[R]) halves(ctx context.Context, rows []R) error {
 	var aside []error
 	for half := range slices.Chunk(rows, (len(rows)+1)/2) {
-		err := c.apart(ctx, half)
+		err := i.apart(ctx, half)
 		var found *store.SetAsideError
 		switch {
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
 		case errors.Is(err, errOthers): // of this half
-		case err != nil && len(aside) > 0: // which is no *store.SetAsideError: not all others were consumed
+		case err != nil && len(aside) > 0: // which is no *store.SetAsideError: not all others were done
 			return fmt.Errorf("%w; before that were set aside: %s", err, (&store.SetAsideError{Rows: aside}).Error())
 		case err != nil:
 			return err

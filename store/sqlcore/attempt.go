@@ -13,22 +13,55 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// RecordAttempts implements store.Deliveries.
+// RecordAttempts implements store.Deliveries. An attempt that cannot be recorded keeps no other from it.
 func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
-	if len(attempts) == 0 {
-		return nil
-	}
-	destinations, deliveries := map[store.Key]bool{}, map[store.Key]store.Attempt{}
+	deliveries := map[store.Key]store.Attempt{}
 	for _, a := range attempts {
-		destinations[a.Delivery.Connector()] = true
 		if before, twice := deliveries[a.Delivery.Key()]; !twice || before.Delivery.Attempt < a.Delivery.Attempt {
 			deliveries[a.Delivery.Key()] = a
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
+	if len(deliveries) == 0 {
+		return nil
+	}
 	c.dropExcerpts(ctx, deliveries)
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if !slices.ContainsFunc(attempts, func(a store.Attempt) bool { return a.Outcome != store.DeliveryDone }) {
+	recorded := map[store.Key]bool{}
+	err := isolation[store.Key]{
+		all: func(ctx context.Context, keys []store.Key) error {
+			some := make(map[store.Key]store.Attempt, len(keys))
+			for _, key := range keys {
+				some[key] = deliveries[key]
+			}
+			if err := c.recordAll(ctx, some); err != nil {
+				return err
+			}
+			for _, key := range keys {
+				recorded[key] = true
+			}
+			return nil
+		},
+		atFault: c.atFault, can: c.canWrite,
+		aside: func(_ context.Context, key store.Key, because error) error {
+			return &store.SetAsideError{Rows: []error{wrap(because, "delivery %s", key)}}
+		},
+	}.apart(ctx, slices.SortedFunc(maps.Keys(deliveries), CompareKeys))
+	if err == nil {
+		return nil
+	}
+	left := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool { return recorded[a.Delivery.Key()] })
+	return &store.UnrecordedError{Left: left, Err: wrap(err, "recording %d attempts to deliver", len(attempts))}
+}
+
+// recordAll records attempts in one transaction.
+func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+	destinations, done := map[store.Key]bool{}, true
+	for _, a := range deliveries {
+		destinations[a.Delivery.Connector()] = true
+		done = done && a.Outcome == store.DeliveryDone
+	}
+	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
+	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if done {
 			return c.recordDone(ctx, tx, keys, deliveries)
 		}
 		l := list{}
@@ -46,7 +79,6 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 		}
 		return c.settle(ctx, tx, to, current)
 	})
-	return wrap(err, "recording %d attempts to deliver", len(attempts))
 }
 
 // dropExcerpts leaves out what destinations of projects have answered that have stored what they

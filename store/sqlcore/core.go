@@ -174,6 +174,7 @@ type Core struct {
 	// asserts nothing.
 	cluster  string
 	expiring *expiring
+	asides   *asides
 	// turns are those of PostDeliveries.
 	turns *turns
 	// listsAtOnce is Options'.
@@ -189,7 +190,7 @@ type Core struct {
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
+		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

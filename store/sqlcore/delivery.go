@@ -44,118 +44,12 @@ func scanDestination(row scanner) (d destination, err error) {
 
 const destinationColumns = `project_id, connector_id, failures, rejected, paused_generation, paused_reason`
 
-// ClaimDeliveries implements store.Deliveries. Whoever claims or records locks the
-// connectors first: so the number of attempts that are under way is exact.
-func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (claimed []store.ClaimedDelivery, err error) {
-	limit := min(claim.Limit, store.MaxDeliveryClaim)
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		claimed = nil
-		l := list{}
-		due, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+c.others(&l, claim)+` ORDER BY due_at LIMIT `+l.add(min(window*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
-		if err != nil || len(due) == 0 {
-			return err
-		}
-		claimed, err = c.claimFrom(ctx, tx, due, claim, limit)
-		return err
-	})
-	if err != nil {
-		return nil, wrap(err, "claiming deliveries")
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-	defer cancel()
-	err = c.addRuns(ctx, claimed)
-	if err == nil {
-		err = c.addPayloads(ctx, claimed)
-	}
-	return claimed, wrap(err, "reading what claimed deliveries send")
-}
-
-// others narrows destinations to those from which a claim takes something.
-func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
-	if full := claim.Without(); len(full) > 0 {
-		where = ` AND project_id NOT IN ` + l.ids(full)
-	}
-	if full := claim.Full(); len(full) > 0 {
-		where += ` AND NOT (` + c.keys(l, "connector_id", full) + `)`
-	}
-	return where
-}
-
 // readTimeout bounds reading what claimed deliveries send.
 const readTimeout = 10 * time.Second
 
 // window is how many times as many destinations are looked at as attempts may begin, so that
 // projects have their parts.
 const window = 4
-
-// maxClosed is of how many connectors that send nothing one claim ends deliveries.
-const maxClosed = 4
-
-// claimFrom begins attempts of connectors.
-func (c *Core) claimFrom(ctx context.Context, tx *Tx, due []destination, claim store.DeliveryClaim, limit int) ([]store.ClaimedDelivery, error) {
-	keys := make([]store.Key, len(due))
-	for i, d := range due {
-		keys[i] = d.Key
-	}
-	connectors, err := c.connectorsBy(ctx, tx, keys)
-	if err != nil {
-		return nil, err
-	}
-	underWay, err := c.underWay(ctx, tx, keys)
-	if err != nil {
-		return nil, err
-	}
-	open, err := c.endClosed(ctx, tx, due, connectors)
-	if err != nil {
-		return nil, err
-	}
-	shares, left := shareOut(open, underWay, claim, limit)
-	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
-	if err != nil {
-		return nil, err
-	}
-	claimed := make([]store.ClaimedDelivery, len(begun))
-	for i, delivery := range begun {
-		claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connectors[delivery.Connector()]}
-		left[delivery.Connector()]--
-	}
-	var full, free []store.Key
-	for key, n := range left {
-		if n <= 0 {
-			full = append(full, key)
-		} else {
-			free = append(free, key)
-		}
-	}
-	if err := c.dueAgain(ctx, tx, full, true); err != nil {
-		return nil, err
-	}
-	return claimed, c.dueAgain(ctx, tx, free, false)
-}
-
-// endClosed ends what is due of destinations to which nothing is sent, of some in one claim,
-// and returns the others.
-func (c *Core) endClosed(ctx context.Context, tx *Tx, due []destination, connectors map[store.Key]store.Connector) (open []destination, err error) {
-	ended := 0
-	var later []store.Key
-	for _, d := range due {
-		connector, known := connectors[d.Key]
-		closed := d.closed(connector, known)
-		if closed == "" {
-			open = append(open, d)
-			continue
-		}
-		if ended++; ended > maxClosed {
-			later = append(later, d.Key) // and behind the others
-			continue
-		}
-		if err := c.endDue(ctx, tx, d, closed); err != nil {
-			return nil, err
-		}
-	}
-	return open, c.dueAgain(ctx, tx, later, true)
-}
 
 // shareOut says how many attempts of destinations may begin: each project has its part of the
 // limit, and in it each of its destinations, so that who has many leaves some to the others.
@@ -213,65 +107,6 @@ func (c *Core) connectorsBy(ctx context.Context, q Queryer, keys []store.Key) (m
 	return of, err
 }
 
-// underWay is how many attempts of connectors are. Those whose claims have ended are
-// written down as lost, and are not.
-func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (map[store.Key]int, error) {
-	var l list
-	of, lost := map[store.Key]int{}, []store.Key(nil)
-	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
-		var (
-			key      store.Key
-			held, no int
-		)
-		err = row.Scan(&key.ProjectID, &key.ID, &held, &no)
-		if of[key] = held; no > 0 {
-			lost = append(lost, key)
-		}
-		return none, err
-	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us())
-		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keys(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range lost {
-		if err := c.loseAttempts(ctx, tx, d); err != nil {
-			return nil, err
-		}
-	}
-	return of, nil
-}
-
-// lostError is what is said of an attempt that is lost.
-const lostError = `nobody has said what came of this attempt`
-
-// loseAttempts writes down those of a connector whose claims have ended. Those of which somebody
-// says at this moment what came of them are left to who does: that one may wait for the connector,
-// which is locked here.
-func (c *Core) loseAttempts(ctx context.Context, tx *Tx, connector store.Key) error {
-	ended, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM deliveries
-		WHERE project_id = $1 AND connector_id = $2 AND lease_until <= now_us() `+c.skipLocked, connector.ProjectID, connector.ID)
-	if err != nil || len(ended) == 0 {
-		return err
-	}
-	var l list
-	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
-		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE `+c.keys(&l, "id", ended)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
-	if err != nil {
-		return err
-	}
-	bytes := map[store.Key]int64{}
-	for _, key := range lost {
-		bytes[key] = int64(len(lostError))
-	}
-	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
-		return err
-	}
-	l = list{}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keys(&l, "id", ended), l.args...)
-	return err
-}
-
 // closed is why nothing is sent to a destination; "" where it is.
 func (d destination) closed(connector store.Connector, known bool) string {
 	switch {
@@ -316,27 +151,6 @@ func pause(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
 	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() + $3 WHERE project_id = $1 AND connector_id = $2 AND due_at < now_us() + $3`,
 		key.ProjectID, key.ID, d.Microseconds())
 	return err
-}
-
-// endDue skips what is due of a destination, some at a time.
-func (c *Core) endDue(ctx context.Context, tx *Tx, d destination, reason string) error {
-	due, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE project_id = $1 AND connector_id = $2 AND due_at <= now_us() ORDER BY due_at, id LIMIT $3 `+c.skipLocked, d.ProjectID, d.ID, chunk)
-	if err != nil {
-		return err
-	}
-	keys := make([]store.Key, len(due))
-	for i := range due {
-		keys[i] = due[i].Key()
-	}
-	status := store.ConnectorRunSkipped
-	if reason == closedGone {
-		status = store.ConnectorRunCancelled
-	}
-	if err := c.endDeliveries(ctx, tx, keys, status, reason); err != nil {
-		return err
-	}
-	return c.dueAgain(ctx, tx, []store.Key{d.Key}, false)
 }
 
 // endDeliveries moves deliveries to history.

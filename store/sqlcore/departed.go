@@ -59,21 +59,52 @@ func scanDeparture(row scanner) (d departure, err error) {
 	return d, err
 }
 
+// departures is what objects are set aside for of which something cannot be deleted.
+const departures = "departures"
+
 // dropDeparted deletes about limit rows of what an object has left that went so long ago, and
-// returns how many; 0 once nothing is left of any.
+// returns how many; 0 once nothing is left of any. An object of which something cannot be deleted
+// is passed over for some calls.
 func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
+	c.asides.turn(departures)
 	before := now.Add(-age - departedMargin).UnixMicro()
-	d, err := scanDeparture(c.engine.Reader().QueryRowContext(ctx, pickDeparted+` ORDER BY d.gone_at LIMIT 1`, before))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
-		return 0, nil
+	var failed []error
+	for ctx.Err() == nil {
+		l := list{args: []any{before}}
+		others := ``
+		if passed := c.asides.passed(departures); len(passed) > 0 {
+			others = ` AND NOT (` + c.keys(&l, "d.id", passed) + `)`
+		}
+		d, err := scanDeparture(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.args...))
+		if err = found(err); errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err == nil {
+			err = isolation[departure]{
+				all: func(ctx context.Context, of []departure) (err error) {
+					n, err = c.dropLeftBy(ctx, of[0], before, limit)
+					return err
+				},
+				atFault: c.atFault, can: c.canWrite,
+				aside: func(_ context.Context, d departure, because error) error {
+					return c.asides.put(departures, d.Key, because)
+				},
+			}.apart(ctx, []departure{d})
+		}
+		var aside *store.SetAsideError
+		if failed = append(failed, wrap(err, "deleting what %s %s has left", d.kind, d.ID)); !errors.As(err, &aside) {
+			break
+		}
 	}
-	if err != nil {
-		return 0, wrap(err, "looking for what went")
-	}
+	return n, joinAsides(failed...)
+}
+
+// dropLeftBy deletes about limit rows of what an object has left that went before a time.
+func (c *Core) dropLeftBy(ctx context.Context, d departure, before int64, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
@@ -90,7 +121,10 @@ func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (
 		}
 		return err
 	})
-	return n, wrap(err, "deleting what %s %s has left", d.kind, d.ID)
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
 }
 
 // isInUse says of a deployment, $2, whether it is live, one of the last $3 that were deployed of an

@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -35,6 +34,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), chunk)
+	c.asides.turn(tooOld)
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
@@ -47,7 +47,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 			projects = append(projects, project)
 		}
 	}
-	return n, errors.Join(failed...)
+	return n, joinAsides(failed...)
 }
 
 // expireOf ends runs of a project, which may keep history for a shorter time.
@@ -56,13 +56,13 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	return c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
-		WHERE project_id = $2 AND id < id_at(now_us() - $3) ORDER BY id LIMIT $1 `, c.expireAfter(age), project, age.Microseconds())
+	swept, err := c.keysOnly(tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).sweep(ctx, limit)
+	return swept.Failed, err
 }
 
 // expireAfter ends runs that have been open for so long.
-func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, runs []store.Key) error {
-	return func(ctx context.Context, tx *Tx, runs []store.Key) error {
+func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+	return func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
 		endings := make([]Ending, len(runs))
 		for i, run := range runs {
 			endings[i] = Ending{
@@ -71,6 +71,6 @@ func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, 
 			}
 		}
 		_, err := c.end(ctx, tx, endings)
-		return err
+		return store.Swept{Failed: len(runs)}, err
 	}
 }

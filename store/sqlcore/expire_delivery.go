@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -31,34 +30,28 @@ const (
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
+	c.asides.turn(tooOldDeliveries)
 	var failed []error
 	for range maxPages {
 		late, last, err := c.latest(ctx, age)
 		if err != nil {
-			return n, errors.Join(append(failed, wrap(err, "looking for deliveries that wait for too long"))...)
+			return n, joinAsides(append(failed, wrap(err, "looking for deliveries that wait for too long"))...)
 		}
 		for _, key := range late {
-			expired := 0
-			err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-				expired, err = c.expireDue(ctx, tx, key, age, min(limit-n, chunk))
-				return err
-			})
-			if err != nil {
-				expired = 0
-				failed = append(failed, wrap(err, "ending deliveries of %s that wait for too long", key))
-			}
+			expired, err := c.expireDue(ctx, key, age, min(limit-n, chunk))
+			failed = append(failed, wrap(err, "ending deliveries of %s that wait for too long", key))
 			if n += expired; n >= limit { // there may be more of this one
-				return n, errors.Join(failed...)
+				return n, joinAsides(failed...)
 			}
 			if c.expiring.after = key; ctx.Err() != nil { // the next call goes on behind it, however long it takes
-				return n, errors.Join(failed...)
+				return n, joinAsides(failed...)
 			}
 		}
 		if c.expiring.after = last; last == (store.Key{}) {
 			break
 		}
 	}
-	return n, errors.Join(failed...)
+	return n, joinAsides(failed...)
 }
 
 // latest are those of the next destinations that have deliveries which are that old, and the last
@@ -82,39 +75,49 @@ func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key,
 	return late, last, err
 }
 
+// tooOldDeliveries is what deliveries are set aside for that cannot be ended.
+const tooOldDeliveries = "expired deliveries"
+
 // expireDue ends deliveries of a destination that are that old, but for those under way, and
 // those of which somebody says at this moment what came of them: that one may wait for the
 // destination, which is locked here.
-func (c *Core) expireDue(ctx context.Context, tx *Tx, of store.Key, age time.Duration, limit int) (int, error) {
-	locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
-	if err != nil || len(locked) == 0 {
-		return 0, err
-	}
-	age, err = c.openFor(ctx, tx, of.ProjectID, age)
+func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
+	age, err := c.openFor(ctx, c.engine.Reader(), of.ProjectID, age)
 	if err != nil {
 		return 0, err
 	}
-	old, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE project_id = $1 AND connector_id = $2 AND id < id_at(now_us() - $3) AND (lease_until IS NULL OR lease_until <= now_us())
-		ORDER BY id LIMIT $4 `+c.skipLocked, of.ProjectID, of.ID, age.Microseconds(), limit)
-	if err != nil || len(old) == 0 {
-		return 0, err
-	}
+	swept, err := openSweep[store.Delivery]{
+		Core: c, name: tooOldDeliveries, columns: DeliveryColumns, table: `deliveries`,
+		where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
+		order: `r.id`, args: []any{of.ProjectID, of.ID, age.Microseconds()}, scan: ScanDelivery, key: store.Delivery.Key,
+		lock: func(ctx context.Context, tx *Tx) (bool, error) {
+			locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+				WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
+			return len(locked) > 0, err
+		},
+		move: func(ctx context.Context, tx *Tx, old []store.Delivery) (store.Swept, error) {
+			return store.Swept{Failed: len(old)}, c.endExpired(ctx, tx, of, age, old)
+		},
+	}.sweep(ctx, limit)
+	return swept.Failed, err
+}
+
+// endExpired ends deliveries of a destination, which is locked.
+func (c *Core) endExpired(ctx context.Context, tx *Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
 	for i, d := range old {
 		keys[i], attempts[i] = d.Key(), store.Attempt{Delivery: d, Outcome: store.DeliveryFailed}
 	}
 	if err := c.endDeliveries(ctx, tx, keys, store.ConnectorRunFailed, reason); err != nil {
-		return 0, err
+		return err
 	}
 	if err := tellOf(ctx, tx, attempts); err != nil {
-		return 0, err
+		return err
 	}
 	if _, err := tx.exec(ctx, `UPDATE destinations SET rejected = rejected + $3, rejected_reason = $4 WHERE project_id = $1 AND connector_id = $2`,
 		of.ProjectID, of.ID, len(old), reason); err != nil {
-		return 0, err
+		return err
 	}
-	return len(old), c.dueAgain(ctx, tx, []store.Key{of}, false)
+	return c.dueAgain(ctx, tx, []store.Key{of}, false)
 }

@@ -23,22 +23,30 @@ const (
 // SweepLeases implements store.Housekeeping. What runs or waits is little, so both
 // statements look at all of it.
 func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
-	var lost, late, gone error
-	swept.GivenBack, swept.Failed, lost = c.sweepLost(ctx, limit)
-	swept.Resumed, late = c.sweepRuns(ctx, limit, `SELECT project_id, id FROM open_runs
-		WHERE status = 'awaiting_approval' AND wake_at <= now_us() ORDER BY wake_at, project_id, id LIMIT $1 `,
-		func(ctx context.Context, tx *Tx, runs []store.Key) error {
-			for _, run := range runs {
-				if err := c.resume(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	swept.Cancelled, gone = c.sweepOrphans(ctx, limit)
-	return swept, errors.Join(wrap(lost, "sweeping leases"), wrap(late, "sweeping runs that waited too long"),
-		wrap(gone, "sweeping runs of environments that are gone"))
+	var failed []error
+	for _, of := range []struct {
+		name, what string
+		do         func(ctx context.Context, limit int) (store.Swept, error)
+	}{
+		{lostRuns, "sweeping leases", c.sweepLost},
+		{lateRuns, "sweeping runs that waited too long", c.sweepLate},
+		{orphans, "sweeping runs of environments that are gone", c.sweepOrphans},
+	} {
+		c.asides.turn(of.name)
+		some, err := of.do(ctx, limit)
+		swept = swept.Plus(some)
+		failed = append(failed, wrap(err, of.what))
+	}
+	return swept, joinAsides(failed...)
 }
+
+// What open runs are set aside for.
+const (
+	lostRuns = "lost"
+	lateRuns = "late"
+	orphans  = "orphans"
+	tooOld   = "expired"
+)
 
 // lostRun is a run whose claim expired.
 type lostRun struct {
@@ -46,134 +54,96 @@ type lostRun struct {
 	open, losses int64
 }
 
-// Claims that expired; of those that are looked for alone, $2 and $3 name the run.
-const (
-	pickLost  = `SELECT project_id, id, token, open_tools, losses FROM open_runs WHERE status = 'running' AND lease_until <= now_us() `
-	pickThis  = `AND project_id = $2 AND id = $3 `
-	lostFirst = `ORDER BY lease_until, project_id, id LIMIT $1 `
-)
-
 func scanLost(row scanner) (r lostRun, err error) {
 	err = row.Scan(&r.Run.ProjectID, &r.Run.ID, &r.Token, &r.open, &r.losses)
 	return r, err
 }
 
 // sweepLost ends claims that expired. Those whose tool was in flight fail, and those
-// that were lost too often. Where the data of one is at fault, each is ended alone: the
-// claims of all would be held by it.
-func (c *Core) sweepLost(ctx context.Context, limit int) (givenBack, failed int, err error) {
-	runs, err := collect(ctx, c.engine.Reader(), scanLost, pickLost+lostFirst, limit)
-	if err != nil || len(runs) == 0 {
-		return 0, 0, err
-	}
-	givenBack, failed, err = c.endLost(ctx, pickLost+lostFirst, limit)
-	if err == nil || len(runs) == 1 || !c.badData(err) {
-		return givenBack, failed, err
-	}
-	var faults []error
+// that were lost too often.
+func (c *Core) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
+	return openSweep[lostRun]{
+		Core: c, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
+		where: `r.status = 'running' AND r.lease_until <= now_us()`, order: `r.lease_until, r.project_id, r.id`,
+		scan: scanLost, key: func(run lostRun) store.Key { return run.Run }, move: c.endLost,
+	}.sweep(ctx, limit)
+}
+
+// endLost ends the claims on runs.
+func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store.Swept, err error) {
+	var endings []Ending
 	for _, run := range runs {
-		if ctx.Err() != nil {
-			break
-		}
-		back, ended, err := c.endLost(ctx, pickLost+pickThis+lostFirst, 1, run.Run.ProjectID, run.Run.ID)
-		givenBack, failed, faults = givenBack+back, failed+ended, append(faults, wrap(err, "ending the claim on run %s", run.Run))
-	}
-	return givenBack, failed, errors.Join(faults...)
-}
-
-// endLost ends the claims that are picked, in one transaction.
-func (c *Core) endLost(ctx context.Context, pick string, args ...any) (givenBack, failed int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		givenBack, failed = 0, 0
-		runs, err := collect(ctx, tx, scanLost, pick+c.skipLocked, args...)
-		if err != nil {
-			return err
-		}
-		var endings []Ending
-		for _, run := range runs {
-			switch {
-			case run.open > 0:
-				endings = append(endings, interrupted(run.Run, nil))
-			case run.losses+1 >= store.MaxLosses:
-				endings = append(endings, Ending{
-					Run: run.Run, Status: store.RunFailed, Code: store.RunErrorRunnerLost,
-					Error: "its runner was lost again and again; the agent may need more memory than runners have",
-				})
-			default:
-				if err := requeue(ctx, tx, run.Run, `losses = losses + 1`); err != nil {
-					return err
-				}
-				givenBack++
+		switch {
+		case run.open > 0:
+			endings = append(endings, interrupted(run.Run, nil))
+		case run.losses+1 >= store.MaxLosses:
+			endings = append(endings, Ending{
+				Run: run.Run, Status: store.RunFailed, Code: store.RunErrorRunnerLost,
+				Error: "its runner was lost again and again; the agent may need more memory than runners have",
+			})
+		default:
+			if err := requeue(ctx, tx, run.Run, `losses = losses + 1`); err != nil {
+				return swept, err
 			}
+			swept.GivenBack++
 		}
-		failed = len(endings)
-		_, err = c.end(ctx, tx, endings)
-		return err
-	})
-	if err != nil {
-		return 0, 0, err
 	}
-	return givenBack, failed, nil
+	swept.Failed = len(endings)
+	_, err = c.end(ctx, tx, endings)
+	return swept, err
 }
 
-// sweepRuns picks runs and moves them in one transaction; it opens none when
-// there is nothing to pick.
-func (c *Core) sweepRuns(ctx context.Context, limit int, pick string,
-	move func(ctx context.Context, tx *Tx, runs []store.Key) error, args ...any,
-) (n int, err error) {
-	args = append([]any{limit}, args...)
-	if runs, err := collect(ctx, c.engine.Reader(), scanKey, pick, args...); err != nil || len(runs) == 0 {
-		return 0, err
-	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		runs, err := collect(ctx, tx, scanKey, pick+c.skipLocked, args...)
-		if n = len(runs); err != nil || n == 0 {
-			return err
-		}
-		return move(ctx, tx, runs)
-	})
-	if err != nil {
-		return 0, err // nothing was moved
-	}
-	return n, nil
+// sweepLate resumes suspended runs whose time is over.
+func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
+	return c.keysOnly(lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
+		func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+			for _, run := range runs {
+				if err := c.resume(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
+					return store.Swept{}, err
+				}
+			}
+			return store.Swept{Resumed: len(runs)}, nil
+		}).sweep(ctx, limit)
 }
 
 // sweepOrphans cancels queued runs of environments that are gone. The walk is joined in
 // the order in which it is written, which SQLite keeps for a cross join alone.
-func (c *Core) sweepOrphans(ctx context.Context, limit int) (n int, err error) {
+func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
 	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+QueuedLines(c.address, QueuedAnywhere)+`
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	if err != nil {
-		return 0, err
+		return swept, err
 	}
 	var failed []error
 	for _, environment := range gone {
-		if n >= limit || ctx.Err() != nil {
+		if swept.Cancelled >= limit || ctx.Err() != nil {
 			break
 		}
-		cancelled, err := c.sweepOrphansOf(ctx, environment, limit-n)
-		n += cancelled
+		some, err := c.sweepOrphansOf(ctx, environment, limit-swept.Cancelled)
+		swept = swept.Plus(some)
 		failed = append(failed, err)
 	}
-	return n, errors.Join(failed...)
+	return swept, joinAsides(failed...)
 }
 
 // sweepOrphansOf cancels those of one environment.
-func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (n int, err error) {
+func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (swept store.Swept, err error) {
+	var failed []error
 	// The blocked first: then nobody is handed a key.
-	for _, which := range []string{`r.blocked LIMIT $1 `, `r.blocked = FALSE ORDER BY r.class, r.agent_name, r.fresh, r.id LIMIT $1 `} {
-		if err != nil || n >= limit {
-			return n, err
+	for _, which := range []struct{ where, order string }{{`r.blocked`, ``}, {`r.blocked = FALSE`, `r.class, r.agent_name, r.fresh, r.id`}} {
+		if swept.Cancelled >= limit || ctx.Err() != nil {
+			break
 		}
-		var swept int
-		swept, err = c.sweepRuns(ctx, limit-n, `SELECT r.project_id, r.id FROM open_runs r
-			WHERE NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
-				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which,
-			c.cancelGone, environment.ProjectID, environment.ID)
-		n += swept
+		some, err := c.keysOnly(orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which.where, which.order,
+			func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+				return store.Swept{Cancelled: len(runs)}, c.cancelGone(ctx, tx, runs)
+			}, environment.ProjectID, environment.ID).sweep(ctx, limit-swept.Cancelled)
+		swept = swept.Plus(some)
+		failed = append(failed, err)
 	}
-	return n, err
+	return swept, joinAsides(failed...)
 }
 
 // cancelGone cancels runs of environments that are gone.

@@ -64,12 +64,16 @@ const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 
 // DueTicks implements store.Ticks. What it reads may change between its statements; then
 // the version that it has is not the connector's any more.
-func (c *Core) DueTicks(ctx context.Context, limit int) (due store.DueTicks, err error) {
+func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(at(&due.Now), maybeAt(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, wrap(err, "looking for the next tick")
 	}
-	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, DueTicksStatement, Instant(due.Now), limit)
+	l, statement := list{args: []any{Instant(due.Now), limit}}, DueTicksStatement
+	if len(without) > 0 {
+		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.ids(without)+` ORDER BY`, 1)
+	}
+	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, statement, l.args...)
 	if err != nil || len(due.Ticks) == 0 {
 		return due, wrap(err, "reading the ticks that are due")
 	}

@@ -98,6 +98,7 @@ var groups = []struct {
 	{"Rebuild", rebuildPromises},
 	{"Retention", slices.Concat(retentionPromises, trimPromises, shorterPromises)},
 	{"Departures", slices.Concat(departurePromises, deploymentDeparturePromises)},
+	{"Poison", poisonPromises},
 	{"Erasure", erasurePromises},
 	{"Files", filePromises},
 	{"Load", loadPromises},

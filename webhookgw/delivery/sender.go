@@ -85,6 +85,10 @@ type Sender struct {
 	client *http.Client
 	// Each holds one: what has ended may have left results, and something may be claimed.
 	ended, claimable chan struct{}
+	// recordable holds one: attempts have ended meanwhile. stopped is closed once none begins any more.
+	recordable, stopped chan struct{}
+	// slow says that the last record took too long; whoever records has it.
+	slow bool
 
 	mutex     sync.Mutex
 	underWay  int
@@ -115,7 +119,7 @@ func New(opts Options) *Sender {
 	}
 	return &Sender{
 		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
-		ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1),
+		ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1), recordable: make(chan struct{}, 1), stopped: make(chan struct{}),
 		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{}, larges: newLarges(),
 	}
 }
@@ -133,6 +137,7 @@ func (s *Sender) Run(ctx context.Context) error {
 	loops.Go(func() { s.post(ctx) })
 	loops.Go(func() { s.claim(ctx, attempts, hints) })
 	loops.Wait()
+	close(s.stopped)
 	time.AfterFunc(farewell, cancel)
 	s.attempts.Wait()
 	return nil
@@ -203,6 +208,11 @@ func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
 		since := s.opts.Now()
 		begun, err := s.opts.Store.ClaimDeliveries(asking, claim)
 		cancel()
+		var aside *store.SetAsideError
+		if errors.As(err, &aside) { // the others go on
+			s.opts.Logger.Error("claiming deliveries: some are set aside", "rows", len(aside.Rows), "error", err)
+			err = nil
+		}
 		s.beginAll(attempts, s.claimedOf(begun, since, err))
 		switch {
 		case err != nil:

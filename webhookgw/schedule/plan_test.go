@@ -95,7 +95,7 @@ type model struct {
 	depth   int
 }
 
-func (m *model) DueTicks(context.Context, int) (store.DueTicks, error) {
+func (m *model) DueTicks(context.Context, int, ...uuid.UUID) (store.DueTicks, error) {
 	due := store.DueTicks{Now: m.now}
 	if m.now.After(m.high) {
 		m.high = m.now

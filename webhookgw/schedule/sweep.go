@@ -37,6 +37,8 @@ const (
 	// stepTimeout bounds each step: a store that does not answer, as after a failover
 	// that nobody was told of, holds nothing up for longer.
 	stepTimeout = 10 * time.Second
+	// dropTimeout bounds a step that drops partitions, of which each may wait for readers.
+	dropTimeout = 40 * time.Second
 	// sweepTurn is how long what is due goes on at most, however much of it there is, until the
 	// rest has its turn.
 	sweepTurn = time.Minute
@@ -89,6 +91,8 @@ type Sweeper struct {
 	rounds                  int // of tidy
 	// overdue is for how long the oldest day of history should have been deleted, a time.Duration.
 	overdue atomic.Int64
+	// hasExpired says that what was open for too long has been ended once.
+	hasExpired atomic.Bool
 	// slow is how often the number of leases that are swept at once is halved.
 	slow int
 }
@@ -187,7 +191,12 @@ func (s *Sweeper) log(ctx context.Context, err error) {
 
 // step runs a part of a round within its time.
 func (s *Sweeper) step(ctx context.Context, do func(ctx context.Context) error) error {
-	ctx, cancel := s.opts.WithTimeout(ctx, stepTimeout)
+	return s.stepWithin(ctx, stepTimeout, do)
+}
+
+// stepWithin is step for one that has a time of its own.
+func (s *Sweeper) stepWithin(ctx context.Context, within time.Duration, do func(ctx context.Context) error) error {
+	ctx, cancel := s.opts.WithTimeout(ctx, within)
 	defer cancel()
 	return do(ctx)
 }
@@ -244,12 +253,33 @@ func (s *Sweeper) forAge(do func(ctx context.Context) error) func(ctx context.Co
 // expired deletes what has expired, ends what has been open for too long, and tells what is overdue.
 func (s *Sweeper) expired(ctx context.Context) error {
 	swept := s.until(ctx, s.aged(s.opts.Store.SweepExpired))
-	return errors.Join(swept, s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries)), s.step(ctx, s.oldest))
+	runs, deliveries := s.until(ctx, s.aged(s.expire)), s.until(ctx, s.aged(s.expireDeliveries))
+	if err := worse(runs, deliveries); err == nil || isAside(err) {
+		s.hasExpired.Store(true)
+	}
+	return errors.Join(swept, runs, deliveries, s.step(ctx, s.oldest))
 }
 
-// dropped deletes history that is too old. Until nothing is left there is more, also where some of it
-// stays because somebody reads it.
+// isAside says whether an error is only of rows that are set aside.
+func isAside(err error) bool {
+	var aside *store.SetAsideError
+	return errors.As(err, &aside)
+}
+
+// worse is the first of two errors that is not only of rows that are set aside.
+func worse(a, b error) error {
+	if a == nil || b != nil && isAside(a) {
+		return b
+	}
+	return a
+}
+
+// dropped deletes history that is too old. Until nothing is left there is more, also if some of it
+// stays because it is read. It begins once what was open for too long has ended: that needs its history.
 func (s *Sweeper) dropped(ctx context.Context) error {
+	if !s.hasExpired.Load() {
+		return nil
+	}
 	var last store.Dropped
 	drop := func(ctx context.Context, limit int) (n int, err error) {
 		last, err = s.opts.Store.DropHistory(ctx, s.opts.Retention, limit)
@@ -260,12 +290,12 @@ func (s *Sweeper) dropped(ctx context.Context) error {
 		return n, err
 	}
 	rest := func(took time.Duration) time.Duration { return Rest(took, last.Freed, time.Duration(s.overdue.Load())) }
-	return s.during(ctx, rest, s.aged(drop))
+	return s.during(ctx, dropTimeout, rest, s.aged(drop))
 }
 
 // trimmed deletes history that projects keep no longer.
 func (s *Sweeper) trimmed(ctx context.Context) error {
-	return s.during(ctx, func(took time.Duration) time.Duration { return Rest(took, 0, 0) }, s.aged(s.trimHistory))
+	return s.during(ctx, stepTimeout, func(took time.Duration) time.Duration { return Rest(took, 0, 0) }, s.aged(s.trimHistory))
 }
 
 // partitions tells how many there are also where no more can be made.
@@ -378,15 +408,17 @@ func Rest(deleted time.Duration, freed int64, overdue time.Duration) time.Durati
 
 // until repeats what takes so many at a time until few are left, or its turn is over.
 func (s *Sweeper) until(ctx context.Context, take func(ctx context.Context, limit int) (int, error)) error {
-	return s.during(ctx, func(time.Duration) time.Duration { return 0 }, take)
+	return s.during(ctx, stepTimeout, func(time.Duration) time.Duration { return 0 }, take)
 }
 
-// during is until with a wait after each time, by how long that took.
-func (s *Sweeper) during(ctx context.Context, rest func(took time.Duration) time.Duration, take func(ctx context.Context, limit int) (int, error)) error {
+// during is until with a wait after each time, by how long that took, which within bounds.
+func (s *Sweeper) during(
+	ctx context.Context, within time.Duration, rest func(took time.Duration) time.Duration, take func(ctx context.Context, limit int) (int, error),
+) error {
 	var errs error
 	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < sweepTurn; {
 		n, begun := 0, s.opts.Now()
-		errs = cmp.Or(errs, s.step(ctx, func(ctx context.Context) (err error) {
+		errs = worse(errs, s.stepWithin(ctx, within, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)
 			return err
 		}))

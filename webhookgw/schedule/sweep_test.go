@@ -34,6 +34,7 @@ type fakeStore struct {
 	unindexed, indexings atomic.Int64
 	moved                int
 	stuck                error // of what is always due
+	unended              error // of runs that are open for too long
 	old, late            int   // runs and deliveries that are open for too long
 	// expired are leases beyond the three of each sweep.
 	expired int
@@ -106,7 +107,7 @@ func (f *fakeStore) ExpireRuns(_ context.Context, age time.Duration, limit int) 
 	}
 	n := min(limit, f.old)
 	f.old -= n
-	return n, nil
+	return n, f.unended
 }
 
 func (f *fakeStore) ExpireDeliveries(_ context.Context, age time.Duration, limit int) (int, error) {
@@ -239,6 +240,20 @@ func TestHistoryThatIsTooOldGoes(t *testing.T) {
 	require.Zero(t, fake.past)
 	require.Zero(t, overdue())
 	require.InEpsilon(t, 3*sweepLimit, metrictest.Of(t, registry).Value(t, "agentplatform_history_dropped_total"), 0)
+}
+
+// TestSweeper_DropsHistoryOnceItHasExpiredRuns: what was open for too long needs its history to end. Runs that
+// are set aside because they cannot end keep no history.
+func TestSweeper_DropsHistoryOnceItHasExpiredRuns(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	fake := &fakeStore{past: 3, clock: now, unended: errors.New("away")}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
+	require.ErrorIs(t, s.forget(t), fake.unended)
+	require.Equal(t, 3, fake.past)
+	fake.unended = &store.SetAsideError{Rows: []error{errors.New("one that cannot end")}}
+	require.Error(t, s.forget(t))
+	require.Zero(t, fake.past)
 }
 
 // TestWhatIsOpenIsYoungerThanWhatGoes: of a run that is open nothing is deleted.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -38,7 +39,7 @@ const (
 // TickStore is what ticks need of the store.
 type TickStore interface {
 	store.Loads
-	DueTicks(ctx context.Context, limit int) (store.DueTicks, error)
+	DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (store.DueTicks, error)
 	MoveTicks(ctx context.Context, moves []store.TickMove) (int, error)
 	Accept(ctx context.Context, events []store.Event) ([]store.Admission, error)
 }
@@ -94,6 +95,8 @@ func (t *Ticker) look(ctx context.Context) (wait time.Duration, err error) {
 		switch {
 		case err != nil:
 			return lookAgain, err
+		case len(due.Ticks) == 0 && len(t.rooms.unknown()) > 0: // whose ticks are due, and wait
+			return lookAgain, nil
 		case len(due.Ticks) == 0:
 			return untilNext(due), nil
 		case done == 0: // somebody else has done it all, or the connectors change
@@ -115,7 +118,7 @@ func untilNext(due store.DueTicks) time.Duration {
 func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if due, err = t.opts.Store.DueTicks(ctx, tickLimit); err != nil || len(due.Ticks) == 0 {
+	if due, err = t.opts.Store.DueTicks(ctx, tickLimit, t.rooms.unknown()...); err != nil || len(due.Ticks) == 0 {
 		return due, 0, err
 	}
 	due.Ticks = atMost(due.Ticks, t.runs)
@@ -124,8 +127,13 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 	for _, d := range due.Ticks {
 		projects[d.Route.Connector.ProjectID] = true
 	}
-	if err := t.rooms.measure(ctx, projects); err != nil {
-		return due, 0, err
+	unmeasured := t.rooms.measure(ctx, projects)
+	due.Ticks = slices.DeleteFunc(due.Ticks, func(d store.DueTick) bool { return t.rooms.isUnknown(d.Route.Connector.ProjectID) })
+	if len(due.Ticks) == 0 {
+		return due, 0, unmeasured
+	}
+	if unmeasured != nil {
+		t.opts.Logger.Error("running cron connectors: the ticks of some projects wait", "error", unmeasured)
 	}
 	var (
 		events []store.Event

@@ -34,6 +34,8 @@ type stub struct {
 	err     error
 	load    store.ProjectLoad
 	loadErr error
+	// heavy is a project that cannot be measured.
+	heavy uuid.UUID
 	// acceptErr is what Accept fails with.
 	acceptErr error
 	measured  atomic.Int64
@@ -42,9 +44,11 @@ type stub struct {
 	moves     []store.TickMove
 }
 
-func (s *stub) DueTicks(context.Context, int) (store.DueTicks, error) {
+func (s *stub) DueTicks(_ context.Context, _ int, without ...uuid.UUID) (store.DueTicks, error) {
 	s.looks = append(s.looks, time.Now())
-	return s.due, s.err
+	due := s.due
+	due.Ticks = slices.DeleteFunc(slices.Clone(due.Ticks), func(d store.DueTick) bool { return slices.Contains(without, d.Route.Connector.ProjectID) })
+	return due, s.err
 }
 
 func (s *stub) MoveTicks(_ context.Context, moves []store.TickMove) (int, error) {
@@ -67,8 +71,11 @@ func (s *stub) Accept(_ context.Context, events []store.Event) (out []store.Admi
 	return out, nil
 }
 
-func (s *stub) ProjectLoad(context.Context, uuid.UUID) (store.ProjectLoad, error) {
+func (s *stub) ProjectLoad(_ context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	s.measured.Add(1)
+	if project == s.heavy {
+		return store.ProjectLoad{}, context.DeadlineExceeded
+	}
 	return s.load, s.loadErr
 }
 
@@ -192,6 +199,37 @@ func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
 	s.loadErr = store.ErrNotFound
 	_, _, err = other.round(t.Context())
 	require.NoError(t, err)
+}
+
+// TestTicker_RunsTicksBesideUnmeasuredProjects: the ticks of a project that cannot be measured wait, and keep
+// no other project's waiting. It is measured again after a while.
+func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
+	t.Parallel()
+	s := &stub{due: store.DueTicks{Now: midnight}, admit: accepted, heavy: uuid.New()}
+	for range 3 {
+		heavy, other := dueNow(t, daily, "first"), dueNow(t, daily, "first")
+		heavy.Route.Connector.ProjectID, other.Route.Connector.ProjectID = s.heavy, uuid.New()
+		s.due.Ticks = append(s.due.Ticks, heavy, other)
+	}
+	now := midnight
+	ticker := NewTicker(TickerOptions{Store: s, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
+	round := func(events, measured int) {
+		t.Helper()
+		s.events = nil
+		s.measured.Store(0)
+		_, _, err := ticker.round(t.Context())
+		require.NoError(t, err)
+		require.Len(t, s.events, events)
+		for _, e := range s.events {
+			require.NotEqual(t, s.heavy, e.ProjectID)
+		}
+		require.EqualValues(t, measured, s.measured.Load())
+	}
+	round(3, 4)
+	now = now.Add(measureEvery)
+	round(3, 3)
+	now = now.Add(unknownFor)
+	round(3, 4)
 }
 
 // TestARoundStartsABoundedNumberOfRuns: fewer where the store took too long for them.

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// What destinations and deliveries are set aside for.
+const (
+	claims           = "claims"
+	lostAttempts     = "lost attempts"
+	closedDeliveries = "closed deliveries"
+)
+
+// ClaimDeliveries implements store.Deliveries. Claims and records lock the
+// connectors first: so the number of attempts that are under way is exact.
+func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
+		c.asides.turn(name)
+	}
+	limit := min(claim.Limit, store.MaxDeliveryClaim)
+	got, failed := c.claimApart(ctx, claim, limit)
+	for _, of := range got.closed {
+		failed = joinAsides(failed, c.endDue(ctx, of))
+	}
+	for _, of := range got.lost {
+		failed = joinAsides(failed, c.loseAttempts(ctx, of))
+	}
+	if len(got.lost) > 0 && len(got.claimed) < limit { // which are due now
+		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
+		got.claimed, failed = append(got.claimed, again.claimed...), joinAsides(failed, err)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	defer cancel()
+	err := c.addRuns(ctx, got.claimed)
+	if err == nil {
+		err = c.addPayloads(ctx, got.claimed)
+	}
+	return got.claimed, joinAsides(wrap(failed, "claiming deliveries"), wrap(err, "reading what claimed deliveries send"))
+}
+
+// deliveryClaim is what a claim has found.
+type deliveryClaim struct {
+	// due are the destinations at which it looked.
+	due     []destination
+	claimed []store.ClaimedDelivery
+	// lost are destinations with claims that have ended, closed some to which nothing is sent.
+	lost, closed []store.Key
+}
+
+// claimApart begins attempts; a destination from which none can be claimed is passed over for some calls.
+func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
+	all, err := c.claimSome(ctx, claim, limit, nil)
+	if err == nil {
+		return all, nil
+	}
+	if len(all.due) == 0 {
+		return got, err
+	}
+	err = isolation[destination]{
+		all: func(ctx context.Context, due []destination) error {
+			left := limit - len(got.claimed)
+			if left <= 0 {
+				return nil
+			}
+			keys := make([]store.Key, len(due))
+			for i, d := range due {
+				keys[i] = d.Key
+			}
+			some, err := c.claimSome(ctx, claim.After(got.claimed), left, keys)
+			if err == nil {
+				got.claimed, got.lost = append(got.claimed, some.claimed...), append(got.lost, some.lost...)
+				got.closed = append(got.closed, some.closed...)
+			}
+			return err
+		},
+		atFault: c.atFault, can: c.canWrite,
+		aside: func(ctx context.Context, d destination, because error) error {
+			// If this fails too, the pause is this process's alone.
+			_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return pause(ctx, tx, d.Key, asideFor) })
+			return c.asides.put(claims, d.Key, because)
+		},
+	}.after(ctx, all.due, err)
+	return got, err
+}
+
+// claimSome begins attempts in one transaction, of these destinations unless there are none. With an
+// error none have begun; due are the destinations also then.
+func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		got = deliveryClaim{}
+		var l list
+		narrow := c.others(&l, claim)
+		if len(only) > 0 {
+			narrow += ` AND ` + c.keys(&l, "connector_id", only)
+		}
+		got.due, err = collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.add(min(window*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
+		if err != nil || len(got.due) == 0 {
+			return err
+		}
+		return c.claimFrom(ctx, tx, &got, claim, limit)
+	})
+	if err != nil {
+		return deliveryClaim{due: got.due}, err
+	}
+	return got, nil
+}
+
+// others narrows destinations to those from which a claim takes something.
+func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
+	if full := claim.Without(); len(full) > 0 {
+		where = ` AND project_id NOT IN ` + l.ids(full)
+	}
+	if full := slices.Concat(claim.Full(), c.asides.passed(claims)); len(full) > 0 {
+		where += ` AND NOT (` + c.keys(l, "connector_id", full) + `)`
+	}
+	return where
+}
+
+// maxClosed is of how many connectors that send nothing one claim ends deliveries.
+const maxClosed = 4
+
+// claimFrom begins attempts of the destinations that are due.
+func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
+	keys := make([]store.Key, len(got.due))
+	for i, d := range got.due {
+		keys[i] = d.Key
+	}
+	connectors, err := c.connectorsBy(ctx, tx, keys)
+	if err != nil {
+		return err
+	}
+	var underWay map[store.Key]int
+	if underWay, got.lost, err = c.underWay(ctx, tx, keys); err != nil {
+		return err
+	}
+	var open []destination
+	for _, d := range got.due {
+		if connector, known := connectors[d.Key]; d.closed(connector, known) == "" {
+			open = append(open, d)
+		} else {
+			got.closed = append(got.closed, d.Key)
+		}
+	}
+	if err := c.dueAgain(ctx, tx, got.closed, true); err != nil { // and behind the others
+		return err
+	}
+	got.closed = got.closed[:min(len(got.closed), maxClosed)]
+	shares, left := shareOut(open, underWay, claim, limit)
+	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
+	if err != nil {
+		return err
+	}
+	got.claimed = make([]store.ClaimedDelivery, len(begun))
+	for i, delivery := range begun {
+		got.claimed[i] = store.ClaimedDelivery{Delivery: delivery, Connector: connectors[delivery.Connector()]}
+		left[delivery.Connector()]--
+	}
+	var full, free []store.Key
+	for key, n := range left {
+		if n <= 0 {
+			full = append(full, key)
+		} else {
+			free = append(free, key)
+		}
+	}
+	if err := c.dueAgain(ctx, tx, full, true); err != nil {
+		return err
+	}
+	return c.dueAgain(ctx, tx, free, false)
+}
+
+// underWay is how many attempts of connectors are, and which of these have claims that have ended: of
+// their attempts nobody has said what came.
+func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
+	var l list
+	of = map[store.Key]int{}
+	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		var (
+			key      store.Key
+			held, no int
+		)
+		err = row.Scan(&key.ProjectID, &key.ID, &held, &no)
+		if of[key] = held; no > 0 {
+			lost = append(lost, key)
+		}
+		return none, err
+	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keys(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
+	return of, lost, err
+}
+
+// lostError is what is said of an attempt that is lost.
+const lostError = `nobody has said what came of this attempt`
+
+// loseAttempts writes down those of a connector whose claims have ended. Those of which somebody
+// says at this moment what came of them are left to that record.
+func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
+	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.lose).sweep(ctx, store.MaxDeliveryClaim)
+	return wrap(err, "writing down lost attempts of %s", connector)
+}
+
+// deliverySweep is an openSweep of deliveries of a connector. One that is set aside is not due for a while.
+func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *Tx) (bool, error),
+	move func(ctx context.Context, tx *Tx, keys []store.Key) error,
+) openSweep[store.Key] {
+	s := c.keysOnly(name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
+		func(ctx context.Context, tx *Tx, keys []store.Key) (store.Swept, error) {
+			return store.Swept{}, move(ctx, tx, keys)
+		},
+		connector.ProjectID, connector.ID)
+	s.table, s.lock = `deliveries`, lock
+	s.aside = func(ctx context.Context, row store.Key) {
+		// If this fails too, it is due again and again, and passed over by this process alone.
+		_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+			_, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
+				row.ProjectID, row.ID, (asideFor * longestAside).Microseconds())
+			return err
+		})
+	}
+	return s
+}
+
+// lose writes down attempts that are lost.
+func (c *Core) lose(ctx context.Context, tx *Tx, keys []store.Key) error {
+	var l list
+	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
+		FROM deliveries WHERE `+c.keys(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
+	if err != nil {
+		return err
+	}
+	bytes := map[store.Key]int64{}
+	for _, key := range lost {
+		bytes[key] = int64(len(lostError))
+	}
+	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
+		return err
+	}
+	l = list{}
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keys(&l, "id", keys), l.args...)
+	return err
+}
+
+// endDue skips what is due of a destination to which nothing is sent, some at a time.
+func (c *Core) endDue(ctx context.Context, of store.Key) error {
+	reason := ""
+	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
+		func(ctx context.Context, tx *Tx) (bool, error) {
+			locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+				WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
+			if err != nil || len(locked) == 0 {
+				return false, err
+			}
+			connectors, err := c.connectorsBy(ctx, tx, []store.Key{of})
+			connector, known := connectors[of]
+			reason = locked[0].closed(connector, known)
+			return reason != "", err
+		},
+		func(ctx context.Context, tx *Tx, keys []store.Key) error {
+			status := store.ConnectorRunSkipped
+			if reason == closedGone {
+				status = store.ConnectorRunCancelled
+			}
+			if err := c.endDeliveries(ctx, tx, keys, status, reason); err != nil {
+				return err
+			}
+			return c.dueAgain(ctx, tx, []store.Key{of}, false)
+		}).sweep(ctx, chunk)
+	return wrap(err, "ending deliveries of %s", of)
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// openSweep moves open runs or deliveries for which something is due.
+type openSweep[R any] struct {
+	*Core
+	// name is of what the rows that fail alone are set aside for.
+	name string
+	// columns, table, where and order select the rows of the table r, by args; order may be "".
+	columns, table, where, order string
+	args                         []any
+	scan                         func(row scanner) (R, error)
+	key                          func(row R) store.Key
+	// lock, unless nil, locks what comes before the rows, and says whether it is there.
+	lock func(ctx context.Context, tx *Tx) (bool, error)
+	// move moves rows, all of them or none, and returns what became of them.
+	move func(ctx context.Context, tx *Tx, rows []R) (store.Swept, error)
+	// aside, unless nil, does more for a row that is set aside.
+	aside func(ctx context.Context, row R)
+}
+
+// keysOnly is an openSweep of runs that needs no more of them than their keys.
+func (c *Core) keysOnly(name, where, order string, move func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error), args ...any) openSweep[store.Key] {
+	return openSweep[store.Key]{
+		Core: c, name: name, columns: `r.project_id, r.id`, table: `open_runs`, where: where, order: order, args: args, scan: scanKey,
+		key: func(run store.Key) store.Key { return run }, move: move,
+	}
+}
+
+// pick reads at most limit rows, of these keys unless there are none.
+func (s openSweep[R]) pick(ctx context.Context, q Queryer, limit int, only []store.Key, lock string) ([]R, error) {
+	l := list{args: append([]any{limit}, s.args...)}
+	rest := ``
+	if len(only) > 0 {
+		rest = ` AND ` + s.keys(&l, "r.id", only)
+	}
+	if passed := s.asides.passed(s.name); len(passed) > 0 {
+		rest += ` AND NOT (` + s.keys(&l, "r.id", passed) + `)`
+	}
+	if s.order != "" {
+		rest += ` ORDER BY ` + s.order
+	}
+	return collect(ctx, q, s.scan, `SELECT `+s.columns+` FROM `+s.table+` r WHERE `+s.where+rest+` LIMIT $1 `+lock, l.args...)
+}
+
+// moveSome moves at most limit rows in one transaction, of these keys unless there are none.
+func (s openSweep[R]) moveSome(ctx context.Context, limit int, only []store.Key) (moved store.Swept, err error) {
+	err = s.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		moved = store.Swept{}
+		if s.lock != nil {
+			if there, err := s.lock(ctx, tx); err != nil || !there {
+				return err
+			}
+		}
+		rows, err := s.pick(ctx, tx, limit, only, s.skipLocked)
+		if err == nil && len(rows) > 0 {
+			moved, err = s.move(ctx, tx, rows)
+		}
+		return err
+	})
+	if err != nil {
+		return store.Swept{}, err // nothing was moved
+	}
+	return moved, nil
+}
+
+// setAside lets the next calls pass over a row.
+func (s openSweep[R]) setAside(ctx context.Context, row R, because error) error {
+	if s.aside != nil {
+		s.aside(ctx, row)
+	}
+	return s.asides.put(s.name, s.key(row), because)
+}
+
+// sweep moves at most limit rows, in one transaction unless some of them fail; it opens none if there are
+// no rows. Those that fail alone are set aside.
+func (s openSweep[R]) sweep(ctx context.Context, limit int) (swept store.Swept, err error) {
+	rows, err := s.pick(ctx, s.engine.Reader(), limit, nil, ``)
+	if err != nil || len(rows) == 0 {
+		return swept, err
+	}
+	if swept, err = s.moveSome(ctx, limit, nil); err == nil {
+		return swept, nil
+	}
+	if len(rows) == 1 && errors.Is(ctx.Err(), context.DeadlineExceeded) && s.canWrite(ctx) { // it is this row that takes so long
+		return swept, s.setAside(ctx, rows[0], err)
+	}
+	return swept, isolation[R]{
+		all: func(ctx context.Context, rows []R) error {
+			keys := make([]store.Key, len(rows))
+			for i, row := range rows {
+				keys[i] = s.key(row)
+			}
+			moved, err := s.moveSome(ctx, len(rows), keys)
+			swept = swept.Plus(moved)
+			return err
+		},
+		atFault: s.atFault, can: s.canWrite, aside: s.setAside,
+	}.after(ctx, rows, err)
+}
