@@ -108,6 +108,7 @@ func (s *server) launch(bin, dir string, credential *syscall.Credential) error {
 	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"),
 		"-c", "listen_addresses=127.0.0.1", "-c", "port="+strconv.Itoa(port),
 		"-c", "unix_socket_directories="+dir,
+		"-c", "autovacuum_naptime=5s", "-c", "autovacuum_max_workers=6", // as docs/operations.md says
 		"-c", "max_connections=200", "-c", "shared_buffers=128MB",
 		"-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on",
 	)

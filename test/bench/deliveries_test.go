@@ -141,7 +141,6 @@ func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) f
 	for _, agent := range agents {
 		end(tb, db.store, queue(tb, db.store, store.Key{ProjectID: queued.Project, ID: connect(tb, db.store, queued, "sync", agent.name)}, n))
 	}
-	defer vacuum(tb, db.dsn)()
 	sender := delivery.New(delivery.Options{
 		Store: db.store, Keys: noKeys{}, Logger: slog.New(slog.DiscardHandler),
 		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),

@@ -4,7 +4,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -33,8 +31,6 @@ const (
 	executedPlaces = 64
 	// acceptedAtOnce is how many events are queued by one call.
 	acceptedAtOnce = 250
-	// vacuumEvery is how often a database on PostgreSQL is vacuumed meanwhile.
-	vacuumEvery = 4 * time.Second
 	// executedTimeout bounds a round.
 	executedTimeout = 10 * time.Minute
 )
@@ -80,7 +76,6 @@ func (p pace) cpu() float64 { return p.queued + p.own + p.server }
 // paceOfYardstick measures a yardstick.
 func paceOfYardstick(b *testing.B, y *yardstick) pace {
 	b.Helper()
-	defer vacuum(b, y.dsn)()
 	m := newMeter(b, y.dsn)
 	var runs atomic.Int64
 	before := m.spent(b)
@@ -123,7 +118,6 @@ func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) p
 	require.NoError(tb, err)
 	ended := &countdown{Client: client, over: make(chan struct{})}
 	ended.left.Store(int64(runs))
-	defer vacuum(tb, db.dsn)()
 	before = m.spent(tb)
 	begun := time.Now()
 	runner(tb, ended, executedPlaces)
@@ -185,39 +179,6 @@ func (c *countdown) Complete(ctx context.Context, run uuid.UUID, req dispatchapi
 		close(c.over)
 	}
 	return err
-}
-
-// vacuum vacuums a database on PostgreSQL at intervals until the end of what it
-// returns; without a DSN it does nothing.
-func vacuum(tb testing.TB, dsn string) (stop func()) {
-	tb.Helper()
-	if dsn == "" {
-		return func() {}
-	}
-	conn, err := pgx.Connect(tb.Context(), dsn)
-	require.NoError(tb, err)
-	ctx, end := context.WithCancel(tb.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ticks := time.NewTicker(vacuumEvery)
-		defer ticks.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				ended <- nil
-				return
-			case <-ticks.C:
-			}
-			if _, err := conn.Exec(ctx, `VACUUM ANALYZE`); err != nil && ctx.Err() == nil {
-				ended <- err
-				return
-			}
-		}
-	}()
-	return func() {
-		end()
-		require.NoError(tb, errors.Join(<-ended, conn.Close(context.Background())))
-	}
 }
 
 // silence lets this process log as a process does, but to nowhere, until the benchmark ends.

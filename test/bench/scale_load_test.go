@@ -162,7 +162,6 @@ func (p *population) outbox(b *testing.B) {
 	hook := greeter(b, p.store, scene)
 	gw := gateway(b, p.store)
 	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
-	defer vacuum(b, p.dsn)()
 	var (
 		group    sync.WaitGroup
 		answered atomic.Int64

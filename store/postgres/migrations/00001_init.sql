@@ -411,7 +411,11 @@ CREATE TABLE blob_chunks (
     data bytea NOT NULL,
     PRIMARY KEY (project_id, blob_id, number),
     FOREIGN KEY (project_id, blob_id) REFERENCES blobs (project_id, id)
-);
+) WITH (
+    -- It is not parted, and nearly all of it lies in its TOAST table: a fifth of that, the default, is
+    -- too much to be dead.
+    autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_scale_factor = 0.02, toast.autovacuum_vacuum_cost_delay = 0);
 
 -- What builds made. From kept_until on one goes, unless something needs it: then that is moved on.
 CREATE TABLE bundles (
