@@ -32,8 +32,20 @@ func TestMethodsAndForms(t *testing.T) {
 		"a GET, whatever its body":     {inbound + "?a=1", "{", method("GET"), 200, nil},
 		"a GET with a broken query":    {inbound + "?a=%zz", "", method("GET"), 400, "invalid_form"},
 		"a form":                       {inbound, "a=1&b=2", media("application/x-www-form-urlencoded; charset=UTF-8"), 200, nil},
-		"a broken form":                {inbound, "a=%f", media("application/x-www-form-urlencoded"), 400, "invalid_form"},
-		"a form in another encoding":   {inbound, "a=1", media("application/x-www-form-urlencoded; charset=latin1"), 415, "unsupported_media_type"},
+		"JSON as a form":               {inbound, `{"a":1}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"JSON with = and & as a form":  {inbound, `{"a":"b=c&d%", "e":[1]}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"a JSON list as a form":        {inbound, " [1,2]\n", media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"broken JSON as a form":        {inbound, `{"a":1`, media("application/x-www-form-urlencoded"), 200, nil},
+		"a JSON text as a form":        {inbound, `"a"`, media("application/x-www-form-urlencoded"), 200, nil},
+		"JSON in a query":              {inbound + `?{"a":1}`, "", method("GET"), 200, nil},
+		"JSON in another charset":      {inbound, "{}", media("application/json; charset=iso-8859-1"), 415, "unsupported_media_type"},
+		"JSON in UTF-8":                {inbound, "{}", media(`application/json; charset="UTF-8"`), 200, nil},
+		"parts in another charset": {
+			inbound, "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--x--\r\n", media("multipart/form-data; boundary=x; charset=latin1"), 415, "unsupported_media_type",
+		},
+		"an encoding in capitals":    {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Encoding", "Identity") }, 200, nil},
+		"a broken form":              {inbound, "a=%f", media("application/x-www-form-urlencoded"), 400, "invalid_form"},
+		"a form in another encoding": {inbound, "a=1", media("application/x-www-form-urlencoded; charset=latin1"), 415, "unsupported_media_type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.post(b.gateway, c.id, c.body, c.edit)

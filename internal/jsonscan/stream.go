@@ -2,12 +2,41 @@
 
 package jsonscan
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
 
-// ErrInvalid says that a text is not valid JSON.
+// ErrInvalid says that a text is not JSON as the platform takes it.
 var ErrInvalid = errors.New("not valid JSON")
 
+// SyntaxError says where a text is not JSON as the platform takes it, and why. It is an ErrInvalid.
+type SyntaxError struct {
+	// Line and Column count from 1, in characters.
+	Line, Column int
+	// Problem never repeats what stands in the text.
+	Problem string
+}
+
+// Error is the place and the problem.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
+}
+
+// Unwrap is ErrInvalid.
+func (e *SyntaxError) Unwrap() error { return ErrInvalid }
+
+// Check says what is wrong with a text as JSON; a *SyntaxError. It takes the texts that a Stream takes.
+func Check(text []byte) error {
+	s := NewStream(func(Token) {})
+	_, _ = s.Write(text) // Close says the same
+	return s.Close()
+}
+
 const (
+	// MaxNumber is how many characters a number has at most.
+	MaxNumber = 1000
 	// maxDepth is how many objects and lists may stand in each other; encoding/json
 	// takes no more either.
 	maxDepth = 10_000
@@ -41,63 +70,101 @@ const (
 	inExponentDigits
 )
 
-// Stream checks JSON that comes in pieces and shows its tokens as they end. It
-// takes the texts that json.Valid takes, and no memory that grows with them.
+// Stream checks JSON that comes in pieces and shows its tokens as they end, and takes no memory
+// that grows with the text. It takes the texts that json.Valid takes, if all that reads them later can
+// carry them: strings are UTF-8 without half a surrogate pair, and numbers have at most MaxNumber
+// characters and are finite as float64.
 type Stream struct {
-	visit  func(Token)
-	state  state
-	failed bool
+	visit func(Token)
+	state state
+	wrong *SyntaxError
+	// line and column are how many lines and characters have ended before the next byte.
+	line, column int
+	// start is column at the beginning of the number, or of the escaped half of a pair.
+	start int
 
 	depth   int
 	objects [(maxDepth + 7) / 8]byte // a bit a depth: whether it is an object, not a list
 
-	key   bool   // the string is a key
-	text  []byte // of the key
-	long  bool   // the key is too long to be kept
-	codes int    // digits of \u that are still to come
-	rest  string // of the word
+	key     bool   // the string is a key
+	text    []byte // of the key or the number
+	long    bool   // the key is too long to be kept
+	codes   int    // digits of \u that are still to come
+	code    rune   // those that came
+	high    bool   // the first half of a surrogate pair was escaped, and the second has to follow
+	partial []byte // of a character that has more bytes
+	rest    string // of the word
 }
 
 // NewStream calls visit with each token. Of keys alone it has the text, which is
 // valid during the call; a key that is too long to be kept has none, and is no
 // name of ten letters or fewer.
 func NewStream(visit func(Token)) *Stream {
-	return &Stream{visit: visit, text: make([]byte, 0, maxKey)}
+	buffer := make([]byte, 0, maxKey+utf8.UTFMax)
+	return &Stream{visit: visit, text: buffer[:0:maxKey], partial: buffer[maxKey:maxKey]}
 }
 
-// Write takes the next piece; ErrInvalid when no text goes on so.
+// Write takes the next piece; a *SyntaxError when no text goes on so.
 func (s *Stream) Write(piece []byte) (int, error) {
-	for i := 0; i < len(piece) && !s.failed; i++ {
-		if s.state == inText && !s.key {
-			i += plain(piece[i:])
-			if i == len(piece) {
+	for i := 0; i < len(piece) && s.wrong == nil; i++ {
+		if s.state == inText && !s.key && !s.high && len(s.partial) == 0 {
+			n := plain(piece[i:])
+			s.column += n
+			if i += n; i == len(piece) {
 				break
 			}
 		}
-		s.failed = !s.step(piece[i])
+		if !s.step(piece[i]) {
+			s.fail(s.column, "unexpected character")
+		}
+		s.count(piece[i])
 	}
-	if s.failed {
-		return 0, ErrInvalid
+	if s.wrong != nil {
+		return 0, s.wrong
 	}
 	return len(piece), nil
 }
 
-// Close says ErrInvalid of a text that has not ended.
+// Close says what is wrong with a text that ends here; a *SyntaxError.
 func (s *Stream) Close() error {
-	if !s.failed && s.number() && s.depth == 0 {
-		s.visit(Token{Kind: Scalar})
+	if s.wrong == nil && s.number() && s.depth == 0 && s.endNumber() {
 		s.after()
 	}
-	if s.failed || s.state != wantNothing {
-		return ErrInvalid
+	if s.wrong == nil && s.state != wantNothing {
+		s.fail(s.column, "unexpected end")
+	}
+	if s.wrong != nil {
+		return s.wrong
 	}
 	return nil
 }
 
-// plain is how many bytes of a string go by without another state.
+// Empty says whether nothing but white space has come.
+func (s *Stream) Empty() bool { return s.wrong == nil && s.state == wantValue && s.depth == 0 }
+
+// fail notes the first problem of the text; it returns false.
+func (s *Stream) fail(column int, problem string) bool {
+	if s.wrong == nil {
+		s.wrong = &SyntaxError{Line: s.line + 1, Column: column + 1, Problem: problem}
+	}
+	return false
+}
+
+// count counts a byte that was taken. A character of several counts with its last.
+func (s *Stream) count(c byte) {
+	switch {
+	case len(s.partial) > 0:
+	case c == '\n':
+		s.line, s.column = s.line+1, 0
+	default:
+		s.column++
+	}
+}
+
+// plain is how many characters of a string, of one byte each, go by without another state.
 func plain(text []byte) int {
 	for i, c := range text {
-		if c == '"' || c == '\\' || c < ' ' {
+		if c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
 			return i
 		}
 	}
@@ -114,12 +181,11 @@ func (s *Stream) step(c byte) bool {
 	case inSign, inZero, inDigits, inPoint, inFraction, inExponent, inExponentSign, inExponentDigits:
 		if next, ok := s.inNumber(c); ok {
 			s.state = next
-			return true
+			return s.keepDigit(c)
 		}
-		if !s.number() {
+		if !s.number() || !s.endNumber() {
 			return false
 		}
-		s.visit(Token{Kind: Scalar})
 		s.after() // and c comes after it
 	}
 	return s.between(c)
@@ -159,11 +225,11 @@ func (s *Stream) begin(c byte) bool {
 	case c == '"':
 		return s.beginText(false)
 	case c == '-':
-		s.state = inSign
+		return s.beginNumber(c, inSign)
 	case c == '0':
-		s.state = inZero
+		return s.beginNumber(c, inZero)
 	case digit(c):
-		s.state = inDigits
+		return s.beginNumber(c, inDigits)
 	case c == 't':
 		s.state, s.rest = inWord, "true"[1:]
 	case c == 'f':
@@ -175,6 +241,8 @@ func (s *Stream) begin(c byte) bool {
 	}
 	return true
 }
+
+var tooDeep = fmt.Sprintf("more than %d objects and lists stand in each other", maxDepth)
 
 func (s *Stream) beginText(key bool) bool {
 	s.state, s.key, s.long = inText, key, false
@@ -201,7 +269,7 @@ func (s *Stream) next(c byte) bool {
 // enter begins an object or a list.
 func (s *Stream) enter(kind Kind, next state) bool {
 	if s.depth == maxDepth {
-		return false
+		return s.fail(s.column, tooDeep)
 	}
 	bit := byte(1) << (s.depth % 8)
 	s.objects[s.depth/8] &^= bit

@@ -4,8 +4,10 @@ package jsonscan_test
 
 import (
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
@@ -35,10 +37,75 @@ func streamed(text string, size int) (tokens []string, err error) {
 // texts are valid and not, at each place where a text may go wrong.
 var texts = []string{
 	`{}`, `[]`, ` {"a" : [ 1 , "b:{" , {"c\"":null} ] , "d":{}} `, `0`, `-0`, `-1.5e+3`, `1E9`, `12.03e-1`, `true`, `false`, `null`, `"x"`,
-	`"\u00e9\ud800\\\/\b\f\n\r\t"`, "\"\xff\"", `[[],[[]],{"":{}}]`, "\t[\r\n]", `{"a":1,"a":2}`,
+	`"\u00e9\\\/\b\f\n\r\t"`, `"\ud83d\ude00\uD83D\uDE00"`, "\"é€😀\u007f\"", `{"é\ud83d\ude00":1}`, `[[],[[]],{"":{}}]`, "\t[\r\n]", `{"a":1,"a":2}`,
 	``, ` `, `{`, `}`, `[`, `]`, `{]`, `[}`, `{"a"}`, `{"a":}`, `{"a":1,}`, `{,}`, `[1,]`, `[,1]`, `[1 2]`, `{"a" 1}`, `{1:2}`, `{"a":1 "b":2}`,
 	`01`, `-`, `1.`, `.5`, `1e`, `1e+`, `+1`, `1.2.3`, `1e2e3`, `0x1`, `--1`, `1-`, `tru`, `trux`, `nulll`, `"`, `"\x"`, `"\u12g4"`, `"\u12"`,
 	"\"\x01\"", `{"a\`, `[1,2`, `{} {}`, `1 2`, "\x00", `{"a":tru}`, `[nul]`, "\ufeff{}", `{"a":1]`, `[1}`,
+}
+
+// unfit are texts that json.Valid takes and a Stream does not, with what it says of them.
+var unfit = map[string]string{
+	"\"\xff\"":                              "line 1, column 2: the text is not UTF-8",
+	"{\"a\":\"caf\xe9\"}":                   "line 1, column 10: the text is not UTF-8",
+	"{\n \"é\":\"\xe9\x80x\"}":              "line 2, column 7: the text is not UTF-8",
+	"{\"\xc0\x80\":1}":                      "line 1, column 3: the text is not UTF-8",
+	"\"\xed\xa0\x80\"":                      "line 1, column 2: the text is not UTF-8",
+	"\"\xf4\x90\x80\x80\"":                  "line 1, column 2: the text is not UTF-8",
+	"\"\xe9\"":                              "line 1, column 2: the text is not UTF-8",
+	`["\ud800"]`:                            "line 1, column 3: an escape is half of a surrogate pair, which is no character",
+	`"\udc00"`:                              "line 1, column 2: an escape is half of a surrogate pair, which is no character",
+	`"\ud800x"`:                             "line 1, column 2: an escape is half of a surrogate pair, which is no character",
+	`"\ud800\n"`:                            "line 1, column 2: an escape is half of a surrogate pair, which is no character",
+	`"\ud800\u0041"`:                        "line 1, column 2: an escape is half of a surrogate pair, which is no character",
+	`"\ud800\ud800\udc00"`:                  "line 1, column 2: an escape is half of a surrogate pair, which is no character",
+	`{"\ude00\ud83d":1}`:                    "line 1, column 3: an escape is half of a surrogate pair, which is no character",
+	`{"n":1e400}`:                           "line 1, column 6: the number is too large",
+	"[\n\t-1E+309\n]":                       "line 2, column 2: the number is too large",
+	"1" + strings.Repeat("0", 309):          "line 1, column 1: the number is too large",
+	"[0." + strings.Repeat("1", 999) + "]":  "line 1, column 2: the number has more than 1000 characters",
+	"[0e" + strings.Repeat("0", 999) + "1]": "line 1, column 2: the number has more than 1000 characters",
+}
+
+func TestStream_RefusesValuesThatNobodyCarries(t *testing.T) {
+	t.Parallel()
+	for text, want := range unfit {
+		for _, size := range []int{1, 3, 1 << 20} {
+			require.True(t, json.Valid([]byte(text)), text)
+			_, err := streamed(text, size)
+			require.ErrorIs(t, err, jsonscan.ErrInvalid, text)
+			require.EqualError(t, err, want, text)
+		}
+		require.EqualError(t, jsonscan.Check([]byte(text)), want)
+	}
+}
+
+// TestStream_NumbersKeepTheirDigits: what is finite is taken, with all its digits.
+func TestStream_NumbersKeepTheirDigits(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		strings.Repeat("9", 308), "-1" + strings.Repeat("0", 308), "0." + strings.Repeat("1", 998), "1e-400", "1.7976931348623157e308", "0e999999999",
+	} {
+		require.NoError(t, jsonscan.Check([]byte(text)), text)
+	}
+}
+
+// TestSyntaxError_Position: the position is that of the first character that is wrong.
+func TestSyntaxError_Position(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		``:                         "line 1, column 1: unexpected end",
+		"{\n  \"a\": tru\n}":       "line 2, column 11: unexpected character",
+		"{\"é😀\": x}":              "line 1, column 8: unexpected character",
+		"{\"a\":1,\r\n\n\"b\" 2}":  "line 3, column 5: unexpected character",
+		`{"a":"b`:                  "line 1, column 8: unexpected end",
+		"\"a\nb\"":                 "line 1, column 3: unexpected character",
+		strings.Repeat("[", 10001): "line 1, column 10001: more than 10000 objects and lists stand in each other",
+	} {
+		for _, size := range []int{1, 4, 1 << 20} {
+			_, err := streamed(text, size)
+			require.EqualError(t, err, want, "%.40q", text)
+		}
+	}
 }
 
 func TestAStreamTakesWhatIsValid(t *testing.T) {
@@ -110,15 +177,31 @@ func TestAStreamTakesNoMemory(t *testing.T) { // not beside others, whose memory
 	}), 3.0, "the stream itself")
 }
 
-// FuzzStream: it takes what encoding/json takes, whatever the pieces, and its
+var surrogate = regexp.MustCompile(`(?i)\\ud[89a-f]`)
+
+// carried says of a short text without surrogates whether encoding/json keeps all of it.
+func carried(text string) bool {
+	var value any
+	return len(text) <= jsonscan.MaxNumber && utf8.ValidString(text) && !surrogate.MatchString(text) && json.Unmarshal([]byte(text), &value) == nil
+}
+
+// FuzzStream: it takes the texts that encoding/json keeps, whatever the pieces, and its
 // tokens are those of a scanner.
 func FuzzStream(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text, 1)
 	}
+	for text := range unfit {
+		f.Add(text, 1)
+	}
 	f.Fuzz(func(t *testing.T, text string, size int) {
 		tokens, err := streamed(text, max(size, 1))
-		require.Equal(t, json.Valid([]byte(text)), err == nil, text)
+		switch {
+		case carried(text):
+			require.NoError(t, err, text)
+		case !json.Valid([]byte(text)) || !utf8.ValidString(text):
+			require.ErrorIs(t, err, jsonscan.ErrInvalid, text)
+		}
 		if err != nil {
 			return
 		}

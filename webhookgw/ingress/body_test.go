@@ -6,13 +6,71 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
+
+// TestBody_RefusedJSON: the answer says where a body is wrong, and why. Nothing of it is stored.
+func TestBody_RefusedJSON(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ body, detail string }{
+		"empty":               {"", "The body is empty. Send a JSON object; {} is one without fields."},
+		"white space":         {" \r\n", "The body is empty. Send a JSON object; {} is one without fields."},
+		"byte order mark":     {"\ufeff", "The body is empty. Send a JSON object; {} is one without fields."},
+		"cut off":             {"{\n\"a\":", "The body is not valid JSON: line 2, column 5: unexpected end."},
+		"latin 1":             {"{\"a\":\"caf\xe9\"}", "The body is not valid JSON: line 1, column 10: the text is not UTF-8."},
+		"latin 1 in a key":    {"{\"caf\xe9\":1}", "The body is not valid JSON: line 1, column 6: the text is not UTF-8."},
+		"latin 1 in a name":   {"{\"files\":[{\"name\":\"\xe9\",\"data\":\"\"}]}", "The body is not valid JSON: line 1, column 20: the text is not UTF-8."},
+		"half a pair":         {`{"a":"\ud800"}`, "The body is not valid JSON: line 1, column 7: an escape is half of a surrogate pair, which is no character."},
+		"beyond float64":      {`{"n":1e400}`, "The body is not valid JSON: line 1, column 6: the number is too large."},
+		"400 digits":          {`{"n":` + strings.Repeat("1", 400) + `}`, "The body is not valid JSON: line 1, column 6: the number is too large."},
+		"two marks":           {"\ufeff\ufeff{}", "The body is not valid JSON: line 1, column 1: unexpected character."},
+		"a mark after spaces": {" \ufeff{}", "The body is not valid JSON: line 1, column 2: unexpected character."},
+		"too deep":            {`{"a":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + "}", "The body is not valid JSON: line 1, column 10005: more than 10000 objects and lists stand in each other."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &keeper{}
+			answer, p := post(t, serving(t, k), strings.NewReader(c.body))
+			require.Equal(t, http.StatusBadRequest, answer.Code)
+			require.Equal(t, httpserver.CodeInvalidJSON, p.Code)
+			require.Equal(t, c.detail, p.Detail)
+			require.Empty(t, k.events)
+		})
+	}
+}
+
+// TestBody_JSONIsStoredAsItIs: with all digits of its numbers, and without a byte order mark.
+func TestBody_JSONIsStoredAsItIs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		in   io.Reader
+		want string
+	}{
+		"numbers":            {strings.NewReader(`{"id":7615917337495251231,"n":[1.10,-0,1E5,1e-400]}`), `{"id":7615917337495251231,"n":[1.10,-0,1E5,1e-400]}`},
+		"pairs":              {strings.NewReader(`{"a":"\ud83d\ude00 😀"}`), `{"a":"\ud83d\ude00 😀"}`},
+		"a mark":             {strings.NewReader("\ufeff{\"a\":1}"), `{"a":1}`},
+		"a mark, by bytes":   {iotest.OneByteReader(strings.NewReader("\ufeff{\"a\":1}")), `{"a":1}`},
+		"less than a mark":   {iotest.OneByteReader(strings.NewReader("{}")), `{}`},
+		"a mark in a string": {strings.NewReader("{\"a\":\"\ufeff\"}"), "{\"a\":\"\ufeff\"}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := &keeper{}
+			answer, _ := post(t, serving(t, k), c.in)
+			require.Equal(t, http.StatusOK, answer.Code, answer.Body)
+			require.Len(t, k.events, 1)
+			require.Equal(t, c.want, string(k.events[0].Input))
+		})
+	}
+}
 
 // TestCheckingABodyTakesLittleMemory: less than the body has, of bodies with as
 // many parts as there is room for.

@@ -78,13 +78,20 @@ func (c *content) refused() bool { return c.failed || c.depth > 0 && !c.object }
 
 // problem says at the end of the body why it is no input.
 func (c *content) problem() error {
+	empty, wrong := c.text.Empty(), c.text.Close()
 	switch {
-	case c.text.Close() != nil:
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is not valid JSON.")
+	case empty:
+		return invalidJSON("The body is empty. Send a JSON object; {} is one without fields.")
+	case wrong != nil:
+		return invalidJSON("The body is not valid JSON: " + wrong.Error() + ".")
 	case !c.object:
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, "The body is valid JSON but not an object; send fields in {…}.")
+		return invalidJSON("The body is valid JSON but not an object; send fields in {…}.")
 	}
 	return nil
+}
+
+func invalidJSON(detail string) error {
+	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, detail)
 }
 
 // see takes the next token.

@@ -53,7 +53,7 @@ func (f *field) see(token jsonscan.Token) {
 	}
 }
 
-// Write takes the next piece; jsonscan.ErrInvalid of what is no JSON.
+// Write takes the next piece; an error of jsonscan of what is no JSON.
 func (f *field) Write(piece []byte) (int, error) {
 	for rest := piece; len(rest) > 0; {
 		n := 1

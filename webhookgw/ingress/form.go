@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
 // formPiece is how many bytes of a form are read at a time.
@@ -27,6 +28,8 @@ type form struct {
 	out  bytes.Buffer
 	to   *fields.Writer
 	err  error // with which reading ends
+	// json reads the body as if it were JSON; nil of a query.
+	json *jsonBody
 
 	key    []byte
 	inText bool   // of a pair that was begun
@@ -55,18 +58,57 @@ func (f *form) Read(p []byte) (int, error) {
 func (f *form) more() error {
 	piece := make([]byte, formPiece)
 	n, err := f.in.Read(piece)
+	if f.json != nil {
+		f.json.write(piece[:n])
+	}
 	if wrong := f.take(piece[:n]); wrong != nil {
-		return wrong
+		return f.json.orProblem(wrong)
 	}
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if wrong := f.end(); wrong != nil {
-		return wrong
+	if wrong := f.end(); wrong != nil || f.json.whole() {
+		return f.json.orProblem(wrong)
 	}
 	f.to.Close()
 	return io.EOF
 }
+
+// jsonBody tells the body of a form from JSON that came without its Content-Type.
+type jsonBody struct {
+	text   *jsonscan.Stream
+	began  bool // with an object or a list
+	failed bool
+}
+
+func newJSONBody() *jsonBody {
+	b := &jsonBody{}
+	b.text = jsonscan.NewStream(func(token jsonscan.Token) {
+		b.began = b.began || token.Kind == jsonscan.OpenObject || token.Kind == jsonscan.OpenList
+	})
+	return b
+}
+
+func (b *jsonBody) write(piece []byte) {
+	if !b.failed {
+		_, err := b.text.Write(piece)
+		b.failed = err != nil
+	}
+}
+
+// whole says at the end of a body whether it is a JSON object or list. A nil one is none.
+func (b *jsonBody) whole() bool { return b != nil && b.began && b.text.Close() == nil }
+
+// orProblem is what is wrong with a form, or that it is JSON so far.
+func (b *jsonBody) orProblem(wrong error) error {
+	if b != nil && b.began && !b.failed {
+		return errJSONAsForm
+	}
+	return wrong
+}
+
+var errJSONAsForm = httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
+	"The body is JSON, but its Content-Type is that of a form. Send it with the header `Content-Type: application/json`.")
 
 func (f *form) take(piece []byte) error {
 	for len(piece) > 0 {

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -29,6 +30,7 @@ type inline struct {
 	out   bytes.Buffer
 	err   error // with which reading ends
 
+	began  bool // the first piece was read
 	buffer []byte
 	piece  []byte // of the buffer, what is to be taken
 	label  []byte // of a name or type, as JSON
@@ -83,11 +85,23 @@ func (j *inline) Read(p []byte) (int, error) {
 	return j.out.Read(p)
 }
 
-// fill reads the next piece where there is none.
+// byteOrderMark may stand before a text in UTF-8, and is no part of it.
+const byteOrderMark = "\ufeff"
+
+// fill reads the next piece where there is none. A byte order mark before the text is left out.
 func (j *inline) fill() error {
 	for len(j.piece) == 0 {
 		n, err := j.in.Read(j.buffer)
-		if j.piece = j.buffer[:n]; n == 0 && err != nil {
+		for !j.began && err == nil && n < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(j.buffer[:n])) {
+			var more int
+			more, err = j.in.Read(j.buffer[n:])
+			n += more
+		}
+		j.piece = j.buffer[:n]
+		if !j.began {
+			j.began, j.piece = true, bytes.TrimPrefix(j.piece, []byte(byteOrderMark))
+		}
+		if n == 0 && err != nil {
 			return err
 		}
 	}

@@ -37,18 +37,22 @@ func mediaOf(r *http.Request) (media, error) {
 	if r.Method == http.MethodGet {
 		return mediaQuery, nil
 	}
-	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedEncoding,
 			"The body is compressed; send it without Content-Encoding.")
 	}
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
-	case err == nil && kind == typeJSON:
+	case err != nil:
+	case kind == typeJSON && isUTF8(parameters["charset"]):
 		return mediaJSON, nil
-	case err == nil && kind == typeForm && isUTF8(parameters["charset"]):
+	case kind == typeForm && isUTF8(parameters["charset"]):
 		return mediaForm, nil
-	case err == nil && kind == typeMultipart && parameters["boundary"] != "":
+	case kind == typeMultipart && parameters["boundary"] != "" && isUTF8(parameters["charset"]):
 		return mediaMultipart, nil
+	case kind == typeJSON, kind == typeForm, kind == typeMultipart && parameters["boundary"] != "":
+		return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
+			"The charset of the Content-Type is not supported. Send the body in UTF-8.")
 	}
 	return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
 		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"` or `"+typeMultipart+"`; or a GET with a query.")
@@ -75,7 +79,9 @@ func (m media) upload(r *http.Request, body io.Reader, hashed bool, files *attac
 	}
 	switch m {
 	case mediaForm:
-		u.in, u.hash = newForm(body, ""), u.sum
+		text := newForm(body, "")
+		text.json = newJSONBody()
+		u.in, u.hash = text, u.sum
 	case mediaMultipart:
 		_, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // which mediaOf has read
 		u.in = newParts(body, parameters["boundary"], files, u.sum)
