@@ -92,9 +92,11 @@ func TestEnsurePartitions_MakesThoseOfOpenRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, days)
 	require.Zero(t, forgotten(t, s), "the run is open")
-	n, err = c.Store.ExpireRuns(t.Context(), 90*aDay, 100)
-	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	for _, want := range []int{0, 1} { // one call passes over what has failed
+		n, err = s.ExpireRuns(t.Context(), 90*aDay, 100)
+		require.NoError(t, err)
+		require.Equal(t, want, n)
+	}
 	ended, err := s.Run(t.Context(), run)
 	require.NoError(t, err)
 	require.Equal(t, store.RunErrorExpired, ended.ErrorCode)
