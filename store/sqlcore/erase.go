@@ -3,6 +3,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -14,12 +15,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// erasure is a run that is being erased. Its statements name the tables of history whole: parts of
-// those that hold the run's event and deliveries may be gone before the run's.
+// erasure is a run that is being erased. Its statements name parts of history: on a whole table a
+// transaction would lock as many partitions as there are days. A part may be gone before the run's.
 type erasure struct {
 	*Core
 	tx  *Tx
 	run store.Key
+	// sent are the run's deliveries, except those made since they were looked for.
+	sent []store.Key
 	// blobs are those that held what is erased, less how many bytes are stored no more, by the
 	// row that had them.
 	blobs []store.Key
@@ -37,15 +40,63 @@ type erasedRow struct {
 // EraseRun implements store.Eraser. It is the one thing that changes history: the run's row stays
 // without its contents, for numbers.
 func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
+	sent, err := c.sentBy(ctx, run)
+	if err != nil {
+		return wrap(err, "erasing run %s", run)
+	}
 	var e *erasure
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		e = &erasure{Core: c, tx: tx, run: run, less: map[store.Key]int64{}}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		e = &erasure{Core: c, tx: tx, run: run, sent: sent, less: map[store.Key]int64{}}
 		return e.all(ctx)
 	})
 	if err == nil {
 		c.dropLoose(ctx, e.blobs)
 	}
 	return wrap(err, "erasing run %s", run)
+}
+
+// deliveriesOf are the open ones of a run.
+func deliveriesOf(ctx context.Context, q Queryer, run store.Key) ([]store.Key, error) {
+	return collect(ctx, q, scanKey, `SELECT d.project_id, d.id FROM deliveries d WHERE d.project_id = $1 AND d.run_id = $2`, run.ProjectID, run.ID)
+}
+
+// sentBy returns the deliveries of a run, those that have ended and before these the open ones, which may end
+// meanwhile. They may be of any day since the run's. It asks outside of transactions, for one day at a time, so
+// that none of the days stays locked.
+func (c *Core) sentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
+	if sent, err = deliveriesOf(ctx, c.engine.Reader(), run); err != nil {
+		return nil, wrap(err, "looking for its deliveries")
+	}
+	const table = "ended_connector_runs"
+	days, parted, err := c.engine.Days(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	within := []period{{Instant(store.TimeOf(run.ID)), never}}
+	if parted {
+		within = nil
+		for _, day := range days {
+			if day >= DayOf(run.ID) {
+				within = append(within, period{begin(day), begin(day + 1)})
+			}
+		}
+	}
+	for _, of := range within {
+		l := list{args: []any{run.ProjectID, run.ID}}
+		some, err := collect(ctx, c.engine.Lists(), scanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+inWindow("c.id", of, &l), l.args...)
+		if err != nil {
+			return nil, wrap(err, "looking for its deliveries")
+		}
+		sent = append(sent, some...)
+	}
+	return sent, nil
+}
+
+// hasPart says whether the part of a table is there that holds an id, which a transaction asks before it
+// names the part.
+func (e *erasure) hasPart(ctx context.Context, table string, id uuid.UUID) (bool, error) {
+	return e.engine.HasPart(ctx, e.tx, table, id)
 }
 
 func (e *erasure) all(ctx context.Context) error {
@@ -64,8 +115,12 @@ func (e *erasure) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := e.tx.exec(ctx, `DELETE FROM run_words WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
+	if there, err := e.hasPart(ctx, "run_words", e.run.ID); err != nil {
 		return err
+	} else if there {
+		if _, err := e.tx.exec(ctx, e.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND run_id = $2`, e.run.ID), e.run.ProjectID, e.run.ID); err != nil {
+			return err
+		}
 	}
 	if err := e.journal(ctx); err != nil {
 		return err
@@ -87,15 +142,18 @@ func (e *erasure) all(ctx context.Context) error {
 
 // strip takes its contents from the run's row; ErrNotFound where it has none.
 func (e *erasure) strip(ctx context.Context) (row erasedRow, err error) {
-	err = found(e.tx.QueryRowContext(ctx, `SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error)
-		FROM ended_runs r WHERE r.project_id = $1 AND r.id = $2`+unerased("r")+` `+e.exclusive, e.run.ProjectID, e.run.ID).
+	if there, err := e.hasPart(ctx, "ended_runs", e.run.ID); err != nil || !there {
+		return row, cmp.Or(err, store.ErrNotFound)
+	}
+	err = found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error)
+		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r")+` `+e.exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
 		Scan(&row.input, &row.event, &row.blob, &row.bytes))
 	if err != nil {
 		return row, err
 	}
 	e.took(e.run, row.bytes, row.blob)
-	_, err = e.tx.exec(ctx, `UPDATE ended_runs SET output = '', error = '', output_blob_id = NULL, erased_at = now_us()
-		WHERE project_id = $1 AND id = $2`, e.run.ProjectID, e.run.ID)
+	_, err = e.tx.exec(ctx, e.InPart(`UPDATE {ended_runs} SET output = '', error = '', output_blob_id = NULL, erased_at = now_us()
+		WHERE project_id = $1 AND id = $2`, e.run.ID), e.run.ProjectID, e.run.ID)
 	return row, err
 }
 
@@ -109,7 +167,11 @@ func (e *erasure) took(of store.Key, bytes int64, blob *uuid.UUID) {
 
 // journal deletes the run's. What its models' calls cost is numbers alone.
 func (e *erasure) journal(ctx context.Context) error {
-	_, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+	there, err := e.hasPart(ctx, "journal", e.run.ID)
+	if err != nil || !there {
+		return err
+	}
+	_, err = collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 		var (
 			bytes int64
 			blob  *uuid.UUID
@@ -117,8 +179,8 @@ func (e *erasure) journal(ctx context.Context) error {
 		err = row.Scan(&bytes, &blob)
 		e.took(e.run, bytes, blob)
 		return none, err
-	}, `DELETE FROM journal WHERE project_id = $1 AND run_id = $2
-		RETURNING `+strconv.Itoa(store.EntryOverhead)+` + octet_length(kind) + COALESCE(octet_length(data), 0), blob_id`, e.run.ProjectID, e.run.ID)
+	}, e.InPart(`DELETE FROM {journal} WHERE project_id = $1 AND run_id = $2
+		RETURNING `+strconv.Itoa(store.EntryOverhead)+` + octet_length(kind) + COALESCE(octet_length(data), 0), blob_id`, e.run.ID), e.run.ProjectID, e.run.ID)
 	return err
 }
 
@@ -129,8 +191,13 @@ func (e *erasure) isLast(ctx context.Context, event *uuid.UUID) (bool, error) {
 		return true, nil
 	}
 	var runs []uuid.UUID
-	for _, table := range []string{`open_connector_runs`, `ended_connector_runs`} {
-		err := found(e.tx.QueryRowContext(ctx, `SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.exclusive,
+	for _, table := range []string{`open_connector_runs`, endedConnectorRuns} {
+		if table == endedConnectorRuns {
+			if there, err := e.hasPart(ctx, "ended_connector_runs", *event); err != nil || !there {
+				return err == nil, err
+			}
+		}
+		err := found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.exclusive, *event),
 			e.run.ProjectID, *event).Scan(idList{&runs}))
 		if err == nil {
 			break
@@ -143,19 +210,28 @@ func (e *erasure) isLast(ctx context.Context, event *uuid.UUID) (bool, error) {
 	if len(runs) == 0 {
 		return true, nil
 	}
-	var left bool
 	l := list{args: []any{e.run.ProjectID}}
-	among := l.ids(runs)
-	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+among+`)
-		OR EXISTS (SELECT 1 FROM ended_runs r WHERE r.project_id = $1 AND r.id IN `+among+unerased("r")+`)`, l.args...).Scan(&left)
+	var left bool
+	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+l.ids(runs)+`)`, l.args...).Scan(&left)
+	for _, same := range e.ByPart("ended_runs", runs) {
+		var there bool
+		if err == nil && !left {
+			there, err = e.hasPart(ctx, "ended_runs", same[0])
+		}
+		if there && err == nil {
+			l := list{args: []any{e.run.ProjectID}}
+			err = e.tx.QueryRowContext(ctx, e.InPart(`SELECT EXISTS (SELECT 1 FROM {ended_runs} r WHERE r.project_id = $1 AND r.id IN `+l.ids(same)+
+				unerased("r")+`)`, same[0]), l.args...).Scan(&left)
+		}
+	}
 	return !left, err
 }
 
 // inputs deletes those of an event, or of deliveries.
 func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
-	for some := range slices.Chunk(ids, chunk) {
+	return e.byParts(ctx, "inputs", ids, func(some []store.Key) error {
 		var l list
-		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+		_, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 			var (
 				key   store.Key
 				bytes int64
@@ -170,8 +246,24 @@ func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
 				e.blobs, err = addFiles(e.blobs, key.ProjectID, *files)
 			}
 			return none, err
-		}, `DELETE FROM inputs WHERE `+e.keys(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, l.args...); err != nil {
+		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.keys(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.args...)
+		return err
+	})
+}
+
+// byParts does something with keys of a table of history, some of one part at a time; not with those whose
+// part is gone.
+func (e *erasure) byParts(ctx context.Context, table string, keys []store.Key, do func(some []store.Key) error) error {
+	for _, same := range e.keysByPart(table, keys) {
+		if there, err := e.hasPart(ctx, table, same[0].ID); err != nil {
 			return err
+		} else if !there {
+			continue
+		}
+		for some := range slices.Chunk(same, chunk) {
+			if err := do(some); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -180,18 +272,17 @@ func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
 // deliveries erases what the run has sent, and what was answered. Their rows stay, those of open
 // ones too: whoever takes one finds nothing to send.
 func (e *erasure) deliveries(ctx context.Context) error {
-	made, err := collect(ctx, e.tx, scanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.id >= id_at($3) AND c.kind <> '' AND `+e.engine.First("c.run_ids")+` = $2
-		UNION ALL
-		SELECT d.project_id, d.id FROM deliveries d WHERE d.project_id = $1 AND d.run_id = $2`,
-		e.run.ProjectID, e.run.ID, Instant(store.TimeOf(e.run.ID)))
+	open, err := deliveriesOf(ctx, e.tx, e.run)
 	if err != nil {
 		return err
 	}
+	made := slices.Concat(e.sent, open)
+	slices.SortFunc(made, CompareKeys)
+	made = slices.Compact(made)
 	if err := e.inputs(ctx, made); err != nil {
 		return err
 	}
-	for some := range slices.Chunk(made, chunk) {
+	return e.byParts(ctx, "delivery_attempts", made, func(some []store.Key) error {
 		var had, l list
 		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 			var (
@@ -201,14 +292,12 @@ func (e *erasure) deliveries(ctx context.Context) error {
 			err = row.Scan(&key.ProjectID, &key.ID, &bytes)
 			e.less[key] += bytes
 			return none, err
-		}, `SELECT project_id, delivery_id, octet_length(response) FROM delivery_attempts WHERE `+e.keys(&had, "delivery_id", some), had.args...); err != nil {
+		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.keys(&had, "delivery_id", some), some[0].ID), had.args...); err != nil {
 			return err
 		}
-		if _, err := e.tx.exec(ctx, `UPDATE delivery_attempts SET response = '' WHERE response <> '' AND `+e.keys(&l, "delivery_id", some), l.args...); err != nil {
-			return err
-		}
-	}
-	return nil
+		_, err := e.tx.exec(ctx, e.InPart(`UPDATE {delivery_attempts} SET response = '' WHERE response <> '' AND `+e.keys(&l, "delivery_id", some), some[0].ID), l.args...)
+		return err
+	})
 }
 
 // uncount lets the blobs go, and what was stored be counted no more.
