@@ -44,7 +44,7 @@ var aboutWebhookProblems = map[int]string{
 	404: "No webhook has this URL.",
 	405: "Another method than GET and POST, or than POST where requests are signed.",
 	408: "The body did not come in time.",
-	409: "The connector is disabled or retired, or no agent is linked to a sync one.",
+	409: "The connector is disabled or retired, its environment was deleted, or it is a sync one and no agent is linked or no deployment is live.",
 	413: "The request is larger than 16 MiB.",
 	415: "The body is compressed, or of another type.",
 	422: "The Idempotency-Key was used for another body, or the request has come by too many deliveries.",

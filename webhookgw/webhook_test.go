@@ -92,6 +92,7 @@ func requireAnswer(t *testing.T, got reply, status int, code any) {
 	if status >= 400 {
 		require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
 		require.NotEmpty(t, got.body["detail"])
+		require.NotRegexp(t, `kubectl|\bconn\b|spec\.|status\.|namespace|\bpods?\b|store|SQL`, got.body["detail"], "callers are outsiders")
 	}
 }
 

@@ -77,6 +77,8 @@ const (
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
 	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
+	CodeNoLiveDeployment    Code = "no_live_deployment"       // 409: nothing is live that could answer a sync webhook
+	CodeEnvironmentGone     Code = "environment_gone"         // 409: the connector's environment was deleted
 	CodeTooManyHops         Code = "too_many_hops"            // 422: it has come by as many deliveries as an event may
 	CodeUnsupportedEncoding Code = "unsupported_encoding"     // 415: the body is compressed
 	CodeTooManyLargeBodies  Code = "too_many_large_bodies"    // 429: as many of the project's large bodies come in as may

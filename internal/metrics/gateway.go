@@ -20,7 +20,8 @@ const RequestEnded httpserver.Code = "request_ended"
 var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired, httpserver.CodeGone,
 	httpserver.CodeInvalidSignature, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified, httpserver.CodeSecretChanged, httpserver.CodeKeyring,
-	httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeTooManyHops, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
+	httpserver.CodeConnectorDisabled, httpserver.CodeEnvironmentGone, httpserver.CodeNoAgent, httpserver.CodeNoLiveDeployment,
+	httpserver.CodeTooManyHops, httpserver.CodeRequestTooLarge, httpserver.CodeUnsupportedEncoding,
 	httpserver.CodeUnsupportedMedia, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON, httpserver.CodeInvalidForm,
 	httpserver.CodeMethodNotAllowed,
 	httpserver.CodeTimeout, httpserver.CodeTooManyLargeBodies, httpserver.CodeTooManyWaiting, httpserver.CodeTooManyCallers,

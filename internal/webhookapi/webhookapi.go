@@ -149,7 +149,10 @@ var Problems = map[int][]httpserver.Code{
 	404: {httpserver.CodeWebhookNotFound},
 	405: {httpserver.CodeMethodNotAllowed},
 	408: {httpserver.CodeTimeout},
-	409: {httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeNoAgent, httpserver.CodeGone},
+	409: {
+		httpserver.CodeConnectorRetired, httpserver.CodeConnectorDisabled, httpserver.CodeEnvironmentGone, httpserver.CodeNoAgent, httpserver.CodeNoLiveDeployment,
+		httpserver.CodeGone,
+	},
 	413: {httpserver.CodeRequestTooLarge},
 	415: {httpserver.CodeUnsupportedMedia, httpserver.CodeUnsupportedEncoding},
 	422: {httpserver.CodeKeyReused, httpserver.CodeTooManyHops},

@@ -30,6 +30,7 @@ type facts struct {
 	now           time.Time
 	contentLength int64 // -1 when unknown
 	get           bool  // it is a GET
+	async         bool  // its caller waits for no result, whatever the mode
 	otherMethod   bool  // it is neither GET nor POST
 
 	// read says that the body was read; where it was signed, and rightly so, by which
@@ -43,7 +44,7 @@ type facts struct {
 
 func (h *Handler) factsOf(r *http.Request) facts {
 	return facts{
-		secrets: secretsOf(r), header: r.Header, now: h.opts.Now(), contentLength: lengthOf(r), get: r.Method == http.MethodGet,
+		secrets: secretsOf(r), header: r.Header, now: h.opts.Now(), contentLength: lengthOf(r), get: r.Method == http.MethodGet, async: prefersAsync(r),
 		otherMethod: r.Method != http.MethodPost && r.Method != http.MethodGet,
 	}
 }
@@ -94,7 +95,7 @@ func secretsOf(r *http.Request) []string {
 }
 
 var notFound = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhookNotFound,
-	"No webhook has this URL. Compare it with the connector's webhook_url, or `kubectl get conn -o wide`.")
+	"No webhook has this URL. Compare it with the URL of the connector.")
 
 var otherMethod = func() httpserver.Problem {
 	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook takes GET and POST.")
@@ -139,8 +140,10 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return &errUnsigned
 	case c.RequireAuthentication && f.credential(c) == nil:
 		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
+	case c.EnvironmentGone:
+		return refuse(http.StatusConflict, httpserver.CodeEnvironmentGone, "The environment of this connector was deleted. The connector takes no more requests.")
 	case c.Retired:
-		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code, or its environment was deleted, and takes no more requests.")
+		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
 	case !c.Enabled:
 		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
 	case webhookapi.Hops(f.header) > store.MaxHops:
@@ -150,6 +153,9 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:
 		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
+	case c.Mode == modeSync && !route.Live && !f.handshake && !f.async:
+		return refuse(http.StatusConflict, httpserver.CodeNoLiveDeployment,
+			"No deployment is live in the environment of this connector, so no agent can answer. Deploy one, then send the request again.")
 	}
 	return nil
 }

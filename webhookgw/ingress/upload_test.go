@@ -57,7 +57,7 @@ func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
 	if k.change != nil {
 		k.change(&c)
 	}
-	return store.Route{Connector: c, Links: []store.Link{{ID: uuid.New(), AgentName: "hello"}}}, nil
+	return store.Route{Connector: c, Links: []store.Link{{ID: uuid.New(), AgentName: "hello"}}, Live: true}, nil
 }
 
 func (*keeper) ConnectorIDs(context.Context, store.Key, int) ([]store.Key, error) { return nil, nil }

@@ -209,6 +209,7 @@ func TestRefusals(t *testing.T) {
 				var problem httpserver.Problem
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &problem))
 				require.Equal(t, c.code, problem.Code)
+				require.NotRegexp(t, `kubectl|spec\.|status\.|namespace|\bpods?\b|store|SQL`, problem.Detail, "callers are outsiders")
 				require.Contains(t, webhookapi.PushProblems[c.status], c.code)
 				require.Equal(t, c.retry, w.Header().Get("Retry-After"))
 				require.Equal(t, c.allow, w.Header().Get("Allow"))
