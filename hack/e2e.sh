@@ -5,7 +5,7 @@
 #
 # The e2e tests on a real cluster, with the platform in one process on SQLite,
 # or in three on a PostgreSQL server that this script runs on this machine.
-# Much of a spec is waiting, so E2E_PROCS (4) run at a time. Specs that disturb
+# Much of a spec is waiting, so E2E_PROCS (2) run at a time. Specs that disturb
 # other specs run alone, after them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -59,4 +59,4 @@ E2E_GITOPS=$(hack/gitops.sh)
 export E2E_TRAEFIK E2E_GITOPS
 go build -ldflags "-s -w" -o bin/e2e-runner ./test/e2e/runner
 hack/platform.sh up "$install" "$PWD/bin/e2e-runner"
-go tool ginkgo -procs="${E2E_PROCS:-4}" -v --timeout=60m "$@" ./test/e2e
+go tool ginkgo -procs="${E2E_PROCS:-2}" -v --timeout=60m "$@" ./test/e2e
