@@ -186,9 +186,9 @@ func TestShellsCompleteNames(t *testing.T) {
 	for line, want := range map[string][]string{
 		"activate ":                                    {live + "\t2fd4e1c6 production, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed", elsewhere + "\t2fd4e1c6 staging, deployed"},
 		"logs --environment production ":               {"2fd4e1c6\tproduction, live", "2fd4ffff\tproduction, deployed", "sha256:2c26b46b\tproduction, failed"},
-		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound", "staging.ask\tstaging, sync"},
-		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired", "production.ask\tproduction, sync", "production.own\tproduction, sync"},
-		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound", "staging.ask\tstaging, sync"},
+		"connectors test ":                             {orders + "\torders production, inbound", results + "\tresults production, outbound", former + "\tresults production, inbound, retired", ask + "\task production, sync", "production.own\tproduction, sync", retired + "\tresults staging, outbound, retired", stagedOrders + "\torders staging, inbound", stagedAsk + "\task staging, sync"},
+		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired", "ask\tproduction, sync", "production.own\tproduction, sync"},
+		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound", "ask\tstaging, sync"},
 	} {
 		out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		require.NoError(t, err)
