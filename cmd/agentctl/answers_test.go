@@ -143,8 +143,8 @@ func TestConnectorsRotateSecret_PrintsTheNewSecret(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ grace, answer, body, out, said, err string }{
 		"as it is":   {"", `{"secret":"new one"}`, `{}`, "new one\n", "for its grace period\n", ""},
-		"for a time": {"48h", `{"signing_secret":"whsec_x"}`, `{"grace_seconds":172800}`, "whsec_x\n", "for 48h0m0s, and will after later rotations too\n", ""},
-		"at once":    {"0s", `{"secret":"new"}`, `{"grace_seconds":0}`, "new\n", "the secrets before have ended, and will at once after later rotations too\n", ""},
+		"for a time": {"48h", `{"signing_secret":"whsec_x"}`, `{"grace_seconds":172800}`, "whsec_x\n", "for 48h0m0s\n", ""},
+		"at once":    {"0s", `{"secret":"new"}`, `{"grace_seconds":0}`, "new\n", "the secrets before have ended\n", ""},
 		"a part":     {"1ms", ``, ``, "", "", "--grace: must be whole seconds"},
 		"less":       {"-1s", ``, ``, "", "", "--grace: must be whole seconds"},
 	} {

@@ -36,8 +36,8 @@ func newConnectorsRotateCommand() *cobra.Command {
 		Use:   "rotate-secret CONNECTOR",
 		Short: "Generate a new secret for a connector",
 		Long: `Generate a new secret for a connector, and print it once it is in effect. The secrets before
-stay valid for the connector's grace period, a day at first. --grace sets that period for this
-rotation and for later ones; 0s ends the secrets before at once.`,
+stay valid for the connector's grace period, a day by default. --grace sets the period of this
+rotation alone; 0s ends the secrets before at once.`,
 		Example: "  agentctl connectors rotate-secret orders --environment production --grace 48h",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -52,7 +52,7 @@ rotation and for later ones; 0s ends the secrets before at once.`,
 	o.output.bind(cmd.Flags())
 	bindWithin(cmd.Flags(), &o.environment)
 	cmd.Flags().DurationVar(&o.grace, "grace", 0,
-		"how long the secrets before stay valid, from now on and after later rotations too; without it as the connector has it")
+		"how long the secrets before stay valid after this rotation; without it as the connector has it")
 	return cmd
 }
 
@@ -85,9 +85,9 @@ func (o *rotateOptions) rotate(ctx context.Context, connector string) error {
 	said := "the connector has a new secret; the secrets before stay valid for its grace period"
 	switch {
 	case o.graceGiven && o.grace == 0:
-		said = "the connector has a new secret; the secrets before have ended, and will at once after later rotations too"
+		said = "the connector has a new secret; the secrets before have ended"
 	case o.graceGiven:
-		said = fmt.Sprintf("the connector has a new secret; the secrets before stay valid for %s, and will after later rotations too", o.grace)
+		said = fmt.Sprintf("the connector has a new secret; the secrets before stay valid for %s", o.grace)
 	}
 	fmt.Fprintln(o.messages, said)
 	_, err = fmt.Fprintln(o.out, cmp.Or(rotated.Secret, rotated.SigningSecret))
