@@ -163,31 +163,30 @@ func TestASyncRunBeginsWithItsAcceptance(t *testing.T) {
 	require.Fail(t, "each run was queued and claimed")
 }
 
-func TestSyncShowsAFailedRun(t *testing.T) {
+// TestSync_FailedRun: the caller gets the error of the run with its text and its code, as the REST API shows them.
+func TestSync_FailedRun(t *testing.T) {
 	t.Parallel()
-	for code, want := range map[string]string{
-		"timeout": "what the platform or the model service said",
-		// A model service's words are for the project, not for who calls its webhook.
-		"model_unauthorized": "model_unauthorized: the agent could not get an answer from its model",
-		"model_of_later":     "model_of_later: the agent could not get an answer from its model",
+	const said = "what the platform or the model service said"
+	for name, c := range map[string]struct{ code, text, want string }{
+		"platform":     {"timeout", said, said},
+		"model":        {"model_rejected", said, said},
+		"without text": {"timeout", "", "timeout"},
 	} {
-		t.Run(code, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
-			c := b.connector("sync", nil, "hello")
+			connector := b.connector("sync", nil, "hello")
 			b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
 				return dispatchapi.CompleteRequest{
-					Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: code, Error: "what the platform or the model service said",
+					Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: c.code, Error: c.text,
 				}
 			})
-			got := b.post(b.gateway, c.ID.String(), `{}`, nil)
+			got := b.post(b.gateway, connector.ID.String(), `{}`, nil)
 			require.Equal(t, 200, got.status)
 			require.Equal(t, "failed", got.body["status"])
 			result := got.body["result"].(map[string]any)
-			require.Equal(t, want, result["error"])
-			run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
-			require.NoError(t, err)
-			require.Equal(t, "what the platform or the model service said", run.Error, "the project reads it all")
+			require.Equal(t, c.want, result["error"])
+			require.Equal(t, c.code, result["error_code"])
 		})
 	}
 }

@@ -2,6 +2,5 @@
 
 package dispatchapi
 
-// ModelErrors begins the codes of runs that failed at a model service. Their
-// messages are for the project: who calls a webhook is told the code alone.
+// ModelErrors begins the codes of runs that failed at a model service.
 const ModelErrors = "model_"

@@ -68,7 +68,8 @@ type Result struct {
 	AgentName string    `json:"agent_name" doc:"The agent that ran; empty of a run that is gone." example:"support"`
 	Status    string    `json:"status" doc:"completed, failed or cancelled; gone of a run that was erased, or is not kept any more, where others of its event are." example:"completed"`
 	Output    string    `json:"output" doc:"What the agent answered."`
-	Error     *string   `json:"error" doc:"Why it failed, or that it is gone; else null."`
+	Error     *string   `json:"error" doc:"Why it failed, or that it is gone, for people; else null."`
+	ErrorCode *string   `json:"error_code" doc:"Why it failed, for programs; else null." example:"agent_not_found"`
 }
 
 // ResultGone is the status of a result of which nothing is known any more.

@@ -3,21 +3,18 @@
 package ingress
 
 import (
-	"strings"
+	"cmp"
 
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failure is what a webhook's caller is told of why a run failed, or nil. What a
-// model service said is for the project, which reads it with the run.
-func failure(run store.Run) *string {
-	text := run.Error
-	if code := string(run.ErrorCode); strings.HasPrefix(code, dispatchapi.ModelErrors) {
-		text = code + ": the agent could not get an answer from its model"
+// failure is why a run failed, with the text and the code that the REST API shows; nil if it did not.
+func failure(run store.Run) (text, code *string) {
+	if run.ErrorCode != "" {
+		code = (*string)(&run.ErrorCode)
 	}
-	if text == "" {
-		return nil
+	if said := cmp.Or(run.Error, string(run.ErrorCode)); said != "" {
+		text = &said
 	}
-	return &text
+	return text, code
 }

@@ -82,7 +82,10 @@ func (r *results) result(run store.Run) {
 		r.write(piece, len(`"`))
 	}
 	r.text(`","error":`)
-	r.value(failure(run))
+	text, code := failure(run)
+	r.value(text)
+	r.text(`,"error_code":`)
+	r.value(code)
 	r.text(`}`)
 }
 
