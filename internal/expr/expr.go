@@ -5,11 +5,10 @@
 package expr
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 
 	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
 const (
@@ -32,13 +32,7 @@ const (
 )
 
 // environment is what an expression may name: the run's input.
-var environment = func() *cel.Env {
-	env, err := cel.NewEnv(cel.Variable("input", cel.DynType), priced, cel.ASTValidators(written{}))
-	if err != nil {
-		panic("making an environment of one variable: " + err.Error()) // it depends on nothing
-	}
-	return env
-}()
+var environment = mustEnv(slices.Concat(withNumbers, []cel.EnvOption{cel.Variable("input", cel.DynType), priced, cel.ASTValidators(written{})}))
 
 // compiled remembers expressions: those of live agents are evaluated again and again.
 var compiled = cache.New[string, program](maxCompiled, 0, nil)
@@ -145,45 +139,16 @@ func text(value ref.Val) (string, error) {
 		return strconv.FormatUint(uint64(v), 10), nil
 	case types.Double:
 		return strconv.FormatFloat(float64(v), 'f', -1, 64), nil
+	case longNumber:
+		return string(v), nil
 	}
 	return "", fmt.Errorf("it yields a %s; %s", value.Type().TypeName(), wanted)
 }
 
-// read decodes an input. Numbers are doubles, as CEL has it for JSON, but for
-// integers that a double does not hold: two ids must not become one.
-func read(input []byte) (any, error) {
-	decoder := json.NewDecoder(bytes.NewReader(input))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
+// read decodes an input, whose numbers adapter makes numbers of.
+func read(input []byte) (value any, err error) {
+	if err := exactjson.Decode(input, &value); err != nil {
 		return nil, fmt.Errorf("the input is no JSON: %w", err)
 	}
-	if decoder.More() {
-		return nil, errors.New("the input is no JSON: there is more behind its end")
-	}
-	return numbered(value), nil
-}
-
-// maxExact is up to where a double holds all integers.
-const maxExact = 1 << 53
-
-// numbered makes numbers of those of a decoded value.
-func numbered(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		for key := range v {
-			v[key] = numbered(v[key])
-		}
-	case []any:
-		for i := range v {
-			v[i] = numbered(v[i])
-		}
-	case json.Number:
-		if n, err := v.Int64(); err == nil && (n > maxExact || n < -maxExact) {
-			return n
-		}
-		n, _ := v.Float64() // infinite where it is too large
-		return n
-	}
-	return value
+	return value, nil
 }

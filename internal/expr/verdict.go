@@ -27,18 +27,18 @@ const (
 // Ended is how a run ended, as a verdict sees it.
 type Ended struct {
 	Output, Error, Status string
-	// Context is what the run knew, of values as encoding/json makes them.
+	// Context is what the run knew, of values as exactjson decodes them.
 	Context map[string]any
 }
 
 // onEnds is what an expression on the end of a run may name.
-var onEnds = []cel.EnvOption{
+var onEnds = slices.Concat(withNumbers, []cel.EnvOption{
 	cel.Variable("output", cel.StringType), cel.Variable("error", cel.StringType), cel.Variable("status", cel.StringType),
 	cel.Variable("context", cel.MapType(cel.StringType, cel.DynType)),
 	cel.Function("json", cel.Overload("json_string", []*cel.Type{cel.StringType}, cel.DynType, cel.UnaryBinding(decoded()))),
 	ext.Strings(ext.StringsVersion(5)),
 	cel.CrossTypeNumericComparisons(true), priced,
-}
+})
 
 // verdicts is the environment of verdicts.
 var verdicts = mustEnv(slices.Concat(onEnds, []cel.EnvOption{cel.ASTValidators(written{})}))
@@ -63,7 +63,7 @@ func decoded() functions.UnaryOp {
 		if err != nil {
 			return types.NewErr("json: the text is no JSON")
 		}
-		return types.DefaultTypeAdapter.NativeToValue(value)
+		return adapter.NativeToValue(value)
 	}
 }
 

@@ -4,6 +4,7 @@ package expr_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -43,6 +44,58 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Two numbers of JSON are equal if and only if their digits say so, whatever numbers CEL has.
+func TestVerdict_ComparesNumbersByTheirDigits(t *testing.T) {
+	t.Parallel()
+	run := expr.Ended{
+		Output: `{"id": 9007199254740993, "huge": 99999999999999999999, "long": 0.1000000000000000055511151231257827}`, Status: "completed",
+		Context: map[string]any{"input": map[string]any{
+			"id": json.Number("9007199254740993"), "near": json.Number("9007199254740992.0"), "unsigned": json.Number("18446744073709551615"),
+			"huge": json.Number("99999999999999999999"), "next": json.Number("100000000000000000000"), "same": json.Number("99999999999999999999.0"),
+			"long": json.Number("0.1000000000000000055511151231257827"), "short": json.Number("0.1"), "beyond": json.Number("1e400"),
+			"list": []any{json.Number("99999999999999999999")}, "exponent": json.Number("1e6"),
+		}},
+	}
+	for expression, want := range map[string]bool{
+		`context.input.id == 9007199254740993`:                        true,
+		`context.input.id == 9007199254740992`:                        false,
+		`context.input.id == context.input.near`:                      false,
+		`context.input.near == 9007199254740992`:                      true,
+		`context.input.id == json(output).id`:                         true,
+		`context.input.unsigned == 18446744073709551615u`:             true,
+		`context.input.huge == json(output).huge`:                     true,
+		`context.input.huge == context.input.same`:                    true,
+		`context.input.huge == context.input.next`:                    false,
+		`context.input.next == context.input.huge`:                    false,
+		`context.input.huge == 1e20`:                                  false,
+		`1e20 == context.input.huge`:                                  false,
+		`context.input.next == 1e20`:                                  true,
+		`context.input.huge in context.input.list`:                    true,
+		`context.input.next in context.input.list`:                    false,
+		`{"a": context.input.huge} == {"a": json(output).huge}`:       true,
+		`context.input.long == 0.1`:                                   false,
+		`context.input.long == context.input.short`:                   false,
+		`context.input.long == json(output).long`:                     true,
+		`double(context.input.long) == 0.1`:                           true,
+		`string(context.input.huge) == "99999999999999999999"`:        true,
+		`context.input.beyond == context.input.huge`:                  false,
+		`context.input.beyond == 1.0 / 0.0`:                           false,
+		`context.input.exponent == 1000000`:                           true,
+		`context.input.short == 0.1 && context.input.short > 0`:       true,
+		`context.input.huge != 1 && !(context.input.huge == 1)`:       true,
+		`context.input.filter(k, context.input[k] == 1e20).size()==1`: true,
+	} {
+		t.Run(expression, func(t *testing.T) {
+			t.Parallel()
+			v, err := expr.NewVerdict(expression)
+			require.NoError(t, err)
+			holds, err := v.Holds(t.Context(), run)
+			require.NoError(t, err)
+			require.Equal(t, want, holds)
+		})
+	}
+}
+
 func TestVerdictsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
@@ -60,6 +113,8 @@ func TestVerdictsThatCannotBeGiven(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ expression, output, want string }{
 		"no JSON":       {`json(output).a == 1`, "hello", "the text is no JSON"},
+		"long order":    {`json(output).a > 1`, `{"a":99999999999999999999}`, "no such overload"},
+		"order of long": {`1 < json(output).a`, `{"a":99999999999999999999}`, "no such overload"},
 		"no such key":   {`json(output).b == 1`, `{"a":1}`, "no such key"},
 		"no condition":  {`json(output).a`, `{"a":1}`, "it yields no true or false but a double"},
 		"too many":      {`size(json(output)) > 0`, "[0" + strings.Repeat(",0", 200_000) + "]", "more than 100000 values"},

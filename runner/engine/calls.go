@@ -3,10 +3,10 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
 // Call is a call of a tool that a run made.
@@ -22,7 +22,7 @@ func Calls(journal []dispatchapi.JournalEntry) (out []Call, err error) {
 			continue
 		}
 		var c Call
-		if err := json.Unmarshal(entry.Data, &c); err != nil {
+		if err := exactjson.Decode(entry.Data, &c); err != nil {
 			return nil, fmt.Errorf("reading journal entry %d: %w", entry.Sequence, err)
 		}
 		out = append(out, c)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -114,26 +115,26 @@ func (r *recorder) load(entry dispatchapi.JournalEntry) error {
 	switch entry.Kind {
 	case dispatchapi.JournalModelAnswer:
 		var a modelAnswer
-		if err := json.Unmarshal(entry.Data, &a); err != nil {
+		if err := exactjson.Decode(entry.Data, &a); err != nil {
 			return err
 		}
 		r.answers[turnKey{a.Agent, a.Turn}] = a
 		r.count(a.Usage)
 	case dispatchapi.JournalModelFailure:
 		var f modelFailure
-		if err := json.Unmarshal(entry.Data, &f); err != nil {
+		if err := exactjson.Decode(entry.Data, &f); err != nil {
 			return err
 		}
 		r.count(f.Usage)
 	case dispatchapi.JournalToolStarted:
 		var s toolStarted
-		if err := json.Unmarshal(entry.Data, &s); err != nil {
+		if err := exactjson.Decode(entry.Data, &s); err != nil {
 			return err
 		}
 		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe, sends: s.Sends, position: entry.Sequence}
 	case dispatchapi.JournalToolResult:
 		var t toolResult
-		if err := json.Unmarshal(entry.Data, &t); err != nil {
+		if err := exactjson.Decode(entry.Data, &t); err != nil {
 			return err
 		}
 		r.results[t.CallID] = t
@@ -196,7 +197,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	}
 	// What goes on is what a later attempt will read.
 	var same modelAnswer
-	if err := json.Unmarshal(data, &same); err != nil {
+	if err := exactjson.Decode(data, &same); err != nil {
 		return a, fmt.Errorf("decoding a model's answer: %w", err)
 	}
 	r.count(a.Usage)
@@ -303,7 +304,7 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
 		return t, err
 	}
 	var same toolResult
-	if err := json.Unmarshal(data, &same); err != nil {
+	if err := exactjson.Decode(data, &same); err != nil {
 		return t, fmt.Errorf("decoding a tool's result: %w", err)
 	}
 	r.mu.Lock()

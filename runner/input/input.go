@@ -12,6 +12,7 @@ import (
 	"mime"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
@@ -49,7 +50,7 @@ func Read(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files
 		}
 	}
 	var parsed any
-	if err := json.Unmarshal(raw, &parsed); err != nil {
+	if err := exactjson.Decode(raw, &parsed); err != nil {
 		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	values["input"] = parsed

@@ -13,6 +13,8 @@ import (
 	"github.com/openai/openai-go/v3/shared"
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
+
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
 // toolParams translates the tools on offer.
@@ -25,16 +27,32 @@ func toolParams(tools []*genai.Tool) ([]openai.ChatCompletionToolUnionParam, err
 				function.Description = openai.String(declaration.Description)
 			}
 			if schema := declaration.ParametersJsonSchema; schema != nil {
-				data, err := json.Marshal(schema)
-				if err == nil {
-					err = json.Unmarshal(data, &function.Parameters)
-				}
+				parameters, err := written(schema)
 				if err != nil {
 					return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("tool %q has parameters that are no JSON Schema", declaration.Name), err: err}
 				}
+				function.Parameters = parameters
 			}
 			out = append(out, openai.ChatCompletionFunctionTool(function))
 		}
+	}
+	return out, nil
+}
+
+// written is a JSON Schema whose keywords are JSON already: the client's own encoder would make texts of
+// numbers that are exact.
+func written(schema any) (shared.FunctionParameters, error) {
+	data, err := json.Marshal(schema)
+	if err != nil {
+		return nil, err
+	}
+	var keywords map[string]json.RawMessage
+	if err := exactjson.Decode(data, &keywords); err != nil {
+		return nil, err
+	}
+	out := shared.FunctionParameters{}
+	for keyword, value := range keywords {
+		out[keyword] = value
 	}
 	return out, nil
 }
@@ -138,7 +156,7 @@ func readChoice(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
 	for _, call := range choice.Message.ToolCalls {
 		args := map[string]any{}
 		if raw := call.Function.Arguments; strings.TrimSpace(raw) != "" {
-			if err := json.Unmarshal([]byte(raw), &args); err != nil {
+			if err := exactjson.Decode([]byte(raw), &args); err != nil {
 				return nil, &Error{Code: CodeInvalidAnswer, Message: fmt.Sprintf("the model called tool %q with arguments that are no JSON object", shorten(call.Function.Name)), Retryable: true, err: err}
 			}
 		}

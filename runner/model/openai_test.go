@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -27,6 +29,7 @@ type service struct {
 	header   http.Header
 	answer   string
 	requests []map[string]any
+	bodies   []string // of the requests
 	auth     string
 	path     string
 	query    string
@@ -36,7 +39,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var request map[string]any
 	_ = json.Unmarshal(body, &request)
-	s.requests = append(s.requests, request)
+	s.requests, s.bodies = append(s.requests, request), append(s.bodies, string(body))
 	s.auth, s.path, s.query = r.Header.Get("Authorization"), r.URL.Path, r.URL.RawQuery
 	for key, values := range s.header {
 		w.Header()[key] = values
@@ -269,8 +272,34 @@ func TestOpenAIReadsToolCalls(t *testing.T) {
 		{"id":"a","type":"function","function":{"name":"f","arguments":"{\"n\":1}"}},{"id":"b","type":"function","function":{"name":"g","arguments":""}}]}}]}`}
 	resp, err := ask(t.Context(), openAI(t, s, loopback), user("hi"))
 	require.NoError(t, err)
-	require.Equal(t, &genai.FunctionCall{ID: "a", Name: "f", Args: map[string]any{"n": 1.0}}, resp.Content.Parts[0].FunctionCall)
+	require.Equal(t, &genai.FunctionCall{ID: "a", Name: "f", Args: map[string]any{"n": json.Number("1")}}, resp.Content.Parts[0].FunctionCall)
 	require.Equal(t, &genai.FunctionCall{ID: "b", Name: "g", Args: map[string]any{}}, resp.Content.Parts[1].FunctionCall)
+}
+
+// Numbers come from the model, and go back to it, with the digits that they were written with.
+func TestOpenAI_KeepsTheDigitsOfNumbers(t *testing.T) {
+	t.Parallel()
+	const arguments = `{"decimal":0.1000000000000000055511151231257827,"huge":99999999999999999999,"id":9007199254740993,"one":1.0}`
+	s := &service{status: 200, answer: `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[
+		{"id":"a","type":"function","function":{"name":"f","arguments":` + strconv.Quote(arguments) + `}}]}}]}`}
+	llm := openAI(t, s, loopback)
+	resp, err := ask(t.Context(), llm, user("hi"))
+	require.NoError(t, err)
+	var result map[string]any
+	require.NoError(t, exactjson.Decode([]byte(arguments), &result))
+	req := &adkmodel.LLMRequest{Contents: []*genai.Content{
+		user("hi"), resp.Content,
+		{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: "a", Name: "f", Response: result}}}},
+	}, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
+		Name: "f", ParametersJsonSchema: map[string]any{"type": "object", "properties": map[string]any{"id": map[string]any{"maximum": json.Number("9007199254740993")}}},
+	}}}}}}
+	for _, err := range llm.GenerateContent(t.Context(), req, false) {
+		require.NoError(t, err)
+	}
+	sent := s.bodies[1]
+	require.Contains(t, sent, `"arguments":`+strconv.Quote(arguments))
+	require.Contains(t, sent, `"content":`+strconv.Quote(arguments))
+	require.Contains(t, sent, `"maximum":9007199254740993}`)
 }
 
 func TestOpenAIErrors(t *testing.T) {

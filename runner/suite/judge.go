@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -71,14 +72,14 @@ func (t *trial) judgeResult(ctx context.Context, r run) *Finding {
 	return nil
 }
 
-// plain is a value as encoding/json reads it.
+// plain is a value as the journal has it.
 func plain(value map[string]any) map[string]any {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return value // Cannot be: it is of YAML.
 	}
 	var out map[string]any
-	if json.Unmarshal(data, &out) != nil {
+	if exactjson.Decode(data, &out) != nil {
 		return value
 	}
 	return out
@@ -107,6 +108,10 @@ func contains(got, want any) bool {
 			}
 		}
 		return true
+	}
+	if number, isNumber := want.(json.Number); isNumber {
+		own, alsoNumber := got.(json.Number)
+		return alsoNumber && exactjson.EqualNumbers(own, number)
 	}
 	return reflect.DeepEqual(got, want)
 }

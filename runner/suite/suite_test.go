@@ -116,6 +116,29 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 	}
 }
 
+// Neighbors of numbers that doubles do not tell apart are not as expected.
+func TestCase_ComparesNumbersByTheirDigits(t *testing.T) {
+	t.Parallel()
+	calls := []string{"models/n.yaml", "steps: [{turn: 1, tool_calls: [{name: current_time, arguments: {n: 9007199254740993, m: [1.0]}}]}, {text: done}]\n"}
+	for name, c := range map[string]struct {
+		keys   string
+		passes bool
+	}{
+		"the context":               {"payload: {id: 9007199254740993}\nexpected_result: context.input.id == 9007199254740993 && context.id == context.input.id", true},
+		"a neighbor in the context": {"payload: {id: 9007199254740993}\nexpected_result: context.input.id == 9007199254740992", false},
+		"a small integer":           {"payload: {id: 7}\nexpected_result: context.input.id == 7 && context.id > 6.5", true},
+		"a call":                    {"payload: {}\nexpected_tool_calls: [{tool: current_time, arguments: {n: 9007199254740993, m: [1]}}]", true},
+		"a neighbor in a call":      {"payload: {}\nexpected_tool_calls: [{tool: current_time, arguments: {n: 9007199254740992}}]", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := "agent: helper\nmocks: {models: {openai/gpt-5: scripted/n}}\ncases:\n  - name: a\n    " + strings.ReplaceAll(c.keys, "\n", "\n    ") + "\n"
+			r := ran(t, text, calls...)
+			require.Equal(t, c.passes, r.Passed, r.Explain())
+		})
+	}
+}
+
 // TestARunThatFailed: is as expected only where the expression looks at status or error.
 func TestARunThatFailed(t *testing.T) {
 	t.Parallel()
