@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/shared"
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
@@ -127,6 +128,10 @@ func assistantMessage(content *genai.Content) ([]openai.ChatCompletionMessagePar
 			},
 		})
 	}
+	if len(message.ToolCalls) > 0 && !message.Content.OfString.Valid() {
+		// Strict services refuse a message without content.
+		message.Content = param.NullStruct[openai.ChatCompletionAssistantMessageParamContentUnion]()
+	}
 	return []openai.ChatCompletionMessageParamUnion{{OfAssistant: &message}}, nil
 }
 
@@ -146,14 +151,17 @@ func readChoice(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
 	}
 	choice := c.Choices[0]
 	content := &genai.Content{Role: genai.RoleModel}
-	text := choice.Message.Content
-	if text == "" {
-		text = choice.Message.Refusal
+	text, err := answerOf(choice.Message)
+	if err != nil {
+		return nil, err
 	}
 	if text != "" {
 		content.Parts = append(content.Parts, genai.NewPartFromText(text))
 	}
 	for _, call := range choice.Message.ToolCalls {
+		if _, err := textIn("tool name", call.Function.JSON.Name.Raw()); err != nil {
+			return nil, err
+		}
 		args := map[string]any{}
 		if raw := call.Function.Arguments; strings.TrimSpace(raw) != "" {
 			if err := exactjson.Decode([]byte(raw), &args); err != nil {

@@ -74,9 +74,16 @@ func (m *openAI) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.L
 	if err != nil {
 		return nil, err
 	}
-	completion, err := m.service.New(ctx, params)
+	var resp *http.Response
+	completion, err := m.service.New(ctx, params, option.WithResponseInto(&resp))
 	if err != nil {
 		return nil, m.requestError(ctx, err)
+	}
+	if err := checkText(completion); err != nil {
+		return nil, err
+	}
+	if failure := errorIn(completion, m.key, retryAfter(resp)); failure != nil {
+		return nil, failure
 	}
 	return readCompletion(completion)
 }

@@ -185,7 +185,7 @@ func TestOpenAISendsTheConversation(t *testing.T) {
 		"messages":[
 			{"role":"system","content":"Be brief."},
 			{"role":"user","content":"What time is it?"},
-			{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"current_time","arguments":"{\"zone\":\"UTC\"}"}}]},
+			{"role":"assistant","content":null,"tool_calls":[{"id":"c1","type":"function","function":{"name":"current_time","arguments":"{\"zone\":\"UTC\"}"}}]},
 			{"role":"tool","tool_call_id":"c1","content":"{\"time\":\"noon\"}"},
 			{"role":"user","content":[{"type":"text","text":"Look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AQ=="}}]}],
 		"tools":[{"type":"function","function":{"name":"current_time","description":"The time","parameters":{"type":"object"}}}]}`, string(sent))
@@ -276,6 +276,41 @@ func TestOpenAIReadsToolCalls(t *testing.T) {
 	require.Equal(t, &genai.FunctionCall{ID: "b", Name: "g", Args: map[string]any{}}, resp.Content.Parts[1].FunctionCall)
 }
 
+// A content is a text, null, or a list whose parts of the type text are the answer; anything else is none.
+func TestOpenAI_ReadsContent(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ message, want, wrong string }{
+		"a text":              {`{"content":"a [1] b"}`, "a [1] b", ""},
+		"text parts":          {`{"content":[{"type":"text","text":"part one, "},{"type":"text","text":"part two"}]}`, "part one, part two", ""},
+		"thinking and text":   {`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"answer"}]}`, "answer", ""},
+		"a reference":         {`{"content":[{"type":"text","text":"answer"},{"type":"reference","reference_ids":[1]}]}`, "answer", ""},
+		"a refusal":           {`{"content":null,"refusal":"I cannot"}`, "I cannot", ""},
+		"a refusal as a part": {`{"content":[{"type":"refusal","refusal":"I cannot"}]}`, "I cannot", ""},
+		"thinking alone":      {`{"content":[{"type":"thinking","thinking":[]}]}`, "", "is empty"},
+		"an object":           {`{"content":{"a":1}}`, "", "a content that is no text"},
+		"a number":            {`{"content":42}`, "", "a content that is no text"},
+		"a bool":              {`{"content":true}`, "", "a content that is no text"},
+		"a list of texts":     {`{"content":["a"]}`, "", "parts that are none"},
+		"a part without text": {`{"content":[{"type":"text","text":{"a":1}}]}`, "", "parts that are none"},
+		"a refusal as a list": {`{"content":null,"refusal":["no"]}`, "", "a refusal that is no text"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			resp, err := ask(t.Context(), openAI(t, &service{status: 200, answer: `{"choices":[{"message":` + c.message + `}]}`}, loopback), user("hi"))
+			if c.wrong == "" {
+				require.NoError(t, err)
+				require.Len(t, resp.Content.Parts, 1)
+				require.Equal(t, c.want, resp.Content.Parts[0].Text)
+				return
+			}
+			failure, ok := model.AsError(err)
+			require.True(t, ok, "%v", err)
+			require.Equal(t, model.CodeInvalidAnswer, failure.Code)
+			require.Contains(t, failure.Message, c.wrong)
+		})
+	}
+}
+
 // Numbers come from the model, and go back to it, with the digits that they were written with.
 func TestOpenAI_KeepsTheDigitsOfNumbers(t *testing.T) {
 	t.Parallel()
@@ -310,6 +345,7 @@ func TestOpenAIErrors(t *testing.T) {
 		code      string
 		retryable bool
 		after     time.Duration
+		says      string
 	}{
 		"busy": {service: service{status: 429, header: http.Header{"Retry-After": {"7"}}, answer: `{"error":{"message":"slow down"}}`},
 			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second},
@@ -323,8 +359,18 @@ func TestOpenAIErrors(t *testing.T) {
 		"empty":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":""}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
 		"filtered":      {service: service{status: 200, answer: `{"choices":[{"finish_reason":"content_filter","message":{"content":""}}]}`}, code: model.CodeRejected},
 		"bad arguments": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
-		"too large":     {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: model.CodeInvalidAnswer},
-		"forbidden":     {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: model.CodeForbidden},
+		"not UTF-8":     {service: service{status: 200, answer: "{\"choices\":[{\"message\":{\"content\":\"caf\xe9\"}}]}"}, code: model.CodeInvalidAnswer, retryable: true},
+		"name of a tool": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":{"a":1},"arguments":"{}"}}]}}]}`},
+			code: model.CodeInvalidAnswer, retryable: true},
+		"200 and 429": {service: service{status: 200, header: http.Header{"Retry-After": {"7"}}, answer: `{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429}}`},
+			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second, says: "Rate limit exceeded: free-models-per-day"},
+		"200 and a status":  {service: service{status: 200, answer: `{"error":{"message":"Quota","code":"quota","status":"429"}}`}, code: model.CodeRateLimited, retryable: true, says: "429: Quota"},
+		"200 and 402":       {service: service{status: 200, answer: `{"error":{"message":"Insufficient credits","code":402},"choices":null}`}, code: model.CodeRejected, says: "402: Insufficient credits"},
+		"200 and an object": {service: service{status: 200, answer: `{"object":"error","message":"The model does not exist","type":"NotFoundError","code":404}`}, code: model.CodeRejected, says: "404: The model does not exist"},
+		"200 and a text":    {service: service{status: 200, answer: `{"error":"quota exceeded for org with sk-test"}`}, code: model.CodeUnavailable, retryable: true, says: "quota exceeded for org"},
+		"200 and no words":  {service: service{status: 200, answer: `{"error":{"type":"overloaded"}}`}, code: model.CodeUnavailable, retryable: true, says: `"overloaded"`},
+		"too large":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: model.CodeInvalidAnswer},
+		"forbidden":         {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: model.CodeForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -337,6 +383,7 @@ func TestOpenAIErrors(t *testing.T) {
 			require.Equal(t, tt.code, failure.Code, failure.Message)
 			require.Equal(t, tt.retryable, failure.Retryable)
 			require.Equal(t, tt.after, failure.RetryAfter)
+			require.Contains(t, failure.Message, tt.says)
 			require.NotContains(t, failure.Error(), "sk-test")
 			require.True(t, strings.HasPrefix(failure.Code, dispatchapi.ModelErrors))
 		})
