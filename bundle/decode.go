@@ -3,11 +3,15 @@
 package bundle
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
 // decoder fills structs from nodes. It is strict (unknown keys and other types
@@ -119,18 +123,14 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 			v.SetBool(s)
 			return
 		}
-	case int64:
-		if v.CanInt() && !v.OverflowInt(s) {
-			v.SetInt(s)
+	case json.Number:
+		if i, ok := exactjson.Int64(s); ok && v.CanInt() && !v.OverflowInt(i) {
+			v.SetInt(i)
 			return
 		}
 		if v.CanFloat() {
-			v.SetFloat(float64(s))
-			return
-		}
-	case float64:
-		if v.CanFloat() {
-			v.SetFloat(s)
+			f, _ := exactjson.Float64(s)
+			v.SetFloat(f)
 			return
 		}
 	}
@@ -164,18 +164,19 @@ func (n *node) describe() string {
 	case n.kind == kindMap:
 		return "keys and values"
 	}
-	switch n.scalar.(type) {
+	switch s := n.scalar.(type) {
 	case nil:
 		return "nothing"
 	case string:
 		return "text"
 	case bool:
 		return "true or false"
-	case float64:
-		return "a fraction"
-	default:
-		return "a number"
+	case json.Number:
+		if double, _ := exactjson.Float64(s); strings.Contains(string(s), ".") || double != math.Trunc(double) {
+			return "a fraction"
+		}
 	}
+	return "a number"
 }
 
 func fieldsOf(t reflect.Type) map[string]int {
@@ -248,10 +249,8 @@ func (t Duration) Std() time.Duration { return time.Duration(t) }
 func (t *Duration) unmarshalNode(d *decoder, n *node, path string) {
 	var seconds float64
 	switch s := n.scalar.(type) {
-	case int64:
-		seconds = float64(s)
-	case float64:
-		seconds = s
+	case json.Number:
+		seconds, _ = exactjson.Float64(s)
 	case string:
 		parsed, err := time.ParseDuration(s)
 		if err != nil {

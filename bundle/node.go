@@ -10,14 +10,18 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 )
+
+// byteOrderMark may begin a file (YAML 1.2.2, 5.2); editors of Windows write it.
+const byteOrderMark = "\ufeff"
 
 // node is a YAML value that knows where it was written. Nodes are immutable
 // and shared: an alias is the node of its anchor, a folded default the node of
 // its file.
 type node struct {
 	pos     Position
-	scalar  any // nil, bool, int64, float64 or string; unless items or entries
+	scalar  any // nil, bool, json.Number or string; unless items or entries
 	items   []*node
 	entries []entry
 	kind    kind
@@ -61,7 +65,7 @@ func (n *node) get(key string) *entry {
 	return nil
 }
 
-// value turns a node into what encoding/json makes of the same data.
+// value turns a node into what exactjson makes of the same data.
 func (n *node) value() any {
 	switch n.kind {
 	case kindList:
@@ -89,11 +93,16 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 		problems.add(at, "file has %d bytes, at most %d are allowed; split it", len(data), MaxYAMLSize)
 		return nil
 	}
-	tokens := lexer.Tokenize(string(data))
+	if bad, found := notUTF8(file, data); found {
+		problems.add(bad, "the file is not UTF-8 from here on; save it as UTF-8")
+		return nil
+	}
+	tokens := lexer.Tokenize(strings.TrimPrefix(string(data), byteOrderMark))
 	if bad, message := guarded(file, tokens); message != "" {
 		problems.add(bad, "%s", message)
 		return nil
 	}
+	plainScalars(tokens)
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
 		problems.add(syntaxProblem(at, err))
@@ -101,7 +110,7 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 	}
 	var docs []*ast.DocumentNode
 	for _, doc := range parsed.Docs {
-		if doc.Body != nil {
+		if _, isDirective := doc.Body.(*ast.DirectiveNode); doc.Body != nil && !isDirective {
 			docs = append(docs, doc)
 		}
 	}
@@ -236,7 +245,7 @@ func (c *converter) key(n ast.MapKeyNode) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
 		return n.Value, true
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+	case *ast.BoolNode:
 		return n.GetToken().Value, true
 	default:
 		return "", false
@@ -251,20 +260,15 @@ func (c *converter) scalar(at Position, n ast.Node) *node {
 		out.scalar = n.Value
 	case *ast.StringNode:
 		out.scalar, out.weight = n.Value, 1+len(n.Value)/64
+		if n.Token.Type == token.StringType {
+			value, problem := resolve(n.Value)
+			if problem != "" {
+				return c.fail(at, "%s", problem)
+			}
+			out.scalar = value
+		}
 	case *ast.LiteralNode:
 		out.scalar, out.weight = n.Value.Value, 1+len(n.Value.Value)/64
-	case *ast.FloatNode:
-		out.scalar = n.Value
-	case *ast.IntegerNode:
-		switch v := n.Value.(type) {
-		case int64:
-			out.scalar = v
-		case uint64:
-			if v > 1<<62 {
-				return c.fail(at, "number is too large")
-			}
-			out.scalar = int64(v)
-		}
 	case *ast.TagNode:
 		return c.fail(at, "tags such as %q are not supported; write the plain value", n.GetToken().Value)
 	default:

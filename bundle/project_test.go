@@ -3,6 +3,7 @@
 package bundle_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -268,7 +269,7 @@ func TestConnectors(t *testing.T) {
 	require.Equal(t, "nightly", nightly.Key)
 	require.False(t, nightly.Enabled)
 	require.Equal(t, bundle.ModeInbound, nightly.Mode)
-	require.Equal(t, map[string]any{"a": []any{int64(1)}}, nightly.Config.Payload)
+	require.Equal(t, map[string]any{"a": []any{json.Number("1")}}, nightly.Config.Payload)
 	require.Equal(t, []bundle.Link{{Agent: "ok", FilesRequired: true}}, nightly.AllLinks())
 	require.True(t, orders.Enabled)
 	require.Equal(t, []bundle.Link{{Agent: "ok"}}, orders.AllLinks())

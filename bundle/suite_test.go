@@ -3,6 +3,7 @@
 package bundle_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ cases:
 	s := p.Suites[0]
 	require.Equal(t, "flow", s.Agent)
 	full, bare := s.Cases[0], s.Cases[1]
-	require.Equal(t, map[string]any{"a": []any{int64(1), "x"}}, full.Payload)
+	require.Equal(t, map[string]any{"a": []any{json.Number("1"), "x"}}, full.Payload)
 	require.Equal(t, []string{"files/a.txt"}, full.Files)
 	require.Equal(t, map[string]string{"X-GitHub-Event": "push"}, full.Context.Headers)
 	require.Equal(t, 3, full.Runs)

@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"context"
+	"encoding/json"
 	"regexp"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ steps:
 	call := first.Content.Parts[0].FunctionCall
 	require.Equal(t, "current_time", call.Name)
 	require.NotEmpty(t, call.ID)
-	require.Equal(t, map[string]any{"zone": "UTC", "who": []any{"Ada", int64(3)}}, call.Args)
+	require.Equal(t, map[string]any{"zone": "UTC", "who": []any{"Ada", json.Number("3")}}, call.Args)
 	require.EqualValues(t, 11, first.UsageMetadata.PromptTokenCount)
 	require.EqualValues(t, 4, first.UsageMetadata.CachedContentTokenCount)
 	require.EqualValues(t, 16, first.UsageMetadata.TotalTokenCount)
