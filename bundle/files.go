@@ -71,7 +71,10 @@ func (r *reader) readFolder(folder string) error {
 		if err != nil {
 			return fmt.Errorf("reading %q: %w", name, err)
 		}
-		if entry.IsDir() {
+		switch {
+		case Hidden(name) && entry.IsDir():
+			return fs.SkipDir
+		case Hidden(name) || entry.IsDir():
 			return nil
 		}
 		return r.readFile(name, entry)
@@ -159,6 +162,12 @@ func printable(name string) string {
 		}
 		return r
 	}, name)
+}
+
+// Hidden reports whether a file is passed over because its name, or that of a folder that it is in, begins
+// with a dot: macOS puts ._a.yaml beside a.yaml into archives, and editors write .#a.yaml and .idea/.
+func Hidden(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 }
 
 // InLayout says whether a name at the root of a repository is a folder that is

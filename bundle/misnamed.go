@@ -16,7 +16,7 @@ func Misnamed(paths []string) (warnings Problems) {
 	for _, name := range paths {
 		folder, _, nested := strings.Cut(name, "/")
 		switch meant := Meant(folder); {
-		case !nested || strings.HasPrefix(name, testFiles):
+		case !nested || Hidden(name) || strings.HasPrefix(name, testFiles):
 		case meant != "" && hasEnding(name, meant):
 			warnings.add(Position{File: printable(folder)}, "is not read, for the folder is called %s; rename it where that is meant", meant)
 		}

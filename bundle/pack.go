@@ -148,7 +148,7 @@ func unpackTar(r io.Reader, admit admission) (Files, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "" {
+		if name == "" || Hidden(name) {
 			continue
 		}
 		if err := u.checkEntry(name, header); err != nil {

@@ -97,6 +97,7 @@ func (p *parsing) decoder() *decoder { return &decoder{problems: &p.problems, pa
 func (p *parsing) file(file string) {
 	folder, _, _ := strings.Cut(file, "/")
 	switch {
+	case Hidden(file):
 	case strings.HasPrefix(file, testFiles): // attachments, whatever they are
 	case !slices.Contains(yamlFolders, folder):
 	case path.Ext(file) != ".yaml":
@@ -117,10 +118,10 @@ func (p *parsing) file(file string) {
 // yamlFolders are the folders of the layout whose files are YAML.
 var yamlFolders = []string{"agents", "connectors", "models", "tests"}
 
-// ignored refuses a file that nothing would read, but for notes and hidden files.
+// ignored refuses a file that nothing would read, except notes.
 func (p *parsing) ignored(file, folder string) {
 	switch ext := strings.ToLower(path.Ext(file)); {
-	case strings.HasPrefix(path.Base(file), "."), ext == ".md":
+	case ext == ".md":
 	case ext == ".yaml", ext == ".yml", ext == ".json":
 		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
 	case folder == "tests":

@@ -426,6 +426,11 @@ func TestReadFilesTakesTheLayoutOnly(t *testing.T) {
 		"tests/files/a.bin":   {Data: []byte{0}},
 		"README.md":           {Data: []byte("x")},
 		".git/config":         {Data: []byte("x")},
+		"agents/._ok.yaml":    {Data: []byte("\x00\x05\x16\x07")},
+		"agents/.#ok.yaml":    {Mode: 0o777 | 1<<27, Data: []byte("me@here")},
+		"agents/.idea/x.yaml": {Data: []byte("x")},
+		"tools/.gitkeep":      {},
+		"tests/files/.a.bin":  {Data: []byte{0}},
 		"src/agents/bad.yaml": {Data: []byte("x")},
 	})
 	require.NoError(t, err)

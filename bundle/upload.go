@@ -98,7 +98,7 @@ func uploaded(header *tar.Header) (string, error) {
 	}
 	root, _, _ := strings.Cut(name, "/")
 	switch {
-	case header.Typeflag == tar.TypeDir || !InLayout(root):
+	case header.Typeflag == tar.TypeDir || !InLayout(root) || Hidden(name):
 		return "", nil
 	case header.Typeflag != tar.TypeReg:
 		return "", fmt.Errorf("%w: %q is a link or a special file; replace it by a regular file", ErrInvalid, shown)

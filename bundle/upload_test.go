@@ -54,8 +54,10 @@ func TestAnUploadIsReadAsARepositoryIs(t *testing.T) {
 		tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "of git archive"}},
 		entry(tar.TypeDir, "./", 0), entry(tar.TypeDir, "./agents/", 0),
 		entry(tar.TypeReg, "./agents/a.yaml", 3), entry(tar.TypeReg, "tests/files/b", 1<<20),
+		entry(tar.TypeReg, "./agents/._a.yaml", 4), entry(tar.TypeReg, "agents/.idea/a.yaml", 4), entry(tar.TypeReg, "tools/.gitkeep", 0),
 		entry(tar.TypeReg, "README.md", 5), entry(tar.TypeReg, ".git/config", 5),
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "node_modules/x", Linkname: "/etc"},
+		tar.Header{Typeflag: tar.TypeSymlink, Name: "agents/.#a.yaml", Linkname: "me@here"},
 	)
 	files, err := unpackUpload(packed)
 	require.NoError(t, err)

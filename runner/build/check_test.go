@@ -21,7 +21,7 @@ func TestCheckFindsAllAtOnce(t *testing.T) {
 	for name, text := range map[string]string{
 		"agents/ok.yaml": okAgent + "guardrails: {}\nmodle: x\nconcurrency: {key: 'input.id +'}\ntools: [Bad!]\n",
 		"tests/t.yaml":   "agent: nobody\ncases: [{name: a, payload: x, expected_result: outptu}]\n",
-		".schemas/a.yml": "not: [read",
+		".schemas/a.yml": "not: [read", "agents/._ok.yaml": "x", "agents/.hid.yaml": okAgent, "connectors/.x/a.yaml": "x", "models/.#a.yaml": "x", "tools/.gitkeep": "",
 	} {
 		root[name] = &fstest.MapFile{Data: []byte(text)}
 	}

@@ -116,7 +116,7 @@ func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, d
 		if strings.ContainsAny(entry.Name, "/\x00") || entry.Name == "" || !filepath.IsLocal(name) {
 			return gitremote.Remedy("the commit has a file with the impossible name %q", gitremote.Clip(entry.Name, 200))
 		}
-		if depth == 0 && (!bundle.InLayout(entry.Name) || entry.Mode == filemode.Submodule) {
+		if bundle.Hidden(entry.Name) || depth == 0 && (!bundle.InLayout(entry.Name) || entry.Mode == filemode.Submodule) {
 			continue
 		}
 		if seen[entry.Name] {

@@ -59,6 +59,7 @@ func TestFoldersCount(t *testing.T) {
 		"deep":        {forest(t, 1, 40, link), "nest deeper than 32 levels", 0},
 		"empty":       {forest(t, 5, 3), "", 0},
 		"files":       {forest(t, 5, 3, link), "", 1 + 5 + 25 + 125},
+		"hidden":      {forest(t, 1, 1, object.TreeEntry{Name: ".#a.yaml", Mode: filemode.Symlink, Hash: link.Hash}), "", 0},
 		"twice":       {forest(t, 1, 1, link, link), `has "agents/00000/link.yaml" twice`, 2},
 	} {
 		f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
