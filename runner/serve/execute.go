@@ -72,8 +72,17 @@ func (s *Server) execute(l life, c *claim) (status string) {
 		log.Error("reporting a run's end", "error", err)
 		return metrics.RunUnreported
 	}
-	log.Info("run ended", "status", out.Status, "code", out.ErrorCode, "cause", out.Cause)
+	log.Log(l.reporting, endLevel(out), "run ended", "status", out.Status, "code", out.ErrorCode, "cause", out.Cause)
 	return string(out.Status)
+}
+
+// endLevel is that of the line about a run that ended. Runs that completed are counted by metrics: a line for
+// each would push warnings out of what a node keeps of a container's log.
+func endLevel(out engine.Outcome) slog.Level {
+	if out.Status == engine.Completed && out.Cause == nil {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 const notStored = "what the run did could not be stored"
