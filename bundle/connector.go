@@ -330,6 +330,19 @@ func (p *parsing) checkLink(c *Connector, l Link) {
 	}
 }
 
+// linkNames refuses connectors of one name, in any case of letters: an environment has each once.
+func (p *parsing) linkNames() {
+	files := map[string]string{} // by name
+	for _, c := range p.project.Connectors {
+		name := strings.ToLower(c.Title())
+		if other, taken := files[name]; taken {
+			p.problems.add(c.At("name"), `the name %q is that of %s already; choose another "name"`, c.Title(), other)
+			continue
+		}
+		files[name] = c.SourcePath
+	}
+}
+
 // linkConnector checks what a connector refers to.
 func (p *parsing) linkConnector(c *Connector) {
 	for _, name := range c.Agents {

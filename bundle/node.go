@@ -147,6 +147,9 @@ func syntaxProblem(at Position, err error) (Position, string, string) {
 		}
 	}
 	message, _, _ = strings.Cut(message, "\n")
+	if strings.Contains(message, "'\t'") {
+		message = "a tab cannot indent; indent by spaces"
+	}
 	for _, unexpected := range []string{"in this context", "non-map value"} { // words and place are of where it noticed
 		if strings.Contains(message, unexpected) {
 			message += "; look at the indentation here and in the lines after it, and put a text with a colon in quotes"

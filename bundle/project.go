@@ -180,6 +180,7 @@ func (p *parsing) link() {
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
+	p.linkNames()
 	p.linkOutbound()
 	p.linkSuites()
 	p.linkDefaults()

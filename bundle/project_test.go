@@ -24,6 +24,8 @@ func files(pairs ...string) bundle.Files {
 	return out
 }
 
+const inbound = "type: webhook\nmode: inbound\nagents: [ok]\n"
+
 const okAgent = "name: ok\nmodel: openai/gpt-5\n"
 
 func TestParseReadsEveryAgentKey(t *testing.T) {
@@ -184,6 +186,17 @@ var problemCases = map[string]struct {
 		files("agents/a.yaml", "name: a\n  model: openai/gpt-5\n", "agents/a-test-b.yaml", "name: a-test-b\nmodel: openai/gpt-5\n",
 			"agents/s.yaml", "name: s\ntype: sequential\nagents: [a]\n"),
 		[]string{`agents/a.yaml:1:7: mapping value is not allowed in this context; look at the indentation here and in the lines after it, and put a text with a colon in quotes`},
+	},
+	"tab": {
+		files("agents/a.yaml", "name: a\nmodel: openai/x\nretry_options:\n\tattempts: 2\n"),
+		[]string{`agents/a.yaml:4:1: a tab cannot indent; indent by spaces`},
+	},
+	"connectors of one name": {
+		files("agents/ok.yaml", okAgent, "connectors/a.yaml", "name: Tickets\n"+inbound, "connectors/b.yaml", inbound+"name: tickets\n", "connectors/tickets.yaml", inbound),
+		[]string{
+			`connectors/b.yaml:4:1: the name "tickets" is that of connectors/a.yaml already; choose another "name"`,
+			`connectors/tickets.yaml:1:1: the name "tickets" is that of connectors/a.yaml already; choose another "name"`,
+		},
 	},
 	"key twice": {
 		files("agents/a.yaml", "name: a\nname: b\n"),

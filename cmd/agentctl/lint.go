@@ -40,7 +40,8 @@ where none is named: the same checks as the build's, without a platform.
 What needs one is not checked: whether an environment has the variables that prompts and
 connectors name. With --environment it is, by the REST API.
 
-What is not read and looks as if it were meant to be, such as a folder agent, is warned of.
+What is not read and looks as if it were meant to be, such as a folder agent, is warned of, and so
+are placeholders of prompts that other programs write, such as {{name}} and ${name}.
 
 It ends with 2 when something is wrong, with 1 when it could not be looked at.`,
 		Example: `  agentctl lint
@@ -86,7 +87,7 @@ func (o *lintOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	warn(o.messages, o.dir, misnamed(o.dir))
+	warn(o.messages, o.dir, append(misnamed(o.dir), engine.Warn(project)...))
 	uses := variablesUsed(project)
 	if o.wanted != "" {
 		missing, err := o.missing(ctx, uses)

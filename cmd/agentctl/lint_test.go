@@ -69,6 +69,30 @@ func TestLintFindsAllThatABuildRefuses(t *testing.T) {
 	}
 }
 
+// What can never work is an error, whatever an environment has; what other programs write is warned of.
+func TestLint_ReadsPlaceholdersOfPrompts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ prompt, problem, warning string }{
+		"a field":                    {"{name} {env.REGION}", "", ""},
+		"a variable in small":        {"{env.product}", "agents/helper.yaml:3:1: {env.product} never has a value", ""},
+		"a variable with a field":    {"{env.A.b}", "{env.A.b} never has a value", ""},
+		"of Jinja":                   {"Hi {{ input.name }}", "", "agents/helper.yaml:3:1: {{ input.name }} in the prompt does not stand for a value"},
+		"of a shell":                 {"Hi ${name}", "", "${name} in the prompt does not stand for a value"},
+		"braces that are no mistake": {"Answer {\\\"a\\\": {}}", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, messages, err := run(t, "lint", repository(t, "agents/helper.yaml", helper+"system_prompt: \""+c.prompt+"\"\n"))
+			if require.Contains(t, out, c.problem); c.problem == "" {
+				require.NoError(t, err)
+			}
+			if require.Contains(t, messages, c.warning); c.warning == "" {
+				require.NotContains(t, messages, "warning")
+			}
+		})
+	}
+}
+
 func TestLintOfWhatIsRightAndOfWhatIsNotThere(t *testing.T) {
 	t.Parallel()
 	dir := repository(t, "agents/helper.yaml", helper)

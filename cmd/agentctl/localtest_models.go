@@ -10,13 +10,13 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -80,13 +80,10 @@ func providersOf(project *bundle.Project) (prefixes []string) {
 	return prefixes
 }
 
-// variableName is the form of a variable's name, as an Environment takes it.
-var variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
-
 // parseVariable reads NAME=VALUE. The error does not repeat the value.
 func parseVariable(text string) (name, value string, err error) {
 	name, value, found := strings.Cut(text, "=")
-	if !found || !variableName.MatchString(name) {
+	if !found || !engine.VariableName.MatchString(name) {
 		return "", "", errors.New("must be NAME=VALUE, the name of capital letters, digits and _, and no digit first")
 	}
 	return name, value, nil

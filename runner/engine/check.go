@@ -26,6 +26,12 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 				add(a.At(key), `"`+key+`"`)
 			}
 		}
+		for _, name := range PromptVariables(a.SystemPrompt) {
+			if !VariableName.MatchString(name) {
+				problems = append(problems, bundle.Problem{Position: a.At("system_prompt"), Message: "{" + variablePrefix + name +
+					"} never has a value: the names of variables are capital letters, digits and _, and no digit first; correct it"})
+			}
+		}
 		for _, t := range a.Tools {
 			if _, known := e.tools[t.Reference]; !known {
 				problems = append(problems, bundle.Problem{Position: a.At("tools"), Message: "tool " + t.Reference + " is unknown; there is " + strings.Join(e.toolNames(), ", ")})

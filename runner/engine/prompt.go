@@ -15,6 +15,27 @@ import (
 // variablePrefix begins what stands for a variable of the environment, whatever the run's context has.
 const variablePrefix = "env."
 
+// VariableName is the form of the names of variables of an environment.
+var VariableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
+
+// foreign are placeholders as other programs write them.
+var foreign = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
+
+// Warn finds placeholders of prompts that are written as other programs have them: no value takes their place, or
+// one takes the place of a part. A prompt may mean them so, which is why a build does not refuse them.
+func Warn(p *bundle.Project) (warnings bundle.Problems) {
+	if p == nil {
+		return nil
+	}
+	for _, a := range p.Agents {
+		if found := foreign.FindString(a.SystemPrompt); found != "" {
+			warnings = append(warnings, bundle.Problem{Position: a.At("system_prompt"), Message: found +
+				" in the prompt does not stand for a value; write {field}, or {env.NAME} for a variable of the environment"})
+		}
+	}
+	return warnings
+}
+
 var placeholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
 
 // PromptVariables are the names of the environment's variables that a system prompt has, in order.
