@@ -38,7 +38,7 @@ type Agent struct {
 	Version         string    `yaml:"version" enum:"1.0" doc:"Version of the keys."`
 	Name            string    `yaml:"name" required:"true" form:"name" doc:"Name of the agent, unique in the repository: at most 63 lower-case letters, digits and inner dashes."`
 	Description     string    `yaml:"description" doc:"What the agent is for, for people."`
-	Type            AgentType `yaml:"type" enum:"llm,sequential,tool,remote" doc:"How the agent works: llm asks a model, sequential runs other agents one after the other, tool calls one tool, remote asks an agent that is served elsewhere."`
+	Type            AgentType `yaml:"type" enum:"llm,sequential,tool,remote" doc:"How the agent works: llm asks a model, sequential runs other agents one after the other."`
 	Model           string    `yaml:"model" form:"model" doc:"The model, as provider/model: the provider is a prefix of the project's modelProviders, or scripted for a file of models/."`
 	FallbackModel   string    `yaml:"fallback_model" form:"model" doc:"The model, as provider/model, that answers when the attempts of the first one are used up."`
 	SystemPrompt    string    `yaml:"system_prompt" doc:"What the model is told. {field} stands for a field of the input, {run_id} and {agent_name} for those of the run, {headers.x-name} for a header, {env.NAME} for a variable of the environment."`

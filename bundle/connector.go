@@ -89,7 +89,7 @@ type Link struct {
 
 // LinkOutbound is the policy of a link of an outbound connector.
 type LinkOutbound struct {
-	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" doc:"What sends: the end of a run, a tool of the agent, or middleware."`
+	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" doc:"What sends: the end of a run, or a tool of the agent."`
 	ActionName       string   `yaml:"action_name" doc:"Name of the tool; without it send_to_<connector>."`
 	SourceConnectors []string `yaml:"source_connectors" doc:"Connectors whose runs are sent, by their files' names; all without them."`
 	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" doc:"How runs that are sent have ended; delivery_failed sends word of deliveries that fail."`

@@ -5,6 +5,7 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -69,7 +70,7 @@ func (d *decoder) structure(n *node, v reflect.Value, path string) {
 	for _, e := range n.entries {
 		i, ok := fields[e.key]
 		if !ok {
-			d.problems.add(e.pos, "unknown key %q%s", e.key, hint(e.key, fields))
+			d.problems.add(e.pos, "unknown key %q%s", e.key, hint(e.key, v.Type()))
 			continue
 		}
 		before := len(*d.problems)
@@ -189,13 +190,9 @@ func fieldsOf(t reflect.Type) map[string]int {
 	return fields
 }
 
-// hint says which key may have been meant, else which there are.
-func hint(key string, fields map[string]int) string {
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+// hint says which key of a struct may have been meant, else which there are in this release.
+func hint(key string, t reflect.Type) string {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(fieldsOf(t))), func(name string) bool { return isUnsupported(t, name) })
 	for _, name := range names {
 		if distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name) <= 2 && len(key) > 2 {
 			return fmt.Sprintf("; did you mean %q?", name)

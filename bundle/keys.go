@@ -70,7 +70,7 @@ func (p *parsing) knowsType(t AgentType, at Position) bool {
 	if slices.Contains(everyType, t) {
 		return true
 	}
-	p.problems.add(at, `"type" must be one of %s, not %q`, typeNames(everyType), t)
+	p.problems.add(at, `"type" must be one of %s, not %q`, typeNames(supportedTypes(everyType)), t)
 	return false
 }
 
@@ -94,12 +94,21 @@ func (p *parsing) checkType(a *Agent) {
 	for _, e := range a.source.entries {
 		types := typesOf[e.key]
 		if _, known := agentKeys[e.key]; known && !e.value.null() && !slices.Contains(types, a.Type) {
-			p.problems.add(e.pos, "%q is for agents of type %s; remove it or change the type", e.key, typeNames(types))
+			p.notForType(e, types, "; remove it or change the type")
 		}
 	}
 	if a.URL != "" {
 		p.checkURL(a, "url", a.URL)
 	}
+}
+
+// notForType reports a key that is for other types of agents; remedy ends the message.
+func (p *parsing) notForType(e entry, types []AgentType, remedy string) {
+	if isUnsupported(things["agent"], e.key) {
+		p.problems.add(e.pos, "%q is not supported by this release; remove it", e.key)
+		return
+	}
+	p.problems.add(e.pos, "%q is for agents of type %s%s", e.key, typeNames(supportedTypes(types)), remedy)
 }
 
 // withDefaults folds defaults into an agent, without the keys that have no effect
@@ -148,7 +157,7 @@ func (p *parsing) linkDefaults() {
 			types := typesOf[e.key]
 			takes := func(t AgentType) bool { return slices.Contains(types, t) }
 			if path.Dir(e.pos.File) == folder && !e.value.null() && !slices.ContainsFunc(present[folder], takes) {
-				p.problems.add(e.pos, "%q is for agents of type %s, and there is none in %s; remove it", e.key, typeNames(types), folder)
+				p.notForType(e, types, ", and there is none in "+folder+"; remove it")
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 var quoted = regexp.MustCompile("`([a-z_]+)(\\[\\])?`")
@@ -64,7 +65,10 @@ func TestKeysAreForTheTypesThatThePageNames(t *testing.T) {
 				agent += key + ": x\n"
 			}
 			_, err := bundle.Parse(files("agents/a.yaml", agent))
-			refused := `agents/a.yaml:3:1: "` + key + `" is for agents of type ` + strings.Join(page[key], ", ") + `; remove it or change the type`
+			refused := `agents/a.yaml:3:1: "` + key + `" is not supported by this release; remove it`
+			if supported := slices.DeleteFunc(slices.Clone(page[key]), func(t string) bool { return later.Has(later.File, "agent.type", t) }); len(supported) > 0 {
+				refused = `agents/a.yaml:3:1: "` + key + `" is for agents of type ` + strings.Join(supported, ", ") + `; remove it or change the type`
+			}
 			if slices.Contains(page[key], agentType) {
 				require.NotContains(t, fmt.Sprint(err), "is for agents of type", "%s in %s", key, agentType)
 			} else {
@@ -102,7 +106,7 @@ func TestTypeOfDefaults(t *testing.T) {
 	t.Parallel()
 	guarded := "model: openai/x\nsystem_prompt: Be kind.\nguardrails: {input: [{type: pii}]}\n"
 	for written, name := range map[string]string{"sequental": "sequental", "LLM": "LLM", "'null'": "null"} {
-		problem := `:1:1: "type" must be one of llm, sequential, tool, remote, not "` + name + `"`
+		problem := `:1:1: "type" must be one of llm, sequential, not "` + name + `"`
 		mistyped := "type: " + written + "\n"
 		for where, repository := range map[string]bundle.Files{
 			"agents/_defaults.yaml":   files("agents/_defaults.yaml", mistyped+guarded, "agents/a.yaml", "name: a\n", "agents/b.yaml", "name: b\n"),
@@ -114,7 +118,7 @@ func TestTypeOfDefaults(t *testing.T) {
 		}
 	}
 	_, err := bundle.Parse(files("agents/_defaults.yaml", "type: llmm\ntimeout: soon\n", "agents/a.yaml", okAgent))
-	require.EqualError(t, err, `agents/_defaults.yaml:1:1: "type" must be one of llm, sequential, tool, remote, not "llmm"`+"\n"+
+	require.EqualError(t, err, `agents/_defaults.yaml:1:1: "type" must be one of llm, sequential, not "llmm"`+"\n"+
 		`agents/_defaults.yaml:2:10: "timeout" must be seconds or a duration such as "1m30s"`+", not text")
 
 	// An empty type is none, in defaults and in an agent.
@@ -140,8 +144,8 @@ func TestDefaultsThatNoAgentTakes(t *testing.T) {
 		"agents/steps/in/once.yaml", "name: once\ntype: sequential\n",
 	))
 	require.EqualError(t, err, strings.Join([]string{
-		`agents/_defaults.yaml:2:1: "url" is for agents of type remote, and there is none in agents; remove it`,
-		`agents/none/_defaults.yaml:1:1: "version" is for agents of type llm, sequential, tool, remote, and there is none in agents/none; remove it`,
+		`agents/_defaults.yaml:2:1: "url" is not supported by this release; remove it`,
+		`agents/none/_defaults.yaml:1:1: "version" is for agents of type llm, sequential, and there is none in agents/none; remove it`,
 		`agents/steps/_defaults.yaml:1:1: "temperature" is for agents of type llm, and there is none in agents/steps; remove it`,
 	}, "\n"))
 

@@ -29,6 +29,8 @@ func (p Position) String() string {
 type Problem struct {
 	Position
 	Message string `json:"message"`
+	// end is the last place that the problem is about, if it is about more than one.
+	end Position
 }
 
 // String is file:line:column: message.
@@ -57,13 +59,17 @@ func (ps *Problems) add(at Position, format string, args ...any) {
 }
 
 // With are the problems with more, in order. Of a place that something is wrong with already,
-// what else is wrong there is said when that is mended: mostly it is the same mistake.
+// what else is wrong there is said when that is mended: mostly it is the same mistake. One of more that is about
+// all of a value, which is to be removed, takes the place of what is wrong inside.
 func (ps Problems) With(more Problems) Problems {
 	known := make(map[Position]bool, len(ps))
+	var out Problems
 	for _, p := range ps {
-		known[p.Position] = true
+		if !slices.ContainsFunc(more, func(m Problem) bool { return m.covers(p.Position) }) {
+			known[p.Position] = true
+			out = append(out, p)
+		}
 	}
-	out := slices.Clone(ps)
 	for _, p := range more {
 		if !known[p.Position] {
 			out = append(out, p)

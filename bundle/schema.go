@@ -52,11 +52,20 @@ func KindOf(file string) Kind {
 type schema map[string]any
 
 // Schema is the JSON Schema (2020-12) of files of a kind: the keys that the parser knows, their
-// types, bounds and words, by which an editor completes and checks. It refuses no file that a
+// types, bounds and words, without those that this release does not do, by which an editor completes and checks. It refuses no file that a
 // build takes, but for a word that is written and empty; what needs another file is the build's
 // to refuse.
 func Schema(kind Kind) ([]byte, error) {
-	var root schema
+	root, err := fullSchema(kind)
+	if err != nil {
+		return nil, err
+	}
+	removeUnsupported(kind, root)
+	return root.encoded(kind)
+}
+
+// fullSchema has what the parser knows, also of what this release does not do.
+func fullSchema(kind Kind) (root schema, err error) {
 	switch kind {
 	case KindAgent:
 		root = structSchema(reflect.ValueOf(*newAgent("", nil)))
@@ -75,9 +84,14 @@ func Schema(kind Kind) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("there is no kind of file %q; there is %s", kind, strings.Join(kindNames(), ", "))
 	}
-	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["title"] = "Agent Platform: " + string(kind)
-	data, err := json.MarshalIndent(root, "", "  ")
+	return root, nil
+}
+
+// encoded is the text of the schema of a kind of files.
+func (s schema) encoded(kind Kind) ([]byte, error) {
+	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	s["title"] = "Agent Platform: " + string(kind)
+	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the schema of kind %q: %w", kind, err)
 	}

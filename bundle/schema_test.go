@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 const (
@@ -107,7 +108,7 @@ func schemas(t *testing.T) map[bundle.Kind]*jsonschema.Schema {
 	t.Helper()
 	out := map[bundle.Kind]*jsonschema.Schema{}
 	for _, k := range bundle.Kinds {
-		text, err := bundle.Schema(k.Kind)
+		text, err := bundle.FullSchema(k.Kind)
 		require.NoError(t, err)
 		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 		require.NoError(t, err)
@@ -278,7 +279,7 @@ func TestSchemasHaveEveryKey(t *testing.T) {
 		bundle.KindAgent: reflect.TypeFor[bundle.Agent](), bundle.KindConnector: reflect.TypeFor[bundle.Connector](),
 		bundle.KindModel: reflect.TypeFor[bundle.Script](), bundle.KindSuite: reflect.TypeFor[bundle.Suite](),
 	} {
-		text, err := bundle.Schema(kind)
+		text, err := bundle.FullSchema(kind)
 		require.NoError(t, err)
 		var s map[string]any
 		require.NoError(t, json.Unmarshal(text, &s))
@@ -300,6 +301,66 @@ func TestSchemasHaveEveryKey(t *testing.T) {
 	require.NotContains(t, string(defaults), `"name": {`+"\n"+`      "description": "Name of the agent`)
 	_, err = bundle.Schema("nothing")
 	require.ErrorContains(t, err, "there is agent, defaults, connector, model, suite")
+}
+
+// An editor offers nothing that a build refuses as unsupported.
+func TestSchema_OffersWhatIsSupported(t *testing.T) {
+	t.Parallel()
+	text := map[bundle.Kind]string{}
+	for _, k := range bundle.Kinds {
+		data, err := bundle.Schema(k.Kind)
+		require.NoError(t, err)
+		text[k.Kind] = string(data)
+	}
+	kinds := map[string][]bundle.Kind{"agent": {bundle.KindAgent, bundle.KindDefaults}, "case": {bundle.KindSuite}, "link": {bundle.KindConnector}, "tool": {bundle.KindAgent}}
+	for _, name := range later.At(later.File) {
+		thing, field, _ := strings.Cut(name.Field, ".")
+		for _, kind := range kinds[thing] {
+			switch {
+			case thing == "tool":
+				require.Regexp(t, `"tools": \{[^}]*"items": \{\s*"type": "string"\s*\}`, text[kind])
+			case name.Value != "":
+				require.NotContains(t, text[kind], `"`+name.Value+`"`, "%s of %s", name, kind)
+			default:
+				require.NotContains(t, text[kind], `"`+field+`"`, "%s of %s", name, kind)
+			}
+		}
+	}
+	require.NotContains(t, text[bundle.KindAgent], `"tool_name"`, "it is for agents of a type that is unsupported")
+	require.Contains(t, text[bundle.KindAgent], `"system_prompt"`)
+}
+
+// A message offers nothing either, and says of what is unsupported that it is, before it is asked to be in its form.
+func TestProblems_OfferWhatIsSupported(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ text, want string }{
+		"an unknown key":   {"zzzzz: 1\n", "the keys here are agents, concurrency, description, fallback_model, files_required, max_concurrent_runs, max_iterations, model, name, reasoning_effort, retry_options, system_prompt, temperature, timeout, tools, type, variants, version"},
+		"almost a key":     {"aproval: {}\n", "the keys here are"},
+		"an unknown type":  {"type: magic\n", `"type" must be one of llm, sequential, not "magic"`},
+		"a key of another": {"url: https://x.example.com\n", `"url" is not supported by this release; remove it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := bundle.Parse(files("agents/ok.yaml", okAgent+c.text))
+			require.ErrorContains(t, err, c.want)
+		})
+	}
+	for name, text := range map[string]string{
+		"a part":       "guardrails: {input: [{pattern: x}]}\n",
+		"a list":       "guardrails: []\n",
+		"a text":       "guardrails: strict\n",
+		"many lines":   "guardrails:\n  input:\n    - type: magic\n      zzz: 1\n",
+		"not a number": "guardrails: {input: [{type: topic, topics: [x], threshold: high}]}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			project, problems := bundle.Examine(files("agents/ok.yaml", okAgent+text+"modle: x\n"))
+			lines := strings.Split(problems.With(project.Agent("ok").Unsupported()).Error(), "\n")
+			require.Len(t, lines, 2)
+			require.Equal(t, `agents/ok.yaml:3:1: "guardrails" is not supported by this release; remove it`, lines[0])
+			require.Contains(t, lines[1], `unknown key "modle"`)
+		})
+	}
 }
 
 // haveKeys walks a struct, its schema and what is written of it, and notes which keys are.

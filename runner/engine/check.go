@@ -21,11 +21,7 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 		if a.Type != bundle.AgentLLM && a.Type != bundle.AgentSequential {
 			add(a.At("type"), "type "+string(a.Type))
 		}
-		for _, key := range later.FieldsOf(later.File, "agent") {
-			if a.Has(key) {
-				add(a.At(key), `"`+key+`"`)
-			}
-		}
+		problems = append(problems, a.Unsupported()...)
 		for _, name := range PromptVariables(a.SystemPrompt) {
 			if !VariableName.MatchString(name) {
 				problems = append(problems, bundle.Problem{Position: a.At("system_prompt"), Message: "{" + variablePrefix + name +
@@ -45,11 +41,7 @@ func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 	}
 	for _, s := range p.Suites {
 		for _, c := range s.Cases {
-			for _, key := range later.FieldsOf(later.File, "case") {
-				if c.Has(key) {
-					add(c.At(key), `"`+key+`"`)
-				}
-			}
+			problems = append(problems, c.Unsupported()...)
 		}
 	}
 	for _, file := range p.Files.Paths() {
