@@ -16,6 +16,8 @@ import (
 	_ "time/tzdata" // images hold no time zones
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
 // Bounds of what a cron connector is made of.
@@ -245,6 +247,9 @@ func (i Input) JSON() ([]byte, error) {
 	}
 	if err := json.Unmarshal(i.Payload, &object); err != nil {
 		return nil, &FieldError{Field: FieldPayload, Problem: "must be a JSON object"}
+	}
+	if err := jsonscan.Check(i.Payload); err != nil {
+		return nil, &FieldError{Field: FieldPayload, Problem: "must be JSON that agents can read: " + err.Error()}
 	}
 	i.ScheduledAt = i.ScheduledAt.UTC()
 	var out bytes.Buffer

@@ -110,8 +110,10 @@ func TestInputs(t *testing.T) {
 	for problem, payload := range map[string]string{
 		"":                            `{"a":"` + strings.Repeat("x", full) + `"}`,
 		"payload must leave the inpu": `{"a":"` + strings.Repeat("x", full+1) + `"}`,
-		"payload must be a JSON obje": `[]`,
-		"payload must be a JSON obj":  `{`,
+		"line 1, column 6: the number is too large": `{"a":1e400}`,
+		"line 1, column 7: the text is not UTF-8":   "{\"a\":\"\xe9\"}",
+		"payload must be a JSON obje":               `[]`,
+		"payload must be a JSON obj":                `{`,
 	} {
 		wrong := Check("@daily", "UTC", "", json.RawMessage(payload))
 		if problem == "" {
