@@ -70,3 +70,18 @@ func TestProblemsOfConnectorsThatSend(t *testing.T) {
 		require.NotContains(t, err.Error(), "CANARY", name)
 	}
 }
+
+func TestHeadersAreThoseThatCanBeSent(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.Parse(files("agents/ok.yaml", okAgent, "connectors/out.yaml", `type: webhook
+mode: outbound
+config:
+  url: https://x.example.com
+  headers: {X-Fine: "a\tb é", X-Break: "CANARY\r\nX-Service-Signature: forged", "X Space": a}
+`))
+	require.Error(t, err)
+	require.Contains(t, err.Error(), `connectors/out.yaml:5:3: "headers" has a control character, such as a line break, in the value of "X-Break": remove it`)
+	require.Contains(t, err.Error(), `"headers" has "X Space", which is not the name of a header`)
+	require.NotContains(t, err.Error(), "X-Fine")
+	require.NotContains(t, err.Error(), "CANARY")
+}

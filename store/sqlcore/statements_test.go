@@ -26,10 +26,8 @@ import (
 var ofAll = map[string]string{
 	"AdoptCluster":    "hands over what all projects claim",
 	"ListProjected":   "the sweep of what is gone looks at all projects",
-	"sweepLost":       "leases expire in all projects",
 	"DueTicks":        "connectors tick in all projects",
 	"addLinks":        "its connectors, of all projects, are named by their whole keys",
-	"SweepLeases":     "runs wait in all projects",
 	"sweepOrphans":    "finds the environments that are gone, of all projects",
 	"QueuedLines":     "walks the queue where it is told: in one environment, or in all projects",
 	"Look":            "its rows are those of the walk in one environment",
@@ -56,7 +54,7 @@ var ofAll = map[string]string{
 
 	"tellingProjects": "its projects are those of the attempts that it is given",
 	"dropExcerpts":    "its projects are those of the attempts that it is given",
-	"ClaimDeliveries": "deliveries are due in all projects",
+	"claimSome":       "deliveries are due in all projects",
 	"NextDelivery":    "deliveries are due in all projects",
 
 	"dropDeparted":    "looks for what went, in all projects",
