@@ -58,14 +58,11 @@ var wide = []struct {
 	{"FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id", "a project's backlog is all that is open of it, which has a limit", true},
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n", "the queue's figures count what waits, up to a limit", true},
 	{"(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots", "the figures count keys, up to a limit", true},
-	{"WHERE status = 'running' AND lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
+	{"WHERE r.status = 'running' AND r.lease_until <= now_us()", "the sweep looks at all that runs, by an index of its own", true},
 	{"SELECT count(*) FROM open_runs r WHERE r.status = 'running'", "the figures count all that runs, by an index of its own", true},
+	{"WITH RECURSIVE w (project_id, id) AS (", "the days of open rows are looked for once a minute, from the first row of a table on: over rows that no vacuum has removed yet", true},
 	{"SELECT DISTINCT r.deployment_id AS id FROM open_runs r", "bundles that nothing else needs go unless an open run of their project does, for all of them looked through once", true},
-	{"c.kind <> '' AND c.run_ids[1] = $2", "who erases a run looks for its deliveries from its day on, by an index of theirs", false},
 	{"c.run_ids[1] = $2 AND c.connector_id = $3", "what is about a run is looked for from its day on, by the index of deliveries", false},
-	{"DELETE FROM inputs WHERE (project_id, id) IN", "who erases a run names inputs by their keys, for their parts may be gone before the run's", false},
-	{"octet_length(response) FROM delivery_attempts WHERE (project_id, delivery_id) IN", "who erases a run names attempts likewise", false},
-	{"UPDATE delivery_attempts SET response = '' WHERE", "who erases a run forgets what was answered likewise", false},
 	{"FROM audit_log a LEFT JOIN audit_outcomes o", "a page of the audit log is from the newest partitions", false},
 }
 
