@@ -16,15 +16,6 @@ import (
 // RunOverhead is how many bytes a run counts for beside its contents.
 const RunOverhead = 512
 
-// KeySize is how many bytes the idempotency key of an event counts for, with the IDs that its row has: beside the
-// input, for as long as that. The row itself goes earlier.
-func KeySize(e store.Event) int64 {
-	if e.Idempotency == nil {
-		return 0
-	}
-	return 256 + int64(len(e.Idempotency.Key)) + 40*int64(len(e.Runs))
-}
-
 // Ending is how an open run ends.
 type Ending struct {
 	Run store.Key
