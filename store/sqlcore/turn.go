@@ -116,9 +116,7 @@ type turn struct {
 
 // takeTurn reads the rows of the projects whose turn it is. Each project has an equal share of them, so a
 // busy project delays only itself. more reports whether a project can have more rows than were read.
-func takeTurn[R any](
-	ctx context.Context, c *Core, t *turns, of outboxRows, in turn, scan func(scanner) (R, error),
-) (rows []R, more bool, err error) {
+func takeTurn[R any](ctx context.Context, c *Core, t *turns, of outboxRows, in turn, scan func(scanner) (R, error)) (rows []R, more bool, err error) {
 	due := of.narrow + `o.posted_at <= now_us() AND o.posted_at <= `
 	lap := func(name, from, to string) string {
 		first := `SELECT (SELECT o.project_id FROM ` + of.table + ` o WHERE ` + due + `$3 ` + to + ` AND o.project_id > `
@@ -129,8 +127,7 @@ func takeTurn[R any](
 	projects, err := t.next(most, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		return collect(ctx, c.engine.Reader(), scanID, `WITH RECURSIVE `+lap(`later`, `$1`, ``)+`, `+
 			lap(`earlier`, `'`+uuid.Nil.String()+`'`, `AND o.project_id <= $1`)+`
-			SELECT t.project_id FROM (SELECT project_id FROM later UNION ALL SELECT project_id FROM earlier) t
-				WHERE t.project_id IS NOT NULL LIMIT $2`,
+			SELECT t.project_id FROM (SELECT project_id FROM later UNION ALL SELECT project_id FROM earlier) t WHERE t.project_id IS NOT NULL LIMIT $2`,
 			after, limit, in.until)
 	})
 	if err != nil || len(projects) == 0 {

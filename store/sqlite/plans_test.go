@@ -224,9 +224,8 @@ func TestPlansOfAWordThatManyHave(t *testing.T) {
 		var entries []sqlcore.Entry
 		for range 2500 {
 			entries = append(entries, sqlcore.Entry{
-				Project: scene.Project,
-				Runs:    []uuid.UUID{store.Stamp(uuid.New(), 1, 0)},
-				Terms:   []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
+				Run:   store.Key{ProjectID: scene.Project, ID: store.Stamp(uuid.New(), 1, 0)},
+				Terms: []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
 			})
 		}
 		return engine{s}.AddTerms(ctx, tx, entries)
