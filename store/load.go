@@ -29,8 +29,7 @@ type Backlog struct {
 // ProjectLoad is what a project has, and what it may have.
 type ProjectLoad struct {
 	Limits ProjectLimits
-	// Stored is in bytes; what has just ended is counted a little later. Days that the project keeps no
-	// longer do not count.
+	// Stored is in bytes; what has just ended is counted a little later.
 	Stored int64
 	// Backlog has the environments in which something is open.
 	Backlog map[uuid.UUID]Backlog
