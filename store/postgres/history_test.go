@@ -141,7 +141,7 @@ func TestWhatIsAboutARunIsFoundByIt(t *testing.T) {
 	seen.forget()
 	require.NoError(t, s.EraseRun(t.Context(), ended[0].Key()))
 	require.Positive(t, seen.blocks())
-	require.Less(t, seen.blocks(), int64(100))
+	require.Less(t, seen.blocks(), int64(200), "of the many that are stored only its own are read")
 	require.NoError(t, s.Close())
 	require.NoError(t, seen.err)
 }

@@ -24,11 +24,11 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
 	got, failed := c.claimApart(ctx, claim, limit)
+	for _, of := range got.lost { // first: what was lost at a closed connector is due then, and ends
+		failed = joinAsides(failed, c.loseAttempts(ctx, of))
+	}
 	for _, of := range got.closed {
 		failed = joinAsides(failed, c.endDue(ctx, of))
-	}
-	for _, of := range got.lost {
-		failed = joinAsides(failed, c.loseAttempts(ctx, of))
 	}
 	if len(got.lost) > 0 && len(got.claimed) < limit { // which are due now
 		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))

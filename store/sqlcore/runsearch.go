@@ -68,11 +68,11 @@ func (s *searching) over() bool { return s.Left != nil && s.Left() <= 0 }
 // read runs fn, which reads, in one part of the time that is left, together with as many other
 // searches as leave a connection to who lists without one. Where that is over the error is errOver.
 func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
-	if s.over() {
-		return errOver
-	}
 	within, cancel := s.timed(ctx, part)
 	defer cancel()
+	if within.Err() != nil && ctx.Err() == nil {
+		return errOver
+	}
 	if err := s.place(within); err != nil {
 		return err
 	}

@@ -39,6 +39,10 @@ func TestTheFileShrinks(t *testing.T) {
 		_, err = s.Accept(t.Context(), []store.Event{e})
 		require.NoError(t, err)
 	}
+	for _, table := range []string{"open_runs", "open_connector_runs"} { // blobs of a day stay while something of the day is open
+		_, err := db.ExecContext(t.Context(), `DELETE FROM `+table)
+		require.NoError(t, err)
+	}
 	full := size()
 	require.Greater(t, full, empty+4*large)
 	drop := func() {

@@ -45,7 +45,7 @@ func (w *world) foreign(err error, lease string) {
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
-	"AskedLooks", "HasUpload", "CodeConnectors", "ConnectorsOf",
+	"AskedLooks", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
 	"Demand", "Rates", "LatestRate",
 }
 

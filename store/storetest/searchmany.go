@@ -126,5 +126,5 @@ func (w *world) looksNoFurtherThanItMust() {
 		found[i] = run.ID
 	}
 	w.Equal(withWords(ids, 0, oldRuns, "old")[:100], found)
-	w.Less(asked, 107, "once for each that it has looked at, and for each turn, of which looking through them all would take more")
+	w.Less(asked, 112, "once for each that it has looked at, and for each turn, of which looking through them all would take more")
 }

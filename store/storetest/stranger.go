@@ -179,6 +179,10 @@ var projectionStrangers = map[string]func(s *stranger){
 		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
 		s.none(err)
 	},
+	"EnvironmentName": func(s *stranger) {
+		_, err := s.s.EnvironmentName(s.ctx, s.key(s.environment.ID))
+		s.none(err)
+	},
 	"HasAgent": func(s *stranger) {
 		has, err := s.s.HasAgent(s.ctx, s.key(s.live()), "first")
 		s.NoError(err)

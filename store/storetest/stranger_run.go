@@ -79,6 +79,11 @@ var runStrangers = map[string]func(s *stranger){
 		s.Empty(attempts)
 		s.Nil(next)
 	},
+	"AttemptsOf": func(s *stranger) {
+		of, err := s.s.AttemptsOf(s.ctx, []store.Key{s.key(s.delivery.Delivery.ID)})
+		s.NoError(err)
+		s.Empty(of)
+	},
 	"DestinationsOf": func(s *stranger) {
 		of, err := s.s.DestinationsOf(s.ctx, s.project, []uuid.UUID{s.delivery.ConnectorID})
 		s.NoError(err)
