@@ -47,6 +47,7 @@ func TestAClaimWaitsForNobodyWhoRecords(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, claim())
 			require.NoError(t, records.Rollback())
+			exec(`UPDATE destinations SET due_at = 1`) // a connector from which nothing was claimed is looked at a while later
 
 			claimed := claim()
 			if !there {
