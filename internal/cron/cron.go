@@ -284,6 +284,9 @@ func Check(schedule, zone, prompt string, payload json.RawMessage) (wrong []*Fie
 	}
 	_, err = Input{ScheduledAt: longest, Prompt: prompt, Payload: payload}.JSON()
 	note(err)
+	if err == nil {
+		note(checkNumbers(payload))
+	}
 	return wrong
 }
 
