@@ -210,7 +210,7 @@ func (s *Server) agentConnectors(ctx context.Context, c *caller, environment, ag
 		}
 	}
 	slices.SortFunc(out, func(a, b AgentConnector) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID), cmp.Compare(a.LinkID, b.LinkID))
+		return cmp.Or(compareNames(a.Name, b.Name), cmp.Compare(a.ID, b.ID), cmp.Compare(a.LinkID, b.LinkID))
 	})
 	return out, nil
 }

@@ -16,7 +16,7 @@ import (
 
 // ConnectorCreate is what a connector is made of.
 type ConnectorCreate struct {
-	Name    string               `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
+	Name    Name                 `json:"name" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
 	Type    ConnectorType        `json:"type" doc:"What it is."`
 	Mode    ConnectorMode        `json:"mode,omitempty" default:"inbound" doc:"In which direction it works: inbound, sync or outbound; a cron connector is inbound."`
 	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether it works at once."`
@@ -122,7 +122,7 @@ func stalledBy(o v1alpha1.ConditionedObject, reason string) bool {
 
 // newConnector makes the object that a request asks for.
 func (s *Server) newConnector(ctx context.Context, c *caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, error) {
-	meta, id := c.meta(ctx, "connector", in.Body.Name)
+	meta, id := c.meta(ctx, "connector", string(in.Body.Name))
 	conn := &v1alpha1.Connector{ObjectMeta: meta, Spec: v1alpha1.ConnectorSpec{
 		ID: id, Environment: v1alpha1.EnvironmentName(environment), DisplayName: v1alpha1.DisplayName(in.Body.Name),
 		Mode: v1alpha1.ConnectorModeOf(string(in.Body.Mode)), Enabled: in.Body.Enabled,

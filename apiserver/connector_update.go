@@ -16,7 +16,7 @@ import (
 
 // ConnectorUpdate is what is changed of a connector.
 type ConnectorUpdate struct {
-	Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
+	Name    *Name                `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name, unique in its environment in any case of letters, also against connectors that code defines or has defined." example:"Tickets"`
 	Type    ConnectorType        `json:"type,omitempty" doc:"Only what it is: that never changes."`
 	Mode    ConnectorMode        `json:"mode,omitempty" doc:"Only the one that it has: that never changes."`
 	Enabled *bool                `json:"enabled,omitempty" doc:"Whether it works; true also lets a paused outbound connector send again. A connector that was removed from the project's code cannot be enabled."`
@@ -93,7 +93,7 @@ func (s *Server) editConnector(ctx context.Context, c *caller, conn *v1alpha1.Co
 		}
 		conn.Spec.Enabled = in.Enabled
 	}
-	if in.Name != nil && *in.Name != conn.Title() {
+	if in.Name != nil && string(*in.Name) != conn.Title() {
 		conn.Spec.DisplayName = v1alpha1.DisplayName(*in.Name)
 		if err := s.nameIsFree(ctx, c, conn); err != nil {
 			return err

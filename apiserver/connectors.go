@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -83,7 +84,9 @@ func (s *Server) listConnectors(ctx context.Context, c *caller, in *EnvironmentQ
 	if err != nil {
 		return answer[[]Connector]{}, fmt.Errorf("choosing the keys of the secrets of connectors: %w", err)
 	}
-	slices.SortFunc(list, func(a, b v1alpha1.Connector) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b v1alpha1.Connector) int {
+		return cmp.Or(compareNames(a.Title(), b.Title()), strings.Compare(a.Name, b.Name))
+	})
 	for i := range list {
 		shown, err := s.showConnector(ctx, c, &list[i], environment, links[list[i].Name], derivations)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -213,8 +214,28 @@ func TestLongNamesAndOddOnes(t *testing.T) {
 		require.Equal(t, http.StatusCreated, status, "%s: %s", name, answer)
 		require.Equal(t, name, decode[Connector](t, answer).Name)
 	}
-	for _, name := range []string{"", strings.Repeat("a", 64)} {
+	status, answer := w.call(t, key, http.MethodPost, path, `{"name":"plain","type":"webhook"}`)
+	require.Equal(t, http.StatusCreated, status, "%s", answer)
+	connector := decode[Connector](t, answer).ID
+	for _, name := range []string{"", "   ", strings.Repeat("a", 64), "a\u0000", "a\nb", "\x1b]0;a\a", "\u009b31m", "a\u202eb", "a\u2028b", "\u2066a"} {
 		status, answer := w.call(t, key, http.MethodPost, path, string(mustJSON(t, map[string]string{"name": name, "type": "webhook"})))
 		requireField(t, status, answer, "body.name")
+		status, answer = w.call(t, key, http.MethodPost, "/environments", string(mustJSON(t, map[string]string{"name": name})))
+		requireField(t, status, answer, "body.name")
+		for _, path := range []string{"/environments/" + w.environmentID("staging"), "/connectors/" + connector} {
+			status, answer = w.call(t, key, http.MethodPatch, path, string(mustJSON(t, map[string]string{"name": name})))
+			requireField(t, status, answer, "body.name")
+		}
 	}
+	status, answer = w.call(t, key, http.MethodPost, "/environments", `{"name":" padded\t"}`)
+	require.Equal(t, http.StatusCreated, status, "%s", answer)
+	require.Equal(t, "padded", decode[Environment](t, answer).Name)
+}
+
+// Names are ordered without regard to case, and always in one way.
+func TestCompareNames_IgnoresCase(t *testing.T) {
+	t.Parallel()
+	names := []string{"beta", "Beta", "alpha", "Zeta", "ALPHA", "gamma"}
+	slices.SortFunc(names, compareNames)
+	require.Equal(t, []string{"ALPHA", "alpha", "Beta", "beta", "gamma", "Zeta"}, names)
 }

@@ -17,7 +17,7 @@ import (
 
 // EnvironmentCreate is what an environment is made of.
 type EnvironmentCreate struct {
-	Name      string                   `json:"name" minLength:"1" maxLength:"63" doc:"Its name for people, from which its slug is made." example:"Staging"`
+	Name      Name                     `json:"name" minLength:"1" maxLength:"63" doc:"Its name for people, from which its slug is made." example:"Staging"`
 	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"What it is for."`
 	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out gets its default."`
@@ -60,7 +60,7 @@ func (s *Server) createEnvironment(ctx context.Context, c *caller, in *Environme
 	if err := c.mustReachAll(); err != nil {
 		return answer[Environment]{}, err
 	}
-	meta, id := c.meta(ctx, "environment", in.Body.Name)
+	meta, id := c.meta(ctx, "environment", string(in.Body.Name))
 	e := &v1alpha1.Environment{ObjectMeta: meta, Spec: v1alpha1.EnvironmentSpec{
 		ID: id, DisplayName: v1alpha1.DisplayName(in.Body.Name), Kind: v1alpha1.EnvironmentKindOf(string(in.Body.Kind)),
 	}}

@@ -10,7 +10,7 @@ import (
 
 // EnvironmentUpdate is what is changed of an environment.
 type EnvironmentUpdate struct {
-	Name      *string                  `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name for people; with another one the slug changes." example:"Staging"`
+	Name      *Name                    `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"Its name for people; with another one the slug changes." example:"Staging"`
 	Kind      EnvironmentKind          `json:"kind,omitempty" doc:"What it is for."`
 	GitBranch Change[string]           `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch that is built; null: the repository's default branch."`
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"How its agents run; what is left out stays as it is."`
@@ -72,7 +72,7 @@ func (s *Server) editEnvironment(ctx context.Context, leaves *departure, e *v1al
 	if err := in.Settings.applyTo(&e.Spec.Runner); err != nil {
 		return err
 	}
-	if in.Name == nil || *in.Name == e.Title() {
+	if in.Name == nil || string(*in.Name) == e.Title() {
 		return nil
 	}
 	e.Spec.DisplayName = v1alpha1.DisplayName(*in.Name)

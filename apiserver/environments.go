@@ -99,7 +99,7 @@ func (s *Server) listEnvironments(ctx context.Context, c *caller, _ *ProjectPath
 			}
 			return 1
 		}
-		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.ID, b.ID))
+		return cmp.Or(compareNames(a.Name, b.Name), strings.Compare(a.ID, b.ID))
 	})
 	return plainly(out, nil)
 }

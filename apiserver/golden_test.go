@@ -110,7 +110,7 @@ func TestListsHaveTheirOrder(t *testing.T) {
 	}{
 		"/environments": {"name", []string{"production", "Alpha", "spare", "staging"}},
 		"/deployments?environment_id={environment}": {"id", []string{"{newer}", "{waiting}", "{building}", "{failed}", "{deployment}"}},
-		"/connectors?environment_id={environment}":  {"name", []string{"Nightly", "A-results", "tickets"}},
+		"/connectors?environment_id={environment}":  {"name", []string{"A-results", "Nightly", "tickets"}},
 	} {
 		_, body := w.call(t, key, http.MethodGet, sample{path: at}.fill(t, w.ids), "")
 		var order []string
