@@ -100,17 +100,21 @@ func changes(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// identify authenticates a request. Once the key is known it counts against the
-// limit of the key's project, and where that lets it through its entry in the audit
-// log begins: before it is asked whether the key may.
-func (s *Server) identify(ctx context.Context, header, project string, act store.AuditEntry) (*caller, error) {
+// identify authenticates a request and asks whether the caller is allowed to send it. Once the key is
+// known the request counts against the limit of the key's project, or against that of its refused
+// requests where it is answered 403. Where the limit lets it through its entry in the audit log
+// begins.
+func (s *Server) identify(ctx context.Context, header, project string, act store.AuditEntry, allowed func(*caller) error) (*caller, error) {
 	c, err := s.authenticate(ctx, header, project)
 	t := trailOf(ctx)
 	switch {
 	case c == nil && isStatus(err, http.StatusUnauthorized):
 		s.refusals.Add(t.address, string(httpserver.CodeUnauthorized))
 	case c != nil:
-		if err := s.take(ctx, c); err != nil {
+		if err == nil {
+			err = allowed(c)
+		}
+		if err := s.take(ctx, c, isStatus(err, http.StatusForbidden)); err != nil {
 			return nil, err
 		}
 		if t.changes {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -42,21 +44,27 @@ const (
 
 // take counts a request of a project, and says in the headers of the answer, in the
 // form of the IETF's draft, what is left. How many it may make, the store knows from
-// the controllers; no status is asked, which tenants may be able to write.
-func (s *Server) take(ctx context.Context, c *caller) error {
+// the controllers; no status is asked, which tenants may be able to write. A request that is
+// answered 403 counts in a window of its own, so that a key that may do little does not
+// use up the requests of all others.
+func (s *Server) take(ctx context.Context, c *caller, forbidden bool) error {
 	header := trailOf(ctx).header
-	verdict, err := s.store.TakeRequest(ctx, c.projectID, store.RateLimit{Requests: s.requestsPerMinute, Window: rateWindow})
+	of, policy, detail := c.projectID, "project", "the project has made %d requests in the last minute, as many as it may; wait and try again"
+	if forbidden {
+		of, policy = uuid.NewSHA1(c.projectID, []byte("forbidden")), "forbidden"
+		detail = "%d requests of the project were answered 403 in the last minute, as many as may be; give the key the permissions that it needs"
+	}
+	verdict, err := s.store.TakeRequest(ctx, of, store.RateLimit{Requests: s.requestsPerMinute, Window: rateWindow})
 	if err != nil {
 		return fmt.Errorf("counting the request: %w", err)
 	}
-	header.Set("RateLimit-Policy", fmt.Sprintf(`"project";q=%d;w=%d`, verdict.Limit, int(rateWindow.Seconds())))
+	header.Set("RateLimit-Policy", fmt.Sprintf(`"%s";q=%d;w=%d`, policy, verdict.Limit, int(rateWindow.Seconds())))
 	reset := max(verdict.Reset, 0)
-	header.Set("RateLimit", fmt.Sprintf(`"project";r=%d;t=%d`, verdict.Remaining, httpserver.WholeSeconds(reset)))
+	header.Set("RateLimit", fmt.Sprintf(`"%s";r=%d;t=%d`, policy, verdict.Remaining, httpserver.WholeSeconds(reset)))
 	if verdict.Allowed {
 		return nil
 	}
-	p := problem(http.StatusTooManyRequests, httpserver.CodeRateLimited,
-		fmt.Sprintf("the project has made %d requests in the last minute, as many as it may; wait and try again", verdict.Limit))
+	p := problem(http.StatusTooManyRequests, httpserver.CodeRateLimited, fmt.Sprintf(detail, verdict.Limit))
 	p.RetryAfter = max(reset, time.Second)
 	return p
 }

@@ -36,18 +36,18 @@ func TestEveryAnswerAfterAuthenticationSaysWhatIsLeft(t *testing.T) {
 	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
 	clock := time.Unix(1000, 0)
 	w.server.store = &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
-	left := plenty
+	left := map[string]int{"project": plenty, "forbidden": plenty}
 	for _, r := range routes {
-		for name, c := range map[string]struct{ key, project, path string }{
-			"own":           {w.key(t, nil), w.projectID.String(), concrete(r)},
-			"no permission": {powerless, w.projectID.String(), concrete(r)},
-			"other project": {powerless, uuid.NewString(), concrete(r)},
-			"no endpoint":   {powerless, w.projectID.String(), "/nothing" + concrete(r)},
+		for name, c := range map[string]struct{ key, project, path, window string }{
+			"own":           {w.key(t, nil), w.projectID.String(), concrete(r), "project"},
+			"no permission": {powerless, w.projectID.String(), concrete(r), "forbidden"},
+			"other project": {powerless, uuid.NewString(), concrete(r), "forbidden"},
+			"no endpoint":   {powerless, w.projectID.String(), "/nothing" + concrete(r), "forbidden"},
 		} {
 			answer := w.send(t, c.key, r.method, "/v1/projects/"+c.project+c.path, body(r))
-			left--
-			require.Equal(t, fmt.Sprintf(`"project";q=%d;w=60`, plenty), answer.Header().Get("RateLimit-Policy"), "%s, %s", r.id, name)
-			require.Regexp(t, fmt.Sprintf(`^"project";r=%d;t=60$`, left), answer.Header().Get("RateLimit"), "%s, %s", r.id, name)
+			left[c.window]--
+			require.Equal(t, fmt.Sprintf(`"%s";q=%d;w=60`, c.window, plenty), answer.Header().Get("RateLimit-Policy"), "%s, %s", r.id, name)
+			require.Regexp(t, fmt.Sprintf(`^"%s";r=%d;t=60$`, c.window, left[c.window]), answer.Header().Get("RateLimit"), "%s, %s", r.id, name)
 		}
 		answer := w.send(t, "", r.method, "/v1/projects/"+w.projectID.String()+concrete(r), "")
 		require.Empty(t, answer.Header().Get("RateLimit"), "nobody is told what a project has left")
@@ -85,6 +85,29 @@ func TestAProjectHasSoManyRequestsAMinute(t *testing.T) {
 	clock = clock.Add(1)
 	require.Equal(t, http.StatusOK, w.sendTo(t, facade, keys[0], http.MethodGet, path, "").Code)
 	require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, keys[1], http.MethodGet, path, "").Code, "the second was later")
+}
+
+// What is answered 403 does not use up the requests of a project, and is bounded nonetheless.
+func TestRateLimit_CountsForbiddenRequestsApart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	clock := time.Unix(1000, 0)
+	counter := &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
+	facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
+	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
+	path := "/v1/projects/" + w.projectID.String() + "/environments"
+	for range usual {
+		require.Equal(t, http.StatusForbidden, w.sendTo(t, facade, powerless, http.MethodGet, path, "").Code)
+	}
+	answer := w.sendTo(t, facade, powerless, http.MethodGet, path, "")
+	require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s", answer.Body)
+	require.Equal(t, "60", answer.Header().Get("Retry-After"))
+	require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "were answered 403")
+	key := w.key(t, nil)
+	for range usual {
+		require.Equal(t, http.StatusOK, w.sendTo(t, facade, key, http.MethodGet, path, "").Code)
+	}
+	require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, key, http.MethodGet, path, "").Code)
 }
 
 // TestAProjectHasTheRequestsOfItsPlan: as many as the store has been told, more or fewer

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // TestEveryRouteAsksForKeyProjectAndPermission goes through the route table:
@@ -64,11 +65,31 @@ func TestPathsThatAreNoEndpoint(t *testing.T) {
 	key := w.key(t, nil)
 	status, _ := w.call(t, key, http.MethodGet, "/secrets", "")
 	require.Equal(t, http.StatusForbidden, status)
-	status, _ = w.call(t, key, http.MethodDelete, "/environments", "")
-	require.Equal(t, http.StatusForbidden, status, "a path of the API, by a method that it does not have")
 	status, _ = w.call(t, "", http.MethodGet, "/secrets", "")
 	require.Equal(t, http.StatusUnauthorized, status)
 	require.Equal(t, http.StatusNotFound, w.send(t, key, http.MethodGet, "/v2", "").Code)
+}
+
+// A path of the API says which methods it has, to those who have a key of the project.
+func TestRouter_RejectsOtherMethods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	key, environment := w.key(t, nil), "/environments/"+w.environmentID("staging")
+	for _, c := range []struct{ method, path, allow string }{
+		{http.MethodDelete, "/environments", "GET, POST"},
+		{http.MethodPut, "/environments", "GET, POST"},
+		{http.MethodPost, environment, "GET, PATCH, DELETE"},
+		{http.MethodGet, environment + "/set-default", "POST"},
+	} {
+		answer := w.ask(t, key, c.method, c.path, "")
+		require.Equal(t, http.StatusMethodNotAllowed, answer.Code, "%s %s: %s", c.method, c.path, answer.Body)
+		require.Equal(t, httpserver.CodeMethodNotAllowed, decode[Problem](t, answer.Body.Bytes()).Code)
+		require.Equal(t, c.allow, answer.Header().Get("Allow"))
+		require.Equal(t, http.StatusUnauthorized, w.ask(t, "", c.method, c.path, "").Code)
+		foreign := w.send(t, key, c.method, "/v1/projects/"+uuid.NewString()+c.path, "")
+		require.Equal(t, http.StatusForbidden, foreign.Code, "%s %s: %s", c.method, c.path, foreign.Body)
+	}
+	requireCode(t, http.StatusForbidden, httpserver.CodeNotPublic, w, key, http.MethodGet, "/environments/", "")
 }
 
 func TestKeysOfSomeEnvironments(t *testing.T) {

@@ -187,12 +187,17 @@ func (s *Server) register(r *route) {
 // the project has requests left, with a query and headers that the route knows.
 func (s *Server) admit(r *route) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx))
-		for _, g := range r.needs {
-			if err == nil && !g.inBody && (g.with == "" || ctx.Query(g.with) != "") {
-				err = s.require(ctx.Context(), c, g.permission)
+		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx), func(c *caller) error {
+			for _, g := range r.needs {
+				if g.inBody || g.with != "" && ctx.Query(g.with) == "" {
+					continue
+				}
+				if err := s.require(ctx.Context(), c, g.permission); err != nil {
+					return err
+				}
 			}
-		}
+			return nil
+		})
 		switch {
 		case err != nil:
 		case r.mount == nil:

@@ -196,7 +196,7 @@ func (s *Server) mount() {
 	router := chi.NewRouter()
 	router.Use(s.follow, s.recoverPanics)
 	router.NotFound(s.notPublic)
-	router.MethodNotAllowed(s.notPublic)
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { s.methodNotAllowed(router, w, r) })
 	s.api = humachi.New(router, describedConfig())
 	for i := range routes {
 		s.register(&routes[i])
@@ -213,13 +213,40 @@ func (s *Server) notPublic(w http.ResponseWriter, r *http.Request) {
 		httpserver.WriteProblem(w, problem(http.StatusNotFound, httpserver.CodeNotFound, "there is nothing at this path"))
 		return
 	}
+	forbidden := func(*caller) error {
+		return problem(http.StatusForbidden, httpserver.CodeNotPublic, "this endpoint is not part of the public API")
+	}
+	_, err := s.identifyUnknown(r, rest, forbidden)
+	httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
+}
+
+// identifyUnknown authenticates a request to a path below that of projects that has no route.
+func (s *Server) identifyUnknown(r *http.Request, rest string, allowed func(*caller) error) (*caller, error) {
 	project, _, _ := strings.Cut(rest, "/")
 	act := store.AuditEntry{Operation: "unknown", Method: r.Method, Route: r.URL.Path}
-	if _, err := s.identify(r.Context(), r.Header.Get("Authorization"), project, act); err != nil {
-		httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
-		return
+	return s.identify(r.Context(), r.Header.Get("Authorization"), project, act, allowed)
+}
+
+// methods are those that an endpoint may have.
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// methodNotAllowed answers for a path that has endpoints with other methods: 405, for those who have
+// a key of the project.
+func (s *Server) methodNotAllowed(router chi.Routes, w http.ResponseWriter, r *http.Request) {
+	if rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/"); below {
+		if _, err := s.identifyUnknown(r, rest, func(*caller) error { return nil }); err != nil {
+			httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
+			return
+		}
 	}
-	httpserver.WriteProblem(w, problem(http.StatusForbidden, httpserver.CodeNotPublic, "this endpoint is not part of the public API"))
+	var allow []string
+	for _, method := range methods {
+		if router.Match(chi.NewRouteContext(), method, r.URL.Path) {
+			allow = append(allow, method)
+		}
+	}
+	w.Header().Set("Allow", strings.Join(allow, ", "))
+	httpserver.WriteProblem(w, problem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "this path takes "+strings.Join(allow, " and ")))
 }
 
 func (s *Server) recoverPanics(next http.Handler) http.Handler {

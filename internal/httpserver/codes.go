@@ -7,7 +7,7 @@ type Code string
 
 // Codes of the REST facade, and of several servers.
 const (
-	CodeMalformed          Code = "malformed_request"      // 400: the body is not JSON, or could not be read
+	CodeMalformed          Code = "malformed_request"      // 400: an upload could not be read whole
 	CodeSlugTaken          Code = "slug_taken"             // 400: another environment of the project has the slug
 	CodeDefaultEnvironment Code = "default_environment"    // 400: the environment is the project's default
 	CodeLastEnvironment    Code = "last_environment"       // 400: the project has no other standard environment
@@ -73,7 +73,7 @@ const (
 	CodeTooManyUnverified   Code = "too_many_unverified"      // 429: too much comes in of which the signature is not judged yet
 	CodeSecretChanged       Code = "secret_changed"           // 503: the connector's secret was changed while the request came in
 	CodeWebhookNotFound     Code = "webhook_not_found"        // 404: no webhook has this URL
-	CodeMethodNotAllowed    Code = "method_not_allowed"       // 405: webhooks take GET and POST
+	CodeMethodNotAllowed    Code = "method_not_allowed"       // 405: the path takes other methods, as Allow says
 	CodeConnectorRetired    Code = "connector_retired"        // 409: the connector was removed from the code
 	CodeConnectorDisabled   Code = "connector_disabled"       // 409: the connector is disabled
 	CodeNoAgent             Code = "no_agent"                 // 409: no agent is linked
