@@ -207,6 +207,9 @@ func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, e
 func decodeConfig(config json.RawMessage, into any) error {
 	unknown, err := kjson.UnmarshalStrict(config, into)
 	var typed *json.UnmarshalTypeError
+	if errors.As(err, &typed) && strings.HasPrefix(typed.Value, "number ") {
+		unknown, err = kjson.UnmarshalStrict(plainIntegers(config), into)
+	}
 	var field kjson.FieldError
 	switch {
 	case errors.As(err, &typed):

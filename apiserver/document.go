@@ -265,7 +265,7 @@ func describeResponse(r *route, status string, response node) {
 
 // meanings say when a call is answered with an error.
 var meanings = map[int]string{
-	400: "The body is not JSON, or what is asked for cannot be, as detail says.",
+	400: "What is asked for cannot be, as detail says.",
 	401: "The API key is missing, unknown or no longer in force.",
 	403: "The key is of another project, or it or its owner lacks the permission, or it does not reach the environment; or Kubernetes or a quota of the namespace refuses the change.",
 	404: "The project has no such thing.",
@@ -273,8 +273,8 @@ var meanings = map[int]string{
 	409: "The state of things does not allow it: the name is taken, or it is there already, or the project's code defines it, or a GitOps controller owns it, or somebody changed it at the same time.",
 	412: "The object is not what If-Match names.",
 	413: "The body is larger than 1 MiB.",
-	415: "The body is not application/json.",
-	422: "Parameters, headers or fields are wrong or not known; errors names them.",
+	415: "The body is not application/json, or not UTF-8 by its charset.",
+	422: "The body is missing or is not JSON, or parameters, headers or fields are wrong or not known; errors names them.",
 	429: "The project has no requests left at the moment.",
 	500: "A mistake of the service.",
 	503: "Kubernetes or the store does not answer; nothing is known to be wrong with the call.",
@@ -282,7 +282,7 @@ var meanings = map[int]string{
 
 // errorExamples are an example for each status.
 var errorExamples = []Problem{
-	problem(400, httpserver.CodeMalformed, "the body is not valid JSON: line 1, column 9: unexpected end of JSON input"),
+	problem(400, httpserver.CodeSlugTaken, "another environment of the project has this slug; choose another name"),
 	problem(401, httpserver.CodeUnauthorized, "a valid API key is needed: Authorization: Bearer ap_…"),
 	problem(403, httpserver.CodeForbidden, "the key, or its owner, lacks the permission connectors.create"),
 	problem(404, httpserver.CodeNotFound, "this project has no such connector"),

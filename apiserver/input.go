@@ -4,18 +4,26 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"mime"
+	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 	"github.com/google/uuid"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/later"
 )
 
@@ -73,9 +81,41 @@ func (Moment) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }
 
+// nullable are the parameters that are left out where they are empty or null.
+var nullable = []string{"time_range"}
+
+// leaveOutNull takes parameters out of a query that are null.
+func leaveOutNull(r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return // which checkQuery refuses
+	}
+	found := false
+	for _, name := range nullable {
+		if values := query[name]; len(values) == 1 && (values[0] == "" || values[0] == "null") {
+			query.Del(name)
+			found = true
+		}
+	}
+	if found {
+		r.URL.RawQuery = query.Encode()
+	}
+}
+
+// checkCharset refuses a JSON body in another encoding than UTF-8.
+func checkCharset(contentType string) error {
+	_, parameters, err := mime.ParseMediaType(contentType)
+	if charset := parameters["charset"]; err == nil && charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia, "the body must be UTF-8: leave the charset out of Content-Type")
+	}
+	return nil
+}
+
 // checkQuery refuses parameters that the route does not have, and those that are
 // empty, or given twice and no list: what has no effect is not accepted.
 func checkQuery(ctx huma.Context) error {
+	request, _ := humachi.Unwrap(ctx)
+	leaveOutNull(request)
 	raw := ctx.URL()
 	query, err := url.ParseQuery(raw.RawQuery)
 	if err != nil {
@@ -115,16 +155,22 @@ func checkQuery(ctx huma.Context) error {
 // jsonFormat reads bodies and writes answers.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readJSON}
 
+// byteOrderMark may begin a JSON text, and means nothing.
+var byteOrderMark = []byte("\uFEFF")
+
 // readJSON decodes as Kubernetes does: the names of fields in their case of letters.
 // Its errors say where the text is wrong; a field that stands twice is refused, as
 // one of both would have no effect.
 func readJSON(data []byte, v any) error {
-	repeated, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
-	if ok, offset := kjson.SyntaxErrorOffset(err); ok {
-		cause := strings.TrimPrefix(err.Error(), "json: ")
-		return fmt.Errorf("the body is not valid JSON: %s: %s", position(data, offset), cause)
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	if err := jsonscan.Check(data); err != nil {
+		return fmt.Errorf("the body is not valid JSON: %w", err)
 	}
+	repeated, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
 	var typed *json.UnmarshalTypeError
+	if errors.As(err, &typed) && strings.HasPrefix(typed.Value, "number ") {
+		repeated, err = kjson.UnmarshalStrict(plainIntegers(data), v, kjson.DisallowDuplicateFields)
+	}
 	var field kjson.FieldError
 	switch {
 	case errors.As(err, &typed):
@@ -137,10 +183,43 @@ func readJSON(data []byte, v any) error {
 	return nil
 }
 
-// position is the line and the column of a byte, both from 1.
-func position(data []byte, offset int64) string {
-	before := data[:max(min(offset, int64(len(data)))-1, 0)]
-	line := bytes.Count(before, []byte("\n")) + 1
-	column := len(bytes.Runes(before[bytes.LastIndexByte(before, '\n')+1:])) + 1
-	return fmt.Sprintf("line %d, column %d", line, column)
+// jsonNumber matches a number of JSON that has a fraction or an exponent, or a text, in which there
+// are none.
+var jsonNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
+
+// plainIntegers writes those numbers of a JSON text as digits that are integers in another form: JSON
+// knows no difference between 60, 60.0 and 6e1.
+func plainIntegers(data []byte) []byte {
+	return jsonNumber.ReplaceAllFunc(data, func(token []byte) []byte {
+		if token[0] == '"' || !bytes.ContainsAny(token, ".eE") {
+			return token
+		}
+		if plain, ok := plainInteger(string(token)); ok {
+			return []byte(plain)
+		}
+		return token
+	})
+}
+
+// maxDigits is the most digits of an integer that is rewritten.
+const maxDigits = 19
+
+// plainInteger writes a number as an integer of at most maxDigits digits, if it is one.
+func plainInteger(text string) (string, bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	sign := ""
+	if strings.HasPrefix(mantissa, "-") {
+		sign, mantissa = "-", mantissa[1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	if strings.Trim(digits, "0") == "" {
+		return "0", true
+	}
+	zeros := len(whole) + shift - len(digits)
+	if err != nil || zeros < 0 || zeros > maxDigits || len(whole)+shift > maxDigits {
+		return "", false
+	}
+	return sign + cmp.Or(strings.TrimLeft(digits+strings.Repeat("0", zeros), "0"), "0"), true
 }

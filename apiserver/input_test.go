@@ -5,6 +5,7 @@ package apiserver
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,9 +50,11 @@ func TestNoRouteIgnoresAParameter(t *testing.T) {
 			if p.In != "query" {
 				continue
 			}
-			status, answer := w.call(t, key, r.method, with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"="), samples[r.id].body)
-			requireField(t, status, answer, "query."+p.Name)
-			status, answer = w.call(t, key, r.method, with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"=1&"+p.Name+"="), samples[r.id].body)
+			if !slices.Contains(nullable, p.Name) {
+				status, answer := w.call(t, key, r.method, with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"="), samples[r.id].body)
+				requireField(t, status, answer, "query."+p.Name)
+			}
+			status, answer := w.call(t, key, r.method, with(samples[r.id].without(p.Name).fill(t, w.ids), p.Name+"=1&"+p.Name+"="), samples[r.id].body)
 			requireField(t, status, answer, "query."+p.Name)
 			if p.Explode != nil && *p.Explode {
 				continue // a list
@@ -178,10 +181,10 @@ func TestABodyThatIsNotJSONSaysWhere(t *testing.T) {
 	w := newPast(t)
 	key := w.key(t, nil)
 	for body, want := range map[string]string{
-		`{"name":`:                           "the body is not valid JSON: line 1, column 8: unexpected end of JSON input",
-		"{\n  \"name\": \"a\",\n}":           "the body is not valid JSON: line 3, column 1: invalid character '}' looking for beginning of object key string",
-		"{\n\"näme\": x}":                    "the body is not valid JSON: line 2, column 9: invalid character 'x' looking for beginning of value",
-		`{} {}`:                              "the body is not valid JSON: line 1, column 4: invalid character '{' after top-level value",
+		`{"name":`:                           "the body is not valid JSON: line 1, column 9: unexpected end",
+		"{\n  \"name\": \"a\",\n}":           "the body is not valid JSON: line 3, column 1: unexpected character",
+		"{\n\"näme\": x}":                    "the body is not valid JSON: line 2, column 9: unexpected character",
+		`{} {}`:                              "the body is not valid JSON: line 1, column 4: unexpected character",
 		`{"name":"a","name":"b"}`:            `the body has the field "name" twice`,
 		`{"a":[{"b":1},{"b":1,"b"` + `:2}]}`: `the body has the field "a[1].b" twice`,
 	} {
@@ -190,20 +193,120 @@ func TestABodyThatIsNotJSONSaysWhere(t *testing.T) {
 				continue
 			}
 			answer := w.ask(t, key, r.method, samples[r.id].fill(t, w.ids), body)
-			require.Equal(t, http.StatusBadRequest, answer.Code, "%s: %s", body, answer.Body)
-			p := decode[Problem](t, answer.Body.Bytes())
-			require.Equal(t, httpserver.CodeMalformed, p.Code)
-			require.Equal(t, want, p.Detail)
+			require.Equal(t, want, requireField(t, answer.Code, answer.Body.Bytes(), "body").Message)
 		}
 	}
 	status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.ids["environment"], "")
-	require.Equal(t, http.StatusBadRequest, status, "%s", answer)
+	require.Equal(t, "is required", requireField(t, status, answer, "body").Message)
 	r := w.ask(t, key, http.MethodPost, "/connectors?environment_id="+w.ids["environment"], "name=a", "Content-Type", "text/plain")
 	require.Equal(t, http.StatusUnsupportedMediaType, r.Code, "%s", r.Body)
 	require.Equal(t, httpserver.CodeUnsupportedMedia, decode[Problem](t, r.Body.Bytes()).Code)
 	r = w.ask(t, key, http.MethodPost, "/connectors?environment_id="+w.ids["environment"], strings.Repeat(" ", 1<<20)+"{}")
 	require.Equal(t, http.StatusRequestEntityTooLarge, r.Code, "%s", r.Body)
 	require.Equal(t, httpserver.CodeRequestTooLarge, decode[Problem](t, r.Body.Bytes()).Code)
+}
+
+// A body is UTF-8, or it is refused and nothing of it is changed.
+func TestBody_RejectsWhatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, path := w.key(t, nil), "/environments"
+	for name, c := range map[string]struct{ body, wrong string }{
+		"latin1":              {"{\"name\":\n\"caf\xe9\"}", "line 2, column 5: "},
+		"a lone surrogate":    {`{"name":"a\ud800"}`, "line 1, column 11: an escape is half of a surrogate pair"},
+		"the second half":     {`{"name":"\udc00a"}`, "line 1, column 10: an escape is half of a surrogate pair"},
+		"a name that is none": {"{\"\xff\":1}", "line 1, column 3: "},
+		"a number too large":  {`{"name":"a","n":1e400}`, "line 1, column 17: the number is too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPost, path, c.body)
+			require.Contains(t, requireField(t, status, answer, "body").Message, "the body is not valid JSON: "+c.wrong)
+		})
+	}
+	for _, charset := range []string{"iso-8859-1", "utf-16"} {
+		answer := w.ask(t, key, http.MethodPost, path, `{"name":"a"}`, "Content-Type", "application/json; charset="+charset)
+		require.Equal(t, http.StatusUnsupportedMediaType, answer.Code, "%s: %s", charset, answer.Body)
+		require.Equal(t, httpserver.CodeUnsupportedMedia, decode[Problem](t, answer.Body.Bytes()).Code)
+	}
+	for body, want := range map[string]string{"\ufeff{\"name\":\"mark\"}": "mark", `{"name":"\ud83d\ude00 \\ud800"}`: "\U0001F600 \\ud800"} {
+		answer := w.ask(t, key, http.MethodPost, path, body, "Content-Type", "application/json; charset=UTF-8")
+		require.Equal(t, http.StatusCreated, answer.Code, "%s", answer.Body)
+		require.Equal(t, want, decode[Environment](t, answer.Body.Bytes()).Name)
+	}
+}
+
+// JSON has one number, however it is written: 60.0 and 6e1 are integers. A parameter is text.
+func TestBody_TakesIntegersInEachForm(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key := w.key(t, nil)
+	for _, number := range []string{"60", "60.0", "6e1", "0.6E+2", "600e-1"} {
+		body := `{"name":"n` + number + `","type":"webhook","mode":"sync","config":{"timeout_seconds":` + number + `}}`
+		status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.ids["environment"], body)
+		require.Equal(t, http.StatusCreated, status, "%s: %s", number, answer)
+		require.Contains(t, string(answer), `"timeout_seconds":60`)
+		status, answer = w.call(t, key, http.MethodPost, "/environments", `{"name":"e`+number+`","settings":{"runner":{"max_replicas":`+number+`}}}`)
+		require.Equal(t, http.StatusCreated, status, "%s: %s", number, answer)
+	}
+	status, answer := w.call(t, key, http.MethodGet, "/runs?limit=60.0", "")
+	requireField(t, status, answer, "query.limit")
+}
+
+func TestPlainIntegers(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`[1.0, 1e2, -2.50e1, 0.0, -0e5, 1e18]`: `[1, 100, -25, 0, 0, 1000000000000000000]`,
+		`[1.5, 1e-1, 1e19, 1e999999999999]`:    `[1.5, 1e-1, 1e19, 1e999999999999]`,
+		`{"1.0":"a 1.0 \" 2e1 \\\\","b":3.0}`:  `{"1.0":"a 1.0 \" 2e1 \\\\","b":3}`,
+		`[007.0e0, 60.00000000000000000001]`:   `[7, 60.00000000000000000001]`,
+	} {
+		require.Equal(t, want, string(plainIntegers([]byte(text))))
+	}
+}
+
+// A parameter that is nullable is left out where it is empty or null.
+func TestQuery_TakesNullAsDefault(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, asked := w.key(t, nil), 0
+	for _, r := range served(t) {
+		for _, p := range operationOf(t, w.world, r).Parameters {
+			if p.In != "query" || !slices.Contains(nullable, p.Name) {
+				continue
+			}
+			asked++
+			plain := samples[r.id].without(p.Name).fill(t, w.ids)
+			_, want := w.call(t, key, r.method, plain, "")
+			for _, value := range []string{"", "null"} {
+				status, answer := w.call(t, key, r.method, with(plain, p.Name+"="+value), "")
+				require.Equal(t, http.StatusOK, status, "%s: %s", r.id, answer)
+				require.JSONEq(t, string(want), string(answer), r.id)
+			}
+		}
+	}
+	require.GreaterOrEqual(t, asked, 3)
+}
+
+// What is wrong with a value is said in one way, with what it must be.
+func TestProblem_SaysWhatAValueMustBe(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, connectors := w.key(t, nil), "/connectors?environment_id="+w.ids["environment"]
+	for _, c := range []struct{ method, path, body, location, message string }{
+		{http.MethodGet, "/agents?include_variants=perhaps&environment_id=" + w.ids["environment"], "", "query.include_variants", "must be true or false"},
+		{http.MethodGet, "/runs?limit=x", "", "query.limit", "must be an integer"},
+		{http.MethodGet, "/runs?limit=1000", "", "query.limit", "must be at most 100"},
+		{http.MethodGet, "/runs?environment_id=abc", "", "query.environment_id", "must be a UUID"},
+		{http.MethodGet, "/agents", "", "query.environment_id", "is required"},
+		{http.MethodPost, connectors, `{"name":"","type":"webhook"}`, "body.name", "must not be empty"},
+		{http.MethodPost, connectors, `{"name":1,"type":"webhook"}`, "body.name", "must be a string"},
+		{http.MethodPost, connectors, `{"name":"a","type":"webhook","enabled":"yes"}`, "body.enabled", "must be true or false"},
+		{http.MethodPost, connectors, `{"name":"a","type":"webhook","colour":1}`, "body.colour", "is not a field of this call: remove it"},
+		{http.MethodPost, "/environments", `{"name":"a","copy_from_environment_id":"abc"}`, "body.copy_from_environment_id", "must be a UUID"},
+	} {
+		status, answer := w.call(t, key, c.method, c.path, c.body)
+		require.Equal(t, c.message, requireField(t, status, answer, c.location).Message, c.path)
+	}
 }
 
 // TestFieldsOfTheWrongTypeAreNamed: at every depth.

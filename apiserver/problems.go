@@ -62,7 +62,6 @@ func wrong(location, message string) Problem {
 
 // byStatus are the codes of what huma itself answers.
 var byStatus = map[int]httpserver.Code{
-	http.StatusBadRequest:            httpserver.CodeMalformed,
 	http.StatusRequestTimeout:        httpserver.CodeTimeout,
 	http.StatusRequestEntityTooLarge: httpserver.CodeRequestTooLarge,
 	http.StatusUnsupportedMediaType:  httpserver.CodeUnsupportedMedia,
@@ -85,7 +84,13 @@ func replaceErrorModel() {
 					fields = append(fields, plain(d))
 				}
 			}
-			if status == http.StatusUnprocessableEntity {
+			switch status {
+			case http.StatusUnprocessableEntity:
+				return invalid(fields...)
+			case http.StatusBadRequest: // the body is missing, or is not JSON
+				if len(fields) == 0 {
+					fields = append(fields, plain(&huma.ErrorDetail{Location: "body", Message: message}))
+				}
 				return invalid(fields...)
 			}
 			code, ok := byStatus[status]
@@ -113,7 +118,41 @@ func plain(d *huma.ErrorDetail) FieldError {
 	if isForLater(d.Location, d.Value) {
 		return notSupported(d.Location)
 	}
-	return FieldError{Location: d.Location, Message: strings.TrimPrefix(d.Message, "invalid value: ")}
+	message := strings.TrimPrefix(d.Message, "invalid value: ")
+	for _, w := range wordings {
+		if w.of.MatchString(message) {
+			return FieldError{Location: d.Location, Message: w.of.ReplaceAllString(message, w.say)}
+		}
+	}
+	return FieldError{Location: d.Location, Message: message}
+}
+
+// wordings are what huma says of values, and how this API says the same.
+var wordings = []struct {
+	of  *regexp.Regexp
+	say string
+}{
+	{regexp.MustCompile(`^(?:invalid|expected) boolean$`), "must be true or false"},
+	{regexp.MustCompile(`^(?:invalid|expected) integer$`), "must be an integer"},
+	{regexp.MustCompile(`^invalid (?:float|number)$|^expected number$`), "must be a number"},
+	{regexp.MustCompile(`^expected string$`), "must be a string"},
+	{regexp.MustCompile(`^expected array$`), "must be a list"},
+	{regexp.MustCompile(`^expected object$`), "must be an object"},
+	{regexp.MustCompile(`^expected length >= 1$`), "must not be empty"},
+	{regexp.MustCompile(`^expected length >= (\d+)$`), "must have at least $1 characters"},
+	{regexp.MustCompile(`^expected length <= (\d+)$`), "must have at most $1 characters"},
+	{regexp.MustCompile(`^expected array length >= (\d+)$`), "must have at least $1 items"},
+	{regexp.MustCompile(`^expected array length <= (\d+)$`), "must have at most $1 items"},
+	{regexp.MustCompile(`^expected array items to be unique$`), "must not have an item twice"},
+	{regexp.MustCompile(`^expected number >= (\S+)$`), "must be at least $1"},
+	{regexp.MustCompile(`^expected number <= (\S+)$`), "must be at most $1"},
+	{regexp.MustCompile(`^expected value to be one of "(.*)"$`), "must be one of $1"},
+	{regexp.MustCompile(`(?s)^expected string to be RFC 4122 uuid: .*$`), "must be a UUID"},
+	{regexp.MustCompile(`^expected string to be RFC 3339 date-time$`), "must be a time such as 2026-07-01T00:00:00Z"},
+	{regexp.MustCompile(`^expected string to match pattern (.*)$`), "must match the pattern $1"},
+	{regexp.MustCompile(`^expected string to be (.*)$`), "must be $1"},
+	{regexp.MustCompile(`^unexpected property$`), "is not a field of this call: remove it"},
+	{regexp.MustCompile(`^(?:required \w+ parameter is missing|request body is required)$`), "is required"},
 }
 
 // requestFields say which part of a request fills a field of an object's spec; the

@@ -206,6 +206,9 @@ func (s *Server) admit(r *route) func(huma.Context, func(huma.Context)) {
 			if err = checkQuery(ctx); err == nil {
 				err = c.readHeaders(ctx, r)
 			}
+			if err == nil && r.takes == nil && ctx.Operation().RequestBody != nil {
+				err = checkCharset(ctx.Header("Content-Type"))
+			}
 		}
 		if err != nil {
 			s.refuse(ctx, s.asProblem(ctx.Context(), err))

@@ -150,28 +150,6 @@ func TestCursorsAreOfOneListAndOneForm(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestWhereATextIsWrong: lines and columns are those of people.
-func TestWhereATextIsWrong(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text   string
-		offset int64
-		want   string
-	}{
-		{"abc", 0, "line 1, column 1"},
-		{"abc", 1, "line 1, column 1"},
-		{"abc", 3, "line 1, column 3"},
-		{"abc", 99, "line 1, column 3"},
-		{"a\nbc", 2, "line 1, column 2"},
-		{"a\nbc", 3, "line 2, column 1"},
-		{"a\nbc", 4, "line 2, column 2"},
-		{"ä\nöx", 6, "line 2, column 2"},
-		{"", 0, "line 1, column 1"},
-	} {
-		require.Equal(t, c.want, position([]byte(c.text), c.offset), "%q %d", c.text, c.offset)
-	}
-}
-
 // TestAFieldThatStandsTwice: in an object, not in two.
 func TestAFieldThatStandsTwice(t *testing.T) {
 	t.Parallel()
