@@ -268,7 +268,7 @@ func (c *Connector) SecretVersionInEffect() int32 {
 func (c *Connector) SecretGracePeriod() time.Duration {
 	if seconds, ok := strings.CutPrefix(c.Annotations[AnnotationRotationGrace], c.rotation()); ok {
 		if n, err := strconv.ParseUint(seconds, 10, 31); err == nil {
-			return time.Duration(n) * time.Second //nolint:gosec // 31 bits
+			return time.Duration(n) * time.Second
 		}
 	}
 	return c.usualGracePeriod()

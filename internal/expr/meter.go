@@ -21,7 +21,7 @@ const (
 // meter counts the cost of one evaluation, and ends it when the cost reaches the limit or the
 // context ends. Both end all of the expression: no operator such as || takes their place.
 type meter struct {
-	ctx          context.Context
+	ctx          context.Context //nolint:containedctx // a meter lives as long as the call that has the context
 	limit, spent uint64
 	looked       uint64 // what was spent when it looked at the context
 	failed       error

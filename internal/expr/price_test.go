@@ -44,7 +44,7 @@ func allocatedBy(t *testing.T, e *evaluation, input any) (cost, bytes uint64) {
 	values := map[string]any{"input": input, "output": input.(map[string]any)["json"], "error": "", "status": "completed", "context": map[string]any{"input": input}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, cost, _ = e.on(t.Context(), values) //nolint:errcheck // what it comes to is not asked
+	_, cost, _ = e.on(t.Context(), values)
 	runtime.ReadMemStats(&after)
 	return cost, after.TotalAlloc - before.TotalAlloc
 }
@@ -180,7 +180,7 @@ func (w *writer) value() string {
 func TestEvaluation_AllocatesWhatItPaysForWhateverIsWritten(t *testing.T) { //nolint:paralleltest // it measures
 	input, large := largeInput(t), 0
 	for seed := range uint64(400) {
-		w := &writer{Rand: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // the same each time
+		w := &writer{Rand: rand.New(rand.NewPCG(seed, 1))}
 		expression := w.condition()
 		if len(expression) > MaxSize {
 			continue

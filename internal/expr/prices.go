@@ -26,7 +26,7 @@ type price func(args []ref.Val, limit uint64) uint64
 // that is missing here is rejected.
 var prices = map[string]price{
 	operators.Conditional: nil, operators.LogicalAnd: nil, operators.LogicalOr: nil, operators.LogicalNot: nil,
-	operators.NotStrictlyFalse: nil, operators.OldNotStrictlyFalse: nil,
+	operators.NotStrictlyFalse: nil, "__not_strictly_false__": nil, // the second is its former name
 	operators.Negate: nil, operators.Subtract: nil, operators.Multiply: nil, operators.Divide: nil, operators.Modulo: nil,
 	operators.Index: nil, // prepare puts a price on its key
 	"dyn":           nil, "type": nil,

@@ -105,7 +105,7 @@ func CopyTo(file string, write func(out io.Writer) error) (err error) {
 		return errors.Join(fmt.Errorf("%s exists already; name another file, or move this one away", file), err)
 	}
 	partial := file + ".partial"
-	out, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	out, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the user names the file
 	if err != nil {
 		return fmt.Errorf("making the copy: %w", err)
 	}
@@ -124,7 +124,7 @@ func CopyTo(file string, write func(out io.Writer) error) (err error) {
 
 // syncFolder makes the names in a folder last.
 func syncFolder(path string) error {
-	folder, err := os.Open(path)
+	folder, err := os.Open(path) //nolint:gosec // the folder of a file that the user names
 	if err != nil {
 		return fmt.Errorf("opening the folder of the copy: %w", err)
 	}
@@ -225,7 +225,7 @@ func verify(ctx context.Context, path string) (err error) {
 // isWhole returns an error if a file has not as many pages as its header says, such as one whose copying
 // was broken off.
 func isWhole(path string) error {
-	file, err := os.Open(path)
+	file, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
 		return err
 	}
