@@ -54,7 +54,10 @@ var _ = Describe("An environment that is made through the REST API", func() {
 		Expect(object.Status.Runner.ReadyReplicas).To(BeEquivalentTo(1))
 		t.rest(ctx, http.MethodPost, "/environments", `{"name":"quality!"}`, http.StatusBadRequest)
 
-		Expect(environment(t.rest(ctx, http.MethodPatch, "/environments/"+made.ID, `{"name":"Acceptance"}`, http.StatusOK)).Slug).To(Equal("acceptance"))
+		t.rest(ctx, http.MethodPatch, "/environments/"+made.ID, `{"name":"Acceptance"}`, http.StatusOK)
+		Eventually(ctx, func() string {
+			return environment(t.rest(ctx, http.MethodGet, "/environments/"+made.ID, "", http.StatusOK)).Slug
+		}).WithTimeout(patience).WithPolling(interval).Should(Equal("acceptance"), "the platform has taken the new name up")
 		t.rest(ctx, http.MethodPost, "/environments/"+made.ID+"/set-default", "", http.StatusOK)
 		Expect(environment(t.rest(ctx, http.MethodGet, "/environments/"+made.ID, "", http.StatusOK)).IsDefault).To(BeTrue())
 		t.rest(ctx, http.MethodDelete, "/environments/"+made.ID, "", http.StatusBadRequest)
