@@ -34,6 +34,24 @@ const (
 	RunnerPresence = 90 * time.Second
 )
 
+// OutboxConsumer names a consumer of the outboxes.
+type OutboxConsumer string
+
+// Consumers of the outboxes.
+const (
+	// ConsumerStorage counts the bytes that projects have stored.
+	ConsumerStorage OutboxConsumer = "storage"
+	// ConsumerDeliveries makes deliveries of results, of payloads and of notices that deliveries failed.
+	ConsumerDeliveries OutboxConsumer = "deliveries"
+	// ConsumerRollups adds ended runs to the statistics.
+	ConsumerRollups OutboxConsumer = "rollups"
+	// ConsumerWords indexes ended runs for searches.
+	ConsumerWords OutboxConsumer = "words"
+)
+
+// OutboxConsumers are all of them.
+var OutboxConsumers = []OutboxConsumer{ConsumerStorage, ConsumerDeliveries, ConsumerRollups, ConsumerWords}
+
 // QueueDepth is what waits in one state, over all environments.
 type QueueDepth struct {
 	// Runs counts at most MaxQueueCount of each agent, MaxQueueCounted in all.
@@ -51,9 +69,9 @@ type QueueFigures struct {
 	// KeysHeld counts the concurrency keys that open runs have, Blocked the runs that
 	// wait for theirs, each up to MaxQueueCounted.
 	KeysHeld, Blocked int64
-	// OutboxAge is how long the oldest row waits that a consumer of the outbox has
-	// not taken; 0 without any.
-	OutboxAge time.Duration
+	// OutboxAges has every consumer: how long the oldest row waits that the consumer may take and has
+	// not; 0 without any.
+	OutboxAges map[OutboxConsumer]time.Duration
 	// OutboxAside counts the rows of the outbox that could not be consumed, each for what it
 	// has in itself, and wait for another turn, up to MaxQueueCounted.
 	OutboxAside int64

@@ -312,6 +312,10 @@ type History interface {
 // MaxCandidates is how many runs a list looks at for a page.
 const MaxCandidates = 20_000
 
+// MaxWaiting is about how many ended runs of a project are read that are not rolled up or indexed yet, the
+// newest: statistics count no more of them, and searches end there.
+const MaxWaiting = 20_000
+
 // BaseRuns stands for the runs that the agent itself executes where A/B variants are named.
 const BaseRuns = "__base__"
 

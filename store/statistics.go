@@ -91,7 +91,8 @@ func (s ConnectorStatistics) Total() (n int64) {
 // Statistics tells numbers of runs. What it costs does not grow with how many have ended: whole
 // hours, days and months are counted once, when their runs have ended.
 type Statistics interface {
-	// RunStatistics counts runs, exactly, as of one moment; with a search each as of when it is
+	// RunStatistics counts runs, exactly, as of one moment, unless more than MaxWaiting of the project
+	// wait to be rolled up: older ones are missing until they are. With a search each run counts as of when it is
 	// looked at. ErrSearchTooBroad where that would be more than MaxCandidates, or take longer
 	// than the search may; ErrSearchBusy where it has waited for others for most of that.
 	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)

@@ -33,7 +33,8 @@ var (
 	blockedRuns = prometheus.NewDesc("agentplatform_blocked_runs",
 		"Runs in the whole store that wait for their concurrency key and are none of agentplatform_queued_runs; at most 100,000 are counted.", nil, nil)
 	outboxAge = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
-		"Since when the ended run waits that waits longest for what is to be done after its end; 0 where none does.", nil, nil)
+		"How long the oldest outbox row of a consumer has waited, by consumer: storage counts stored bytes, deliveries makes deliveries, "+
+			"rollups adds up statistics, words indexes runs for searches; 0 without any row.", []string{"consumer"}, nil)
 	outboxAside = prometheus.NewDesc("agentplatform_outbox_set_aside",
 		"What is to be done after ends of runs that has failed for what it is, and is tried again after a while, at most an hour; at most 100,000 are counted.", nil, nil)
 	tickAge = prometheus.NewDesc("agentplatform_cron_oldest_due_age_seconds",
@@ -72,7 +73,9 @@ func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(queueOldest, prometheus.GaugeValue, depth.Oldest.Seconds(), string(state), class.String())
 		}
 	}
-	out <- prometheus.MustNewConstMetric(outboxAge, prometheus.GaugeValue, figures.OutboxAge.Seconds())
+	for consumer, age := range figures.OutboxAges {
+		out <- prometheus.MustNewConstMetric(outboxAge, prometheus.GaugeValue, age.Seconds(), string(consumer))
+	}
 	out <- prometheus.MustNewConstMetric(outboxAside, prometheus.GaugeValue, float64(figures.OutboxAside))
 	out <- prometheus.MustNewConstMetric(tickAge, prometheus.GaugeValue, figures.TickAge.Seconds())
 	out <- prometheus.MustNewConstMetric(keysHeld, prometheus.GaugeValue, float64(figures.KeysHeld))

@@ -40,7 +40,7 @@ var wide = []struct {
 	{"SELECT h.id, h.input_id, 0 FROM open_runs h", "a search asks for the sizes of open runs that it has found", true},
 	{"SELECT h.id, h.input_id, octet_length(h.error) +", "a search asks for the sizes of ended runs that it has found", true},
 	{"SELECT h.id, h.id, COALESCE(octet_length(h.data)", "a search asks for the sizes of their inputs", true},
-	{"SELECT project_id, run_ids FROM outbox_words WHERE project_id = $1", "a search looks at what of the project is not indexed yet", true},
+	{"run_ids FROM outbox_words WHERE project_id = $1", "a search looks at what of the project is not indexed yet, up to a number", true},
 	{"WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h", "a search looks at open runs that it has found, so many at a time", true},
 	{"WITH r AS MATERIALIZED (SELECT h.* FROM ended_runs h", "a search looks at ended runs that it has found, so many at a time", true},
 	{"SELECT EXISTS (SELECT 1 FROM agent_totals t", "whether an environment that is gone has had runs is asked of what is open of its project too, which has a limit", true},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -151,7 +152,7 @@ func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, er
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
 	if err == nil && !has {
 		var waiting []tallied
-		waiting, err = c.waitingRuns(ctx, reader, environment)
+		waiting, err = c.waitingRuns(ctx, reader, environment, math.MaxInt32)
 		has = len(waiting) > 0
 	}
 	return has, wrap(err, "looking for runs of environment %s", environment)
@@ -190,7 +191,7 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 		}
 		recent = append(recent, one)
 	}
-	waiting, err := a.waitingRuns(ctx, q, a.environment)
+	waiting, err := a.waitingRuns(ctx, q, a.environment, store.MaxWaiting)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -206,9 +204,9 @@ func (s *connectorRuns) leased() string {
 	return ` AND c.lease_until IS NOT NULL`
 }
 
-// addWaiting adds what has ended of a period and is not rolled up yet.
+// addWaiting adds what has ended of a period and is not rolled up yet, of the project's newest.
 func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) error {
-	waiting, err := endedConnectorIDs(ctx, q, s.connector.ProjectID)
+	waiting, _, err := connectorRunsToRollUp.newest(ctx, q, s.connector.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -224,10 +222,4 @@ func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) er
 		s.counted[run.status] = s.counted[run.status].with(run)
 	}
 	return err
-}
-
-// endedConnectorIDs are the connector runs of a project that have ended and are not rolled up yet.
-func endedConnectorIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
-	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, connector_run_ids FROM outbox_rollups WHERE project_id = $1`, project)
-	return slices.Concat(waiting...), err
 }

@@ -175,8 +175,8 @@ type Core struct {
 	cluster  string
 	expiring *expiring
 	asides   *asides
-	// turns are those of PostDeliveries.
-	turns *turns
+	// turns are those of PostDeliveries, RollUp and IndexRuns.
+	turns, rollingTurns, indexingTurns *turns
 	// listsAtOnce is Options'.
 	listsAtOnce int
 	// searches has a place for each search that reads.
@@ -190,7 +190,7 @@ type Core struct {
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, turns: &turns{}, rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
+		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, turns: newTurns(), rollingTurns: newTurns(), indexingTurns: newTurns(), rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -33,14 +34,53 @@ func scanEnded(row scanner) (e ended, err error) {
 	return e, err
 }
 
-// scanEndedIDs reads one column of ids of a row of the outbox.
-func scanEndedIDs(row scanner) (ended []store.Key, err error) {
-	var (
-		project uuid.UUID
-		ids     []uuid.UUID
-	)
-	err = row.Scan(&project, idList{&ids})
-	return keysOf(project, ids), err
+// endedColumn is a column of ids of an outbox of what has ended.
+type endedColumn struct{ table, column string }
+
+var (
+	runsToRollUp          = endedColumn{"outbox_rollups", "run_ids"}
+	connectorRunsToRollUp = endedColumn{"outbox_rollups", "connector_run_ids"}
+	runsToIndex           = endedColumn{"outbox_words", "run_ids"}
+)
+
+// waitingFirst is how many rows are read at first of what waits in an outbox; many projects have no more.
+const waitingFirst = 1024
+
+// newest returns what a project has in the column: all of it, or of so many rows the newest, with about most
+// ids. Then leftOut is when the rows that are left out were posted at the latest; else it is 0.
+func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
+	type row struct {
+		postedAt int64
+		ids      []uuid.UUID
+	}
+	for limit := min(waitingFirst, most); ; limit = min(8*limit, most) {
+		rows, err := collect(ctx, q, func(from scanner) (r row, err error) {
+			err = from.Scan(&r.postedAt, idList{&r.ids})
+			return r, err
+		}, `SELECT posted_at, `+e.column+` FROM `+e.table+` WHERE project_id = $1 ORDER BY posted_at DESC LIMIT $2`, project, limit)
+		if err != nil {
+			return nil, 0, err
+		}
+		ids = nil
+		for _, r := range rows {
+			if len(ids) >= most {
+				return ids, r.postedAt, nil
+			}
+			ids = append(ids, keysOf(project, r.ids)...)
+		}
+		switch {
+		case len(rows) < limit:
+			return ids, 0, nil
+		case limit == most:
+			return ids, rows[len(rows)-1].postedAt, nil
+		}
+	}
+}
+
+// all returns all that a project has in the column.
+func (e endedColumn) all(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
+	ids, _, err := e.newest(ctx, q, project, math.MaxInt32)
+	return ids, err
 }
 
 // without is what is left of a row once these are consumed.
@@ -65,8 +105,8 @@ func (e ended) halves() (a, b ended) {
 
 // endedBox is an outbox of what has ended.
 type endedBox struct {
-	// due reads the oldest rows, at most $1, that may be consumed.
-	due string
+	// due are the rows that may be consumed.
+	due outboxRows
 	// take deletes those of a condition on keys, and returns them.
 	take func(keys string) string
 	// into and row insert those that are left.
@@ -78,7 +118,7 @@ type endedBox struct {
 const endedColumns = `project_id, ended_id, failures, posted_at, run_ids`
 
 var rollupsBox = endedBox{
-	due: `SELECT ` + endedColumns + `, connector_run_ids FROM outbox_rollups WHERE posted_at <= now_us() ORDER BY posted_at LIMIT $1`,
+	due: outboxRows{table: `outbox_rollups`, columns: endedColumns + `, connector_run_ids`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_rollups WHERE ` + keys + ` RETURNING ` + endedColumns + `, connector_run_ids`
 	},
@@ -87,7 +127,7 @@ var rollupsBox = endedBox{
 }
 
 var wordsBox = endedBox{
-	due: `SELECT ` + endedColumns + `, '{}' FROM outbox_words WHERE posted_at <= now_us() ORDER BY posted_at LIMIT $1`,
+	due: outboxRows{table: `outbox_words`, columns: endedColumns + `, '{}'`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_words WHERE ` + keys + ` RETURNING ` + endedColumns + `, '{}'`
 	},
@@ -149,37 +189,47 @@ func (p *pace) went(late bool, rows, n int) {
 	p.slow.Store(min(slow, maxSlow))
 }
 
-// consumeEnded consumes an outbox by some rows at a time, so that no transaction is long, and
-// returns how many rows that were, those among them of which more is left. What comes once few are
-// left waits for the next call: a row at a time costs five times as much as many at once. What
-// cannot be consumed keeps nothing else waiting: it is set aside, or, where the time of a call does
-// not do for it, tried with less beside it the next time.
-func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, limit, most int, by consumer[ended]) (n int, err error) {
+// How consumers go on after another gateway has consumed all rows that they have read: they read past the
+// rows that it is likely to read next, by up to spread shares, and stop after maxCollisions.
+const (
+	spread        = 8
+	maxCollisions = 4
+)
+
+// consumeEnded consumes an outbox by some rows at a time, so that no transaction is long, and returns how
+// many rows that were, including rows of which a part is left. Rows that are posted meanwhile wait for the
+// next call: a row at a time costs five times as much as many at once. A row that cannot be consumed keeps
+// no other waiting: it is set aside, or, if the time of a call is too short for it, tried with fewer rows
+// the next time.
+func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, turns *turns, limit, most int, by consumer[ended]) (n int, err error) {
 	by.Core, by.halve = c, func(ctx context.Context, row ended) (bool, error) { return c.halveEnded(ctx, box, row) }
 	by.wait = func(ctx context.Context, tx *Tx, row ended, wait time.Duration) error {
 		_, err := tx.exec(ctx, box.wait, row.ProjectID, row.ID, wait.Microseconds())
 		return err
 	}
+	now, err := c.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
 	var aside []error
-	for last := int64(math.MaxInt64); n < limit; {
-		asked := min(limit-n, pace.most(most))
-		rows, err := collect(ctx, c.engine.Reader(), scanEnded, box.due, asked)
+	for collisions := 0; n < limit && collisions < maxCollisions; {
+		in := turn{limit: min(limit-n, pace.most(most)), until: now.UnixMicro()}
+		if collisions > 0 {
+			in.skip = 1 + rand.N(spread) //nolint:gosec // any lot will do
+		}
+		since := turns.since()
+		rows, err := takeTurn(ctx, c, turns, box.due, in, scanEnded)
 		if err != nil {
 			return n, wrap(err, "looking for what is left to do")
 		}
-		few := len(rows) < asked
-		rows = slices.DeleteFunc(rows, func(row ended) bool { return row.postedAt > last })
 		if len(rows) == 0 {
-			break
-		}
-		if few {
-			last = rows[len(rows)-1].postedAt // they are in order
+			break // other gateways consume the rows that are left, if any
 		}
 		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
 		err = by.apart(ctx, rows)
 		if errors.Is(err, errOthers) {
-			// They go on with what comes next: whoever reads the same beside them does so in vain.
-			break
+			collisions++
+			continue
 		}
 		late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		if whole := n == 0; whole || !late {
@@ -193,6 +243,7 @@ func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, limit
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
 		case err != nil:
+			turns.back(since) // the row that is at fault is met again among fewer
 			return n, err
 		}
 		n += len(rows)

@@ -85,7 +85,7 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 		err = c.engine.Reader().QueryRowContext(ctx, KeysStatement, store.MaxQueueCounted).Scan(&figures.KeysHeld, &figures.Blocked)
 	}
 	if err == nil {
-		err = c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(durationOf(&figures.OutboxAge))
+		figures.OutboxAges, err = c.outboxAges(ctx)
 	}
 	if err == nil {
 		err = c.engine.Reader().QueryRowContext(ctx, AsideStatement, store.MaxQueueCounted).Scan(&figures.OutboxAside)
@@ -96,19 +96,56 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 	return figures, wrap(err, "counting the runs that are under way")
 }
 
-// consumers are all of the outbox but those that have tables of their own.
-var consumers = []string{storage, outbound, failures}
+// oldestPosted are the oldest rows that consumers may take: of each row the time when it was posted. Those
+// of a consumer that has rows of two kinds are several.
+var oldestPosted = map[store.OutboxConsumer][]string{
+	store.ConsumerStorage:    {oldestOf(storage)},
+	store.ConsumerDeliveries: {oldestOf(outbound), oldestOf(failures)},
+	store.ConsumerRollups:    {oldestByProject("outbox_rollups")},
+	store.ConsumerWords:      {oldestByProject("outbox_words")},
+}
 
-// OutboxStatement is the age of the oldest row that its consumer has not taken.
+func oldestOf(consumer string) string {
+	return `SELECT o.posted_at FROM outbox o WHERE o.consumer = '` + consumer + `' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1`
+}
+
+// oldestByProject are the oldest rows of an outbox without an order of all projects' rows: of each project.
+func oldestByProject(table string) string {
+	next := `(SELECT o.project_id FROM ` + table + ` o WHERE o.posted_at <= now_us() AND o.project_id > `
+	return `WITH RECURSIVE t (project_id) AS (
+			SELECT ` + next + `'` + uuid.Nil.String() + `' ORDER BY o.project_id, o.posted_at LIMIT 1)
+			UNION ALL
+			SELECT ` + next + `t.project_id ORDER BY o.project_id, o.posted_at LIMIT 1) FROM t WHERE t.project_id IS NOT NULL)
+		SELECT MIN((SELECT o.posted_at FROM ` + table + ` o WHERE o.project_id = t.project_id ORDER BY o.posted_at LIMIT 1)) AS posted_at
+			FROM t WHERE t.project_id IS NOT NULL`
+}
+
+// OutboxStatement returns for each of store.OutboxConsumers the age of its oldest row, in microseconds.
 var OutboxStatement = func() string {
-	var first []string
-	for _, consumer := range consumers {
-		first = append(first, `SELECT * FROM (SELECT o.posted_at FROM outbox o WHERE o.consumer = '`+consumer+`' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1) AS `+consumer)
+	var ages []string
+	for _, consumer := range store.OutboxConsumers {
+		var first []string
+		for _, statement := range oldestPosted[consumer] {
+			first = append(first, `SELECT * FROM (`+statement+`) AS f`)
+		}
+		ages = append(ages, `COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (`+strings.Join(first, ` UNION ALL `)+`) AS f), 0)`)
 	}
-	first = append(first, `SELECT * FROM (SELECT r.posted_at FROM outbox_rollups r WHERE r.posted_at <= now_us() ORDER BY r.posted_at LIMIT 1) AS rollups`)
-	first = append(first, `SELECT * FROM (SELECT w.posted_at FROM outbox_words w WHERE w.posted_at <= now_us() ORDER BY w.posted_at LIMIT 1) AS words`)
-	return `SELECT COALESCE(now_us() - (SELECT MIN(f.posted_at) FROM (` + strings.Join(first, ` UNION ALL `) + `) AS f), 0)`
+	return `SELECT ` + strings.Join(ages, `, `)
 }()
+
+// outboxAges reads what OutboxStatement returns.
+func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
+	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
+	for i := range ages {
+		columns[i] = durationOf(&ages[i])
+	}
+	err := c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(columns...)
+	out := map[store.OutboxConsumer]time.Duration{}
+	for i, consumer := range store.OutboxConsumers {
+		out[consumer] = ages[i]
+	}
+	return out, err
+}
 
 // AsideStatement counts the rows that were set aside, of all outboxes, up to $1.
 const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0

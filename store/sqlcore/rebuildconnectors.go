@@ -60,7 +60,7 @@ func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin
 		if len(page) == 0 {
 			return n, addConnectorRollups(ctx, tx, sums, grown)
 		}
-		waiting, err := endedConnectorIDs(ctx, tx, k.project)
+		waiting, err := connectorRunsToRollUp.all(ctx, tx, k.project)
 		if err != nil {
 			return n, err
 		}

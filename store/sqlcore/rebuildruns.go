@@ -119,7 +119,7 @@ func (k *countingRuns) eachPage(ctx context.Context, tx *Tx, of period, fn func(
 			return err
 		}
 		after = page[len(page)-1].ID
-		waiting, err := endedIDs(ctx, tx, k.project)
+		waiting, err := runsToRollUp.all(ctx, tx, k.project)
 		if err != nil {
 			return err
 		}

@@ -257,12 +257,7 @@ func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (id
 	}
 	var ended []uuid.UUID
 	if len(s.Words) > 0 {
-		var waiting []uuid.UUID
-		if waiting, err = s.waiting(ctx, before); err != nil {
-			return nil, nil, err
-		}
-		ended, to, err = s.indexed(ctx, before, most)
-		ended = append(ended, waiting...)
+		ended, to, err = s.byWords(ctx, before, most)
 	} else {
 		ended, err = s.ended(ctx, before, most)
 	}
@@ -276,6 +271,23 @@ func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (id
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return compareIDs(b, a) })
 	ids = slices.Compact(ids)
 	return ids[:min(len(ids), most)], to, nil
+}
+
+// byWords are ended runs that may have the words. If more wait to be indexed than are read, and these go back
+// no further than where the search has come, its time is over: it finds more once they are indexed.
+func (s *searching) byWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	waiting, unread, err := s.waiting(ctx, before)
+	if err != nil {
+		return nil, nil, err
+	}
+	if unread != nil && before != nil && compareIDs(*unread, *before) >= 0 {
+		return nil, nil, errOver
+	}
+	ids, to, err = s.indexed(ctx, before, most)
+	if unread != nil && (to == nil || compareIDs(*unread, *to) > 0) {
+		to = unread
+	}
+	return append(ids, waiting...), to, err
 }
 
 // ended are the newest ended runs, at most so many, of which no words are known.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -23,21 +24,24 @@ const (
 	looksThrough = 8
 )
 
-// waiting are ended runs that are not indexed yet.
-func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, err error) {
-	rows, err := collect(ctx, s.engine.Lists(), scanEndedIDs, `SELECT project_id, run_ids FROM outbox_words WHERE project_id = $1`, s.project)
+// waiting are ended runs that are not indexed yet, of the project's newest. to, unless nil, is the id down to
+// which none is left out.
+func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	waiting, leftOut, err := runsToIndex.newest(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	for _, row := range rows {
-		for _, run := range row {
-			at := store.TimeOf(run.ID).UnixMicro()
-			if (before == nil || compareIDs(run.ID, *before) < 0) && at >= s.window.from && at < s.window.to {
-				ids = append(ids, run.ID)
-			}
+	if leftOut > 0 { // those that are left out were queued before they ended
+		first := store.Stamp(uuid.UUID{}, leftOut+time.Millisecond.Microseconds(), 0)
+		to = &first
+	}
+	for _, run := range waiting {
+		at := store.TimeOf(run.ID).UnixMicro()
+		if (before == nil || compareIDs(run.ID, *before) < 0) && at >= s.window.from && at < s.window.to {
+			ids = append(ids, run.ID)
 		}
 	}
-	return ids, nil
+	return ids, to, nil
 }
 
 // indexed are the newest runs that have the words by the index, at most so many. It is asked day by

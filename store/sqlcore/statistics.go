@@ -161,9 +161,9 @@ func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	}
 }
 
-// addWaiting adds what has ended of a period and is not rolled up yet.
+// addWaiting adds what has ended of a period and is not rolled up yet, of the project's newest.
 func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error {
-	waiting, err := endedIDs(ctx, q, s.query.Environment.ProjectID)
+	waiting, _, err := runsToRollUp.newest(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -184,15 +184,10 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 	return s.addRuns(ctx, q, runs)
 }
 
-// endedIDs are the runs of a project that have ended and are not rolled up yet.
-func endedIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
-	waiting, err := collect(ctx, q, scanEndedIDs, `SELECT project_id, run_ids FROM outbox_rollups WHERE project_id = $1`, project)
-	return slices.Concat(waiting...), err
-}
-
-// waitingRuns are those of an environment.
-func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key) ([]tallied, error) {
-	waiting, err := endedIDs(ctx, q, environment.ProjectID)
+// waitingRuns are the runs of an environment that have ended and are not rolled up yet, among about most of
+// its project's.
+func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key, most int) ([]tallied, error) {
+	waiting, _, err := runsToRollUp.newest(ctx, q, environment.ProjectID, most)
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func entryOf(run store.Searched, words []string) Entry {
 
 // IndexRuns implements store.Housekeeping.
 func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
-	n, err := c.consumeEnded(ctx, wordsBox, c.indexing, limit, maxIndexed, consumer[ended]{
+	n, err := c.consumeEnded(ctx, wordsBox, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[ended]{
 		all: func(ctx context.Context, rows []ended) error { return c.indexRows(ctx, rows, words) }, trial: c.indexForTrial,
 	})
 	return n, wrap(err, "indexing runs")

@@ -3,8 +3,10 @@
 package storetest
 
 import (
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -26,22 +28,105 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 	w.NoError(err)
 }
 
+// manyWaiting lets so many runs wait in the outboxes that were queued yesterday, have ended in a while, and
+// are not there any more.
+func (w *world) manyWaiting(runs int) {
+	now, err := w.s.Now(w.ctx)
+	w.NoError(err)
+	yesterday, postedAt := now.Add(-24*time.Hour).UnixMicro(), now.Add(time.Minute).UnixMicro()
+	var ids []uuid.UUID
+	for n := range runs {
+		ids = append(ids, store.Stamp(uuid.New(), yesterday, n))
+	}
+	for some := range slices.Chunk(ids, 1000) {
+		texts := make([]string, len(some))
+		for i, id := range some {
+			texts[i] = id.String()
+		}
+		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
+			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`,
+				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
+			w.NoError(err)
+		}
+	}
+}
+
 var consumedPromises = []promise{
-	{"who reads what others consume meanwhile leaves them what comes next", func(w *world) {
+	{"who reads what others consume meanwhile goes on past what comes next", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(3)
-		inner := 0
+		w.ended(10)
+		oldest := func(n int) int64 {
+			return w.ones(`SELECT posted_at FROM outbox_words WHERE project_id = $1 ORDER BY posted_at LIMIT 1 OFFSET ` + strconv.Itoa(n))
+		}
+		next, inner := oldest(1), 0
 		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
-			for n := 1; inner == 0 && n > 0; inner += n {
-				n = w.index(1)
+			if inner == 0 {
+				inner = w.index(1)
 			}
 			return wordsIn(run)
 		})
 		w.NoError(err)
-		w.Zero(n, "it is told that nothing is left, and waits")
-		w.Equal(1, inner)
+		w.Equal([2]int{1, 1}, [2]int{n, inner})
+		w.Equal(next, oldest(0), "which is left to the others")
 		w.Positive(w.index(10))
-		w.Len(w.found(store.RunQuery{}), 3)
+		w.Len(w.found(store.RunQuery{}), 10)
+	}},
+	{"who has nothing else to read than what others consume waits", func(w *world) {
+		w.deploy("one", "first")
+		w.ended(2)
+		inner := 0
+		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
+			if inner == 0 {
+				inner = w.index(1)
+			}
+			return wordsIn(run)
+		})
+		w.NoError(err)
+		w.Equal([2]int{0, 1}, [2]int{n, inner})
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+	}},
+	{"a project with many ended runs delays only itself", func(w *world) {
+		twin := w.twin()
+		for _, of := range []*world{w, twin} {
+			of.deploy("one", "first")
+		}
+		w.ended(30)
+		twin.ended(1)
+		w.rollUp(8)
+		w.index(8)
+		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
+			w.Zero(twin.ones(`SELECT count(*) FROM ` + outbox + ` WHERE project_id = $1`))
+			w.Positive(w.ones(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "of others more is left")
+		}
+	}},
+	{"of what waits to be indexed or rolled up as many are read as there is a limit", func(w *world) {
+		w.deploy("one", "first")
+		e := w.about("oldest")
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Since: store.TimeOf(e.Runs[0].ID)}
+		list := store.RunQuery{ProjectID: w.project.ID, Limit: 3, Search: of("oldest"), Since: q.Since}
+		has := func() (listed int, next *uuid.UUID, counted int64) {
+			runs, next, err := w.s.ListRuns(w.ctx, list)
+			w.NoError(err)
+			whole := q
+			whole.Since = time.Time{}
+			numbers, err := w.s.RunStatistics(w.ctx, whole)
+			w.NoError(err)
+			return len(runs), next, numbers.Runs[store.RunCompleted]
+		}
+		listed, next, counted := has()
+		w.Equal([]any{1, (*uuid.UUID)(nil), int64(1)}, []any{listed, next, counted})
+
+		w.manyWaiting(store.MaxWaiting)
+		listed, next, counted = has()
+		w.Equal([]any{0, int64(0)}, []any{listed, counted})
+		w.NotNil(next, "more may be found before it")
+		list.Before = next
+		_, _, err := w.s.ListRuns(w.ctx, list)
+		w.ErrorIs(err, store.ErrSearchTooBroad, "until more are indexed")
+		q.Search = of("oldest")
+		_, err = w.s.RunStatistics(w.ctx, q)
+		w.ErrorIs(err, store.ErrSearchTooBroad)
 	}},
 	{"what ends while the last ones are consumed waits for more of it", func(w *world) {
 		w.deploy("one", "first")
@@ -154,15 +239,13 @@ var consumedPromises = []promise{
 		rolledUp := func() int64 {
 			return w.ones(`SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`)
 		}
-		for before := int64(0); before < runs; before = rolledUp() {
-			w.Equal(1, w.rollUp(1))
-			w.Greater(rolledUp(), before)
-			w.LessOrEqual(rolledUp(), before+2_100)
-			w.EqualValues(runs-rolledUp(), w.runsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
-			if before == 0 {
-				w.Less(rolledUp(), int64(runs))
-			}
-		}
+		w.Equal(1, w.rollUp(1))
+		first := rolledUp()
+		w.Positive(first)
+		w.Less(first, int64(runs))
+		w.EqualValues(runs-first, w.runsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
+		w.Positive(w.rollUp(10))
+		w.EqualValues(runs, rolledUp(), "a call goes on with what is left of a row, up to its limit")
 		w.Zero(w.rollUp(1))
 	}},
 }

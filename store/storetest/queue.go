@@ -98,4 +98,36 @@ var queuePromises = []promise{
 		_, minutes, _ = w.queue()
 		w.Equal(map[store.QueueState]int{store.QueueClaimable: 0, store.QueueNoRunner: 20, store.QueueNoDeployment: 10}, minutes)
 	}},
+	{"the age of the oldest outbox row is reported by consumer", func(w *world) {
+		minutes := func() map[store.OutboxConsumer]int {
+			figures, err := w.s.QueueFigures(w.ctx)
+			w.NoError(err)
+			out := map[store.OutboxConsumer]int{}
+			for consumer, age := range figures.OutboxAges {
+				out[consumer] = int(age.Minutes())
+			}
+			return out
+		}
+		ages := map[store.OutboxConsumer]int{store.ConsumerStorage: 0, store.ConsumerDeliveries: 0, store.ConsumerRollups: 0, store.ConsumerWords: 0}
+		w.Equal(ages, minutes())
+		for i, row := range []struct {
+			consumer store.OutboxConsumer
+			insert   string
+			more     []any
+		}{
+			{store.ConsumerStorage, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $1, 0, $2)`, nil},
+			{store.ConsumerRollups, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at) VALUES ($1, $1, $2)`, nil},
+			{store.ConsumerWords, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $1, $3, $2)`, []any{`{}`}},
+			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'failures', $1, 0, $2)`, nil},
+			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'deliveries', $1, 0, $2)`, nil},
+		} {
+			ages[row.consumer] = 10 * (i + 1)
+			now, err := w.s.Now(w.ctx)
+			w.NoError(err)
+			args := []any{w.project.ID.String(), now.Add(-time.Duration(ages[row.consumer])*time.Minute - 30*time.Second).UnixMicro()}
+			_, err = w.db.ExecContext(w.ctx, row.insert, append(args, row.more...)...)
+			w.NoError(err)
+			w.Equal(ages, minutes())
+		}
+	}},
 }

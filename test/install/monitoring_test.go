@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // foreign are metrics of controller-runtime that alerts are about.
@@ -91,6 +92,7 @@ var (
 
 var (
 	controllerName = regexp.MustCompile(`\bNamed\("(\w+)"\)`)
+	outboxConsumer = regexp.MustCompile(`outbox_oldest_age_seconds\{consumer="(\w+)"\}`)
 	alertedNames   = regexp.MustCompile(`controller_runtime_reconcile_errors_total\{controller=~"([\w|]+)"\}`)
 )
 
@@ -155,6 +157,28 @@ func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
 	}
 	require.NotEmpty(t, alerts)
 	require.Equal(t, alerts, explained, "with their severity, in docs/operations.md")
+}
+
+// TestAlerts_OutboxConsumers: each consumer has one alert of its own, and only late deliveries are critical.
+func TestAlerts_OutboxConsumers(t *testing.T) {
+	t.Parallel()
+	severities := map[string]string{}
+	for _, group := range of[prometheusRule](t, build(t, "config/prometheus", ""), "PrometheusRule")[0].Spec.Groups {
+		for _, a := range group.Rules {
+			if strings.Contains(a.Expr, "agentplatform_outbox_oldest_age_seconds") {
+				consumer := outboxConsumer.FindStringSubmatch(a.Expr)
+				require.NotNil(t, consumer, "%s names one consumer", a.Alert)
+				require.NotContains(t, severities, consumer[1])
+				severities[consumer[1]] = a.Labels["severity"]
+			}
+		}
+	}
+	want := map[string]string{}
+	for _, consumer := range store.OutboxConsumers {
+		want[string(consumer)] = "warning"
+	}
+	want[string(store.ConsumerDeliveries)] = "critical"
+	require.Equal(t, want, severities)
 }
 
 // TestMonitoringNeedsNothingOfTheInstallation: who has no Prometheus Operator

@@ -138,6 +138,7 @@ func braces(labels map[string]string) string {
 // name of their own in one metric, "metric label".
 var bounds = map[string]*regexp.Regexp{
 	"attempt":   regexp.MustCompile(`^(first|again)$`),
+	"consumer":  regexp.MustCompile(`^(storage|deliveries|rollups|words)$`),
 	"goversion": regexp.MustCompile(`^go[0-9.]+`),
 	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
 	"method":    regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE|other)$`),

@@ -610,7 +610,7 @@ CREATE TABLE outbox_rollups (
     -- As of the outbox.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
+CREATE INDEX outbox_rollups_turns ON outbox_rollups (project_id, posted_at);
 CREATE INDEX outbox_rollups_aside ON outbox_rollups (failures) WHERE failures > 0;
 
 -- The outbox of the consumer that indexes the words of ended runs: likewise.
@@ -625,7 +625,7 @@ CREATE TABLE outbox_words (
     -- As of the outbox.
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
-CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+CREATE INDEX outbox_words_turns ON outbox_words (project_id, posted_at);
 CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger

@@ -547,7 +547,7 @@ CREATE TABLE outbox_rollups (
     failures INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 );
-CREATE INDEX outbox_rollups_next ON outbox_rollups (posted_at);
+CREATE INDEX outbox_rollups_turns ON outbox_rollups (project_id, posted_at);
 CREATE INDEX outbox_rollups_aside ON outbox_rollups (failures) WHERE failures > 0;
 
 -- The outbox of the consumer that indexes the words of ended runs: likewise.
@@ -559,7 +559,7 @@ CREATE TABLE outbox_words (
     failures INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, ended_id)
 );
-CREATE INDEX outbox_words_next ON outbox_words (posted_at);
+CREATE INDEX outbox_words_turns ON outbox_words (project_id, posted_at);
 CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
 -- Results on their way to where outbound connectors send: connector runs with the trigger

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTurns_BeginByLot: gateways that start together serve different projects first.
+func TestTurns_BeginByLot(t *testing.T) {
+	t.Parallel()
+	require.NotEqual(t, newTurns().since(), newTurns().since())
+}
