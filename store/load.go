@@ -29,7 +29,8 @@ type Backlog struct {
 // ProjectLoad is what a project has, and what it may have.
 type ProjectLoad struct {
 	Limits ProjectLimits
-	// Stored is in bytes; what has just ended is counted a little later.
+	// Stored is in bytes; what has just ended is counted a little later. Days that the project keeps no
+	// longer do not count.
 	Stored int64
 	// Backlog has the environments in which something is open.
 	Backlog map[uuid.UUID]Backlog

@@ -252,9 +252,13 @@ type Housekeeping interface {
 	// may be open.
 	DropHistory(ctx context.Context, age time.Duration, limit int) (Dropped, error)
 	// TrimHistory deletes what projects keep no longer that keep history for a shorter time, by whole
-	// days likewise: about limit rows of one of them, in small transactions, and returns how many; 0
-	// once nothing is left. Nobody can read that any more.
+	// days likewise: about limit rows of the most overdue of them, in small transactions, and returns how many;
+	// 0 once nothing is left that no other gateway deletes. Nobody can read that any more, and it does not
+	// count as stored.
 	TrimHistory(ctx context.Context, limit int) (int, error)
+	// ProjectHistoryOverdue is for how long the oldest day that TrimHistory would delete should have been
+	// deleted; 0 without any.
+	ProjectHistoryOverdue(ctx context.Context) (time.Duration, error)
 	// OldestHistory is when the first day began of which there is history; zero without any.
 	OldestHistory(ctx context.Context) (time.Time, error)
 	// Replan lets an engine that plans statements once plan those anew whose tables have

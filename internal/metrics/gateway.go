@@ -64,6 +64,7 @@ type Gateway struct {
 	clockAhead     prometheus.Gauge
 	partitions     prometheus.Gauge
 	overdue        prometheus.Gauge
+	projectOverdue prometheus.Gauge
 	dropped        prometheus.Counter
 	ticks          counters
 	replayed       counters
@@ -165,6 +166,8 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
 	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
 		"For how long the oldest day of history should have been deleted, as this gateway last saw; 0 where none should.")
+	g.projectOverdue = newGauge(registry, "agentplatform_project_history_overdue_seconds",
+		"How long ago the oldest day should have been deleted that a project with a retention of its own keeps no longer, as this gateway last saw; 0 without any.")
 	g.dropped = newCounter(registry, "agentplatform_history_dropped_total",
 		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows on SQLite.")
 }
@@ -267,6 +270,9 @@ func (g *Gateway) Partitions(days int) { g.partitions.Set(float64(days)) }
 
 // HistoryOverdue says for how long the oldest day of history should have been deleted.
 func (g *Gateway) HistoryOverdue(by time.Duration) { g.overdue.Set(by.Seconds()) }
+
+// ProjectHistoryOverdue reports how overdue the most overdue project is.
+func (g *Gateway) ProjectHistoryOverdue(by time.Duration) { g.projectOverdue.Set(by.Seconds()) }
 
 // HistoryDropped counts what is deleted of history.
 func (g *Gateway) HistoryDropped(n int) { g.dropped.Add(float64(n)) }

@@ -312,6 +312,14 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 	return nil
 }
 
+// TryLock implements sqlcore.Engine.
+func (e engine) TryLock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) (free bool, err error) {
+	if err := q.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`, key.String()).Scan(&free); err != nil {
+		return false, fmt.Errorf("trying the lock of %s: %w", key, err)
+	}
+	return free, nil
+}
+
 // PostgreSQL's codes: of a transaction that was rolled back for another's sake, or because
 // it has waited for long enough, of a statement that took too long, and of one on a table that is not there.
 const (

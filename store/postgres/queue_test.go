@@ -73,7 +73,7 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 		})
 	}
 	require.Equal(t, 2, lines, "of the list of agents, and of numbers")
-	require.Equal(t, 4, counting, "of the queue, of keys, of those who wait for one, and of rows that are set aside")
+	require.Equal(t, 5, counting, "of the queue, of keys, of those who wait for one, of rows that are set aside, and of stored bytes the oldest")
 }
 
 // countedByIndexes returns how many times a plan counts lines of queued runs: each by the index alone.

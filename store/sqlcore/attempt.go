@@ -92,8 +92,8 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 	}
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), compareIDs), chunk) {
 		var l list
-		full, err := collect(ctx, c.engine.Reader(), scanID, `SELECT p.project_id FROM projects p JOIN stored_bytes s ON s.project_id = p.project_id
-			WHERE p.project_id IN `+l.ids(some)+` AND p.storage > 0 AND s.bytes >= p.storage`, l.args...)
+		full, err := collect(ctx, c.engine.Reader(), scanID, `SELECT p.project_id FROM projects p
+			WHERE p.project_id IN `+l.ids(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.args...)
 		if err != nil {
 			full = some
 		}

@@ -45,6 +45,8 @@ type Engine interface {
 	Attend(ctx context.Context, q Queryer, runners []store.RunnerKey) error
 	// Lock makes transactions that name the same key take turns.
 	Lock(ctx context.Context, q Queryer, key uuid.UUID) error
+	// TryLock is Lock, but returns false instead of waiting for another transaction.
+	TryLock(ctx context.Context, q Queryer, key uuid.UUID) (bool, error)
 	// Part names the part of a table of history that holds an id.
 	Part(table string, id uuid.UUID) string
 	// HasPart says whether it is there, which a transaction must ask before it reads one that may

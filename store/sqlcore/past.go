@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -61,25 +62,67 @@ func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n
 	case err != nil:
 		return 0, err
 	}
-	return c.deleteDay(ctx, on, limit)
+	return c.deleteDay(ctx, on, limit, 1)
 }
 
-// TrimHistory implements store.Housekeeping. Projects take turns by lot: none has to wait until
-// another one, whose retention was lowered by much, is done; the days of one go from the oldest on,
-// so that what is left of history has no holes.
-func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
-	var on projectDay
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT s.project_id, MIN(s.day) FROM projects p
+// How many projects a call of TrimHistory tries, the most overdue first, and how many transactions it has for a
+// day: one, and one more for each day that the project is overdue.
+const (
+	trimProjects        = 16
+	maxTrimTransactions = 10
+)
+
+// overdueDay is the oldest day of a project that it keeps no longer, and since when, in microseconds.
+type overdueDay struct {
+	projectDay
+	us int64
+}
+
+// overdueDays are those of the most overdue projects.
+func (c *Core) overdueDays(ctx context.Context, limit int) ([]overdueDay, error) {
+	return collect(ctx, c.engine.Reader(), func(row scanner) (d overdueDay, err error) {
+		err = row.Scan(&d.project, &d.day, &d.us)
+		return d, err
+	}, `SELECT s.project_id, MIN(s.day), now_us() - p.history_us - (MIN(s.day) + 1) * `+dayUS+` FROM projects p
 		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / `+dayUS+`
-		WHERE p.history_us <> 0 GROUP BY s.project_id ORDER BY random() LIMIT 1`).Scan(&on.project, &on.day))
-	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil
-	}
+		WHERE p.history_us <> 0 GROUP BY s.project_id, p.history_us ORDER BY 3 DESC, 1 LIMIT $1`, limit)
+}
+
+// TrimHistory implements store.Housekeeping. The most overdue project is first, so a project whose retention
+// was lowered by much and one that stores much both catch up. A project that another gateway trims at the
+// moment is passed over. The days of a project go from the oldest on, so its history has no holes.
+func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
+	days, err := c.overdueDays(ctx, trimProjects)
 	if err != nil {
 		return 0, wrap(err, "looking for what projects keep no longer")
 	}
-	return c.deleteDay(ctx, on, limit)
+	for _, of := range days {
+		transactions := 1 + min(of.us/day.Microseconds(), maxTrimTransactions-1)
+		n, err = c.deleteDay(ctx, of.projectDay, limit, int(transactions))
+		if n > 0 || !errors.Is(err, ErrBusy) {
+			break
+		}
+	}
+	if errors.Is(err, ErrBusy) {
+		err = nil
+	}
+	return n, err
 }
+
+// ProjectHistoryOverdue implements store.Housekeeping.
+func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
+	days, err := c.overdueDays(ctx, 1)
+	if err != nil || len(days) == 0 {
+		return 0, wrap(err, "looking for what projects keep no longer")
+	}
+	return time.Duration(days[0].us) * time.Microsecond, nil
+}
+
+// countedBytes is an expression for what a project p has stored that counts against its limit: all but days
+// that it keeps no longer, and which are deleted later.
+var countedBytes = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
+	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
+		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + dayUS + `), 0))`
 
 // pastTurn is the lock of those who delete history of a project, so that who finds no more of a
 // day has seen what all others have done; and of those who index its runs, so that no word is left
@@ -89,6 +132,15 @@ var pastTurn = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
 // lockPast waits for the turn of the transaction among those.
 func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	return c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
+}
+
+// tryPast takes the turn of the transaction among those, or fails with ErrBusy if another transaction has it.
+func (c *Core) tryPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
+	free, err := c.engine.TryLock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
+	if err == nil && !free {
+		err = ErrBusy
+	}
+	return err
 }
 
 // deleting is how far days are that are being deleted, so that tables of which nothing is left are not
@@ -123,17 +175,25 @@ func (d *deleting) reached(on projectDay, done int) {
 	d.done[on] = done
 }
 
-// deleteDay deletes what a project has of a day, the day last. It returns how many rows went, at
-// most limit or one more.
-func (c *Core) deleteDay(ctx context.Context, on projectDay, limit int) (n int, err error) {
-	for done := c.deleting.of(on); done < len(pastOf); done++ {
+// deleteDay deletes what a project has of a day, the day last, in so many transactions at most that delete as
+// many rows as one may. It returns how many rows went, at most limit or one more. ErrBusy says that another
+// transaction deletes of the project at the moment.
+func (c *Core) deleteDay(ctx context.Context, on projectDay, limit, transactions int) (n int, err error) {
+	for done := c.deleting.of(on); done < len(pastOf); {
 		most := min(limit-n, c.atOnce)
 		deleted, err := c.deletePast(ctx, on, pastOf[done].statement, most)
 		n += deleted
-		if err != nil || deleted == most {
+		if err != nil {
 			return n, wrap(err, "deleting a day of project %s", on.project)
 		}
-		c.deleting.reached(on, done+1)
+		if deleted < most {
+			done++
+			c.deleting.reached(on, done)
+			continue
+		}
+		if transactions--; transactions == 0 || n == limit {
+			return n, nil
+		}
 	}
 	c.deleting.reached(on, 0)
 	return n + 1, wrap(c.forgetDay(ctx, on), "forgetting a day of project %s", on.project)
@@ -147,7 +207,7 @@ var errMore = errors.New("there is more of the day")
 // day that has got many rows meanwhile stays.
 func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.lockPast(ctx, tx, on.project); err != nil {
+		if err := c.tryPast(ctx, tx, on.project); err != nil {
 			return err
 		}
 		if _, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day); err != nil {
@@ -177,7 +237,7 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 // deletePast runs one of pastOf. Where the part of a day is gone, so are its rows.
 func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.lockPast(ctx, tx, on.project); err != nil {
+		if err := c.tryPast(ctx, tx, on.project); err != nil {
 			return err
 		}
 		if _, err := tx.exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.project, on.day); err != nil {

@@ -84,7 +84,7 @@ func refusalOf(err error) (refused, failed error) {
 // storageFull is a *store.StorageFullError where a project has stored as much as it may.
 func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
 	var stored, limit int64
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
 		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
 	switch {
 	case errors.Is(err, store.ErrNotFound): // there is nobody left to ask for more

@@ -52,7 +52,6 @@ var ofAll = map[string]string{
 	"NextReplay":        "replays go on in all projects",
 	"TakeReplays":       "replays go on in all projects",
 
-	"toPost":          "results of all projects go out",
 	"tellingProjects": "its projects are those of the attempts that it is given",
 	"dropExcerpts":    "its projects are those of the attempts that it is given",
 	"claimSome":       "deliveries are due in all projects",
@@ -61,7 +60,8 @@ var ofAll = map[string]string{
 	"dropDeparted":    "looks for what went, in all projects",
 	"forgetDays":      "days are over in all projects",
 	"deleteDays":      "days are over in all projects",
-	"TrimHistory":     "days are over in all projects",
+	"oldestOf":        "the oldest row of all projects is measured",
+	"overdueDays":     "days are over in all projects",
 	"OldestHistory":   "the oldest day is that of all projects",
 	"dropBlobsBefore": "blobs of history are too old in all projects",
 	"deleteAudit":     "walks from project to project",

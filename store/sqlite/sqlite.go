@@ -229,6 +229,9 @@ func (e engine) Reader() sqlcore.Queryer { return e.reader }
 // Lock implements sqlcore.Engine: there is one writer.
 func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
 
+// TryLock implements sqlcore.Engine, likewise.
+func (e engine) TryLock(context.Context, sqlcore.Queryer, uuid.UUID) (bool, error) { return true, nil }
+
 // publish hands hints out, each once.
 func (s *Store) publish(hints []store.Hint) { s.hub.Publish(sqlcore.Distinct(hints)) }
 

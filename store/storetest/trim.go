@@ -241,6 +241,40 @@ var trimPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		other.Equal(store.RunCompleted, other.run(theirs.Runs[0].ID).Status)
 	}},
+	{"the most overdue project is trimmed first", func(w *world) {
+		other := w.twin()
+		w.history()
+		other.history()
+		now, err := w.s.Now(w.ctx)
+		w.NoError(err)
+		overdue := func() int {
+			by, err := w.s.ProjectHistoryOverdue(w.ctx)
+			w.NoError(err)
+			return int(by / aDay)
+		}
+		w.Zero(overdue())
+		today := now.UTC().Truncate(aDay)
+		w.keepsSince(today.Add(2*aDay + aDay/2))
+		w.Equal(1, overdue())
+		other.keepsSince(today.Add(4*aDay + aDay/2))
+		w.Equal(3, overdue())
+		runs := w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`)
+		for other.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`) > 0 {
+			n, err := w.s.TrimHistory(w.ctx, 1)
+			w.NoError(err)
+			w.Positive(n)
+			w.Equal(runs, w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
+		}
+		w.Equal(1, overdue())
+	}},
+	{"days that a project keeps no longer do not count as stored", func(w *world) {
+		w.history()
+		for w.count(100) > 0 {
+		}
+		w.Positive(w.storedBytes())
+		w.forgets()
+		w.Zero(w.storedBytes())
+	}},
 	{"what ends while its day is deleted goes with it", func(w *world) {
 		w.deploy("one", "first")
 		_, late := w.running(lease)

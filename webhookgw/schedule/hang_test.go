@@ -19,7 +19,7 @@ import (
 // that part is given up and begun again in a later round.
 func TestWhatHangsIsCutOff(t *testing.T) {
 	t.Parallel()
-	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "IndexRuns", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "Replan"} {
+	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "IndexRuns", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "ProjectHistoryOverdue", "Replan"} {
 		t.Run(part, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -121,6 +121,13 @@ func (h *hangingOnce) TrimHistory(ctx context.Context, limit int) (int, error) {
 		return 0, err
 	}
 	return h.fakeStore.TrimHistory(ctx, limit)
+}
+
+func (h *hangingOnce) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
+	if err := h.hang(ctx, "ProjectHistoryOverdue"); err != nil {
+		return 0, err
+	}
+	return h.fakeStore.ProjectHistoryOverdue(ctx)
 }
 
 func (h *hangingOnce) OldestHistory(ctx context.Context) (time.Time, error) {

@@ -52,6 +52,9 @@ const (
 	restForByte = 200 * time.Nanosecond
 	// longestRest bounds that: a day, with its nine tables, goes in two hours, however large it is.
 	longestRest = 10 * time.Minute
+	// maxTrimHaste is how overdue a project counts as at most: so deleting its history takes a third of the
+	// time and no more, even if its retention was lowered by months.
+	maxTrimHaste = 9 * 24 * time.Hour
 )
 
 // grace is how long the store must have answered without a break before leases
@@ -293,9 +296,19 @@ func (s *Sweeper) dropped(ctx context.Context) error {
 	return s.during(ctx, dropTimeout, rest, s.aged(drop))
 }
 
-// trimmed deletes history that projects keep no longer.
+// trimmed deletes history that projects keep no longer: the faster, the more days the most overdue project is
+// late.
 func (s *Sweeper) trimmed(ctx context.Context) error {
-	return s.during(ctx, stepTimeout, func(took time.Duration) time.Duration { return Rest(took, 0, 0) }, s.aged(s.trimHistory))
+	var overdue time.Duration
+	look := s.step(ctx, func(ctx context.Context) (err error) {
+		overdue, err = s.opts.Store.ProjectHistoryOverdue(ctx)
+		return err
+	})
+	if look == nil {
+		s.opts.Metrics.ProjectHistoryOverdue(overdue)
+	}
+	rest := func(took time.Duration) time.Duration { return Rest(took, 0, min(overdue, maxTrimHaste)) }
+	return errors.Join(look, s.during(ctx, stepTimeout, rest, s.aged(s.trimHistory)))
 }
 
 // partitions tells how many there are also where no more can be made.

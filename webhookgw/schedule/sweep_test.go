@@ -45,6 +45,8 @@ type fakeStore struct {
 	clock time.Time
 	// shorter is how much projects keep no longer; took is how long it takes to delete some of it.
 	shorter int
+	// overdue is how late the most overdue project is.
+	overdue time.Duration
 	took    func()
 	// expunging, unless nil, is called where what has expired is swept.
 	expunging func()

@@ -25,6 +25,37 @@ func (f *fakeStore) TrimHistory(_ context.Context, limit int) (int, error) {
 	return n, nil
 }
 
+func (f *fakeStore) ProjectHistoryOverdue(context.Context) (time.Duration, error) {
+	return f.overdue, nil
+}
+
+// TestTrimmed_OverdueProjects: the rest is shorter the more days the most overdue project is late, to a limit.
+func TestTrimmed_OverdueProjects(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		overdue time.Duration
+		times   int
+	}{
+		"less than a day": {23 * time.Hour, 1},
+		"four days":       {4 * 24 * time.Hour, 4},
+		"months":          {90 * 24 * time.Hour, 7},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				const took = 100 * time.Millisecond
+				fake := &fakeStore{shorter: 200 * sweepLimit, clock: time.Now(), overdue: row.overdue}
+				fake.took = func() { time.Sleep(took) }
+				s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
+				s.answers.Store(true)
+				s.settled.Store(true)
+				require.NoError(t, s.trimmed(t.Context()))
+				require.GreaterOrEqual(t, 200*sweepLimit-fake.shorter, row.times*30*sweepLimit/5*9/10)
+			})
+		})
+	}
+}
+
 // TestHistoryGoesSlowly: in a twentieth of the time, however much there is and however long it takes.
 func TestHistoryGoesSlowly(t *testing.T) {
 	t.Parallel()
