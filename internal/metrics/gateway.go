@@ -167,7 +167,8 @@ func (g *Gateway) runs(registry prometheus.Registerer) {
 	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
 		"For how long the oldest day of history should have been deleted, as this gateway last saw; 0 where none should.")
 	g.projectOverdue = newGauge(registry, "agentplatform_project_history_overdue_seconds",
-		"How long ago the oldest day should have been deleted that a project with a retention of its own keeps no longer, as this gateway last saw; 0 without any.")
+		"How long ago the oldest day should have been deleted that a project with a retention of its own keeps no longer, "+
+			"as this gateway last saw; 0 without any.")
 	g.dropped = newCounter(registry, "agentplatform_history_dropped_total",
 		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows on SQLite.")
 }

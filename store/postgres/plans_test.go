@@ -36,7 +36,7 @@ var wide = []struct {
 	{"AS u ORDER BY u.id DESC LIMIT", "a list of runs looks at as many as it is allowed", true},
 	{"SELECT r.id FROM open_runs r WHERE r.project_id = $1", "a search looks for open runs up to a number", true},
 	{"SELECT r.id FROM ended_runs r WHERE r.project_id = $1", "a search looks for ended runs up to a number", true},
-	{"SELECT w.project_id, w.run_id FROM run_words", "a search looks for what has words, in a day at a time", true},
+	{"SELECT w.project_id, w.run_id, w.shared FROM run_words", "a search looks for what has words, in a day at a time", true},
 	{"SELECT h.id, h.input_id, 0 FROM open_runs h", "a search asks for the sizes of open runs that it has found", true},
 	{"SELECT h.id, h.input_id, octet_length(h.error) +", "a search asks for the sizes of ended runs that it has found", true},
 	{"SELECT h.id, h.id, COALESCE(octet_length(h.data)", "a search asks for the sizes of their inputs", true},

@@ -87,9 +87,9 @@ type Engine interface {
 	// AddTerms adds entries to the index of runs, but for those that it has, and of whose part of
 	// history there is none.
 	AddTerms(ctx context.Context, q Queryer, entries []Entry) error
-	// WithTerms selects project_id and run_id of those entries of a part of the index, {run_words},
-	// that have all of these terms, or the one: at most so many, in no order. Of those that there are
-	// beyond these it reads no row. Its arguments begin at $first.
+	// WithTerms selects project_id and run_id of the runs of those entries of a part of the index, {run_words},
+	// that have all of these terms, or the one: of at most so many entries, in no order. Of those that there
+	// are beyond these it reads no row. Its arguments begin at $first.
 	WithTerms(all []Term, or Term, most, first int) (statement string, args []any)
 	// LookThrough selects run_id of the project's, $1, entries w of a part of the index, and as has
 	// whether they have all of these terms, or the one. Which of them it looks at, in order and up to a
@@ -192,7 +192,8 @@ type Core struct {
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, turns: newTurns(), rollingTurns: newTurns(), indexingTurns: newTurns(), rolling: &pace{}, indexing: &pace{}, deleting: &deleting{},
+		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, deleting: &deleting{},
+		turns: newTurns(), rollingTurns: newTurns(), indexingTurns: newTurns(), rolling: &pace{}, indexing: &pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

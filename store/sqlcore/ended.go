@@ -201,7 +201,9 @@ const (
 // next call: a row at a time costs five times as much as many at once. A row that cannot be consumed keeps
 // no other waiting: it is set aside, or, if the time of a call is too short for it, tried with fewer rows
 // the next time.
-func (c *Core) consumeEnded(ctx context.Context, box endedBox, pace *pace, turns *turns, limit, most int, by consumer[ended]) (n int, err error) {
+func (c *Core) consumeEnded(
+	ctx context.Context, box endedBox, pace *pace, turns *turns, limit, most int, by consumer[ended],
+) (n int, err error) {
 	by.Core, by.halve = c, func(ctx context.Context, row ended) (bool, error) { return c.halveEnded(ctx, box, row) }
 	by.wait = func(ctx context.Context, tx *Tx, row ended, wait time.Duration) error {
 		_, err := tx.exec(ctx, box.wait, row.ProjectID, row.ID, wait.Microseconds())

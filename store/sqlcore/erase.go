@@ -115,13 +115,11 @@ func (e *erasure) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if there, err := e.hasPart(ctx, "run_words", e.run.ID); err != nil {
+	words, err := e.forgetWords(ctx, e.tx, e.run)
+	if err != nil {
 		return err
-	} else if there {
-		if _, err := e.tx.exec(ctx, e.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND run_id = $2`, e.run.ID), e.run.ProjectID, e.run.ID); err != nil {
-			return err
-		}
 	}
+	e.took(e.run, words, nil)
 	if err := e.journal(ctx); err != nil {
 		return err
 	}

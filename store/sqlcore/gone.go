@@ -61,7 +61,7 @@ type withKey interface{ rowKey() store.Key }
 func (t tallied) rowKey() store.Key           { return t.Key }
 func (r endedRun) rowKey() store.Key          { return r.Key }
 func (r endedConnectorRun) rowKey() store.Key { return r.Key }
-func (e Entry) rowKey() store.Key             { return e.Run }
+func (e indexedRun) rowKey() store.Key        { return e.Key }
 
 // notAmong are the keys of no row.
 func notAmong[R withKey](keys []store.Key, rows []R) []store.Key {

@@ -32,7 +32,8 @@ var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
-	n, err := c.consumeEnded(ctx, rollupsBox, c.rolling, c.rollingTurns, limit, maxRolledUp, consumer[ended]{all: c.rollUp, trial: c.rollUpForTrial})
+	by := consumer[ended]{all: c.rollUp, trial: c.rollUpForTrial}
+	n, err := c.consumeEnded(ctx, rollupsBox, c.rolling, c.rollingTurns, limit, maxRolledUp, by)
 	return n, wrap(err, "rolling up runs")
 }
 

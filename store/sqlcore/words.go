@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"slices"
 
 	"github.com/google/uuid"
@@ -49,29 +50,89 @@ func termOf(project uuid.UUID, kind byte, text string) Term {
 // WordTerm is the term of a word of a project's runs.
 func WordTerm(project uuid.UUID, word string) Term { return termOf(project, wordTerm, word) }
 
-// Entry is what the index has of a run: its terms, in order and each once.
+// Entry is what the index has of runs of an event: their terms, in order and each once. The first of the runs
+// has the terms in its row, and the rows of the others, which are of the same day, name that run.
 type Entry struct {
-	Run   store.Key
-	Terms []Term
+	Project uuid.UUID
+	Runs    []uuid.UUID
+	Terms   []Term
 }
 
-// entryOf is the entry of a run with these words. An entry stays as it is for as long as its run: a
-// search by a term that entries have not had before is to ask for what it asked for until then as
-// well, and finds what matches among both.
-func entryOf(run store.Searched, words []string) Entry {
+// What an entry of the index counts as stored: bytes of the row of each run, and of each term.
+const (
+	entryBytes = 128
+	termBytes  = 16
+)
+
+// Bytes is how much the row of the n-th run counts as stored.
+func (e Entry) Bytes(n int) int64 {
+	if n > 0 {
+		return entryBytes
+	}
+	return entryBytes + termBytes*int64(len(e.Terms))
+}
+
+const (
+	// sharedTerms is from how many terms of an input on runs of its event share an entry.
+	sharedTerms = 256
+	// maxEntryTerms is how many terms an entry has at most that runs share.
+	maxEntryTerms = 3 * maxWords
+)
+
+// indexedRun is a run that is indexed. Its own terms are of its fields and of what it has written; given are
+// those of the input, which it has in common with other runs of the event.
+type indexedRun struct {
+	store.Key
+	event      uuid.UUID
+	own, given []Term
+}
+
+// fieldTerms are those of a run's fields. An entry stays as it is for as long as its run: a search by a term
+// that entries have not had before is to ask for what it asked for until then as well, and finds what
+// matches among both.
+func fieldTerms(run store.Searched) []Term {
 	project := run.ProjectID
-	terms := []Term{
+	return []Term{
 		termOf(project, environmentTerm, run.EnvironmentID.String()), termOf(project, agentTerm, run.AgentName),
 		termOf(project, testTerm, run.TestName), termOf(project, statusTerm, string(run.Status)),
 	}
+}
+
+// wordTerms are those of words, at most maxWords of them.
+func wordTerms(project uuid.UUID, words []string) (terms []Term) {
 	if len(words) > maxWords {
 		words, terms = words[:maxWords], append(terms, termOf(project, moreTerm, ""))
 	}
 	for _, word := range words {
 		terms = append(terms, termOf(project, wordTerm, word))
 	}
-	slices.Sort(terms)
-	return Entry{Run: run.Key(), Terms: slices.Compact(terms)}
+	return terms
+}
+
+// entriesFor makes entries of runs of a project: one for the runs of an event that were given many words, unless
+// it gets too large, and else one for each run. A search that finds an entry looks at each of its runs.
+func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
+	type eventDay struct {
+		event uuid.UUID
+		day   int64
+	}
+	shared := map[eventDay]int{}
+	for _, run := range runs {
+		of := eventDay{run.event, DayOf(run.ID)}
+		if at, is := shared[of]; is && len(entries[at].Terms)+len(run.own) <= maxEntryTerms {
+			entries[at].Runs, entries[at].Terms = append(entries[at].Runs, run.ID), append(entries[at].Terms, run.own...)
+			continue
+		}
+		if len(run.given) >= sharedTerms {
+			shared[of] = len(entries)
+		}
+		entries = append(entries, Entry{project, []uuid.UUID{run.ID}, slices.Concat(run.given, run.own)})
+	}
+	for i := range entries {
+		slices.Sort(entries[i].Terms)
+		entries[i].Terms = slices.Compact(entries[i].Terms)
+	}
+	return entries
 }
 
 // IndexRuns implements store.Housekeeping.
@@ -86,7 +147,7 @@ func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Search
 // these are about is read before the transaction: others wait for who writes. Of two who index the
 // same, the one who takes the rows does it.
 func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Searched) []string) (err error) {
-	entries, done, room := map[store.Key][]Entry{}, map[store.Key]bool{}, indexingRoom{c.indexing.most(maxIndexedRuns), maxTerms}
+	entries, done, room := map[store.Key][]indexedRun{}, map[store.Key]bool{}, indexingRoom{c.indexing.most(maxIndexedRuns), maxTerms}
 	for i, row := range rows {
 		if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &room, done); err != nil {
 			return wrap(err, "reading runs of project %s", row.ProjectID)
@@ -125,7 +186,7 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		if _, err := c.index(ctx, tx, ended{Key: key}, nil, nil); err != nil {
 			return err
 		}
-		if err := c.engine.AddTerms(ctx, tx, []Entry{{key, []Term{1}}}); err != nil {
+		if err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
 			return err
 		}
 		return errTrial
@@ -137,9 +198,13 @@ type indexingRoom struct{ runs, terms int }
 
 func (r indexingRoom) full() bool { return r.runs <= 0 || r.terms <= 0 }
 
-// entriesOf are those of ended runs of a project, but for those that are gone or erased, until
-// there is no room for more. Runs that have been looked at are done.
-func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexingRoom, done map[store.Key]bool) (entries []Entry, err error) {
+// entriesOf are what is to be indexed of ended runs of a project, but for those that are gone or erased, until
+// there is no room for more. Runs that have been looked at are done. The words of an input are told once, not
+// for each run of its event.
+func (c *Core) entriesOf(
+	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexingRoom, done map[store.Key]bool,
+) (entries []indexedRun, err error) {
+	given := map[uuid.UUID][]Term{}
 	for some := range slices.Chunk(runs, c.indexing.most(searchedAtOnce)) {
 		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOf(some), func(*list, bool) string { return "" })
 		if err != nil {
@@ -150,11 +215,27 @@ func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store
 				return entries, nil
 			}
 			done[key] = true
-			if run, there := found[key.ID]; there {
-				entry := entryOf(run, words(run))
-				entries = append(entries, entry)
-				room.runs, room.terms = room.runs-1, room.terms-len(entry.Terms)
+			run, there := found[key.ID]
+			if !there {
+				continue
 			}
+			event := key.ID // of a run without one
+			if run.ConnectorRunID != nil {
+				event = *run.ConnectorRunID
+			}
+			terms, known := given[event]
+			if !known {
+				input := store.Searched{Run: store.Run{ProjectID: key.ProjectID}, ContentType: run.ContentType, Input: run.Input, Headers: run.Headers}
+				terms = wordTerms(key.ProjectID, words(input))
+				given[event] = terms
+			}
+			if !known || len(terms) < sharedTerms {
+				room.terms -= len(terms)
+			}
+			run.Input, run.Headers = nil, nil
+			own := append(fieldTerms(run), wordTerms(key.ProjectID, words(run))...)
+			entries = append(entries, indexedRun{key, event, own, terms})
+			room.runs, room.terms = room.runs-1, room.terms-len(own)
 		}
 	}
 	return entries, nil
@@ -163,7 +244,7 @@ func (c *Core) entriesOf(ctx context.Context, runs []store.Key, words func(store
 // index takes a row of the outbox and adds entries to the index, but for those of runs that went
 // or were erased meanwhile. Runs of the row that are not done stay in it. It says whether the row was
 // there to be taken.
-func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, done map[store.Key]bool) (is bool, err error) {
+func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
@@ -179,7 +260,7 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, do
 	}
 	var runs []uuid.UUID
 	for _, entry := range entries {
-		runs = append(runs, entry.Run.ID)
+		runs = append(runs, entry.ID)
 	}
 	there := map[uuid.UUID]bool{}
 	for _, same := range c.ByPart("ended_runs", runs) {
@@ -192,7 +273,67 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []Entry, do
 			there[id] = true
 		}
 	}
-	return true, c.engine.AddTerms(ctx, tx, slices.DeleteFunc(entries, func(e Entry) bool { return !there[e.Run.ID] }))
+	return true, c.addEntries(ctx, tx, entriesFor(row.ProjectID, slices.DeleteFunc(entries, func(e indexedRun) bool { return !there[e.ID] })))
+}
+
+// addEntries adds entries of a project to the index, which count as stored.
+func (c *Core) addEntries(ctx context.Context, tx *Tx, entries []Entry) error {
+	if err := c.engine.AddTerms(ctx, tx, entries); err != nil {
+		return err
+	}
+	var keys []store.Key
+	bytes := map[store.Key]int64{}
+	for _, entry := range entries {
+		for n, run := range entry.Runs {
+			key := store.Key{ProjectID: entry.Project, ID: run}
+			keys = append(keys, key)
+			bytes[key] = entry.Bytes(n)
+		}
+	}
+	return countMore(ctx, tx, keys, bytes)
+}
+
+// forgetWords deletes what the index has of a run, and returns how many bytes less are stored of its day. Runs that
+// share its entry are indexed anew, without the words of this one.
+func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes int64, err error) {
+	there, err := c.engine.HasPart(ctx, tx, "run_words", run.ID)
+	if err != nil || !there {
+		return 0, err
+	}
+	var first uuid.UUID
+	entry := c.InPart(`SELECT COALESCE(w.shared, w.run_id) FROM {run_words} w WHERE w.project_id = $1 AND w.run_id = $2`, run.ID)
+	err = found(tx.QueryRowContext(ctx, entry, run.ProjectID, run.ID).Scan(&first))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var again ended
+	for _, which := range []string{"run_id", "shared"} {
+		statement := c.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND `+which+` = $2 RETURNING run_id, bytes`, run.ID)
+		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+			var (
+				id   uuid.UUID
+				less int64
+			)
+			err = row.Scan(&id, &less)
+			if bytes += less; id != run.ID {
+				again.runs = append(again.runs, store.Key{ProjectID: run.ProjectID, ID: id})
+			}
+			return none, err
+		}, statement, run.ProjectID, first); err != nil {
+			return 0, err
+		}
+	}
+	if len(again.runs) == 0 {
+		return bytes, nil
+	}
+	again.Key = again.runs[0]
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.postedAt); err != nil {
+		return 0, err
+	}
+	return bytes, wordsBox.put(ctx, tx, again)
 }
 
 func idsOf(keys []store.Key) (ids []uuid.UUID) {

@@ -224,8 +224,9 @@ func TestPlansOfAWordThatManyHave(t *testing.T) {
 		var entries []sqlcore.Entry
 		for range 2500 {
 			entries = append(entries, sqlcore.Entry{
-				Run:   store.Key{ProjectID: scene.Project, ID: store.Stamp(uuid.New(), 1, 0)},
-				Terms: []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
+				Project: scene.Project,
+				Runs:    []uuid.UUID{store.Stamp(uuid.New(), 1, 0)},
+				Terms:   []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
 			})
 		}
 		return engine{s}.AddTerms(ctx, tx, entries)

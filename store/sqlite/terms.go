@@ -9,23 +9,33 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 // AddTerms implements sqlcore.Engine.
 func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) error {
 	for _, entry := range entries {
-		var number int64
-		err := q.QueryRowContext(ctx, `INSERT INTO run_words (project_id, run_id) VALUES ($1, $2)
-			ON CONFLICT (project_id, run_id) DO NOTHING RETURNING entry`, entry.Run.ProjectID, entry.Run.ID).Scan(&number)
-		if errors.Is(err, sql.ErrNoRows) { // it is there
-			continue
-		}
-		if err == nil {
-			_, err = q.ExecContext(ctx, `INSERT INTO run_terms (rowid, terms) VALUES ($1, $2)`, number, spelled(entry.Terms, " "))
-		}
-		if err != nil {
-			return err
+		for n, run := range entry.Runs {
+			var (
+				number int64
+				shared *uuid.UUID
+			)
+			if len(entry.Runs) > 1 {
+				shared = &entry.Runs[0]
+			}
+			err := q.QueryRowContext(ctx, `INSERT INTO run_words (project_id, run_id, shared, bytes) VALUES ($1, $2, $3, $4)
+				ON CONFLICT (project_id, run_id) DO NOTHING RETURNING entry`, entry.Project, run, shared, entry.Bytes(n)).Scan(&number)
+			if errors.Is(err, sql.ErrNoRows) { // it is there
+				continue
+			}
+			if err == nil && n == 0 {
+				_, err = q.ExecContext(ctx, `INSERT INTO run_terms (rowid, terms) VALUES ($1, $2)`, number, spelled(entry.Terms, " "))
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -33,14 +43,19 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 
 // WithTerms implements sqlcore.Engine.
 func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
-	return fmt.Sprintf(`SELECT w.project_id, w.run_id FROM {run_words} w WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d LIMIT $%d)`, first, first+1),
-		[]any{matching(all, or), most}
+	return fmt.Sprintf(`WITH m AS MATERIALIZED (SELECT w.project_id, w.run_id, w.shared FROM {run_words} w
+			WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d LIMIT $%d))
+		SELECT m.project_id, m.run_id FROM m
+		UNION ALL SELECT s.project_id, s.run_id FROM m CROSS JOIN {run_words} s ON s.project_id = m.project_id AND s.shared = m.run_id
+			WHERE m.shared IS NOT NULL AND s.run_id <> m.run_id`,
+		first, first+1), []any{matching(all, or), most}
 }
 
 // LookThrough implements sqlcore.Engine. The terms are asked for among the entries that were written
 // between the first and the last of these.
 func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
-	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, w.entry FROM {run_words} w WHERE w.project_id = $1%s)
+	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, COALESCE((SELECT s.entry FROM {run_words} s
+			WHERE s.project_id = w.project_id AND s.run_id = w.shared), w.entry) AS entry FROM {run_words} w WHERE w.project_id = $1%s)
 		SELECT e.run_id, e.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d
 			AND rowid >= (SELECT MIN(entry) FROM e) AND rowid <= (SELECT MAX(entry) FROM e)) AS has FROM e`, among, first), []any{matching(all, or)}
 }

@@ -99,6 +99,54 @@ var consumedPromises = []promise{
 			w.Positive(w.ones(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "of others more is left")
 		}
 	}},
+	{"runs of an event that are indexed together share the words of its input, and are found by them and by their own", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		var given []string
+		for n := range 300 {
+			given = append(given, "given"+strconv.Itoa(n))
+		}
+		e.Input, e.ContentType = []byte(strings.Join(given, " ")), "text/plain"
+		w.accept(&e)
+		var ids []uuid.UUID
+		for _, c := range w.claim(2, lease) {
+			end := completed(c)
+			end.Output = "from" + c.Run.AgentName
+			w.NoError(w.complete(end))
+			ids = append(ids, c.Run.ID)
+		}
+		for w.count(100) > 0 {
+		}
+		stored := w.storedBytes()
+		w.inOneRow("outbox_words", ids)
+		w.Equal(1, w.index(10))
+		for w.count(100) > 0 {
+		}
+		bytes := w.ones(`SELECT sum(bytes) FROM run_words WHERE project_id = $1`)
+		w.EqualValues(2*128+16*(300+2*1+2+3), bytes, "two rows; terms that are given, that each wrote, of two agents, and that they have in common")
+		w.Equal(stored+bytes, w.storedBytes())
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1 AND shared <> run_id`))
+		w.Len(w.found(store.RunQuery{}, "given7"), 2)
+		for _, agent := range []string{"first", "second"} {
+			w.Len(w.found(store.RunQuery{AgentName: agent}, "given7"), 1)
+			w.Len(w.found(store.RunQuery{}, "from"+agent), 1)
+			w.Len(w.found(store.RunQuery{}, "given299", "from"+agent), 1)
+		}
+		w.Empty(w.found(store.RunQuery{}, "fromfirst", "fromsecond"))
+
+		for n, id := range ids {
+			w.NoError(w.s.EraseRun(w.ctx, w.key(id)))
+			left := len(ids) - 1 - n
+			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`), "the others wait to be indexed anew")
+			w.Len(w.found(store.RunQuery{}, "given7"), left)
+			w.index(10)
+			w.Len(w.found(store.RunQuery{}, "given7"), left)
+			w.EqualValues(left, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+		}
+		for w.count(100) > 0 {
+		}
+		w.EqualValues(2*512, w.storedBytes(), "what the rows of two runs count for, without words")
+	}},
 	{"of what waits to be indexed or rolled up as many are read as there is a limit", func(w *world) {
 		w.deploy("one", "first")
 		e := w.about("oldest")

@@ -107,6 +107,7 @@ var never = []struct{ what, query string }{
 			+ (SELECT count(*) FROM connector_rollups) + (SELECT count(*) FROM agent_totals))
 		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)
+		- (SELECT COALESCE(sum(bytes), 0) FROM run_words)
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
 }
 

@@ -917,9 +917,14 @@ CREATE TABLE run_words (
     project_id uuid NOT NULL,
     run_id uuid NOT NULL,
     terms bigint[] NOT NULL,
+    -- Of runs of an event and day that share their terms: the run whose row has them. NULL for other runs.
+    shared uuid,
+    -- How much the row counts as stored, with its terms.
+    bytes bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (project_id, run_id)
 ) PARTITION BY RANGE (run_id);
 CREATE INDEX run_words_terms ON run_words USING gin (terms);
+CREATE INDEX run_words_shared ON run_words (project_id, shared) WHERE shared IS NOT NULL;
 
 -- Entries that the platform writes have the token 0.
 CREATE TABLE journal (

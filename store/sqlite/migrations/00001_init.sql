@@ -840,8 +840,13 @@ CREATE TABLE run_words (
     entry INTEGER PRIMARY KEY,
     project_id TEXT NOT NULL,
     run_id TEXT NOT NULL,
+    -- Of runs of an event and day that share their terms: the run whose row has them. NULL for other runs.
+    shared TEXT,
+    -- How much the row counts as stored, with its terms.
+    bytes INTEGER NOT NULL DEFAULT 0,
     UNIQUE (project_id, run_id)
 );
+CREATE INDEX run_words_shared ON run_words (project_id, shared) WHERE shared IS NOT NULL;
 CREATE VIRTUAL TABLE run_terms USING fts5 (terms, content = '', contentless_delete = 1, detail = 'none', tokenize = 'ascii');
 -- What was deleted goes when parts of the index are merged for the sake of what was added: to merge
 -- one because much of it was deleted reads all of it at once, seconds in which nobody else writes.
