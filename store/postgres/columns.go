@@ -32,7 +32,7 @@ type eventColumns struct {
 	beginLink               []pgtype.UUID
 
 	files     []*string
-	filesSize []int64
+	filesSize []int64 // with that of the key
 	headers   []*string
 	replayOf  []pgtype.UUID
 	hops      []int64
@@ -68,7 +68,7 @@ func (c *eventColumns) add(e store.Event) {
 	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	files, filesSize := sqlcore.FilesColumn(e.Files)
-	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize)
+	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize+sqlcore.KeySize(e))
 	c.headers = append(c.headers, sqlcore.HeadersColumn(e.Headers))
 	c.replayOf, c.hops = append(c.replayOf, maybe(e.ReplayOf)), append(c.hops, int64(e.Hops))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))

@@ -16,6 +16,21 @@ import (
 // RunOverhead is how many bytes a run counts for beside its contents.
 const RunOverhead = 512
 
+// What an idempotency key counts as stored beside its own length, in bytes: its row, and each ID of a run in it.
+const (
+	KeyOverhead = 256
+	KeyRunBytes = 40
+)
+
+// KeySize returns how many bytes the idempotency key of an event counts as stored. They count with the input of the
+// event, and as long as the input, although the row of the key is deleted earlier.
+func KeySize(e store.Event) int64 {
+	if e.Idempotency == nil {
+		return 0
+	}
+	return KeyOverhead + int64(len(e.Idempotency.Key)) + KeyRunBytes*int64(len(e.Runs))
+}
+
 // Ending is how an open run ends.
 type Ending struct {
 	Run store.Key

@@ -141,7 +141,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, 0, $11, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
-		size+filesSize, idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
+		size+filesSize+sqlcore.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
 	if begun, err := s.begin(ctx, tx, e, a, at); err != nil || begun != nil {

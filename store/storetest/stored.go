@@ -55,6 +55,20 @@ func (w *world) ended(n int) {
 }
 
 var storedPromises = []promise{
+	{"an idempotency key counts as stored with its event", func(w *world) {
+		w.deploy("one", "first")
+		stored := func(key *store.Idempotency) int64 {
+			before := w.storedBytes()
+			e := w.single()
+			e.Idempotency = key
+			w.accept(&e)
+			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+			for w.count(100) > 0 {
+			}
+			return w.storedBytes() - before
+		}
+		w.Equal(stored(nil)+256+40+int64(len("again")), stored(&store.Idempotency{Key: "again", TTL: time.Hour}))
+	}},
 	{"numbers count as stored, each row once", func(w *world) {
 		w.deploy("one", "first")
 		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.today() //nolint:gosec // a test is the same each time

@@ -98,6 +98,7 @@ var spoilt = map[string]struct{ spoil, broken string }{
 	"not consumed":           {`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
 	"consumed twice":         {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
 	"never consumed":         {`DELETE FROM stored_bytes`, "bytes are counted too many or too few"},
+	"a key not counted":      {`DELETE FROM idempotency_keys`, "337 bytes are counted too many or too few"},
 	"an entry counted twice": {`UPDATE run_words SET bytes = 2 * bytes`, "bytes are counted too many or too few"},
 	"an agent run lost":      {`DELETE FROM ended_runs WHERE agent_name = 'agent-1'`, "has 1 agent runs of 1 links"},
 }
