@@ -106,16 +106,20 @@ func TestTypeOfDefaults(t *testing.T) {
 	t.Parallel()
 	guarded := "model: openai/x\nsystem_prompt: Be kind.\nguardrails: {input: [{type: pii}]}\n"
 	for written, name := range map[string]string{"sequental": "sequental", "LLM": "LLM", "'null'": "null"} {
-		problem := `:1:1: "type" must be one of llm, sequential, not "` + name + `"`
-		mistyped := "type: " + written + "\n"
-		for where, repository := range map[string]bundle.Files{
-			"agents/_defaults.yaml":   files("agents/_defaults.yaml", mistyped+guarded, "agents/a.yaml", "name: a\n", "agents/b.yaml", "name: b\n"),
-			"agents/x/_defaults.yaml": files("agents/x/_defaults.yaml", mistyped+guarded, "agents/x/a.yaml", "name: a\ntype: llm\n"),
-			"agents/y/_defaults.yaml": files("agents/y/_defaults.yaml", mistyped, "agents/y/z/_defaults.yaml", "type: llm\n"+guarded, "agents/y/z/a.yaml", "name: a\n"),
-		} {
-			_, err := bundle.Parse(repository)
-			require.EqualError(t, err, where+problem)
-		}
+		t.Run(written, func(t *testing.T) {
+			problem := `:1:1: "type" must be one of llm, sequential, not "` + name + `"`
+			mistyped := "type: " + written + "\n"
+			for where, repository := range map[string]bundle.Files{
+				"agents/_defaults.yaml":   files("agents/_defaults.yaml", mistyped+guarded, "agents/a.yaml", "name: a\n", "agents/b.yaml", "name: b\n"),
+				"agents/x/_defaults.yaml": files("agents/x/_defaults.yaml", mistyped+guarded, "agents/x/a.yaml", "name: a\ntype: llm\n"),
+				"agents/y/_defaults.yaml": files("agents/y/_defaults.yaml", mistyped, "agents/y/z/_defaults.yaml", "type: llm\n"+guarded, "agents/y/z/a.yaml", "name: a\n"),
+			} {
+				t.Run(where, func(t *testing.T) {
+					_, err := bundle.Parse(repository)
+					require.EqualError(t, err, where+problem)
+				})
+			}
+		})
 	}
 	_, err := bundle.Parse(files("agents/_defaults.yaml", "type: llmm\ntimeout: soon\n", "agents/a.yaml", okAgent))
 	require.EqualError(t, err, `agents/_defaults.yaml:1:1: "type" must be one of llm, sequential, not "llmm"`+"\n"+

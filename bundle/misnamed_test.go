@@ -42,8 +42,10 @@ func TestMisnamedSaysWhatIsAlmostRead(t *testing.T) {
 		"agent.yaml":                  "",
 		"test":                        "",
 	} {
-		said := Misnamed([]string{name, "agents/hello.yaml"})
-		require.Equal(t, want, said.Error(), name)
+		t.Run(name, func(t *testing.T) {
+			said := Misnamed([]string{name, "agents/hello.yaml"})
+			require.Equal(t, want, said.Error())
+		})
 	}
 	require.Len(t, Misnamed([]string{"agent/a.yaml", "agent/b.yaml", "tool/c.star"}), 2, "a folder is told of once")
 	for _, folder := range layout {

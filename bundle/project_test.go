@@ -310,8 +310,10 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" has at most 63 characters, and no ${`,
 		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n": "more than 100 links",
 	} {
-		_, err := bundle.ParseConnector("orders", []byte(content), []string{"ok"})
-		require.ErrorContains(t, err, want, content)
+		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
+			_, err := bundle.ParseConnector("orders", []byte(content), []string{"ok"})
+			require.ErrorContains(t, err, want, content)
+		})
 	}
 }
 
@@ -325,13 +327,15 @@ func TestConnectorsThatAreNotSupported(t *testing.T) {
 		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":                                     "",
 		"type: cron\nconfig: {schedule: '${WHEN}', timezone: '${ZONE}', prompt: '$${x}'}\n":                          "",
 	} {
-		c, err := bundle.ParseConnector("c", []byte(content), []string{"ok"})
-		require.NoError(t, err)
-		if want == "" {
-			require.Empty(t, c.Unsupported(), content)
-			continue
-		}
-		require.ErrorContains(t, c.Unsupported(), want)
+		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
+			c, err := bundle.ParseConnector("c", []byte(content), []string{"ok"})
+			require.NoError(t, err)
+			if want == "" {
+				require.Empty(t, c.Unsupported(), content)
+				return
+			}
+			require.ErrorContains(t, c.Unsupported(), want)
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ package bundle_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -55,9 +56,11 @@ func TestScalar_RefusesNumbersThatJSONLacks(t *testing.T) {
 		".inf": "JSON has no such number", "-.Inf": "JSON has no such number", "+.INF": "JSON has no such number", ".nan": "JSON has no such number",
 		"1e400": "too large", "-1e99999999999999999999": "too large", "0x" + strings.Repeat("f", 300): "too large", strings.Repeat("9", 400): "too large",
 	} {
-		_, err := payloadOf(written)
-		require.ErrorContains(t, err, "tests/t.yaml:5:8: ", written)
-		require.ErrorContains(t, err, want, written)
+		t.Run(fmt.Sprintf("%.60s", written), func(t *testing.T) {
+			_, err := payloadOf(written)
+			require.ErrorContains(t, err, "tests/t.yaml:5:8: ", written)
+			require.ErrorContains(t, err, want, written)
+		})
 	}
 }
 

@@ -119,8 +119,10 @@ func TestProblemsOfSuites(t *testing.T) {
 		"no call of no tool":     {one("expected_no_tool_calls: [x]"), `agent "ok" has no tool "x"`},
 		"the same name":          {"agent: ok\ncases: [{name: a, payload: x}, {name: a, payload: x}]", `agent "ok" has a case "a" already, at tests/t.yaml:2:10`},
 	} {
-		_, err := bundle.Parse(withSuite(c.suite))
-		require.ErrorContains(t, err, c.want, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := bundle.Parse(withSuite(c.suite))
+			require.ErrorContains(t, err, c.want)
+		})
 	}
 }
 

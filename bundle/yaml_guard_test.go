@@ -94,9 +94,11 @@ func TestGuardsNameLineAndLimit(t *testing.T) {
 		"a: 1\n---\nb: 1\n---\nc: 1\n":                                   "second document; a file holds one",
 		"---\na: 1\n" + strings.Repeat("x", MaxYAMLSize):                 "at most 65536 are allowed",
 	} {
-		var problems Problems
-		require.Nil(t, parseYAML("f.yaml", []byte(text), &problems))
-		require.Contains(t, problems.Error(), want)
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			var problems Problems
+			require.Nil(t, parseYAML("f.yaml", []byte(text), &problems))
+			require.Contains(t, problems.Error(), want)
+		})
 	}
 }
 
@@ -116,8 +118,10 @@ func TestGuardsLetUsualFilesThrough(t *testing.T) {
 		"header and end": "---\na: 1\n...\n",
 		"some aliases":   "a: &a [1]\nb:\n" + strings.Repeat("- *a\n", 900),
 	} {
-		var problems Problems
-		require.NotNil(t, parseYAML("f.yaml", []byte(text), &problems), "%s: %v", name, problems)
+		t.Run(name, func(t *testing.T) {
+			var problems Problems
+			require.NotNil(t, parseYAML("f.yaml", []byte(text), &problems), "%v", problems)
+		})
 	}
 }
 

@@ -50,9 +50,11 @@ func TestWhomKubernetesIsAskedAbout(t *testing.T) {
 			v1alpha1.Subject{User: "system:serviceaccount:shop:a:b", Groups: []string{"system:authenticated"}},
 		},
 	} {
-		key := newAPIKey()
-		key.Namespace, key.Spec.Owner = "shop", c.owner
-		require.Equal(t, c.want, key.Subject(), name)
+		t.Run(name, func(t *testing.T) {
+			key := newAPIKey()
+			key.Namespace, key.Spec.Owner = "shop", c.owner
+			require.Equal(t, c.want, key.Subject())
+		})
 	}
 }
 
@@ -74,17 +76,19 @@ func TestWhenAKeyEnds(t *testing.T) {
 		"groups that do not count":  {groups: []string{"system:masters"}, want: in(365 * day)},
 		"groups, asked for as much": {groups: []string{"dev"}, expires: in(365 * day), want: in(365 * day)},
 	} {
-		key := newAPIKey()
-		key.CreationTimestamp = made
-		key.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: c.groups}
-		key.Spec.ExpiresAt = c.expires
-		require.Equal(t, c.want, key.EndsAt(), name)
-		if c.want == nil {
-			require.False(t, key.Ended(made.AddDate(100, 0, 0)), name)
-			continue
-		}
-		require.False(t, key.Ended(c.want.Add(-time.Nanosecond)), name)
-		require.True(t, key.Ended(c.want.Time), name)
+		t.Run(name, func(t *testing.T) {
+			key := newAPIKey()
+			key.CreationTimestamp = made
+			key.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: c.groups}
+			key.Spec.ExpiresAt = c.expires
+			require.Equal(t, c.want, key.EndsAt())
+			if c.want == nil {
+				require.False(t, key.Ended(made.AddDate(100, 0, 0)))
+				return
+			}
+			require.False(t, key.Ended(c.want.Add(-time.Nanosecond)))
+			require.True(t, key.Ended(c.want.Time))
+		})
 	}
 	revoked := newAPIKey()
 	revoked.Spec.Revoked = true

@@ -30,8 +30,8 @@ func TestADeploymentsWay(t *testing.T) {
 	d.MarkBuilding("")
 	require.Equal(t, [4]string{none, none, none, none}, steps(d))
 
-	for _, c := range []struct {
-		step v1alpha1.DeploymentStep
+	for _, step := range []struct {
+		at   v1alpha1.DeploymentStep
 		want [4]string
 	}{
 		{v1alpha1.StepFetching, [4]string{"Unknown Fetching", none, none, none}},
@@ -39,11 +39,11 @@ func TestADeploymentsWay(t *testing.T) {
 		{v1alpha1.StepTesting, [4]string{done, done, "Unknown Testing", none}},
 		{v1alpha1.StepConnecting, [4]string{done, done, skipped, "Unknown Connecting"}},
 	} {
-		d.MarkBuilding(c.step)
-		require.Equal(t, c.want, steps(d))
+		d.MarkBuilding(step.at)
+		require.Equal(t, step.want, steps(d))
 		require.Equal(t, v1alpha1.DeploymentBuilding, d.Status.Phase)
-		require.Equal(t, c.step, d.Status.Step)
-		require.Equal(t, "True "+string(c.step), condition(d, v1alpha1.ConditionReconciling))
+		require.Equal(t, step.at, d.Status.Step)
+		require.Equal(t, "True "+string(step.at), condition(d, v1alpha1.ConditionReconciling))
 	}
 
 	d.MarkDeployed()
@@ -78,10 +78,12 @@ func TestWhatBecameOfConnectorsIsTrueForEver(t *testing.T) {
 			"it went live with 2 connectors as the code has them, and retired 1 that it does not have; left as they were, for they could not be applied: a: taken",
 		},
 	} {
-		d := newDeployment()
-		d.MarkDeployed()
-		d.MarkConnectors(c.became)
-		require.Equal(t, c.want, d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message)
+		t.Run(c.want, func(t *testing.T) {
+			d := newDeployment()
+			d.MarkDeployed()
+			d.MarkConnectors(c.became)
+			require.Equal(t, c.want, d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message)
+		})
 	}
 }
 
@@ -145,19 +147,21 @@ func TestAFailureShowsAtItsStep(t *testing.T) {
 		{v1alpha1.StepTesting, v1alpha1.FailureDeadline, v1alpha1.ConditionTestsPassed, v1alpha1.ReasonDeadlineExceeded},
 		{"", v1alpha1.FailureDeadline, v1alpha1.ConditionBuilt, v1alpha1.ReasonDeadlineExceeded},
 	} {
-		d := newDeployment()
-		d.MarkBuilding(c.step)
-		d.MarkFailed(c.failure, "the cause")
-		require.Equal(t, "False "+c.reason, condition(d, c.condition), "%+v", c)
-		require.Equal(t, "True "+string(c.failure), condition(d, v1alpha1.ConditionStalled))
-		require.Equal(t, v1alpha1.DeploymentFailed, d.Status.Phase)
-		require.Equal(t, c.failure, d.Status.FailureReason)
-		require.Equal(t, "the cause", d.Status.Message)
+		t.Run(string(c.failure)+" at "+string(c.step), func(t *testing.T) {
+			d := newDeployment()
+			d.MarkBuilding(c.step)
+			d.MarkFailed(c.failure, "the cause")
+			require.Equal(t, "False "+c.reason, condition(d, c.condition), "%+v", c)
+			require.Equal(t, "True "+string(c.failure), condition(d, v1alpha1.ConditionStalled))
+			require.Equal(t, v1alpha1.DeploymentFailed, d.Status.Phase)
+			require.Equal(t, c.failure, d.Status.FailureReason)
+			require.Equal(t, "the cause", d.Status.Message)
 
-		once := d.DeepCopy()
-		d.Status.Commit = "0123456789012345678901234567890123456789" // as the spec has it
-		d.MarkFailed(c.failure, "the cause")
-		require.Equal(t, once.Status.Conditions, d.Status.Conditions, "%+v: it is marked again where it was", c)
+			once := d.DeepCopy()
+			d.Status.Commit = "0123456789012345678901234567890123456789" // as the spec has it
+			d.MarkFailed(c.failure, "the cause")
+			require.Equal(t, once.Status.Conditions, d.Status.Conditions, "%+v: it is marked again where it was", c)
+		})
 	}
 }
 
@@ -188,17 +192,19 @@ func TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay(t *testing.T) {
 			[4]string{passed, "False Cancelled", none, none},
 		},
 	} {
-		d := newDeployment()
-		d.Status.Commit = "0123456789012345678901234567890123456789"
-		d.MarkBuilding(c.seen)
-		d.Status.Step = c.step
-		c.end(d)
-		require.Equal(t, c.want, steps(d), name)
-		require.Empty(t, d.Status.Step, name)
-		once := d.DeepCopy()
-		d.Status.Step = c.step
-		c.end(d)
-		require.Equal(t, once, d, "%s: it is marked again where it was", name)
+		t.Run(name, func(t *testing.T) {
+			d := newDeployment()
+			d.Status.Commit = "0123456789012345678901234567890123456789"
+			d.MarkBuilding(c.seen)
+			d.Status.Step = c.step
+			c.end(d)
+			require.Equal(t, c.want, steps(d))
+			require.Empty(t, d.Status.Step)
+			once := d.DeepCopy()
+			d.Status.Step = c.step
+			c.end(d)
+			require.Equal(t, once, d, "it is marked again where it was")
+		})
 	}
 }
 
@@ -242,13 +248,17 @@ func TestWordsOfTheStore(t *testing.T) {
 		"fetching": v1alpha1.StepFetching, "packing": v1alpha1.StepPacking, "testing": v1alpha1.StepTesting,
 		"connecting": v1alpha1.StepConnecting, "": "",
 	} {
-		require.Equal(t, want, v1alpha1.DeploymentStepOf(word))
+		t.Run(word, func(t *testing.T) {
+			require.Equal(t, want, v1alpha1.DeploymentStepOf(word))
+		})
 	}
 	for word, want := range map[string]v1alpha1.DeploymentFailure{
 		"build_failed": v1alpha1.FailureBuild, "tests_failed": v1alpha1.FailureTests,
 		"connectors_failed": v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline,
 		"store_restored": v1alpha1.FailureStoreRestored, "": "",
 	} {
-		require.Equal(t, want, v1alpha1.DeploymentFailureOf(word))
+		t.Run(word, func(t *testing.T) {
+			require.Equal(t, want, v1alpha1.DeploymentFailureOf(word))
+		})
 	}
 }

@@ -26,9 +26,11 @@ func TestProjectObjectIDNeverChanges(t *testing.T) {
 		{project, "APIKey", "ci", "4a378152-1c97-522b-8b66-f48e6b026d25"},
 		{"0c2f6c4e-1f0b-4b8e-8a30-5b6a2c1d9e77", "Connector", "orders", "efc66566-91da-57ca-b321-80131cb31c58"},
 	} {
-		got := v1alpha1.ProjectObjectID(uuid.MustParse(c.project), c.kind, c.name)
-		require.Equal(t, c.want, got.String(), "%s/%s", c.kind, c.name)
-		require.EqualValues(t, 5, got.Version())
+		t.Run(c.kind+"/"+c.name, func(t *testing.T) {
+			got := v1alpha1.ProjectObjectID(uuid.MustParse(c.project), c.kind, c.name)
+			require.Equal(t, c.want, got.String(), "%s/%s", c.kind, c.name)
+			require.EqualValues(t, 5, got.Version())
+		})
 	}
 }
 

@@ -3,6 +3,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -31,7 +32,9 @@ func TestSlug(t *testing.T) {
 		strings.Repeat("a", 39) + " " + "b": strings.Repeat("a", 39),
 		strings.Repeat("a", 38) + " " + "b": strings.Repeat("a", 38) + "-b",
 	} {
-		require.Equal(t, want, v1alpha1.Slug(name), "%q", name)
+		t.Run(fmt.Sprintf("%.60s", name), func(t *testing.T) {
+			require.Equal(t, want, v1alpha1.Slug(name), "%q", name)
+		})
 	}
 }
 

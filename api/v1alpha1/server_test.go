@@ -123,10 +123,12 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 		{".spec.id", string(someID), 1}, {".status.id", string(someID), 1}, {".status.id", string(anotherID), 0},
 		{".spec.environment", "production", 1}, {".spec.mode", "Inbound", 1}, {".spec.mode", "Sync", 0},
 	} {
-		list := &v1alpha1.ConnectorList{}
-		require.NoError(t, control.Client.List(t.Context(), list,
-			client.InNamespace(namespace), client.MatchingFields{c.field[1:]: c.value}), c.field)
-		require.Len(t, list.Items, c.want, "%s=%s", c.field, c.value)
+		t.Run(c.field+"="+c.value, func(t *testing.T) {
+			list := &v1alpha1.ConnectorList{}
+			require.NoError(t, control.Client.List(t.Context(), list,
+				client.InNamespace(namespace), client.MatchingFields{c.field[1:]: c.value}), c.field)
+			require.Len(t, list.Items, c.want, "%s=%s", c.field, c.value)
+		})
 	}
 }
 

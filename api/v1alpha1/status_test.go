@@ -3,6 +3,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -89,12 +90,14 @@ func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
 		v1alpha1.ReasonSecretInvalid:    func(o v1alpha1.ConditionedObject) { v1alpha1.MarkSecretInvalid(o, "git", `key "password" is missing`) },
 		v1alpha1.ReasonProjectMissing:   func(o v1alpha1.ConditionedObject) { v1alpha1.MarkProjectMissing(o) },
 	} {
-		for _, o := range all() {
-			mark(o)
-			require.Equal(t, "False "+reason, condition(o, v1alpha1.ConditionReady), o.ObjectKind())
-			require.Equal(t, "True "+reason, condition(o, v1alpha1.ConditionReconciling))
-			require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
-		}
+		t.Run(reason, func(t *testing.T) {
+			for _, o := range all() {
+				mark(o)
+				require.Equal(t, "False "+reason, condition(o, v1alpha1.ConditionReady), o.ObjectKind())
+				require.Equal(t, "True "+reason, condition(o, v1alpha1.ConditionReconciling))
+				require.Equal(t, "absent", condition(o, v1alpha1.ConditionStalled))
+			}
+		})
 	}
 }
 
@@ -106,17 +109,19 @@ func TestWhatIsTriedAgainTakesNothingBack(t *testing.T) {
 		"store unavailable": v1alpha1.MarkStoreUnavailable,
 		"retrying":          func(o v1alpha1.ConditionedObject) { v1alpha1.MarkRetrying(o, "the server is busy") },
 	} {
-		for _, o := range all() {
-			v1alpha1.MarkReady(o, "")
-			mark(o)
-			require.True(t, v1alpha1.IsReady(o), "%s %s", name, o.ObjectKind())
-			require.True(t, o.CommonStatus().IsTrue(v1alpha1.ConditionReconciling), "%s %s", name, o.ObjectKind())
+		t.Run(name, func(t *testing.T) {
+			for _, o := range all() {
+				v1alpha1.MarkReady(o, "")
+				mark(o)
+				require.True(t, v1alpha1.IsReady(o), "%s %s", name, o.ObjectKind())
+				require.True(t, o.CommonStatus().IsTrue(v1alpha1.ConditionReconciling), "%s %s", name, o.ObjectKind())
 
-			o.SetGeneration(o.GetGeneration() + 1)
-			mark(o)
-			require.Equal(t, metav1.ConditionUnknown, o.CommonStatus().Condition(v1alpha1.ConditionReady).Status,
-				"%s %s: nobody knows about another generation", name, o.ObjectKind())
-		}
+				o.SetGeneration(o.GetGeneration() + 1)
+				mark(o)
+				require.Equal(t, metav1.ConditionUnknown, o.CommonStatus().Condition(v1alpha1.ConditionReady).Status,
+					"%s %s: nobody knows about another generation", name, o.ObjectKind())
+			}
+		})
 	}
 }
 
@@ -173,8 +178,10 @@ func TestTitlesAndSlugs(t *testing.T) {
 	c := newConnector()
 	require.Equal(t, "orders", c.Title())
 	for name, want := range map[string]string{"production.ask": "ask", "staging.ask": "staging.ask", "production-ask": "production-ask"} {
-		c.Name, c.Spec.Environment = name, "production"
-		require.Equal(t, want, c.Title(), "of one that a file defines its stem")
+		t.Run(name, func(t *testing.T) {
+			c.Name, c.Spec.Environment = name, "production"
+			require.Equal(t, want, c.Title(), "of one that a file defines its stem")
+		})
 	}
 	c.Name, c.Spec.DisplayName = "production.ask", "Ask"
 	require.Equal(t, "Ask", c.Title())
@@ -189,8 +196,10 @@ func TestConnector_RotateSecret(t *testing.T) {
 	c.RotateSecret(2, nil)
 	require.Equal(t, time.Minute, c.SecretGracePeriod())
 	for seconds, want := range map[int32]time.Duration{0: 0, 5: 5 * time.Second, 31536000: 8760 * time.Hour} {
-		c.RotateSecret(3, &seconds)
-		require.Equal(t, want, c.SecretGracePeriod())
+		t.Run(fmt.Sprint(seconds), func(t *testing.T) {
+			c.RotateSecret(3, &seconds)
+			require.Equal(t, want, c.SecretGracePeriod())
+		})
 	}
 	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
 	require.Zero(t, c.SecretGracePeriod(), "what the spec is changed to afterwards counts")

@@ -4,6 +4,7 @@ package cron
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -47,11 +48,13 @@ func TestTicks(t *testing.T) {
 			"2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z",
 		}},
 	} {
-		s, next := parsed(t, c.schedule, c.zone), at(t, c.after)
-		for _, want := range c.ticks {
-			next = s.Next(next)
-			require.Equal(t, want, next.Format(time.RFC3339Nano), name)
-		}
+		t.Run(name, func(t *testing.T) {
+			s, next := parsed(t, c.schedule, c.zone), at(t, c.after)
+			for _, want := range c.ticks {
+				next = s.Next(next)
+				require.Equal(t, want, next.Format(time.RFC3339Nano))
+			}
+		})
 	}
 	require.Zero(t, Schedule{}.Next(time.Now()))
 }
@@ -79,11 +82,13 @@ func TestWhatIsNoScheduleOrZone(t *testing.T) {
 		"0 0 30 2 *":                    "no month",
 		strings.Repeat("1,", 200) + "1": "at most 256 bytes",
 	} {
-		_, err := Parse(value, "")
-		var field *FieldError
-		require.ErrorAs(t, err, &field, value)
-		require.Equal(t, FieldSchedule, field.Field, value)
-		require.Contains(t, field.Error(), want, value)
+		t.Run(fmt.Sprintf("%.60s", value), func(t *testing.T) {
+			_, err := Parse(value, "")
+			var field *FieldError
+			require.ErrorAs(t, err, &field, value)
+			require.Equal(t, FieldSchedule, field.Field, value)
+			require.Contains(t, field.Error(), want, value)
+		})
 	}
 	for _, zone := range []string{"Mars/Phobos", "Local", "../../etc/passwd", "/etc/localtime", strings.Repeat("a", 65), "Europe/Berlin "} {
 		_, err := Parse("@daily", zone)
@@ -101,10 +106,12 @@ func TestInputs(t *testing.T) {
 		`{"scheduled_at":"2026-01-01T00:00:00Z","prompt":"a < b","payload":{"a":1}}`: {ScheduledAt: tick, Prompt: "a < b", Payload: json.RawMessage(`{ "a": 1 }`)},
 		`{"scheduled_at":"2026-01-01T00:00:00Z","prompt":"x","payload":{} }`:         {ScheduledAt: tick, Prompt: "x", Payload: json.RawMessage(`null`)},
 	} {
-		got, err := in.JSON()
-		require.NoError(t, err)
-		require.JSONEq(t, want, string(got))
-		require.NotContains(t, string(got), `\u003c`)
+		t.Run(want, func(t *testing.T) {
+			got, err := in.JSON()
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(got))
+			require.NotContains(t, string(got), `\u003c`)
+		})
 	}
 	full := MaxInput - len(`{"scheduled_at":"2026-01-01T00:00:00.999999999Z","prompt":"","payload":{"a":""}}`)
 	for problem, payload := range map[string]string{
@@ -115,13 +122,15 @@ func TestInputs(t *testing.T) {
 		"payload must be a JSON obje":               `[]`,
 		"payload must be a JSON obj":                `{`,
 	} {
-		wrong := Check("@daily", "UTC", "", json.RawMessage(payload))
-		if problem == "" {
-			require.Empty(t, wrong)
-			continue
-		}
-		require.Len(t, wrong, 1)
-		require.ErrorContains(t, wrong[0], problem)
+		t.Run(problem, func(t *testing.T) {
+			wrong := Check("@daily", "UTC", "", json.RawMessage(payload))
+			if problem == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.Len(t, wrong, 1)
+			require.ErrorContains(t, wrong[0], problem)
+		})
 	}
 	require.ErrorContains(t, Check("@daily", "", strings.Repeat("é", MaxPrompt+1), nil)[0], "prompt must have at most")
 	require.Empty(t, Check("@daily", "", strings.Repeat("é", MaxPrompt), nil))

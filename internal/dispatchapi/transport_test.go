@@ -4,6 +4,7 @@ package dispatchapi_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,8 +38,10 @@ func TestAuthoritiesAreReadAnew(t *testing.T) {
 		"no certificate":   "holds no PEM certificate",
 		"\n":               "certificate", // the system's, which do not know it
 	} {
-		require.NoError(t, os.WriteFile(caFile, []byte(content), 0o600))
-		require.ErrorContains(t, heartbeat(), want)
+		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
+			require.NoError(t, os.WriteFile(caFile, []byte(content), 0o600))
+			require.ErrorContains(t, heartbeat(), want)
+		})
 	}
 	require.NoError(t, os.WriteFile(caFile, append(other.Cert, ours.Cert...), 0o600))
 	require.NoError(t, heartbeat())

@@ -55,13 +55,15 @@ func TestOtherNamesAreLookedUpAsTheyStand(t *testing.T) {
 		"payments.prod:443": "payments.prod.:443", "example.com:443": "example.com.:443", "example.com.:443": "example.com.:443",
 		"192.0.2.1:443": "192.0.2.1:443", "[2001:db8::1]:443": "[2001:db8::1]:443", "x.svc.example.com:443": "x.svc.example.com.:443",
 	} {
-		var dialled string
-		gone := &net.DNSError{Err: "no such host", IsNotFound: true}
-		_, err := named(func(_ context.Context, _, address string) (net.Conn, error) {
-			dialled = address
-			return nil, gone
-		}, false, Webhook)(t.Context(), "tcp", address)
-		require.ErrorIs(t, err, error(gone), "which is told")
-		require.Equal(t, want, dialled)
+		t.Run(address, func(t *testing.T) {
+			var dialled string
+			gone := &net.DNSError{Err: "no such host", IsNotFound: true}
+			_, err := named(func(_ context.Context, _, address string) (net.Conn, error) {
+				dialled = address
+				return nil, gone
+			}, false, Webhook)(t.Context(), "tcp", address)
+			require.ErrorIs(t, err, error(gone), "which is told")
+			require.Equal(t, want, dialled)
+		})
 	}
 }

@@ -22,9 +22,11 @@ func TestFlagsSayWhatIsWrong(t *testing.T) {
 		"git=10.0.0.0/8,x":        `"x"`,
 		"git=::ffff:10.0.0.0/104": "write it as an IPv4 range",
 	} {
-		_, err := egress.Flags{Allow: text}.Rules()
-		require.ErrorContains(t, err, "--allow-egress")
-		require.ErrorContains(t, err, want)
+		t.Run(text, func(t *testing.T) {
+			_, err := egress.Flags{Allow: text}.Rules()
+			require.ErrorContains(t, err, "--allow-egress")
+			require.ErrorContains(t, err, want)
+		})
 	}
 	for _, text := range []string{"10.0.0.1", "git=10.0.0.0/8", "10.0.0.0/8,x", "::ffff:10.0.0.0/104"} {
 		_, err := egress.Flags{Deny: text}.Rules()
@@ -99,8 +101,10 @@ func TestBlocks(t *testing.T) {
 		"2606:2800::1":    {},
 		"2606:4700::1":    {git: true, model: true},
 	} {
-		require.Equal(t, want.git, reachable(rules.Blocks(egress.Git), address), "git %s", address)
-		require.Equal(t, want.model, reachable(rules.Blocks(egress.Model), address), "model %s", address)
+		t.Run(address, func(t *testing.T) {
+			require.Equal(t, want.git, reachable(rules.Blocks(egress.Git), address), "git %s", address)
+			require.Equal(t, want.model, reachable(rules.Blocks(egress.Model), address), "model %s", address)
+		})
 	}
 	for _, address := range []string{"10.1.2.3", "172.16.0.1", "8.8.8.8", "127.0.0.1"} {
 		require.Equal(t, reachable(rules.Blocks(egress.Git), address) || reachable(rules.Blocks(egress.Model), address),

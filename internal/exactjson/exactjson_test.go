@@ -4,6 +4,7 @@ package exactjson_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"testing"
 
@@ -51,7 +52,9 @@ func TestEqualNumbers_ComparesValues(t *testing.T) {
 		{"0.1", "0.1000000000000000055511151231257827", false}, {"1", "-1", false}, {"100", "10", false},
 		{"1e400", "1e401", false}, {"1e400", "10e399", true}, {"1e99999999999999999999", "1e99999999999999999998", false},
 	} {
-		require.Equal(t, tt.equal, exactjson.EqualNumbers(tt.a, tt.b), "%s, %s", tt.a, tt.b)
+		t.Run(fmt.Sprint(tt.a, " and ", tt.b), func(t *testing.T) {
+			require.Equal(t, tt.equal, exactjson.EqualNumbers(tt.a, tt.b), "%s, %s", tt.a, tt.b)
+		})
 	}
 }
 

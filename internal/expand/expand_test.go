@@ -31,17 +31,19 @@ func TestText(t *testing.T) {
 		"${NONE} ${A} ${OTHER": "",
 		"ü${A}ß":               "üaß",
 	} {
-		e := expand.Expansion{Lookup: lookup}
-		got, err := e.Text(text)
-		if want == "" && text != "" {
-			require.ErrorIs(t, err, expand.ErrMalformed, text)
-			require.ErrorIs(t, expand.Check(text), expand.ErrMalformed)
-			continue
-		}
-		require.NoError(t, err, text)
-		require.NoError(t, expand.Check(text), text)
-		require.Equal(t, want, got)
-		require.Empty(t, e.Missing())
+		t.Run(text, func(t *testing.T) {
+			e := expand.Expansion{Lookup: lookup}
+			got, err := e.Text(text)
+			if want == "" && text != "" {
+				require.ErrorIs(t, err, expand.ErrMalformed)
+				require.ErrorIs(t, expand.Check(text), expand.ErrMalformed)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, expand.Check(text))
+			require.Equal(t, want, got)
+			require.Empty(t, e.Missing())
+		})
 	}
 	for _, text := range []string{"${", "${}", "${1}", "${A B}", "${A", "${A-B}", "$${${"} {
 		require.ErrorIs(t, expand.Check(text), expand.ErrMalformed, text)
@@ -66,10 +68,12 @@ func TestJSON(t *testing.T) {
 		`{ "as": "it is" }`:                                                          `{ "as": "it is" }`,
 		`"${A}<"`:                                                                    `"a<"`,
 	} {
-		e := expand.Expansion{Lookup: lookup}
-		got, err := e.JSON([]byte(document))
-		require.NoError(t, err, document)
-		require.Equal(t, want, string(got))
+		t.Run(document, func(t *testing.T) {
+			e := expand.Expansion{Lookup: lookup}
+			got, err := e.JSON([]byte(document))
+			require.NoError(t, err)
+			require.Equal(t, want, string(got))
+		})
 	}
 	e := expand.Expansion{Lookup: lookup}
 	_, err := e.JSON([]byte(`{"${A}":1}`))

@@ -57,13 +57,15 @@ func TestNoCheckIsDear(t *testing.T) { //nolint:paralleltest // it measures
 		"what people ask for at most":  {"context.tags.map(t, t.name).filter(n, n != 'x').map(n, [n, n + '!']).exists(p, p[0] in ['a', 'b'])", ""},
 		"a condition with a long list": {"agent_name in [" + strings.Repeat("'agent', ", 90) + "'agent']", ""},
 	} {
-		allocated, err := checkedWith(c.expression)
-		if c.wrong == "" {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorContains(t, err, c.wrong, name)
-		}
-		require.Less(t, allocated, uint64(mostForACheck), name)
+		t.Run(name, func(t *testing.T) {
+			allocated, err := checkedWith(c.expression)
+			if c.wrong == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.wrong)
+			}
+			require.Less(t, allocated, uint64(mostForACheck))
+		})
 	}
 }
 

@@ -3,6 +3,7 @@
 package expr_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,13 +57,15 @@ func TestKeys(t *testing.T) {
 		{`[` + strings.Repeat("1,", 40) + `1].all(a, size(input.t) > 0)`, `{"t":"` + strings.Repeat("0", 60_000) + `1"}`, "", "cost limit"},
 		{`input.list.map(a, input.list.map(b, a)).size()`, `{"list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
 	} {
-		key, err := expr.On([]byte(c.input))(c.expression)
-		require.Equal(t, c.key, key, c.expression)
-		if c.err == "" {
-			require.NoError(t, err, c.expression)
-		} else {
-			require.ErrorContains(t, err, c.err, c.expression)
-		}
+		t.Run(fmt.Sprintf("%.40s of %.40s", c.expression, c.input), func(t *testing.T) {
+			key, err := expr.On([]byte(c.input))(c.expression)
+			require.Equal(t, c.key, key, c.expression)
+			if c.err == "" {
+				require.NoError(t, err, c.expression)
+			} else {
+				require.ErrorContains(t, err, c.err, c.expression)
+			}
+		})
 	}
 }
 
@@ -103,12 +106,14 @@ func TestCheckKey(t *testing.T) {
 		strings.Repeat(" ", expr.MaxSize) + `"a"`:  "more than 1024 bytes",
 		strings.Repeat("(", 500) + "1" + strings.Repeat(")", 500): "recursion",
 	} {
-		err := expr.CheckKey(expression)
-		if want == "" {
-			require.NoError(t, err, expression)
-		} else {
-			require.ErrorContains(t, err, want, expression)
-		}
+		t.Run(fmt.Sprintf("%.60s", expression), func(t *testing.T) {
+			err := expr.CheckKey(expression)
+			if want == "" {
+				require.NoError(t, err, expression)
+			} else {
+				require.ErrorContains(t, err, want, expression)
+			}
+		})
 	}
 }
 

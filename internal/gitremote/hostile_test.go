@@ -52,11 +52,13 @@ func TestSecretsAreBounded(t *testing.T) {
 		"long label":           {"https://" + label + ".org/x.git", "", "", "a host that cannot be"},
 		"long name, over SSH":  {"git@" + strings.Repeat("a.", 127) + ":x.git", "", "", "a host that cannot be"},
 	} {
-		data := map[string][]byte{"identity": []byte(identity), "known_hosts": []byte("host " + key)}
-		data[tt.key] = []byte(tt.value)
-		_, err := New(tt.url, Values(data), egress.New(egress.Rules{}))
-		require.ErrorContains(t, err, tt.want, name)
-		require.ErrorAs(t, err, new(RemedyError), name)
+		t.Run(name, func(t *testing.T) {
+			data := map[string][]byte{"identity": []byte(identity), "known_hosts": []byte("host " + key)}
+			data[tt.key] = []byte(tt.value)
+			_, err := New(tt.url, Values(data), egress.New(egress.Rules{}))
+			require.ErrorContains(t, err, tt.want)
+			require.ErrorAs(t, err, new(RemedyError))
+		})
 	}
 	require.NoError(t, checkPatterns("*.example.com,10.0.0.? "+key+" a ** comment\n"))
 }
@@ -112,21 +114,28 @@ func TestAListOfTipsIsScanned(t *testing.T) {
 		"as it should":       {head + strings.Repeat(packet(anyHash+" refs/heads/some"), 100) + main + packet("shallow "+anyHash) + end, nil},
 		"as it is over HTTP": {packet("# service=git-upload-pack\n") + end + head + main + end, nil},
 	} {
-		answered := 0
-		tips, err := scanTips(strings.NewReader(tt.said), []string{"", "release"}, func() { answered++ })
-		require.Equal(t, 1, answered, name)
-		require.ErrorIs(t, err, tt.err, name)
-		if err != nil {
-			continue
-		}
-		require.Len(t, tips.References, 1, name)
-		commit, branch, err := Resolve(tips, "")
-		require.NoError(t, err, name)
-		require.Equal(t, anyHash+" main", commit.String()+" "+branch, name)
-		_, _, err = Resolve(tips, "release")
-		require.ErrorContains(t, err, `no branch or tag "release"`, name)
+		t.Run(name, func(t *testing.T) {
+			answered := 0
+			tips, err := scanTips(strings.NewReader(tt.said), []string{"", "release"}, func() { answered++ })
+			require.Equal(t, 1, answered)
+			require.ErrorIs(t, err, tt.err)
+			if err != nil {
+				return
+			}
+			require.Len(t, tips.References, 1)
+			commit, branch, err := Resolve(tips, "")
+			require.NoError(t, err)
+			require.Equal(t, anyHash+" main", commit.String()+" "+branch)
+			_, _, err = Resolve(tips, "release")
+			require.ErrorContains(t, err, `no branch or tag "release"`)
+		})
 	}
+}
 
+func TestSession_RejectsEndlessAndForbiddenLists(t *testing.T) {
+	t.Parallel()
+	head := packet(anyHash + " HEAD\x00symref=HEAD:refs/heads/main\n")
+	main := packet(anyHash + " refs/heads/main\n")
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/endless/info/refs":
@@ -141,14 +150,16 @@ func TestAListOfTipsIsScanned(t *testing.T) {
 	for path, want := range map[string]string{
 		"/endless": "list of branches and tags is larger than 10 MiB", "/forbidden": "does not exist or needs credentials",
 	} {
-		remote, err := New(server.URL+path, Values(nil), egress.New(rules))
-		require.NoError(t, err)
-		session, err := remote.Connect(t.Context())
-		require.NoError(t, err)
-		_, err = session.Tips(t.Context(), []string{"main"}, func() {})
-		require.Error(t, err)
-		require.Contains(t, Explain("u", false, err), want)
-		require.NoError(t, session.Close())
+		t.Run(path, func(t *testing.T) {
+			remote, err := New(server.URL+path, Values(nil), egress.New(rules))
+			require.NoError(t, err)
+			session, err := remote.Connect(t.Context())
+			require.NoError(t, err)
+			_, err = session.Tips(t.Context(), []string{"main"}, func() {})
+			require.Error(t, err)
+			require.Contains(t, Explain("u", false, err), want)
+			require.NoError(t, session.Close())
+		})
 	}
 }
 
@@ -197,6 +208,8 @@ func TestExplanationsTellNothingOfThisMachine(t *testing.T) {
 		"the connection to u broke off: it ended before its time": broken("read", io.EOF),
 		"cannot fetch u: the server said: a [31m b":               &serverError{said: "a\x1b[31m\u202eb", err: io.EOF},
 	} {
-		require.Equal(t, want, Explain("u", false, err))
+		t.Run(want, func(t *testing.T) {
+			require.Equal(t, want, Explain("u", false, err))
+		})
 	}
 }

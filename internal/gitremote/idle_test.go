@@ -26,16 +26,18 @@ func TestALookLeavesNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	for range 20 {
 		for url, secret := range map[string]map[string][]byte{url: {"ca.crt": []byte(ca)}, server.URL(repository.Dir + "/repo.git"): ssh} {
-			remote, err := gitremote.New(url, gitremote.Values(secret), egress.New(rules))
-			require.NoError(t, err)
-			session, err := remote.Connect(t.Context())
-			require.NoError(t, err)
-			tips, err := session.Tips(t.Context(), []string{""}, func() {})
-			require.NoError(t, err)
-			head, _, err := gitremote.Resolve(tips, "")
-			require.NoError(t, err)
-			require.Equal(t, commit, head.String())
-			require.NoError(t, session.Close())
+			t.Run(url, func(t *testing.T) {
+				remote, err := gitremote.New(url, gitremote.Values(secret), egress.New(rules))
+				require.NoError(t, err)
+				session, err := remote.Connect(t.Context())
+				require.NoError(t, err)
+				tips, err := session.Tips(t.Context(), []string{""}, func() {})
+				require.NoError(t, err)
+				head, _, err := gitremote.Resolve(tips, "")
+				require.NoError(t, err)
+				require.Equal(t, commit, head.String())
+				require.NoError(t, session.Close())
+			})
 		}
 	}
 	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("net/http.(*conn).serve"), goleak.IgnoreAnyFunction("net/http.(*connReader).backgroundRead"))

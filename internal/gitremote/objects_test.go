@@ -131,12 +131,14 @@ func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
 		"less than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<20, nil, []byte("x")) }, 1, "cannot be read"},
 		"no base":        {func(w *packWriter) { w.add(plumbing.REFDeltaObject, 5, make([]byte, 20), []byte{1, 1, 1, 'x', 0}) }, 1, "1 deltas have no base"},
 	} {
-		var w packWriter
-		tt.write(&w)
-		file := w.file(t, tt.count)
-		var err error
-		memtest.AtMost(t, 4<<20, func() { _, err = OpenObjects(t.Context(), file, wide) }, name)
-		require.ErrorContains(t, err, tt.want, name)
+		t.Run(name, func(t *testing.T) {
+			var w packWriter
+			tt.write(&w)
+			file := w.file(t, tt.count)
+			var err error
+			memtest.AtMost(t, 4<<20, func() { _, err = OpenObjects(t.Context(), file, wide) }, name)
+			require.ErrorContains(t, err, tt.want)
+		})
 	}
 }
 

@@ -37,27 +37,31 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 		"https": {url, map[string][]byte{"ca.crt": []byte(ca)}},
 		"ssh":   {server.URL(repository.Dir + "/repo.git"), map[string][]byte{"identity": []byte(server.Identity), "known_hosts": []byte(server.KnownHosts)}},
 	} {
-		for folder, same := range map[string]bool{"": false, "a": true, "a/b": true, "/a/b/c/": true, "gone": true, "a/gone/c": true} {
-			remote, err := gitremote.New(tt.url, gitremote.Values(tt.secret), egress.New(rules))
-			require.NoError(t, err)
-			session, err := remote.Connect(t.Context())
-			require.NoError(t, err)
-			refs, err := session.Tips(t.Context(), []string{"main"}, func() {})
-			require.NoError(t, err)
-			first, second := plumbing.NewHash(one), plumbing.NewHash(two)
-			trees, err := gitremote.Trees(t.Context(), session, refs, folder, unheard, first, second)
-			require.NoError(t, err, "%s: %q", name, folder)
-			require.NoError(t, session.Close())
-			require.Len(t, trees, 2)
-			require.Equal(t, same, trees[first] == trees[second], "%s: %q", name, folder)
-			want := ""
-			if folder == "a" {
-				want = repository.Git(repository.Work, "rev-parse", one+":a")
+		t.Run(name, func(t *testing.T) {
+			for folder, same := range map[string]bool{"": false, "a": true, "a/b": true, "/a/b/c/": true, "gone": true, "a/gone/c": true} {
+				t.Run(folder, func(t *testing.T) {
+					remote, err := gitremote.New(tt.url, gitremote.Values(tt.secret), egress.New(rules))
+					require.NoError(t, err)
+					session, err := remote.Connect(t.Context())
+					require.NoError(t, err)
+					refs, err := session.Tips(t.Context(), []string{"main"}, func() {})
+					require.NoError(t, err)
+					first, second := plumbing.NewHash(one), plumbing.NewHash(two)
+					trees, err := gitremote.Trees(t.Context(), session, refs, folder, unheard, first, second)
+					require.NoError(t, err, "%q", folder)
+					require.NoError(t, session.Close())
+					require.Len(t, trees, 2)
+					require.Equal(t, same, trees[first] == trees[second], "%q", folder)
+					want := ""
+					if folder == "a" {
+						want = repository.Git(repository.Work, "rev-parse", one+":a")
+					}
+					if want != "" {
+						require.Equal(t, want, trees[first])
+					}
+				})
 			}
-			if want != "" {
-				require.Equal(t, want, trees[first])
-			}
-		}
+		})
 	}
 }
 

@@ -179,13 +179,15 @@ func TestAHeaderIsBounded(t *testing.T) {
 	t.Parallel()
 	server, _, _ := crowded(t)
 	for size, status := range map[int]int{maxHeaderBytes / 2: http.StatusNoContent, 2 * maxHeaderBytes: http.StatusRequestHeaderFieldsTooLarge} {
-		conn := opened(t, server, nil, "")
-		_, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nA: %s\r\n\r\n", strings.Repeat("a", size))
-		require.NoError(t, err)
-		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		require.Equal(t, status, resp.StatusCode)
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			conn := opened(t, server, nil, "")
+			_, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nA: %s\r\n\r\n", strings.Repeat("a", size))
+			require.NoError(t, err)
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, status, resp.StatusCode)
+		})
 	}
 	require.LessOrEqual(t, DefaultConnections*maxHeaderBytes, 128<<20)
 }

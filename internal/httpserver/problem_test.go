@@ -43,7 +43,9 @@ func TestWriteProblem(t *testing.T) {
 func TestWholeSecondsAreEnough(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
-		require.Equal(t, want, WholeSeconds(d), d)
+		t.Run(d.String(), func(t *testing.T) {
+			require.Equal(t, want, WholeSeconds(d), d)
+		})
 	}
 }
 

@@ -36,9 +36,11 @@ func TestClient(t *testing.T) {
 		"IPv4 in IPv6":                     {"[::ffff:10.1.2.3]:1", []string{"::ffff:198.51.100.1"}, "198.51.100.1"},
 		"a zone is no part of the address": {"[fe80::1%eth0]:1", nil, "fe80::1"},
 	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.RemoteAddr, r.Header["X-Forwarded-For"] = c.connection, c.forwarded
-		require.Equal(t, c.want, proxies.Client(r).String(), name)
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.RemoteAddr, r.Header["X-Forwarded-For"] = c.connection, c.forwarded
+			require.Equal(t, c.want, proxies.Client(r).String())
+		})
 	}
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.RemoteAddr = "@"

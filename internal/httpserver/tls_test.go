@@ -152,7 +152,9 @@ func TestWrongFilesAreNamed(t *testing.T) {
 		"reading the certificate": filesIn(dir),
 		"certificate's key":       {Cert: os.Args[0], Key: filepath.Join(dir, "none")},
 	} {
-		_, err := New(Options{Name: "test", Addr: host + ":0", TLS: files})
-		require.ErrorContains(t, err, want)
+		t.Run(want, func(t *testing.T) {
+			_, err := New(Options{Name: "test", Addr: host + ":0", TLS: files})
+			require.ErrorContains(t, err, want)
+		})
 	}
 }

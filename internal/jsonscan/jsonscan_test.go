@@ -25,8 +25,10 @@ func TestSizeCountsValuesAndDepth(t *testing.T) {
 		`[[],[[]],{"":{}}]`:                {Values: 6, Depth: 3},
 		"[\"}\\\\\",\n\t\"]\\\"\"]":        {Values: 3, Depth: 1},
 	} {
-		require.True(t, json.Valid([]byte(text)), text)
-		require.Equal(t, want, jsonscan.Measure([]byte(text)), text)
+		t.Run(text, func(t *testing.T) {
+			require.True(t, json.Valid([]byte(text)))
+			require.Equal(t, want, jsonscan.Measure([]byte(text)))
+		})
 	}
 }
 
@@ -37,15 +39,17 @@ func TestKeysAreComparedAsTheyAreMeant(t *testing.T) {
 		`{"files\u0000":0}`: false, `{"file":0}`: false, `{"filess":0}`: false, `{"\\u0066iles":0}`: false,
 		`{"\files":0}`: false, `{"Files":0}`: false, `{"":"files"}`: false, `{"\u0166iles":0}`: false, `["files"]`: false,
 	} {
-		found := false
-		for s := jsonscan.New([]byte(text)); ; {
-			token, ok := s.Next()
-			if !ok {
-				break
+		t.Run(text, func(t *testing.T) {
+			found := false
+			for s := jsonscan.New([]byte(text)); ; {
+				token, ok := s.Next()
+				if !ok {
+					break
+				}
+				found = found || token.Is("files")
 			}
-			found = found || token.Is("files")
-		}
-		require.Equal(t, want, found, text)
+			require.Equal(t, want, found)
+		})
 	}
 }
 

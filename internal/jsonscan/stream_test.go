@@ -4,6 +4,7 @@ package jsonscan_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -101,10 +102,12 @@ func TestSyntaxError_Position(t *testing.T) {
 		"\"a\nb\"":                 "line 1, column 3: unexpected character",
 		strings.Repeat("[", 10001): "line 1, column 10001: more than 10000 objects and lists stand in each other",
 	} {
-		for _, size := range []int{1, 4, 1 << 20} {
-			_, err := streamed(text, size)
-			require.EqualError(t, err, want, "%.40q", text)
-		}
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			for _, size := range []int{1, 4, 1 << 20} {
+				_, err := streamed(text, size)
+				require.EqualError(t, err, want, "%.40q", text)
+			}
+		})
 	}
 }
 
@@ -134,11 +137,13 @@ func TestAStreamShowsTheTokensOfAText(t *testing.T) {
 		`{` + long + `:1}`:                 {"{", long, "0", "}"},
 		`{"k` + long[1:] + `:1,"files":2}`: {"{", "", "0", `"files"`, "0", "}"},
 	} {
-		for _, size := range []int{1, 3, 1 << 20} {
-			got, err := streamed(text, size)
-			require.NoError(t, err, text)
-			require.Equal(t, want, got, text)
-		}
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			for _, size := range []int{1, 3, 1 << 20} {
+				got, err := streamed(text, size)
+				require.NoError(t, err, text)
+				require.Equal(t, want, got, text)
+			}
+		})
 	}
 }
 
@@ -152,12 +157,14 @@ func TestALongKeyIsNoName(t *testing.T) {
 		`{"` + strings.Repeat("x", 1000) + `":0,"a":1}`:  false,
 		`{"` + strings.Repeat(`\"`, 1000) + `files":{}}`: false,
 	} {
-		found := false
-		s := jsonscan.NewStream(func(t jsonscan.Token) { found = found || t.Is("files") })
-		_, err := s.Write([]byte(text))
-		require.NoError(t, err)
-		require.NoError(t, s.Close())
-		require.Equal(t, want, found, text)
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			found := false
+			s := jsonscan.NewStream(func(t jsonscan.Token) { found = found || t.Is("files") })
+			_, err := s.Write([]byte(text))
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			require.Equal(t, want, found, text)
+		})
 	}
 }
 

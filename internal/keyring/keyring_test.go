@@ -84,14 +84,16 @@ func TestWhatIsNoRingIsRefusedWithoutRepeatingIt(t *testing.T) {
 		"a period below zero":    {RevokedEntry: `{"derivation-00000000":{"withinSeconds":-1}}`},
 		"a period beyond a year": {RevokedEntry: `{"derivation-00000000":{"withinSeconds":31536001}}`},
 	} {
-		data := maps.Clone(good)
-		for entry, text := range change {
-			data[entry] = []byte(text)
-		}
-		_, err := Parse(data)
-		require.Error(t, err, name)
-		require.NotContains(t, err.Error(), "CANARY", name)
-		require.NotContains(t, err.Error(), "Q0FOQVJZ", name)
+		t.Run(name, func(t *testing.T) {
+			data := maps.Clone(good)
+			for entry, text := range change {
+				data[entry] = []byte(text)
+			}
+			_, err := Parse(data)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "CANARY")
+			require.NotContains(t, err.Error(), "Q0FOQVJZ")
+		})
 	}
 }
 
@@ -108,7 +110,9 @@ func TestIDsOfKeys(t *testing.T) {
 		"derivation-0a1b2c3d": Derivation, "sealing-0a1b2c3d": Sealing, "sealing-0A1B2C3D": "", "signing-0a1b2c3d": "",
 		"derivation-0a1b2c": "", "derivation": "", "": "", "derivation-0a1b2c3d-0a1b2c3d": "", "sealing-xyzxyzxy": "",
 	} {
-		require.Equal(t, ring, RingOf(id), id)
+		t.Run(id, func(t *testing.T) {
+			require.Equal(t, ring, RingOf(id))
+		})
 	}
 }
 

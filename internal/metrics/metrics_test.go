@@ -85,10 +85,12 @@ func TestNothingThatSomebodyChoosesIsALabel(t *testing.T) {
 			runner.Called(chosen)
 		},
 	} {
-		s := served(t, count)
-		require.NotContains(t, s.Text(), chosen, process)
-		require.Contains(t, s.Text(), `"other"`, process)
-		s.CheckLabels(t)
+		t.Run(process, func(t *testing.T) {
+			s := served(t, count)
+			require.NotContains(t, s.Text(), chosen)
+			require.Contains(t, s.Text(), `"other"`)
+			s.CheckLabels(t)
+		})
 	}
 }
 
@@ -103,7 +105,9 @@ func TestRequestsAreCountedByTheirRoute(t *testing.T) {
 	})
 	const total, route = "agentplatform_api_requests_total", "/v1/things/{thing_id}"
 	for code, want := range map[string]float64{"200": 2, "429": 1, "none": 1} {
-		require.Equal(t, want, s.Value(t, total, "route", route, "code", code), code)
+		t.Run(code, func(t *testing.T) {
+			require.Equal(t, want, s.Value(t, total, "route", route, "code", code))
+		})
 	}
 	require.InEpsilon(t, 1, s.Value(t, total, "route", "none", "code", "404"), 0)
 	require.InEpsilon(t, 1, s.Value(t, total, "method", "other"), 0)

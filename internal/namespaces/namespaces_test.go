@@ -52,23 +52,27 @@ func TestWhatIsAskedOfTheCluster(t *testing.T) {
 		"one of them":    {set: namespaces.Set{"a", "c"}, opts: []client.ListOption{client.InNamespace("c")}, asked: []string{"c"}, want: []string{"c"}},
 		"one that is no": {set: namespaces.Set{"x"}, asked: []string{"x"}},
 	} {
-		for kind, list := range map[string]func(*cluster) func(context.Context, client.ObjectList, ...client.ListOption) error{
-			"client": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
-				return c.set.Client(k).List
-			},
-			"reader": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
-				return c.set.Reader(k).List
-			},
-		} {
-			k, secrets := &cluster{}, &corev1.SecretList{}
-			require.NoError(t, list(k)(t.Context(), secrets, c.opts...), name)
-			require.Equal(t, c.asked, k.asked, "%s, %s", name, kind)
-			var got []string
-			for _, s := range secrets.Items {
-				got = append(got, s.Namespace)
+		t.Run(name, func(t *testing.T) {
+			for kind, list := range map[string]func(*cluster) func(context.Context, client.ObjectList, ...client.ListOption) error{
+				"client": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
+					return c.set.Client(k).List
+				},
+				"reader": func(k *cluster) func(context.Context, client.ObjectList, ...client.ListOption) error {
+					return c.set.Reader(k).List
+				},
+			} {
+				t.Run(kind, func(t *testing.T) {
+					k, secrets := &cluster{}, &corev1.SecretList{}
+					require.NoError(t, list(k)(t.Context(), secrets, c.opts...))
+					require.Equal(t, c.asked, k.asked, "%s, %s", name, kind)
+					var got []string
+					for _, s := range secrets.Items {
+						got = append(got, s.Namespace)
+					}
+					require.Equal(t, c.want, got, "%s, %s", name, kind)
+				})
 			}
-			require.Equal(t, c.want, got, "%s, %s", name, kind)
-		}
+		})
 	}
 }
 

@@ -22,9 +22,11 @@ func TestTheScheduleOfAConnector(t *testing.T) {
 		`{"retry":{"schedule_seconds":[0,7],"max_attempts":4}}`: {0, 7 * time.Second, 7 * time.Second, 7 * time.Second},
 		`{"retry":{"schedule_seconds":[0,7],"max_attempts":1}}`: {0},
 	} {
-		var c outbound.Config
-		require.NoError(t, json.Unmarshal([]byte(text), &c))
-		require.Equal(t, want, c.Schedule(), text)
+		t.Run(text, func(t *testing.T) {
+			var c outbound.Config
+			require.NoError(t, json.Unmarshal([]byte(text), &c))
+			require.Equal(t, want, c.Schedule())
+		})
 	}
 	var c outbound.Config
 	c.Retry.MaxAttempts = 1000
@@ -66,14 +68,16 @@ func TestWhatAConfigurationMayNotSay(t *testing.T) {
 		"a wait that is past":   {outbound.Config{URL: fine, Retry: outbound.Retry{ScheduleSeconds: []int{-1}}}, outbound.FieldRetry},
 		"attempts that are not": {outbound.Config{URL: fine, Retry: outbound.Retry{MaxAttempts: -1}}, outbound.FieldRetry},
 	} {
-		wrong := c.config.Check()
-		if c.field == "" {
-			require.Empty(t, wrong, name)
-			continue
-		}
-		require.Len(t, wrong, 1, name)
-		require.Equal(t, c.field, wrong[0].Field, name)
-		require.NotContains(t, wrong[0].Problem, "CANARY", name)
+		t.Run(name, func(t *testing.T) {
+			wrong := c.config.Check()
+			if c.field == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.Len(t, wrong, 1)
+			require.Equal(t, c.field, wrong[0].Field)
+			require.NotContains(t, wrong[0].Problem, "CANARY")
+		})
 	}
 }
 
@@ -100,14 +104,16 @@ func TestHeadersThatNobodyMaySet(t *testing.T) {
 		"a long name":       {map[string]string{strings.Repeat("X", outbound.MaxHeaderName+1): "CANARY"}, "of a header's name"},
 		"many":              {many, "at most 32"},
 	} {
-		wrong := outbound.CheckHeaders(c.headers)
-		if c.problem == "" {
-			require.Empty(t, wrong, name)
-			continue
-		}
-		require.Len(t, wrong, 1, name)
-		require.Equal(t, outbound.FieldHeaders, wrong[0].Field, name)
-		require.Contains(t, wrong[0].Problem, c.problem, name)
-		require.NotContains(t, wrong[0].Problem, "CANARY", name)
+		t.Run(name, func(t *testing.T) {
+			wrong := outbound.CheckHeaders(c.headers)
+			if c.problem == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.Len(t, wrong, 1)
+			require.Equal(t, outbound.FieldHeaders, wrong[0].Field)
+			require.Contains(t, wrong[0].Problem, c.problem)
+			require.NotContains(t, wrong[0].Problem, "CANARY")
+		})
 	}
 }

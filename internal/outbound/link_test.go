@@ -33,13 +33,15 @@ func TestWhatALinkMayNotSay(t *testing.T) {
 		"a status twice":        {outbound.Link{Statuses: []string{"failed", "failed"}}, outbound.FieldStatuses, "has one twice"},
 		"many sources":          {outbound.Link{Sources: strings.Split(strings.Repeat("x", outbound.MaxSources)+"y", "x")}, outbound.FieldSources, "at most 32"},
 	} {
-		wrong := c.link.Check()
-		if c.field == "" {
-			require.Empty(t, wrong, name)
-			continue
-		}
-		require.NotEmpty(t, wrong, name)
-		require.Equal(t, c.field, wrong[0].Field, name)
-		require.Contains(t, wrong[0].Problem, c.problem, name)
+		t.Run(name, func(t *testing.T) {
+			wrong := c.link.Check()
+			if c.field == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.NotEmpty(t, wrong)
+			require.Equal(t, c.field, wrong[0].Field)
+			require.Contains(t, wrong[0].Problem, c.problem)
+		})
 	}
 }

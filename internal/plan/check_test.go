@@ -121,8 +121,10 @@ func TestTolerationsAreCovered(t *testing.T) {
 		{"of all keys", corev1.Toleration{Operator: exists}, agents, true},
 		{"of all keys, all", corev1.Toleration{Operator: exists}, corev1.Toleration{Operator: exists}, true},
 	} {
-		err := plan.Runner{Tolerations: []corev1.Toleration{c.allowed}}.Check(v1alpha1.RunnerPool{Tolerations: []corev1.Toleration{c.asked}})
-		require.Equal(t, c.covered, err == nil, c.name)
+		t.Run(c.name, func(t *testing.T) {
+			err := plan.Runner{Tolerations: []corev1.Toleration{c.allowed}}.Check(v1alpha1.RunnerPool{Tolerations: []corev1.Toleration{c.asked}})
+			require.Equal(t, c.covered, err == nil)
+		})
 	}
 }
 
@@ -147,12 +149,14 @@ func TestWhatARunnerLeavesOpenIsFilled(t *testing.T) {
 		{"a request above the usual limit", list("", "1Gi"), nil, list("50m", "1Gi"), list("1", "1Gi")},
 		{"all", list("2", "2Gi"), list("3", "3Gi"), list("2", "2Gi"), list("3", "3Gi")},
 	} {
-		got := plan.Default().Runner.Fill(corev1.ResourceRequirements{Requests: c.askedRequests, Limits: c.askedLimits})
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			want, have := c.requests[name], got.Requests[name]
-			require.Equal(t, want.String(), have.String(), "%s: request of %s", c.name, name)
-			want, have = c.limits[name], got.Limits[name]
-			require.Equal(t, want.String(), have.String(), "%s: limit of %s", c.name, name)
-		}
+		t.Run(c.name, func(t *testing.T) {
+			got := plan.Default().Runner.Fill(corev1.ResourceRequirements{Requests: c.askedRequests, Limits: c.askedLimits})
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				want, have := c.requests[name], got.Requests[name]
+				require.Equal(t, want.String(), have.String(), "request of %s", name)
+				want, have = c.limits[name], got.Limits[name]
+				require.Equal(t, want.String(), have.String(), "limit of %s", name)
+			}
+		})
 	}
 }

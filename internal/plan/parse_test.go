@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -112,8 +113,10 @@ func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 		"runner: {runtimeClassNames: [gVisor]}":                                      `runner.runtimeClassNames: "gVisor"`,
 		"# " + strings.Repeat("x", 64<<10):                                           "at most 65536",
 	} {
-		_, err := plan.Parse([]byte(text), plan.Default())
-		require.ErrorContains(t, err, want, "%.80q", text)
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			_, err := plan.Parse([]byte(text), plan.Default())
+			require.ErrorContains(t, err, want, "%.80q", text)
+		})
 	}
 }
 

@@ -46,9 +46,11 @@ func TestPricesAreThoseOfTheMakersOwnAddress(t *testing.T) {
 func TestPricesAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"0": 0, "1": 1_000_000, "1.25": 1_250_000, "0.000001": 1, "9999.999999": 9_999_999_999} {
-		got, err := pricing.Parse(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want, got, text)
+		t.Run(text, func(t *testing.T) {
+			got, err := pricing.Parse(text)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
 	}
 	for _, text := range []string{"", "-1", "1.", ".5", "01", "1,5", "1e3", "10000", "0.0000001", "1 ", "NaN"} {
 		_, err := pricing.Parse(text)

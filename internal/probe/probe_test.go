@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -47,11 +48,13 @@ func TestReadinessIsLearnt(t *testing.T) {
 		{errors.New("the caches are empty"), http.StatusServiceUnavailable, "not_ready"},
 		{httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStopping, "Stopping."), http.StatusServiceUnavailable, httpserver.CodeStopping},
 	} {
-		r.Set(func(context.Context) error { return c.err })
-		status, problem := ask(t, r.Check, "/readyz")
-		require.Equal(t, c.want, status, c.err)
-		require.Equal(t, c.code, problem.Code)
-		status, _ = ask(t, r.Check, "/healthz")
-		require.Equal(t, http.StatusOK, status, "alive whatever it waits for")
+		t.Run(fmt.Sprint(c.err), func(t *testing.T) {
+			r.Set(func(context.Context) error { return c.err })
+			status, problem := ask(t, r.Check, "/readyz")
+			require.Equal(t, c.want, status, c.err)
+			require.Equal(t, c.code, problem.Code)
+			status, _ = ask(t, r.Check, "/healthz")
+			require.Equal(t, http.StatusOK, status, "alive whatever it waits for")
+		})
 	}
 }

@@ -153,17 +153,19 @@ func TestPlacesAreLeftForTheNext(t *testing.T) {
 		16: {4, 4, 4, 1, 1, 1, 1},
 		64: {16, 16, 16, 8, 1, 1, 1, 1, 1, 1, 1, 1},
 	} {
-		p := NewPlaces(all, 4)
-		var taken []int
-		for n := -1; n != 0; {
-			project := uuid.New()
-			for n = 0; p.Take(project, 1) == nil; {
-				n++
+		t.Run(fmt.Sprint(all), func(t *testing.T) {
+			p := NewPlaces(all, 4)
+			var taken []int
+			for n := -1; n != 0; {
+				project := uuid.New()
+				for n = 0; p.Take(project, 1) == nil; {
+					n++
+				}
+				if n > 0 {
+					taken = append(taken, n)
+				}
 			}
-			if n > 0 {
-				taken = append(taken, n)
-			}
-		}
-		require.Equal(t, want, taken, "of %d", all)
+			require.Equal(t, want, taken, "of %d", all)
+		})
 	}
 }

@@ -4,6 +4,7 @@ package runnerconfig_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"testing"
 
@@ -27,10 +28,14 @@ func TestWhatACallCosts(t *testing.T) {
 		{"more of the cache than was read", runnerconfig.Tokens{Input: 1, CachedInput: 2}, 250},
 		{"as much as a service can claim", runnerconfig.Tokens{Output: math.MaxInt64}, math.MaxInt64},
 	} {
-		require.Equal(t, c.want, price.Nanos(c.tokens), c.name)
+		t.Run(c.name, func(t *testing.T) {
+			require.Equal(t, c.want, price.Nanos(c.tokens))
+		})
 	}
 	for millionths, want := range map[int64]int64{499: 0, 500: 1, 1499: 1, 1500: 2} {
-		require.Equal(t, want, runnerconfig.Price{Input: millionths}.Nanos(runnerconfig.Tokens{Input: 1}), "%d", millionths)
+		t.Run(fmt.Sprint(millionths), func(t *testing.T) {
+			require.Equal(t, want, runnerconfig.Price{Input: millionths}.Nanos(runnerconfig.Tokens{Input: 1}), "%d", millionths)
+		})
 	}
 }
 

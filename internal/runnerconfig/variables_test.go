@@ -53,13 +53,15 @@ func TestSizesOfVariables(t *testing.T) {
 		{name: "all at their limit", variables: repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable)},
 		{name: "all beyond it", problem: "more than the 256 KiB together", variables: append(repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable), runnerconfig.Variable{Value: "x"})},
 	} {
-		of, problem := runnerconfig.CheckVariables(c.variables)
-		require.Equal(t, c.of, of, c.name)
-		if c.problem == "" {
-			require.Empty(t, problem, c.name)
-			continue
-		}
-		require.Contains(t, problem, c.problem, c.name)
+		t.Run(c.name, func(t *testing.T) {
+			of, problem := runnerconfig.CheckVariables(c.variables)
+			require.Equal(t, c.of, of)
+			if c.problem == "" {
+				require.Empty(t, problem)
+				return
+			}
+			require.Contains(t, problem, c.problem)
+		})
 	}
 }
 

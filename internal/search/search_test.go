@@ -66,9 +66,11 @@ func TestWhatIsFound(t *testing.T) {
 		`input.nothing == 1 || status == "failed"`:        true,
 		`[` + strings.Repeat("1,", 99) + `1].all(a, [` + strings.Repeat("1,", 99) + `1].all(b, [1,2,3].all(c, output != "")))`: false, // costs too much
 	} {
-		q, err := search.Parse(text)
-		require.NoError(t, err, text)
-		require.Equal(t, want, q.Match(t.Context(), order), text)
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			q, err := search.Parse(text)
+			require.NoError(t, err, text)
+			require.Equal(t, want, q.Match(t.Context(), order), text)
+		})
 	}
 }
 
@@ -91,9 +93,11 @@ func TestInputs(t *testing.T) {
 		"no UTF-8 as value": {"text/plain", "Ada \xff Bob", `input.contains("Bob")`, true},
 		"no form":           {fields.ContentType, "{", `input == "{"`, true},
 	} {
-		q, err := search.Parse(c.search)
-		require.NoError(t, err, name)
-		require.Equal(t, c.found, q.Match(t.Context(), search.Run{ContentType: c.contentType, Input: []byte(c.input)}), name)
+		t.Run(name, func(t *testing.T) {
+			q, err := search.Parse(c.search)
+			require.NoError(t, err)
+			require.Equal(t, c.found, q.Match(t.Context(), search.Run{ContentType: c.contentType, Input: []byte(c.input)}))
+		})
 	}
 }
 
@@ -107,8 +111,10 @@ func TestWhatNobodyCanLookFor(t *testing.T) {
 		`output.matches("(?:a{1000}){1000}")`: "a pattern for matches",
 		strings.Repeat("a", search.MaxSize+1): "at most 1024 bytes",
 	} {
-		_, err := search.Parse(text)
-		require.ErrorContains(t, err, want, text)
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			_, err := search.Parse(text)
+			require.ErrorContains(t, err, want, text)
+		})
 	}
 }
 
@@ -138,13 +144,15 @@ func TestWhatAnIndexCanTell(t *testing.T) {
 		`has(input.name) && size(input.tags) == 2`:                         {},
 		`status == "failed" ? output == "a" : output == "b"`:               {},
 	} {
-		q, err := search.Parse(text)
-		require.NoError(t, err, text)
-		require.ElementsMatch(t, want.words, q.Words, text)
-		if want.equal == nil {
-			want.equal = map[string]string{}
-		}
-		require.True(t, maps.Equal(want.equal, q.Equal), text)
+		t.Run(text, func(t *testing.T) {
+			q, err := search.Parse(text)
+			require.NoError(t, err)
+			require.ElementsMatch(t, want.words, q.Words)
+			if want.equal == nil {
+				want.equal = map[string]string{}
+			}
+			require.True(t, maps.Equal(want.equal, q.Equal))
+		})
 	}
 }
 

@@ -26,26 +26,28 @@ func TestReceiversKnowADelivery(t *testing.T) {
 		"derived": "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("k", 32))),
 		"brought": "not base64 at all, with spaces",
 	} {
-		headers, id, body := http.Header{}, uuid.New(), []byte(`{"run_id":"1"}`)
-		at := time.Now() // the library has no other clock
-		Sign(headers, secret, []string{former}, id, at, body)
+		t.Run(name, func(t *testing.T) {
+			headers, id, body := http.Header{}, uuid.New(), []byte(`{"run_id":"1"}`)
+			at := time.Now() // the library has no other clock
+			Sign(headers, secret, []string{former}, id, at, body)
 
-		// By the contract: the secret as it is shown signs timestamp, dot and body.
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(headers.Get("X-Service-Timestamp") + "." + string(body)))
-		require.Equal(t, hex.EncodeToString(mac.Sum(nil)), headers.Get("X-Service-Signature"), name)
-		require.Equal(t, id.String(), headers.Get("X-Service-Delivery"), name)
+			// By the contract: the secret as it is shown signs timestamp, dot and body.
+			mac := hmac.New(sha256.New, []byte(secret))
+			mac.Write([]byte(headers.Get("X-Service-Timestamp") + "." + string(body)))
+			require.Equal(t, hex.EncodeToString(mac.Sum(nil)), headers.Get("X-Service-Signature"))
+			require.Equal(t, id.String(), headers.Get("X-Service-Delivery"))
 
-		var receiver *standardwebhooks.Webhook
-		var err error
-		if name == "derived" {
-			receiver, err = standardwebhooks.NewWebhook(secret)
-		} else {
-			receiver, err = standardwebhooks.NewWebhookRaw([]byte(secret))
-		}
-		require.NoError(t, err, name)
-		require.NoError(t, receiver.Verify(body, headers), name)
-		require.NoError(t, before.Verify(body, headers), "%s: who has not changed to the new secret yet", name)
-		require.Error(t, receiver.Verify(append(body, ' '), headers), name)
+			var receiver *standardwebhooks.Webhook
+			var err error
+			if name == "derived" {
+				receiver, err = standardwebhooks.NewWebhook(secret)
+			} else {
+				receiver, err = standardwebhooks.NewWebhookRaw([]byte(secret))
+			}
+			require.NoError(t, err)
+			require.NoError(t, receiver.Verify(body, headers))
+			require.NoError(t, before.Verify(body, headers), "who has not changed to the new secret yet")
+			require.Error(t, receiver.Verify(append(body, ' '), headers))
+		})
 	}
 }

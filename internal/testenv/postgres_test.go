@@ -40,9 +40,11 @@ func TestPostgresIsDurable(t *testing.T) {
 		"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on", "max_connections": "200",
 		"server_encoding": "UTF8",
 	} {
-		var got string
-		require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got))
-		require.Equal(t, want, got, setting)
+		t.Run(setting, func(t *testing.T) {
+			var got string
+			require.NoError(t, conn.QueryRow(t.Context(), "SELECT current_setting($1)", setting).Scan(&got))
+			require.Equal(t, want, got)
+		})
 	}
 }
 

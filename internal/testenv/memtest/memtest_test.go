@@ -26,14 +26,16 @@ func TestWhatIsAllocatedOnceIsNoise(t *testing.T) {
 		loud int // so many runs allocate too much
 		want bool
 	}{"never": {0, false}, "once": {1, false}, "all but the last": {4, false}, "always": {5, true}} {
-		runs, f := 0, &failing{TB: t}
-		memtest.AtMost(f, 1<<20, func() {
-			runs++
-			if runs <= c.loud {
-				sink = make([]byte, 2<<20)
-			}
+		t.Run(name, func(t *testing.T) {
+			runs, f := 0, &failing{TB: t}
+			memtest.AtMost(f, 1<<20, func() {
+				runs++
+				if runs <= c.loud {
+					sink = make([]byte, 2<<20)
+				}
+			})
+			require.Equal(t, c.want, f.failed)
+			require.LessOrEqual(t, runs, 5)
 		})
-		require.Equal(t, c.want, f.failed, name)
-		require.LessOrEqual(t, runs, 5, name)
 	}
 }
