@@ -62,21 +62,23 @@ func TestFoldersCount(t *testing.T) {
 		"hidden":      {forest(t, 1, 1, object.TreeEntry{Name: ".#a.yaml", Mode: filemode.Symlink, Hash: link.Hash}), "", 0},
 		"twice":       {forest(t, 1, 1, link, link), `has "agents/00000/link.yaml" twice`, 2},
 	} {
-		f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
-		err := f.export(t.Context(), tt.commit)
-		if tt.want == "" {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorContains(t, err, tt.want, name)
-		}
-		dirs := -1 // the folder itself
-		require.NoError(t, filepath.WalkDir(filepath.Join(f.Dir, sourceFolder), func(_ string, d fs.DirEntry, err error) error {
-			if d.IsDir() {
-				dirs++
+		t.Run(name, func(t *testing.T) {
+			f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
+			err := f.export(t.Context(), tt.commit)
+			if tt.want == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, tt.want)
 			}
-			return err
-		}))
-		require.LessOrEqual(t, dirs, tt.dirs, name)
+			dirs := -1 // the folder itself
+			require.NoError(t, filepath.WalkDir(filepath.Join(f.Dir, sourceFolder), func(_ string, d fs.DirEntry, err error) error {
+				if d.IsDir() {
+					dirs++
+				}
+				return err
+			}))
+			require.LessOrEqual(t, dirs, tt.dirs)
+		})
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()

@@ -179,11 +179,13 @@ func TestPackTellsHowRunsAreKeyed(t *testing.T) {
 		"concurrency: {key: input.id, on_conflict: queue}\n": {ConcurrencyKey: "input.id"},
 		"concurrency: {key: input.id, on_conflict: drop}\n":  {ConcurrencyKey: "input.id", ConcurrencyDrop: true},
 	} {
-		d := &desk{}
-		require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent+text), d))
-		require.Len(t, d.results[0].Agents, 1, d.results[0].Message)
-		got := d.results[0].Agents[0]
-		require.Equal(t, want, dispatchapi.Agent{ConcurrencyKey: got.ConcurrencyKey, ConcurrencyDrop: got.ConcurrencyDrop}, text)
+		t.Run(text, func(t *testing.T) {
+			d := &desk{}
+			require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent+text), d))
+			require.Len(t, d.results[0].Agents, 1, d.results[0].Message)
+			got := d.results[0].Agents[0]
+			require.Equal(t, want, dispatchapi.Agent{ConcurrencyKey: got.ConcurrencyKey, ConcurrencyDrop: got.ConcurrencyDrop})
+		})
 	}
 }
 

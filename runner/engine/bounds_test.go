@@ -58,34 +58,36 @@ func TestToolResultsAreCutWithAMark(t *testing.T) {
 		"invalid": {"text": strings.Repeat("\xff ", 1<<19)},
 		"nested":  {"list": strings.Split(strings.Repeat("a,", 1<<19), ",")},
 	} {
-		for _, failing := range []bool{false, true} {
-			h := &house{says: []*genai.Content{calls(1), says("done")}}
-			h.huge = func(context.Context, map[string]any) (map[string]any, error) {
-				if failing {
-					encoded, err := json.Marshal(result)
-					require.NoError(t, err)
-					return nil, errors.New(string(encoded))
+		t.Run(name, func(t *testing.T) {
+			for _, failing := range []bool{false, true} {
+				h := &house{says: []*genai.Content{calls(1), says("done")}}
+				h.huge = func(context.Context, map[string]any) (map[string]any, error) {
+					if failing {
+						encoded, err := json.Marshal(result)
+						require.NoError(t, err)
+						return nil, errors.New(string(encoded))
+					}
+					return result, nil
 				}
-				return result, nil
-			}
-			out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
-			require.Equal(t, engine.Completed, out.Status, "%s: %s", name, out.Error)
-			require.Equal(t, "done", out.Output)
-			var recorded dispatchapi.JournalEntry
-			for _, e := range append(h.appended, out.Trailing...) {
-				if e.Kind == dispatchapi.JournalToolResult {
-					recorded = e
+				out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
+				require.Equal(t, engine.Completed, out.Status, "%s", out.Error)
+				require.Equal(t, "done", out.Output)
+				var recorded dispatchapi.JournalEntry
+				for _, e := range append(h.appended, out.Trailing...) {
+					if e.Kind == dispatchapi.JournalToolResult {
+						recorded = e
+					}
 				}
+				require.LessOrEqual(t, len(recorded.Data), dispatchapi.MaxToolResult)
+				require.Greater(t, len(recorded.Data), dispatchapi.MaxToolResult*9/10)
+				require.Contains(t, string(recorded.Data), "(cut)")
+				seen := h.requests[1].Contents
+				shown, err := json.Marshal(seen[len(seen)-1].Parts[0].FunctionResponse.Response)
+				require.NoError(t, err)
+				require.Contains(t, string(shown), "(cut)", "the model is told")
+				require.Less(t, len(shown), dispatchapi.MaxToolResult+1024)
 			}
-			require.LessOrEqual(t, len(recorded.Data), dispatchapi.MaxToolResult, name)
-			require.Greater(t, len(recorded.Data), dispatchapi.MaxToolResult*9/10, name)
-			require.Contains(t, string(recorded.Data), "(cut)")
-			seen := h.requests[1].Contents
-			shown, err := json.Marshal(seen[len(seen)-1].Parts[0].FunctionResponse.Response)
-			require.NoError(t, err)
-			require.Contains(t, string(shown), "(cut)", "the model is told")
-			require.Less(t, len(shown), dispatchapi.MaxToolResult+1024)
-		}
+		})
 	}
 }
 
@@ -120,21 +122,23 @@ func TestAJournalBeyondTheLimitFailsTheRun(t *testing.T) {
 	require.Equal(t, engine.Completed, out.Status, out.Error)
 
 	for name, prior := range map[string][]dispatchapi.JournalEntry{"one attempt": nil, "two attempts": first.appended} {
-		h := &house{says: []*genai.Content{calls(70), says("done")}, huge: huge}
-		if prior != nil {
-			h.says = []*genai.Content{renamed(calls(10)), says("done")}
-		}
-		in := input(p, h)
-		in.Prior = prior
-		out := h.engine().Execute(t.Context(), in)
-		require.Equal(t, engine.Failed, out.Status, name)
-		require.Equal(t, engine.CodeJournalTooLarge, out.ErrorCode, name)
-		require.Contains(t, out.Error, "16777216 bytes")
-		total := 0
-		for _, e := range append(append(slices.Clone(prior), h.appended...), out.Trailing...) {
-			total += len(e.Data)
-		}
-		require.LessOrEqual(t, total, dispatchapi.MaxJournal)
+		t.Run(name, func(t *testing.T) {
+			h := &house{says: []*genai.Content{calls(70), says("done")}, huge: huge}
+			if prior != nil {
+				h.says = []*genai.Content{renamed(calls(10)), says("done")}
+			}
+			in := input(p, h)
+			in.Prior = prior
+			out := h.engine().Execute(t.Context(), in)
+			require.Equal(t, engine.Failed, out.Status)
+			require.Equal(t, engine.CodeJournalTooLarge, out.ErrorCode)
+			require.Contains(t, out.Error, "16777216 bytes")
+			total := 0
+			for _, e := range append(append(slices.Clone(prior), h.appended...), out.Trailing...) {
+				total += len(e.Data)
+			}
+			require.LessOrEqual(t, total, dispatchapi.MaxJournal)
+		})
 	}
 }
 

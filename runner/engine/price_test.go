@@ -55,7 +55,9 @@ func TestAnswersCarryTheirCost(t *testing.T) {
 		"of other models": func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, nil },
 		"cannot be read":  func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, errors.New("unreadable") },
 	} {
-		costs, _ := execute(nil, prices)
-		require.Equal(t, []*dispatchapi.Cost{nil, nil}, costs, name)
+		t.Run(name, func(t *testing.T) {
+			costs, _ := execute(nil, prices)
+			require.Equal(t, []*dispatchapi.Cost{nil, nil}, costs)
+		})
 	}
 }

@@ -34,17 +34,21 @@ func TestSharesOfVariants(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	for _, shares := range [][2]int{{10, 30}, {50, 50}, {1, 0}, {0, 0}, {100, 0}, {33, 67}} {
-		p, got := tried(t, shares[0], shares[1], ""), map[string]int{}
-		for i := range n {
-			chosen := engine.Choose(p, "greeter", inputOf(i))
-			require.Equal(t, chosen, engine.Choose(p, "greeter", inputOf(i)))
-			got[chosen]++
-		}
-		for variant, share := range map[string]int{"short": shares[0], "long": shares[1], "": 100 - shares[0] - shares[1]} {
-			want := float64(share) / 100
-			deviation := math.Sqrt(want * (1 - want) / n)
-			require.InDelta(t, want, float64(got[variant])/n, 4*deviation, "%q of %v", variant, shares)
-		}
+		t.Run(fmt.Sprint(shares), func(t *testing.T) {
+			p, got := tried(t, shares[0], shares[1], ""), map[string]int{}
+			for i := range n {
+				chosen := engine.Choose(p, "greeter", inputOf(i))
+				require.Equal(t, chosen, engine.Choose(p, "greeter", inputOf(i)))
+				got[chosen]++
+			}
+			for variant, share := range map[string]int{"short": shares[0], "long": shares[1], "": 100 - shares[0] - shares[1]} {
+				t.Run(variant, func(t *testing.T) {
+					want := float64(share) / 100
+					deviation := math.Sqrt(want * (1 - want) / n)
+					require.InDelta(t, want, float64(got[variant])/n, 4*deviation, "%q of %v", variant, shares)
+				})
+			}
+		})
 	}
 }
 
@@ -105,10 +109,12 @@ func TestVariantsExecute(t *testing.T) {
 	t.Parallel()
 	p := tried(t, 20, 30, "")
 	for variant, want := range map[string]string{"": "base", "long": "long"} {
-		h := &house{}
-		out := h.engine().Execute(t.Context(), engine.Input{RunID: "r", AgentName: "greeter", TestName: variant, Project: p, Journal: h})
-		require.Equal(t, engine.Completed, out.Status, out.Error)
-		require.Equal(t, want, out.Output)
+		t.Run(variant, func(t *testing.T) {
+			h := &house{}
+			out := h.engine().Execute(t.Context(), engine.Input{RunID: "r", AgentName: "greeter", TestName: variant, Project: p, Journal: h})
+			require.Equal(t, engine.Completed, out.Status, out.Error)
+			require.Equal(t, want, out.Output)
+		})
 	}
 	for _, in := range []engine.Input{
 		{AgentName: "greeter-short"}, {AgentName: "greeter", TestName: "none"}, {AgentName: "greeter", TestName: "greeter-short"},

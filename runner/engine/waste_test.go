@@ -44,43 +44,45 @@ func TestAnswersOfNoUseCostToo(t *testing.T) {
 		"says no tokens":   {[]string{unsaid, hello}, engine.Completed, []string{answered}},
 		"an answer of use": {[]string{hello}, engine.Completed, []string{answered}},
 	} {
-		left := slices.Clone(c.answers)
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, left[0])
-			left = left[1:]
-		}))
-		h, in := &house{}, input(project(t, "agents/main.yaml", "name: main\nmodel: ours/model\n"), nil)
-		in.Journal = h
-		out := engine.New(engine.Config{
-			Models: &model.Registry{HTTP: server.Client(), Providers: func() (runnerconfig.Providers, error) {
-				return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "ours", Type: "openai", BaseURL: server.URL}}}, nil
-			}},
-			Prices: func() (runnerconfig.Prices, error) {
-				return runnerconfig.Prices{Prices: map[string]runnerconfig.Price{"ours/model": {Currency: "USD", Input: 1000, Output: 1000}}}, nil
-			},
-			Sleep: func(context.Context, time.Duration) error { return nil },
-		}).Execute(t.Context(), in)
-		server.Close()
-		require.Equal(t, c.status, out.Status, name)
-		var kinds []string
-		entries := append(h.appended, out.Trailing...)
-		for _, e := range entries {
-			kinds = append(kinds, e.Kind)
-			require.Equal(t, &dispatchapi.Cost{Currency: "USD", Nanos: 15}, e.Usage.Cost, name)
-			require.EqualValues(t, 15, e.Usage.TotalTokens, name)
-		}
-		require.Equal(t, c.kinds, kinds, name)
-		require.EqualValues(t, 15*len(kinds), out.Usage.TotalTokens, name)
+		t.Run(name, func(t *testing.T) {
+			left := slices.Clone(c.answers)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, left[0])
+				left = left[1:]
+			}))
+			h, in := &house{}, input(project(t, "agents/main.yaml", "name: main\nmodel: ours/model\n"), nil)
+			in.Journal = h
+			out := engine.New(engine.Config{
+				Models: &model.Registry{HTTP: server.Client(), Providers: func() (runnerconfig.Providers, error) {
+					return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "ours", Type: "openai", BaseURL: server.URL}}}, nil
+				}},
+				Prices: func() (runnerconfig.Prices, error) {
+					return runnerconfig.Prices{Prices: map[string]runnerconfig.Price{"ours/model": {Currency: "USD", Input: 1000, Output: 1000}}}, nil
+				},
+				Sleep: func(context.Context, time.Duration) error { return nil },
+			}).Execute(t.Context(), in)
+			server.Close()
+			require.Equal(t, c.status, out.Status)
+			var kinds []string
+			entries := append(h.appended, out.Trailing...)
+			for _, e := range entries {
+				kinds = append(kinds, e.Kind)
+				require.Equal(t, &dispatchapi.Cost{Currency: "USD", Nanos: 15}, e.Usage.Cost)
+				require.EqualValues(t, 15, e.Usage.TotalTokens)
+			}
+			require.Equal(t, c.kinds, kinds)
+			require.EqualValues(t, 15*len(kinds), out.Usage.TotalTokens)
 
-		// Who takes the run over counts them too.
-		in.Prior = entries
-		if c.status == engine.Completed {
-			again := engine.New(engine.Config{Models: &model.Registry{Providers: func() (runnerconfig.Providers, error) {
-				return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "ours", Type: "openai", BaseURL: server.URL}}}, nil
-			}}}).Execute(t.Context(), in)
-			require.Equal(t, out.Output, again.Output, name)
-			require.Equal(t, out.Usage, again.Usage, name)
-		}
+			// Who takes the run over counts them too.
+			in.Prior = entries
+			if c.status == engine.Completed {
+				again := engine.New(engine.Config{Models: &model.Registry{Providers: func() (runnerconfig.Providers, error) {
+					return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "ours", Type: "openai", BaseURL: server.URL}}}, nil
+				}}}).Execute(t.Context(), in)
+				require.Equal(t, out.Output, again.Output)
+				require.Equal(t, out.Usage, again.Usage)
+			}
+		})
 	}
 }

@@ -50,20 +50,22 @@ func TestRequestsAreCountedByTheirOutcome(t *testing.T) {
 		"cancelled":          {true, answering{err: &Error{Code: CodeUnavailable}}, 0},
 		"other":              {false, answering{err: errors.New("CANARY")}, 0},
 	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		if c.cancelled {
+		t.Run(outcome, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			if c.cancelled {
+				cancel()
+			}
+			registry := prometheus.NewRegistry()
+			r := &Registry{Metrics: metrics.NewRunner(registry, ProviderTypes, Codes)}
+			_, err := once(ctx, r.counted(runnerconfig.ProviderOpenAI, c.answer), nil)
+			require.Equal(t, c.answer.err, err)
+			s := metrictest.Of(t, registry)
+			moved := s.Moved()
+			require.InDelta(t, 1, moved[`agentplatform_runner_model_requests_total{outcome="`+outcome+`",provider="openai"}`], 0)
+			require.Len(t, moved, 2+c.tokens)
+			require.NotContains(t, s.Text(), "CANARY")
 			cancel()
-		}
-		registry := prometheus.NewRegistry()
-		r := &Registry{Metrics: metrics.NewRunner(registry, ProviderTypes, Codes)}
-		_, err := once(ctx, r.counted(runnerconfig.ProviderOpenAI, c.answer), nil)
-		require.Equal(t, c.answer.err, err)
-		s := metrictest.Of(t, registry)
-		moved := s.Moved()
-		require.InDelta(t, 1, moved[`agentplatform_runner_model_requests_total{outcome="`+outcome+`",provider="openai"}`], 0, outcome)
-		require.Len(t, moved, 2+c.tokens, outcome)
-		require.NotContains(t, s.Text(), "CANARY")
-		cancel()
+		})
 	}
 }
 

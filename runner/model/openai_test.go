@@ -4,6 +4,7 @@ package model_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -202,11 +203,13 @@ func TestWhatWasThoughtIsCounted(t *testing.T) {
 		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":517,"completion_tokens_details":{"reasoning_tokens":500}}`: {7, 500},
 		`{"prompt_tokens":10,"completion_tokens":7}`:                                                                         {7, 0},
 	} {
-		llm := openAI(t, &service{status: 200, answer: `{"choices":[{"message":{"role":"assistant","content":"Hi"}}],"usage":` + usage + `}`}, loopback)
-		for resp, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{user("Hello")}, Config: &genai.GenerateContentConfig{}}, false) {
-			require.NoError(t, err)
-			require.Equal(t, want, [2]int32{resp.UsageMetadata.CandidatesTokenCount, resp.UsageMetadata.ThoughtsTokenCount}, usage)
-		}
+		t.Run(fmt.Sprintf("%.60s", usage), func(t *testing.T) {
+			llm := openAI(t, &service{status: 200, answer: `{"choices":[{"message":{"role":"assistant","content":"Hi"}}],"usage":` + usage + `}`}, loopback)
+			for resp, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{user("Hello")}, Config: &genai.GenerateContentConfig{}}, false) {
+				require.NoError(t, err)
+				require.Equal(t, want, [2]int32{resp.UsageMetadata.CandidatesTokenCount, resp.UsageMetadata.ThoughtsTokenCount}, usage)
+			}
+		})
 	}
 }
 

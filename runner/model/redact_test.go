@@ -20,7 +20,9 @@ func TestKeysAreBlottedOut(t *testing.T) {
 		"begins with sk-proj...":                           "begins with ********",
 		"see https://x.example/?k=Zm9vYmFyYmF6":            "see https:********",
 	} {
-		require.Equal(t, want, redact(message, key))
+		t.Run(message, func(t *testing.T) {
+			require.Equal(t, want, redact(message, key))
+		})
 	}
 	require.Equal(t, "key ******** is bad", redact("key abc is bad", "abc"))
 	require.Equal(t, "all is well", redact("all is well", ""))

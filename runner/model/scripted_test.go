@@ -156,11 +156,13 @@ func TestScriptedTextIsBounded(t *testing.T) {
 		"text":      "steps: [{text: '" + strings.Repeat("${0}", 15_000) + "'}]",
 		"arguments": "steps: [{tool_calls: [" + strings.Repeat("{name: n, arguments: {a: '$0$0$0$0'}}, ", 5) + "]}]",
 	} {
-		_, err := ask(t.Context(), scripted(t, script), said)
-		var refused *model.Error
-		require.ErrorAs(t, err, &refused, name)
-		require.Equal(t, model.CodeRejected, refused.Code, name)
-		require.ErrorContains(t, err, "models/s.yaml: the answer has more than 1048576 bytes when it is expanded", name)
+		t.Run(name, func(t *testing.T) {
+			_, err := ask(t.Context(), scripted(t, script), said)
+			var refused *model.Error
+			require.ErrorAs(t, err, &refused)
+			require.Equal(t, model.CodeRejected, refused.Code)
+			require.ErrorContains(t, err, "models/s.yaml: the answer has more than 1048576 bytes when it is expanded")
+		})
 	}
 	pattern := regexp.MustCompile("a(b)c")
 	for _, template := range []string{"$$${1}$$1 $ ${a$1} $2 ${x}$0", "$", "plain", "$$", "$1x $1", "$$$", "a$$b$1$", "${1", "${", "$1$1$$$1é$0"} {

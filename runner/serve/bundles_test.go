@@ -208,12 +208,14 @@ func TestAJournalOfALaterReleaseIsGivenBack(t *testing.T) {
 func TestATimeoutCountsFromTheFirstAttempt(t *testing.T) {
 	t.Parallel()
 	for age, code := range map[time.Duration]string{14 * time.Minute: "", 16 * time.Minute: engine.CodeTimeout} {
-		p := newPort(t, repo())
-		run := p.queue("hello", "text/plain", "x")
-		now := time.Now().Add(-1000 * time.Hour)
-		p.set(func() { p.runs[run].run.StartedAt, p.runs[run].run.Now = now.Add(-age), now })
-		one := started(t, p, "one", nil, nil)
-		require.Equal(t, code, p.await(t, run).ErrorCode, age)
-		require.NoError(t, one.end(t))
+		t.Run(age.String(), func(t *testing.T) {
+			p := newPort(t, repo())
+			run := p.queue("hello", "text/plain", "x")
+			now := time.Now().Add(-1000 * time.Hour)
+			p.set(func() { p.runs[run].run.StartedAt, p.runs[run].run.Now = now.Add(-age), now })
+			one := started(t, p, "one", nil, nil)
+			require.Equal(t, code, p.await(t, run).ErrorCode, age)
+			require.NoError(t, one.end(t))
+		})
 	}
 }

@@ -53,9 +53,11 @@ func TestARunSeesTheHeadersOfItsEvent(t *testing.T) {
 		"A push by Ada.":                     {"x-github-event": "push"},
 		"A {headers.x-github-event} by Ada.": nil,
 	} {
-		run := p.queueRun(dispatchapi.Run{AgentName: "hello", ContentType: "application/json", Input: []byte(input), Headers: headers})
-		require.Equal(t, dispatchapi.StatusCompleted, p.await(t, run).Status)
-		require.Equal(t, want, <-models.prompts)
+		t.Run(want, func(t *testing.T) {
+			run := p.queueRun(dispatchapi.Run{AgentName: "hello", ContentType: "application/json", Input: []byte(input), Headers: headers})
+			require.Equal(t, dispatchapi.StatusCompleted, p.await(t, run).Status)
+			require.Equal(t, want, <-models.prompts)
+		})
 	}
 	require.NoError(t, r.end(t))
 }

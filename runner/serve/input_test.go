@@ -34,12 +34,14 @@ func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
 		list(dispatchapi.MaxInputValues + 1):  fmt.Sprintf("it has %d JSON values, at most %d", dispatchapi.MaxInputValues+1, dispatchapi.MaxInputValues),
 		nested(dispatchapi.MaxInputDepth + 1): fmt.Sprintf("nested %d deep, at most %d", dispatchapi.MaxInputDepth+1, dispatchapi.MaxInputDepth),
 	} {
-		run := p.queueElsewhere("hello", input)
-		end := p.await(t, run)
-		require.Equal(t, dispatchapi.StatusFailed, end.Status)
-		require.Equal(t, dispatchapi.CodeInputTooComplex, end.ErrorCode)
-		require.Contains(t, end.Error, want)
-		require.Equal(t, 1, p.attempts(run))
+		t.Run(fmt.Sprintf("%.60s", input), func(t *testing.T) {
+			run := p.queueElsewhere("hello", input)
+			end := p.await(t, run)
+			require.Equal(t, dispatchapi.StatusFailed, end.Status)
+			require.Equal(t, dispatchapi.CodeInputTooComplex, end.ErrorCode)
+			require.Contains(t, end.Error, want)
+			require.Equal(t, 1, p.attempts(run))
+		})
 	}
 	for _, input := range []string{list(dispatchapi.MaxInputValues), nested(dispatchapi.MaxInputDepth)} {
 		end := p.await(t, p.queueElsewhere("hello", input))
@@ -54,20 +56,22 @@ func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
 // next to nothing.
 func TestInputsTakeBoundedMemory(t *testing.T) { // not beside others, whose memory would count
 	for element, each := range map[string]int{`0`: 1, `{}`: 1, `[]`: 1, `[0]`: 2, `{"":0}`: 2, `"x"`: 1} {
-		for _, elements := range []int{(dispatchapi.MaxInputValues - 2) / each, 16 << 20 / (len(element) + 1)} {
-			raw := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(element+",", elements), ",") + `]}`)
-			most := uint64(48 << 20)
-			if elements*each+2 > dispatchapi.MaxInputValues {
-				most = 64 << 10
-			}
-			memtest.AtMost(t, most, func() {
-				_, _, err := input.Read("application/json", raw, false, dispatchapi.Files{})
+		t.Run(element, func(t *testing.T) {
+			for _, elements := range []int{(dispatchapi.MaxInputValues - 2) / each, 16 << 20 / (len(element) + 1)} {
+				raw := []byte(`{"a":[` + strings.TrimSuffix(strings.Repeat(element+",", elements), ",") + `]}`)
+				most := uint64(48 << 20)
 				if elements*each+2 > dispatchapi.MaxInputValues {
-					require.ErrorContains(t, err, "JSON values", element)
-				} else {
-					require.NoError(t, err, element)
+					most = 64 << 10
 				}
-			}, element)
-		}
+				memtest.AtMost(t, most, func() {
+					_, _, err := input.Read("application/json", raw, false, dispatchapi.Files{})
+					if elements*each+2 > dispatchapi.MaxInputValues {
+						require.ErrorContains(t, err, "JSON values")
+					} else {
+						require.NoError(t, err)
+					}
+				}, element)
+			}
+		})
 	}
 }

@@ -132,7 +132,9 @@ func TestWhatARunnerDoesIsCounted(t *testing.T) {
 		`agentplatform_runner_model_requests_total{outcome="ok",provider="scripted"}`: 3,
 		`agentplatform_runner_model_request_duration_seconds{provider="scripted"}`:    3,
 	} {
-		require.InDelta(t, want, s.Moved()[name], 0, name)
+		t.Run(name, func(t *testing.T) {
+			require.InDelta(t, want, s.Moved()[name], 0)
+		})
 	}
 	require.NotZero(t, s.Moved()[`agentplatform_runner_ended_runs_total{status="released"}`], "perhaps it took the run again as it stopped")
 	require.Zero(t, s.Value(t, "agentplatform_runner_runs"))

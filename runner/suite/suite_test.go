@@ -87,9 +87,11 @@ func TestAVariantIsTested(t *testing.T) {
 		"models/base.yaml", "steps: [{text: base}]\n", "models/short.yaml", "steps: [{text: short}]\n",
 	}
 	for agent, want := range map[string]string{"hello": "base", "hello-short": "short"} {
-		r := ran(t, "agent: "+agent+"\ncases: [{name: a, payload: x, expected_result: 'output == \""+want+"\" && context.agent_name == \"hello\"'}]\n", more...)
-		require.True(t, r.Passed, r.Explain())
-		require.Equal(t, agent, r.Agent)
+		t.Run(agent, func(t *testing.T) {
+			r := ran(t, "agent: "+agent+"\ncases: [{name: a, payload: x, expected_result: 'output == \""+want+"\" && context.agent_name == \"hello\"'}]\n", more...)
+			require.True(t, r.Passed, r.Explain())
+			require.Equal(t, agent, r.Agent)
+		})
 	}
 }
 
@@ -103,16 +105,18 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 		"a call that is not":   {"expected_no_tool_calls: [current_time]", "tests/t.yaml:6:5", `no call of tool "current_time"`, `calls of current_time {"timezone":"UTC"}`},
 		"an output of no JSON": {`expected_result: json(output).a == 1`, "tests/t.yaml:6:5", `json(output).a == 1`, "of which it cannot be said: json: the text is no JSON"},
 	} {
-		r := ran(t, helper(c.keys))
-		require.False(t, r.Passed, name)
-		require.Zero(t, r.Successes, name)
-		require.Equal(t, 1, r.Run, name)
-		require.Len(t, r.Findings, 1, name)
-		require.Equal(t, c.at, r.Findings[0].At.String(), name)
-		require.Equal(t, c.expected, r.Findings[0].Expected, name)
-		require.Contains(t, r.Findings[0].Got, c.got, name)
-		require.Contains(t, r.Explain(), "tests/t.yaml:3:5: helper/a, run 1 of 1:\n  "+c.at+"\n    expected: "+c.expected+"\n    got:      ", name)
-		require.Contains(t, r.Reason(), "0 of 1 runs were as expected", name)
+		t.Run(name, func(t *testing.T) {
+			r := ran(t, helper(c.keys))
+			require.False(t, r.Passed)
+			require.Zero(t, r.Successes)
+			require.Equal(t, 1, r.Run)
+			require.Len(t, r.Findings, 1)
+			require.Equal(t, c.at, r.Findings[0].At.String())
+			require.Equal(t, c.expected, r.Findings[0].Expected)
+			require.Contains(t, r.Findings[0].Got, c.got)
+			require.Contains(t, r.Explain(), "tests/t.yaml:3:5: helper/a, run 1 of 1:\n  "+c.at+"\n    expected: "+c.expected+"\n    got:      ")
+			require.Contains(t, r.Reason(), "0 of 1 runs were as expected")
+		})
 	}
 }
 
@@ -152,11 +156,13 @@ func TestARunThatFailed(t *testing.T) {
 		"    expected_result: error.contains(\"broken\")\n":               true,
 		"    expected_result: status == \"completed\" || error == \"\"\n": false,
 	} {
-		r := ran(t, failing(expected))
-		require.Equal(t, passes, r.Passed, expected)
-		if !passes {
-			require.Contains(t, r.Explain(), "model_request_rejected: the model answered 400: broken", expected)
-		}
+		t.Run(expected, func(t *testing.T) {
+			r := ran(t, failing(expected))
+			require.Equal(t, passes, r.Passed)
+			if !passes {
+				require.Contains(t, r.Explain(), "model_request_rejected: the model answered 400: broken")
+			}
+		})
 	}
 }
 
@@ -277,11 +283,13 @@ func TestHowManyRunsAreEnough(t *testing.T) {
 	t.Parallel()
 	first := uuid.NewSHA1(uuid.NameSpaceURL, []byte("test:helper/a/1")).String()
 	for threshold, passes := range map[string]bool{"0.5": true, "0.51": false, "1": false} {
-		r := ran(t, "agent: helper\ncases: [{name: a, payload: x, runs: 2, success_threshold: "+threshold+
-			", mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}, expected_result: 'context.run_id == \""+first+"\"'}]\n")
-		require.Equal(t, passes, r.Passed, threshold)
-		require.Equal(t, 1, r.Successes, threshold)
-		require.Equal(t, 2, r.Run, "the first that was not as expected")
+		t.Run(threshold, func(t *testing.T) {
+			r := ran(t, "agent: helper\ncases: [{name: a, payload: x, runs: 2, success_threshold: "+threshold+
+				", mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}, expected_result: 'context.run_id == \""+first+"\"'}]\n")
+			require.Equal(t, passes, r.Passed)
+			require.Equal(t, 1, r.Successes)
+			require.Equal(t, 2, r.Run, "the first that was not as expected")
+		})
 	}
 }
 

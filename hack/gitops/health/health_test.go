@@ -127,13 +127,15 @@ func TestHealthOfWhatFollowsGit(t *testing.T) {
 		"suspended":                {`{"commit":"2222"}`, "Suspended", "False", "DeploymentFailed", "Suspended", "in effect"},
 		"follows nothing":          {`{}`, "Succeeded", "Unknown", "", "Healthy", "in effect"},
 	} {
-		environment := map[string]any{}
-		if err := json.Unmarshal(fmt.Appendf(nil, object, c.git, c.ready, c.followed, c.reason), &environment); err != nil {
-			t.Fatal(name, err)
-		}
-		if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
-			t.Errorf("%s: %s, %q", name, status, message)
-		}
+		t.Run(name, func(t *testing.T) {
+			environment := map[string]any{}
+			if err := json.Unmarshal(fmt.Appendf(nil, object, c.git, c.ready, c.followed, c.reason), &environment); err != nil {
+				t.Fatal(name, err)
+			}
+			if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
+				t.Errorf("%s, %q", status, message)
+			}
+		})
 	}
 }
 
@@ -148,13 +150,15 @@ func TestHealthOfAnotherFolder(t *testing.T) {
 		"an upload is live": {`,"git":{"path":"a"}`, "True", "Succeeded", "Healthy", "in effect"},
 		"nothing was asked": {`,"livePath":"a"`, "Unknown", "", "Healthy", "in effect"},
 	} {
-		environment := map[string]any{}
-		if err := json.Unmarshal(fmt.Appendf(nil, object, c.folders, c.followed, c.reason), &environment); err != nil {
-			t.Fatal(name, err)
-		}
-		if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
-			t.Errorf("%s: %s, %q", name, status, message)
-		}
+		t.Run(name, func(t *testing.T) {
+			environment := map[string]any{}
+			if err := json.Unmarshal(fmt.Appendf(nil, object, c.folders, c.followed, c.reason), &environment); err != nil {
+				t.Fatal(name, err)
+			}
+			if status, message := health(t, scripts(t)["Environment"], environment); status != c.status || message != c.message {
+				t.Errorf("%s, %q", status, message)
+			}
+		})
 	}
 }
 
@@ -178,14 +182,16 @@ func TestHealth(t *testing.T) {
 		"stalled no more":       {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[` + ready + `,{"type":"Stalled","status":"False","message":"a quota"}]}}`, "Healthy", "in effect"},
 		"suspended":             {`{"metadata":{"generation":2},"status":{"observedGeneration":2,"conditions":[{"type":"Ready","status":"True","reason":"Suspended","message":"suspended"}]}}`, "Suspended", "suspended"},
 	} {
-		object := map[string]any{}
-		if err := json.Unmarshal([]byte(c.object), &object); err != nil {
-			t.Fatal(name, err)
-		}
-		for kind, script := range scripts(t) {
-			if status, message := health(t, script, object); status != c.status || message != c.message {
-				t.Errorf("%s, %s: %s, %q", name, kind, status, message)
+		t.Run(name, func(t *testing.T) {
+			object := map[string]any{}
+			if err := json.Unmarshal([]byte(c.object), &object); err != nil {
+				t.Fatal(name, err)
 			}
-		}
+			for kind, script := range scripts(t) {
+				if status, message := health(t, script, object); status != c.status || message != c.message {
+					t.Errorf("%s, %s: %s, %q", name, kind, status, message)
+				}
+			}
+		})
 	}
 }

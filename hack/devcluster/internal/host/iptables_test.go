@@ -47,6 +47,8 @@ func TestRemovable(t *testing.T) {
 		"of iptables, with a chain":      {"ip nat", chain, false},
 		"somebody else's, even if empty": {"inet firewall", empty, false},
 	} {
-		require.Equal(t, tc.want, removable(tc.table, tc.text), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, removable(tc.table, tc.text))
+		})
 	}
 }

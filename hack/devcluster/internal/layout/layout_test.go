@@ -15,7 +15,9 @@ func TestAddressesAreInTheirNetworks(t *testing.T) {
 	for address, network := range map[string]string{
 		BridgeAddress: PodSubnet, ServiceAPI: ServiceSubnet, ServiceDNS: ServiceSubnet,
 	} {
-		require.True(t, netip.MustParsePrefix(network).Contains(netip.MustParseAddr(address)), address)
+		t.Run(address, func(t *testing.T) {
+			require.True(t, netip.MustParsePrefix(network).Contains(netip.MustParseAddr(address)))
+		})
 	}
 	require.True(t, netip.MustParsePrefix(ClusterSubnet).Overlaps(netip.MustParsePrefix(PodSubnet)))
 	require.False(t, netip.MustParsePrefix(ClusterSubnet).Overlaps(netip.MustParsePrefix(ServiceSubnet)))

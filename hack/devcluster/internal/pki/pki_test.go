@@ -60,15 +60,17 @@ func TestClientsAreWhoRBACKnows(t *testing.T) {
 		layout.Proxy:             {"system:kube-proxy"},
 		layout.CoreDNS:           {"system:coredns"},
 	} {
-		cert := load(t, dir, name)
-		require.Equal(t, want[0], cert.Subject.CommonName)
-		if want[1] != "" {
-			require.Equal(t, []string{want[1]}, cert.Subject.Organization)
-		} else {
-			require.Empty(t, cert.Subject.Organization)
-		}
-		require.NotContains(t, cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth, "%s is no server", name)
-		require.True(t, cert.NotAfter.After(time.Now().AddDate(0, 6, 0)))
+		t.Run(name, func(t *testing.T) {
+			cert := load(t, dir, name)
+			require.Equal(t, want[0], cert.Subject.CommonName)
+			if want[1] != "" {
+				require.Equal(t, []string{want[1]}, cert.Subject.Organization)
+			} else {
+				require.Empty(t, cert.Subject.Organization)
+			}
+			require.NotContains(t, cert.ExtKeyUsage, x509.ExtKeyUsageServerAuth, "%s is no server", name)
+			require.True(t, cert.NotAfter.After(time.Now().AddDate(0, 6, 0)))
+		})
 	}
 }
 

@@ -98,7 +98,9 @@ func TestBelongs(t *testing.T) {
 		"reads a log of it":  {args: []string{"tail", "-f", "/var/tmp/c/logs/etcd.log"}, exe: "/usr/bin/tail"},
 		"of another cluster": {args: []string{"/var/tmp/cc/bin/kubelet"}, exe: "/var/tmp/cc/bin/kube"},
 	} {
-		require.Equal(t, tc.want, belongs("/var/tmp/c", tc.args, tc.exe, tc.cgroup), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, belongs("/var/tmp/c", tc.args, tc.exe, tc.cgroup))
+		})
 	}
 }
 
