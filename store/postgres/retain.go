@@ -59,12 +59,12 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 		return dropped, fmt.Errorf("connecting: %w", err)
 	}
 	defer conn.Release()
-	err = e.dropAlone(ctx, conn, &dropped, before, keep, limit)
+	waiting, err := e.dropAlone(ctx, conn, &dropped, before, keep, limit)
 	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
 		// With its lock and its settings; who drops next has a connection as new.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
 	}
-	return dropped, err
+	return dropped, errors.Join(waiting, err)
 }
 
 // partsBefore returns the parts of days before one that are no longer needed, and those of these days
@@ -81,21 +81,23 @@ func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []pa
 }
 
 // dropAlone drops the first partitions under the lock of those who do, at most limit of them and none
-// after dropBytes.
-func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, dropped *sqlcore.DroppedDays, before, keep int64, limit int) error {
+// after dropBytes. waiting is about partitions that stay because they are read. After any other error the
+// connection has the lock and the settings still.
+func (e engine) dropAlone(
+	ctx context.Context, conn *pgxpool.Conn, dropped *sqlcore.DroppedDays, before, keep int64, limit int,
+) (waiting, err error) {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
-		return err
+		return nil, err
 	}
 	parts, open, err := e.partsBefore(ctx, before, keep) // whoever had the lock before may have dropped some
 	if dropped.Open = open; err != nil {
-		return err
+		return nil, err
 	}
 	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
 	// has an older snapshot, be it of other tables.
 	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
-		return err
+		return nil, err
 	}
-	var waiting error
 	read := map[string]bool{} // tables of which one part is being detached: they can have no second
 	for _, p := range parts {
 		if read[p.table] {
@@ -112,19 +114,16 @@ func (e engine) dropAlone(ctx context.Context, conn *pgxpool.Conn, dropped *sqlc
 			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
 		default:
-			return errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
+			return waiting, fmt.Errorf("dropping %s: %w", p.name, err)
 		}
-	}
-	if waiting != nil {
-		return waiting
 	}
 	for _, setting := range slices.Concat([]string{"statement_timeout"}, slices.Collect(maps.Keys(dropSettings("")))) {
 		if _, err := conn.Exec(ctx, `RESET `+setting); err != nil {
-			return err
+			return waiting, err
 		}
 	}
 	_, err = conn.Exec(ctx, `SELECT pg_advisory_unlock($1)`, dropLock)
-	return err
+	return waiting, err
 }
 
 // dropSettings are those of a session that has the lock of those who drop: the server ends it where
