@@ -10,14 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 // TestEraseRun_LocksPartitionsOfItsDays: the lock table of the server has room for those of a few days only.
 func TestEraseRun_LocksPartitionsOfItsDays(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
-	_, err := s.EnsurePartitions(t.Context(), 20)
+	_, err := s.EnsurePartitions(t.Context(), 400/len(sqlcore.HistoryTables))
 	require.NoError(t, err)
+	var partitions int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relkind = 'r'`).
+		Scan(&partitions))
+	require.GreaterOrEqual(t, partitions, 400)
 	c.Trip(t.Context(), t)
 	var run store.Key
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT project_id::text, id::text FROM ended_runs LIMIT 1`).Scan(&run.ProjectID, &run.ID))

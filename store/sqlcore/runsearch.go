@@ -291,22 +291,36 @@ func (s *searching) byWords(ctx context.Context, before *uuid.UUID, most int) (i
 }
 
 // ended are the newest ended runs, at most so many, of which no words are known.
-func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) ([]uuid.UUID, error) {
-	l := list{args: []any{s.project}}
-	among := s.within("r.id", before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.status)
-	return s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
+func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
+	windows, err := s.listWindows(ctx, s.window, before)
+	for _, window := range windows {
+		if err != nil || len(ids) >= most {
+			break
+		}
+		l := list{args: []any{s.project}}
+		among := within("r.id", window, before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.status)
+		var some []uuid.UUID
+		some, err = s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most-len(ids)), l)
+		ids = append(ids, some...)
+	}
+	return ids, err
 }
 
 func (s *searching) ids(ctx context.Context, statement string, l list) ([]uuid.UUID, error) {
 	return collect(ctx, s.engine.Lists(), scanID, statement, l.args...)
 }
 
-// within narrows to ids of the window that come before one.
-func (s *searching) within(id string, before *uuid.UUID, l *list) (text string) {
+// within narrows to ids of the search's window that come before one.
+func (s *searching) within(id string, before *uuid.UUID, l *list) string {
+	return within(id, s.window, before, l)
+}
+
+// within narrows to ids of a window that come before one.
+func within(id string, window period, before *uuid.UUID, l *list) (text string) {
 	if before != nil {
 		text += ` AND ` + id + ` < ` + l.add(*before)
 	}
-	return text + inWindow(id, s.window, l)
+	return text + inWindow(id, window, l)
 }
 
 // inWindow narrows to ids of a period.
