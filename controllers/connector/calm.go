@@ -25,12 +25,25 @@ type Calm struct {
 	of    map[store.Key]*told
 }
 
-// trouble is what a Connector tells of its destination; the zero value is none.
+// trouble is a state of a destination other than DestinationDelivering, with its reason, that a Connector tells. The
+// zero value is none.
 type trouble struct {
-	failing, rejected bool
-	rejectedReason    string
-	pausedGeneration  int64
-	pausedReason      string
+	state  store.DestinationState
+	reason string
+	// paused is the generation of the Connector that is paused, else 0.
+	paused int64
+}
+
+// troubleOf returns the trouble of a destination of a generation of the Connector.
+func troubleOf(d store.Destination, generation int64) trouble {
+	switch state, reason := d.State(generation); state {
+	case store.DestinationDelivering:
+		return trouble{}
+	case store.DestinationPaused:
+		return trouble{state, reason, generation}
+	default:
+		return trouble{state, reason, 0}
+	}
 }
 
 // told is what is told of a destination.
@@ -57,10 +70,7 @@ func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, ch
 		t = &told{}
 	}
 	t.ref = ref
-	if _, paused := seen.Paused(ref.Generation); !paused { // or another generation was, which is over
-		seen.PausedGeneration, seen.PausedReason = 0, ""
-	}
-	t.see(trouble{seen.Failures >= store.BreakAfter, seen.Rejected > 0, seen.RejectedReason, seen.PausedGeneration, seen.PausedReason}, now)
+	t.see(troubleOf(seen, ref.Generation), now)
 	changed = t.is != t.said
 	t.said = t.is
 	switch {
@@ -83,8 +93,8 @@ func (t *told) see(seen trouble, now time.Time) {
 	switch {
 	case seen == t.is:
 		return
-	case t.is == none, seen.pausedGeneration != t.is.pausedGeneration: // somebody has paused it, or resumed
-	case seen.failing && !t.is.failing:
+	case t.is == none, seen.paused != t.is.paused: // somebody has paused it, or resumed
+	case seen.state == store.DestinationFailing:
 	case seen == none && now.Sub(t.last) < calm, seen != none && now.Sub(t.since) < calm:
 		return
 	}

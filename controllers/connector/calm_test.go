@@ -24,9 +24,10 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 		paused   = store.Destination{PausedGeneration: 2, PausedReason: "410"}
 		resumed  = store.Destination{PausedGeneration: 1, PausedReason: "410"}
 		both     = store.Destination{PausedGeneration: 1, PausedReason: "410", Failures: store.BreakAfter}
-		told401  = trouble{rejected: true, rejectedReason: "401"}
-		told404  = trouble{rejected: true, rejectedReason: "404"}
-		toldFail = trouble{failing: true}
+		told401  = trouble{state: store.DestinationRejecting, reason: "401"}
+		told404  = trouble{state: store.DestinationRejecting, reason: "404"}
+		toldWait = trouble{state: store.DestinationPaused, reason: "410", paused: 2}
+		toldFail = trouble{state: store.DestinationFailing}
 	)
 	type step struct {
 		after   time.Duration
@@ -45,12 +46,12 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 		},
 		"another reason":  {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {calm, unknown, told404, true}},
 		"worse":           {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {calm, refused, told401, true}},
-		"paused, resumed": {{0, refused, told401, true}, {0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, well, trouble{}, true}},
+		"paused, resumed": {{0, refused, told401, true}, {0, paused, toldWait, true}, {0, well, trouble{}, true}},
 		"nothing to tell": {{0, well, trouble{}, false}},
 		"another generation was paused": {
 			{0, resumed, trouble{}, false}, {0, both, toldFail, true}, {calm, resumed, trouble{}, true}, {0, resumed, trouble{}, false},
 		},
-		"paused, and changed": {{0, paused, trouble{pausedGeneration: 2, pausedReason: "410"}, true}, {0, resumed, trouble{}, true}},
+		"paused, and changed": {{0, paused, toldWait, true}, {0, resumed, trouble{}, true}},
 		"refused, resolved":   {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
 	} {
 		now := time.Unix(1_000_000, 0)

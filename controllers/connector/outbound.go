@@ -177,13 +177,13 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	d := of[key.ID]
 	d.Connector = key
 	is, _ := r.Calm.tell(r.Ref(c), d)
-	switch {
-	case is.pausedGeneration != 0 && is.pausedGeneration == c.Generation:
-		c.MarkPaused(is.pausedReason)
-	case is.failing:
+	switch is.state {
+	case store.DestinationPaused:
+		c.MarkPaused(is.reason)
+	case store.DestinationFailing:
 		c.MarkDestinationFailing()
-	case is.rejected:
-		c.MarkDeliveriesFailing(is.rejectedReason)
+	case store.DestinationRejecting:
+		c.MarkDeliveriesFailing(is.reason)
 	default:
 		c.MarkDelivering()
 	}
