@@ -84,7 +84,7 @@ type Stream struct {
 	start int
 
 	depth   int
-	objects [(maxDepth + 7) / 8]byte // a bit a depth: whether it is an object, not a list
+	objects []byte // a bit a depth: whether it is an object, not a list
 
 	key     bool   // the string is a key
 	text    []byte // of the key or the number
@@ -102,6 +102,11 @@ type Stream struct {
 func NewStream(visit func(Token)) *Stream {
 	buffer := make([]byte, 0, maxKey+utf8.UTFMax)
 	return &Stream{visit: visit, text: buffer[:0:maxKey], partial: buffer[maxKey:maxKey]}
+}
+
+// Reset lets the stream check another text, as a new one does.
+func (s *Stream) Reset() {
+	*s = Stream{visit: s.visit, objects: s.objects, text: s.text[:0], partial: s.partial[:0]}
 }
 
 // Write takes the next piece; a *SyntaxError when no text goes on so.
@@ -272,6 +277,9 @@ func (s *Stream) enter(kind Kind, next state) bool {
 		return s.fail(s.column, tooDeep)
 	}
 	bit := byte(1) << (s.depth % 8)
+	if s.depth/8 == len(s.objects) {
+		s.objects = append(s.objects, 0)
+	}
 	s.objects[s.depth/8] &^= bit
 	if kind == OpenObject {
 		s.objects[s.depth/8] |= bit

@@ -60,6 +60,7 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 	s := &spooling{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
 	defer s.end()
 	body := media.upload(r, raw, key.compares, s.attachments())
+	defer body.close()
 	s.body = body
 	defer func() {
 		in.files = body.files.files

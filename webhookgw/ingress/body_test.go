@@ -100,3 +100,52 @@ func TestCheckingABodyTakesLittleMemory(t *testing.T) { // not beside others, wh
 		})
 	}
 }
+
+// TestInline_ForgetsTheBodyBefore: the memory of one body is used for the next, whatever the first was.
+func TestInline_ForgetsTheBodyBefore(t *testing.T) {
+	t.Parallel()
+	file := `"files":[{"name":"a.txt","mime_type":"text/plain","data":"YQ=="}]`
+	for name, before := range map[string]string{
+		"an object":            `{"a":1}`,
+		"with a file":          `{` + file + `}`,
+		"that ends in a file":  `{"files":[{"name":"a.txt","data":"YQ`,
+		"that ends in a label": `{"files":[{"name":"a.t`,
+		"with plain files":     `{"files":["a",{"name":"b"}]}`,
+		"that is too deep":     strings.Repeat(`{"a":[`, 6000),
+		"that is not UTF-8":    "{\"a\":\"\xff\"}",
+		"that ends in a pair":  `{"a":"\ud800`,
+		"of nothing":           ``,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first := newInline(strings.NewReader(before), &newShelf().attachments)
+			_, _ = io.Copy(io.Discard, first) // whatever is wrong with it
+			first.close()
+			body, shelf := "{\"b\":[1,{}],"+file+"}", newShelf()
+			second := newInline(strings.NewReader(body), &shelf.attachments)
+			defer second.close()
+			rest, err := io.ReadAll(second)
+			require.NoError(t, err)
+			require.NoError(t, second.text.problem())
+			require.JSONEq(t, strings.Replace(body, "YQ==", "", 1), string(rest))
+			require.Equal(t, []string{`a.txt files text/plain "a"`}, shelf.told())
+		})
+	}
+}
+
+// TestInline_ShortBodyTakesLittleMemory: the buffer of one is used for the next.
+func TestInline_ShortBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+	const bodies = 1000
+	most := uint64(bodies * jsonPiece / 16)
+	if raced {
+		most *= 32 // a new buffer at times
+	}
+	memtest.AtMost(t, most, func() {
+		for range bodies {
+			in := newInline(strings.NewReader(`{"name":"Ada"}`), &attachments{})
+			_, err := io.Copy(io.Discard, in)
+			require.NoError(t, err)
+			in.close()
+		}
+	})
+}

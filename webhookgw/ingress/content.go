@@ -64,6 +64,12 @@ func newContent() *content {
 	return c
 }
 
+// reset makes it as a new one.
+func (c *content) reset() {
+	c.text.Reset()
+	*c = content{text: c.text, ended: func(*element) {}}
+}
+
 // Write takes the next piece. It never fails: a body is read on, for what else may
 // be wrong with it.
 func (c *content) Write(piece []byte) (int, error) {

@@ -10,12 +10,14 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// jsonPiece is how many bytes of a JSON body are read at a time.
+	// jsonPiece is how many bytes of a JSON body are read at a time, and about how many are
+	// passed on at a time.
 	jsonPiece = 16 << 10
 	// maxLabel is the most bytes of a file's name or type as JSON; the rest is cut.
 	maxLabel = 6 * store.MaxFileName
@@ -37,10 +39,23 @@ type inline struct {
 	plain  []string
 }
 
+// inlines are those that were closed. Most bodies are short: making a buffer for each takes
+// longer than reading it.
+var inlines = sync.Pool{New: func() any { return &inline{text: newContent(), buffer: make([]byte, jsonPiece)} }}
+
+// newInline begins to read a body. It is closed once neither it nor its text is used any more.
 func newInline(in io.Reader, files *attachments) *inline {
-	j := &inline{in: in, text: newContent(), files: files, buffer: make([]byte, jsonPiece)}
-	j.text.ended = j.ended
+	j := inlines.Get().(*inline) //nolint:errcheck,forcetypeassert // as New makes them
+	j.in, j.files, j.text.ended = in, files, j.ended
 	return j
+}
+
+// close lets another body use the memory of this one.
+func (j *inline) close() {
+	j.text.reset()
+	j.out.Reset()
+	*j = inline{text: j.text, out: j.out, buffer: j.buffer, label: j.label[:0]}
+	inlines.Put(j)
 }
 
 // ended takes an element of `files`. One without data is no attachment, unless others are.
@@ -72,7 +87,7 @@ func (j *inline) finish() error {
 
 // Read implements io.Reader.
 func (j *inline) Read(p []byte) (int, error) {
-	for j.out.Len() == 0 {
+	for j.out.Len() == 0 || len(j.piece) > 0 && j.out.Len() < jsonPiece && j.err == nil {
 		if j.err != nil {
 			return 0, j.err
 		}

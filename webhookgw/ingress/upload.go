@@ -19,6 +19,14 @@ type upload struct {
 	err     error // with which reading ended
 }
 
+// close ends the use of a body; what was read of it stays.
+func (u *upload) close() {
+	if j, ok := u.in.(*inline); ok {
+		j.close()
+		u.in, u.content = nil, formed{}
+	}
+}
+
 // inspector says whether a body is an input.
 type inspector interface {
 	// refused says whether the body will be refused, whatever comes yet.
