@@ -32,7 +32,8 @@ type ProjectLoad struct {
 	// Stored is in bytes; what has just ended is counted a little later. Days that the project keeps no
 	// longer do not count.
 	Stored int64
-	// Backlog has the environments in which something is open.
+	// Backlog has the environments in which something is open. It is empty where
+	// the project has no limit of the backlog: counting it takes the longer the more is open.
 	Backlog map[uuid.UUID]Backlog
 }
 

@@ -26,6 +26,9 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 	if err != nil {
 		return load, wrap(found(err), "reading the limits of project %s", project)
 	}
+	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
+		return load, nil
+	}
 	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
 			environment uuid.UUID

@@ -50,6 +50,19 @@ var loadPromises = []promise{
 		}
 		w.Empty(w.load().Backlog)
 	}},
+	{"the backlog of a project without a limit of it is not counted", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(2)
+		for _, limits := range []struct {
+			store.ProjectLimits
+			counted bool
+		}{{store.ProjectLimits{Storage: 1}, false}, {store.ProjectLimits{BacklogRuns: 1}, true}, {store.ProjectLimits{BacklogInput: 1}, true}} {
+			w.project.Limits = limits.ProjectLimits
+			w.NoError(w.s.PutProject(w.ctx, w.project))
+			_, counted := w.load().Backlog[w.environment.ID]
+			w.Equal(limits.counted, counted, "%+v", limits.ProjectLimits)
+		}
+	}},
 	{"what a connector that is gone has left open counts", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
