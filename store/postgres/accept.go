@@ -60,42 +60,44 @@ func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []i
 // The sub-selects that are no plain joins are so on purpose: they run as index
 // look-ups and hashed sets whatever the planner thinks of the arrays' lengths. Blobs
 // are locked before it is seen whether they are there, so that none goes in between. Keys
-// are claimed in their order, so that two batches cannot wait for each other.
-var acceptStatement = `WITH clock AS MATERIALIZED (
+// are claimed in their order, so that two batches cannot wait for each other. What a batch
+// has none of is left out: most have neither blobs nor keys, and the server prepares each
+// part of a statement again for each batch.
+func acceptStatement(p acceptParts) string {
+	return `WITH clock AS MATERIALIZED (
 	SELECT now_us() AS us
-), stored AS MATERIALIZED (
+)` + either(p.blobs, `, stored AS MATERIALIZED (
 	SELECT b.project_id, b.id, b.size, b.complete FROM unnest($2::uuid[], $9::uuid[]) AS w (project_id, id)
 	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
-), ev AS MATERIALIZED (
+)`, "") + `, ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
-		COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size) + e.files_size AS input_size, e.files, e.headers, e.hops,
+		` + either(p.blobs, `COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size)`, `e.input_size`) +
+		` + e.files_size AS input_size, e.files, e.headers, e.hops,
 		e.input_blob, e.content_type, ARRAY(SELECT stamp(u, clock.us, e.first_run + n) FROM unnest(e.run_ids::uuid[]) WITH ORDINALITY AS t (u, n) ORDER BY n) AS run_ids,
 		cardinality(e.run_ids::uuid[]) AS runs, e.key, e.fingerprint, e.ttl, e.repeat, e.number,
 		COALESCE((SELECT c.version FROM connectors c
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
-		e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
-			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE) AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
-		CASE WHEN e.runner IS NOT NULL THEN ` + sqlcore.LiveAgent + ` END AS live
+		` + either(p.blobs, `e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
+			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE)`, `TRUE`) + ` AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
+		` + either(p.begun, `CASE WHEN e.runner IS NOT NULL THEN `+sqlcore.LiveAgent+` END`, `NULL::text`) + ` AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
 		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[], $39::bigint[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
 			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers, replay_of, hops)
-), keyed AS (
+)` + either(p.keys, `, keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
 	WHERE current AND whole AND NOT repeat AND key IS NOT NULL ORDER BY project_id, connector_id, key
 	ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 		connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
-	WHERE k.expires_at <= now_us()
-	RETURNING project_id, connector_run_id
-), chosen AS MATERIALIZED (
-	SELECT * FROM ev WHERE current AND whole AND NOT repeat
-		AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))
-), kept AS (
+	WHERE k.expires_at <= now_us() RETURNING project_id, connector_run_id
+)`, "") + `, chosen AS MATERIALIZED (
+	SELECT * FROM ev WHERE current AND whole AND NOT repeat ` + either(p.keys, `AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))`, "") + `
+)` + either(p.blobs, `, kept AS (
 	UPDATE blobs b SET mark = 'history' FROM chosen WHERE b.project_id = chosen.project_id AND b.id = chosen.input_blob
-), input_rows AS (
+)`, "") + `, input_rows AS (
 	INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops)
 	SELECT project_id, id, content_type, input, input_blob, files, headers, hops FROM chosen
 ), connector_rows AS (
@@ -112,14 +114,36 @@ var acceptStatement = `WITH clock AS MATERIALIZED (
 			$29::text[], $30::boolean[])
 		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class, concurrency_key, blocked)
 	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen WHERE live IS NULL)) IS TRUE
-), begun_rows AS (
+)` + either(p.begun, `, begun_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
 	SELECT project_id, run_ids[1], environment_id, connector_id, id, link, agent, id, 'running', 0, clock.us, clock.us,
-		left(live, 36)::uuid, token, 1, runner, clock.us + ` + strconv.FormatInt(store.UnconfirmedLease.Microseconds(), 10) + `
+		left(live, 36)::uuid, token, 1, runner, clock.us + `+strconv.FormatInt(store.UnconfirmedLease.Microseconds(), 10)+`
 	FROM chosen, clock WHERE live IS NOT NULL
-)
+)`, "") + `
 SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us, live FROM ev, clock`
+}
+
+// acceptParts are what a batch has some of: events with a blob or a key, or whose run begins at once.
+type acceptParts struct{ blobs, keys, begun bool }
+
+// acceptStatements are those of all parts, made once.
+var acceptStatements = func() map[acceptParts]string {
+	all := map[acceptParts]string{}
+	for n := range 8 {
+		parts := acceptParts{blobs: n&1 != 0, keys: n&2 != 0, begun: n&4 != 0}
+		all[parts] = acceptStatement(parts)
+	}
+	return all
+}()
+
+// either is one text or the other.
+func either(wanted bool, text, otherwise string) string {
+	if wanted {
+		return text
+	}
+	return otherwise
+}
 
 // fate is what the statement says of an event.
 type fate struct {
@@ -142,7 +166,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	var fates []fate
 	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
-		fates, err = readFates(ctx, q, columns.args())
+		fates, err = readFates(ctx, q, acceptStatements[columns.parts()], columns.args())
 		return err
 	}
 	var hints []store.Hint
@@ -181,8 +205,8 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	return nil
 }
 
-func readFates(ctx context.Context, q sqlcore.Queryer, args []any) (fates []fate, err error) {
-	rows, err := q.QueryContext(ctx, acceptStatement, args...)
+func readFates(ctx context.Context, q sqlcore.Queryer, statement string, args []any) (fates []fate, err error) {
+	rows, err := q.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}

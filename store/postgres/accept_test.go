@@ -181,3 +181,18 @@ const fullDisk = `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ 
 		RETURN NEW;
 	END $$;
 	CREATE TRIGGER fail BEFORE INSERT ON inputs FOR EACH ROW EXECUTE FUNCTION fail()`
+
+// TestAcceptStatements_Parse: each is a statement, also those of batches that no test makes.
+func TestAcceptStatements_Parse(t *testing.T) {
+	t.Parallel()
+	_, _, db := scene(t)
+	statements := postgres.AcceptStatements()
+	require.Len(t, statements, 8)
+	for parts, statement := range statements {
+		t.Run(parts, func(t *testing.T) {
+			prepared, err := db.PrepareContext(t.Context(), statement)
+			require.NoError(t, err)
+			require.NoError(t, prepared.Close())
+		})
+	}
+}

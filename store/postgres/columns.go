@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -12,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// eventColumns are events as the arrays of acceptStatement.
+// eventColumns are events as the arrays of an acceptStatement.
 type eventColumns struct {
 	id, project, environment, connector, blob []pgtype.UUID
 	version, inputSize, ttl                   []int64
@@ -100,6 +101,15 @@ func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
 		a.Begun = sqlcore.Begun(e, a, *c.beginning[n], *f.live, f.at)
 	}
 	return a
+}
+
+// parts are what the events have some of.
+func (c *eventColumns) parts() acceptParts {
+	return acceptParts{
+		blobs: slices.ContainsFunc(c.blob, func(id pgtype.UUID) bool { return id.Valid }),
+		keys:  slices.ContainsFunc(c.key, func(key *string) bool { return key != nil }),
+		begun: slices.ContainsFunc(c.beginRunner, func(runner *string) bool { return runner != nil }),
+	}
 }
 
 func (c *eventColumns) args() []any {

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -43,3 +44,12 @@ var LockDrops = lockDrops
 
 // DropPatience is how long a statement that drops partitions waits.
 const DropPatience = dropPatience
+
+// AcceptStatements are the statements that accept, by what the events of a batch have some of.
+func AcceptStatements() map[string]string {
+	all := map[string]string{}
+	for parts, statement := range acceptStatements {
+		all[fmt.Sprintf("%+v", parts)] = statement
+	}
+	return all
+}

@@ -126,6 +126,11 @@ func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.
 	})
 }
 
+// growing lets a partition be analyzed, and vacuumed for what was inserted, each time it has grown by half.
+// It grows from nothing each day, and by the default of a tenth the server would read rows for statistics
+// for nearly as long as it writes them.
+const growing = `autovacuum_analyze_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5`
+
 func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time, from, to string) error {
 	name, column := partition(table, begin), sqlcore.HistoryTables[table]
 	var known bool
@@ -133,7 +138,8 @@ func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time
 		return err
 	}
 	for _, statement := range []string{
-		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL, CONSTRAINT of_the_day CHECK (%s >= '%s' AND %s < '%s'))`, name, table, column, from, column, to),
+		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL, CONSTRAINT of_the_day CHECK (%s >= '%s' AND %s < '%s')) WITH (%s)`,
+			name, table, column, from, column, to, growing),
 		fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, from, to),
 		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT of_the_day`, name),
 	} {

@@ -477,7 +477,9 @@ CREATE TABLE open_connector_runs (
     replay_of uuid,
     started_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 50,
+    -- Its rows come and go as those of open_runs.
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 -- With all that a backlog is counted by.
 CREATE INDEX open_connector_runs_connector ON open_connector_runs (project_id, connector_id, id) INCLUDE (status, trigger_type);
 
