@@ -159,9 +159,11 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 		"trailing":    {path + "/complete", `{"journal":[` + listed(`{}`, dispatchapi.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
 		"release":     {path + "/release", `{"token":1` + strings.Repeat(" ", dispatchapi.MaxSmallRequest) + `}`, http.StatusRequestEntityTooLarge, "request_too_large"},
 	} {
-		status, code := b.send(runnerToken, c.path, []byte(c.body))
-		require.Equal(t, c.status, status, name)
-		require.Equal(t, c.code, code, name)
+		t.Run(name, func(t *testing.T) {
+			status, code := b.send(runnerToken, c.path, []byte(c.body))
+			require.Equal(t, c.status, status)
+			require.Equal(t, c.code, code)
+		})
 	}
 	status, _ = b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{
 		Token: fence, Status: dispatchapi.StatusCompleted, Output: strings.Repeat("x", dispatchapi.MaxOutput+1),
@@ -189,14 +191,16 @@ func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 		"kind that is long": {Sequence: 1, Kind: strings.Repeat("k", 1<<20)},
 		"no kind":           {Sequence: 1},
 	} {
-		status, code := b.tell(runnerToken, path+"/journal", dispatchapi.JournalRequest{Token: fence, Entries: []dispatchapi.JournalEntry{entry}})
-		require.Equal(t, http.StatusUnprocessableEntity, status, name)
-		require.Equal(t, "invalid_request", code, name)
-		status, code = b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{
-			Token: fence, Status: dispatchapi.StatusCompleted, Journal: []dispatchapi.JournalEntry{entry},
+		t.Run(name, func(t *testing.T) {
+			status, code := b.tell(runnerToken, path+"/journal", dispatchapi.JournalRequest{Token: fence, Entries: []dispatchapi.JournalEntry{entry}})
+			require.Equal(t, http.StatusUnprocessableEntity, status)
+			require.Equal(t, "invalid_request", code)
+			status, code = b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{
+				Token: fence, Status: dispatchapi.StatusCompleted, Journal: []dispatchapi.JournalEntry{entry},
+			})
+			require.Equal(t, http.StatusUnprocessableEntity, status)
+			require.Equal(t, "invalid_request", code)
 		})
-		require.Equal(t, http.StatusUnprocessableEntity, status, name)
-		require.Equal(t, "invalid_request", code, name)
 	}
 	for _, invalid := range []string{strings.Repeat("x", 15<<20), "a\x00", "Two words"} {
 		status, code := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: invalid})

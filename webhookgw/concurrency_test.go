@@ -3,6 +3,7 @@
 package webhookgw
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -69,9 +70,11 @@ func TestRunsThatDoNotWaitForTheirKey(t *testing.T) {
 		`{"customer":"` + strings.Repeat("x", store.MaxConcurrencyKey+1) + `"}`:       "257 bytes",
 		`{"customer":"b","rest":"` + strings.Repeat("x", store.MaxInlineInput) + `"}`: "64 KiB",
 	} {
-		failed := b.sent(orders, body)
-		require.Equal(t, store.RunFailed, failed.Status)
-		require.Equal(t, store.RunErrorKeyUnavailable, failed.ErrorCode)
-		require.Contains(t, failed.Error, message)
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			failed := b.sent(orders, body)
+			require.Equal(t, store.RunFailed, failed.Status)
+			require.Equal(t, store.RunErrorKeyUnavailable, failed.ErrorCode)
+			require.Contains(t, failed.Error, message)
+		})
 	}
 }

@@ -111,18 +111,20 @@ func TestFilesMayBeRequired(t *testing.T) {
 	require.NoError(t, b.store.PutLink(t.Context(), link))
 	const some, omitted = "aGVsbG8=", "TVoAAAA="
 	for body, want := range map[string]string{`{}`: "failed", file(omitted): "failed", file(some): "completed"} {
-		got := b.post(b.gateway, all.ID.String(), body, nil)
-		require.Equal(t, 200, got.status)
-		result := got.body["result"].(map[string]any)
-		require.Equal(t, want, result["status"], body)
-		run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
-		require.NoError(t, err)
-		require.Equal(t, want == "failed", run.ErrorCode == store.RunErrorFilesRequired)
-		got = b.post(b.gateway, one.ID.String(), body, nil)
-		statuses := map[any]any{}
-		for _, r := range got.body["results"].([]any) {
-			statuses[r.(map[string]any)["agent_name"]] = r.(map[string]any)["status"]
-		}
-		require.Equal(t, map[any]any{"hello": "completed", "welcome": want}, statuses, body)
+		t.Run(body, func(t *testing.T) {
+			got := b.post(b.gateway, all.ID.String(), body, nil)
+			require.Equal(t, 200, got.status)
+			result := got.body["result"].(map[string]any)
+			require.Equal(t, want, result["status"])
+			run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
+			require.NoError(t, err)
+			require.Equal(t, want == "failed", run.ErrorCode == store.RunErrorFilesRequired)
+			got = b.post(b.gateway, one.ID.String(), body, nil)
+			statuses := map[any]any{}
+			for _, r := range got.body["results"].([]any) {
+				statuses[r.(map[string]any)["agent_name"]] = r.(map[string]any)["status"]
+			}
+			require.Equal(t, map[any]any{"hello": "completed", "welcome": want}, statuses)
+		})
 	}
 }

@@ -45,18 +45,22 @@ func TestWebhook_NoLiveDeployment(t *testing.T) {
 	keyed := func(r *http.Request) { r.Header.Set("Idempotency-Key", "key") }
 
 	for name, gateway := range gateways {
-		requireAnswer(t, first.post(gateway, sync, `{}`, nil), 409, "no_live_deployment")
-		requireAnswer(t, first.post(gateway, sync, `{"a":1}`, keyed), 409, "no_live_deployment")
-		requireAnswer(t, first.post(gateway, sync, `{`, nil), 409, "no_live_deployment")
-		_, stored, err := first.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: store.Key{ProjectID: first.project, ID: uuid.MustParse(sync)}, Limit: 1})
-		require.NoError(t, err)
-		require.Zero(t, stored, "by gateway %s", name)
+		t.Run(name, func(t *testing.T) {
+			requireAnswer(t, first.post(gateway, sync, `{}`, nil), 409, "no_live_deployment")
+			requireAnswer(t, first.post(gateway, sync, `{"a":1}`, keyed), 409, "no_live_deployment")
+			requireAnswer(t, first.post(gateway, sync, `{`, nil), 409, "no_live_deployment")
+			_, stored, err := first.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: store.Key{ProjectID: first.project, ID: uuid.MustParse(sync)}, Limit: 1})
+			require.NoError(t, err)
+			require.Zero(t, stored, "by gateway %s", name)
+		})
 	}
 	requireAnswer(t, first.post(first.gateway, sync, `{}`, async), 202, nil)
 	requireAnswer(t, first.post(first.gateway, inbound, `{}`, nil), 200, nil)
 	first.deploy("hello")
-	for _, gateway := range gateways {
-		requireAnswer(t, first.post(gateway, sync, `{}`, nil), 504, "sync_timeout")
+	for name, gateway := range gateways {
+		t.Run(name, func(t *testing.T) {
+			requireAnswer(t, first.post(gateway, sync, `{}`, nil), 504, "sync_timeout")
+		})
 	}
 }
 

@@ -30,10 +30,12 @@ func TestASecretCountsInAnyOfItsPlaces(t *testing.T) {
 		"a part of it in each, in a row": {secret[:2], "Bearer " + secret[2:4], secret[4:], http.StatusUnauthorized},
 		"the same wrong one in each":     {"wrong", "Bearer wrong", "wrong", http.StatusUnauthorized},
 	} {
-		got := b.post(b.gateway, c.ID.String()+"?secret="+place.query, "{}", func(r *http.Request) {
-			r.Header.Set("X-Service-Secret", place.header)
-			r.Header.Set("Authorization", place.authorization)
+		t.Run(name, func(t *testing.T) {
+			got := b.post(b.gateway, c.ID.String()+"?secret="+place.query, "{}", func(r *http.Request) {
+				r.Header.Set("X-Service-Secret", place.header)
+				r.Header.Set("Authorization", place.authorization)
+			})
+			require.Equal(t, place.status, got.status, "%v", got.body)
 		})
-		require.Equal(t, place.status, got.status, "%s: %v", name, got.body)
 	}
 }

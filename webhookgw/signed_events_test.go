@@ -46,18 +46,20 @@ func TestAProviderRepeats(t *testing.T) {
 		"Standard Webhooks":            {"standard_webhooks", plain, plain, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
 		"Standard Webhooks, other one": {"standard_webhooks", plain, `{"a":2}`, nil, nil, true}, // bodies are not compared
 	} {
-		connector := s.connector("inbound", s.derives(c.scheme, 1), "hello")
-		send := func(body string, headers http.Header) []any {
-			got := s.post(s.gateway, connector.ID.String(), body, both(sign(t, c.scheme, s.generated(connector, 1), body, signedAt), func(r *http.Request) {
-				for header, values := range headers {
-					r.Header[header] = values
-				}
-			}))
-			require.Equal(t, 200, got.status, "%s: %v", name, got.body)
-			return got.body["run_ids"].([]any)
-		}
-		first, second := send(c.first, c.headers), send(c.second, c.others)
-		require.Equal(t, c.same, first[0] == second[0], name)
+		t.Run(name, func(t *testing.T) {
+			connector := s.connector("inbound", s.derives(c.scheme, 1), "hello")
+			send := func(body string, headers http.Header) []any {
+				got := s.post(s.gateway, connector.ID.String(), body, both(sign(t, c.scheme, s.generated(connector, 1), body, signedAt), func(r *http.Request) {
+					for header, values := range headers {
+						r.Header[header] = values
+					}
+				}))
+				require.Equal(t, 200, got.status, "%v", got.body)
+				return got.body["run_ids"].([]any)
+			}
+			first, second := send(c.first, c.headers), send(c.second, c.others)
+			require.Equal(t, c.same, first[0] == second[0])
+		})
 	}
 }
 

@@ -173,12 +173,14 @@ func TestProvidersSign(t *testing.T) {
 			"a GET":                   {generated, body, both(right, func(r *http.Request) { r.Method = http.MethodGet }), 405, "method_not_allowed"},
 			"a length that is hidden": {generated, body, both(right, func(r *http.Request) { r.ContentLength = -1 }), 200, nil},
 		} {
-			got := s.post(s.gateway, c.connector.ID.String(), c.body, c.edit)
-			require.Equal(t, c.status, got.status, "%s, %s: %v", scheme, name, got.body)
-			require.Equal(t, c.code, got.body["code"], "%s, %s", scheme, name)
-			if c.status == http.StatusMethodNotAllowed {
-				require.Equal(t, "POST", got.header.Get("Allow"))
-			}
+			t.Run(name, func(t *testing.T) {
+				got := s.post(s.gateway, c.connector.ID.String(), c.body, c.edit)
+				require.Equal(t, c.status, got.status, "%s, %s: %v", scheme, name, got.body)
+				require.Equal(t, c.code, got.body["code"], "%s, %s", scheme, name)
+				if c.status == http.StatusMethodNotAllowed {
+					require.Equal(t, "POST", got.header.Get("Allow"))
+				}
+			})
 		}
 		for _, off := range []time.Duration{-301 * time.Second, 301 * time.Second} {
 			got := s.post(s.gateway, generated.ID.String(), body, sign(t, scheme, s.generated(generated, 1), body, signedAt.Add(off)))
@@ -232,23 +234,25 @@ func TestWrongSecretsAreThrottled(t *testing.T) {
 	s := newSigning(t, nil)
 	const body = `{"name":"Ada"}`
 	plain, signs, untouched := s.connector("inbound", nil, "hello"), s.connector("inbound", s.derives("github", 1), "hello"), s.connector("inbound", nil, "hello")
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		connector    store.Connector
 		wrong, right func(*http.Request)
 	}{
-		{plain, set("X-Service-Secret", "wrong"), nil},
-		{signs, sign(t, "github", "wrong", body, signedAt), sign(t, "github", s.generated(signs, 1), body, signedAt)},
+		"a plain secret": {plain, set("X-Service-Secret", "wrong"), nil},
+		"signed":         {signs, sign(t, "github", "wrong", body, signedAt), sign(t, "github", s.generated(signs, 1), body, signedAt)},
 	} {
-		counts := map[int]int{}
-		var last reply
-		for range 120 {
-			last = s.post(s.gateway, c.connector.ID.String(), body, c.wrong)
-			counts[last.status]++
-		}
-		require.Equal(t, map[int]int{401: 100, 429: 20}, counts)
-		require.Equal(t, "too_many_wrong_secrets", last.body["code"])
-		require.Equal(t, "2", last.header.Get("Retry-After"))
-		require.Equal(t, 200, s.post(s.gateway, c.connector.ID.String(), body, c.right).status)
+		t.Run(name, func(t *testing.T) {
+			counts := map[int]int{}
+			var last reply
+			for range 120 {
+				last = s.post(s.gateway, c.connector.ID.String(), body, c.wrong)
+				counts[last.status]++
+			}
+			require.Equal(t, map[int]int{401: 100, 429: 20}, counts)
+			require.Equal(t, "too_many_wrong_secrets", last.body["code"])
+			require.Equal(t, "2", last.header.Get("Retry-After"))
+			require.Equal(t, 200, s.post(s.gateway, c.connector.ID.String(), body, c.right).status)
+		})
 	}
 	require.Equal(t, 401, s.post(s.gateway, untouched.ID.String(), body, set("X-Service-Secret", "wrong")).status)
 }

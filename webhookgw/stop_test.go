@@ -104,11 +104,13 @@ func TestARunnerThatIsCutOffMakesNoStopFail(t *testing.T) {
 		"broken at a stop": {true, broken, broken},
 		"late before":      {false, context.DeadlineExceeded, context.DeadlineExceeded},
 	} {
-		ctx, stop := context.WithCancel(t.Context())
-		if c.stopped {
+		t.Run(name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			if c.stopped {
+				stop()
+			}
+			require.ErrorIs(t, unlessCut(ctx, c.err), c.want)
 			stop()
-		}
-		require.ErrorIs(t, unlessCut(ctx, c.err), c.want, name)
-		stop()
+		})
 	}
 }

@@ -318,13 +318,15 @@ func TestTheStoreDecidesWhetherASecretHasEnded(t *testing.T) {
 		"the gateway's clock is ahead":  {valid: true, status: 200},
 		"it ended after the route came": {valid: false, status: 401},
 	} {
-		b := setup(t)
-		clock := &otherClock{Store: b.store, end: time.Now().Add(-5 * time.Minute), valid: c.valid}
-		gateway := b.serve(clock)
-		connector := b.connector("inbound", nil, "hello")
-		old := func(r *http.Request) { r.Header.Set("X-Service-Secret", "old") }
-		require.Equal(t, c.status, b.post(gateway, connector.ID.String(), `{}`, old).status, name)
-		require.Equal(t, 200, b.post(gateway, connector.ID.String(), `{}`, nil).status, name)
+		t.Run(name, func(t *testing.T) {
+			b := setup(t)
+			clock := &otherClock{Store: b.store, end: time.Now().Add(-5 * time.Minute), valid: c.valid}
+			gateway := b.serve(clock)
+			connector := b.connector("inbound", nil, "hello")
+			old := func(r *http.Request) { r.Header.Set("X-Service-Secret", "old") }
+			require.Equal(t, c.status, b.post(gateway, connector.ID.String(), `{}`, old).status)
+			require.Equal(t, 200, b.post(gateway, connector.ID.String(), `{}`, nil).status)
+		})
 	}
 }
 

@@ -259,11 +259,13 @@ func TestREST_NamesTheRemedy(t *testing.T) {
 		"http://127.0.0.1:1":      "--server: nothing answers at 127.0.0.1:1 (connect: connection refused); if that is a port that is forwarded, forward it again: kubectl -n agentplatform-system port-forward",
 		"https://nowhere.invalid": "--server: no address is known for nowhere.invalid (",
 	} {
-		o := restOptions{server: server, project: uuid.NewString(), key: keys.Generate().String()}
-		api, err := o.client()
-		require.NoError(t, err)
-		_, err = api.once(t.Context(), api.http, restRequest{method: http.MethodGet, path: "/environments"}, nil)
-		require.ErrorContains(t, err, want)
+		t.Run(server, func(t *testing.T) {
+			o := restOptions{server: server, project: uuid.NewString(), key: keys.Generate().String()}
+			api, err := o.client()
+			require.NoError(t, err)
+			_, err = api.once(t.Context(), api.http, restRequest{method: http.MethodGet, path: "/environments"}, nil)
+			require.ErrorContains(t, err, want)
+		})
 	}
 	refused := func(detail string) error {
 		return problemOf(&http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(strings.NewReader(`{"code":"forbidden","detail":"` + detail + `"}`))})

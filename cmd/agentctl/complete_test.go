@@ -30,10 +30,12 @@ func TestShellsCompleteByTheProject(t *testing.T) {
 		"env get ":                      "REGION\nTOKEN",
 		"env unset --environment none ": "",
 	} {
-		args := append([]string{"__complete"}, strings.Split(line, " ")...)
-		out, _, err := run(t, args...)
-		require.NoError(t, err)
-		require.Equal(t, strings.TrimSpace(want+"\n:4"), strings.TrimSpace(out), line)
+		t.Run(line, func(t *testing.T) {
+			args := append([]string{"__complete"}, strings.Split(line, " ")...)
+			out, _, err := run(t, args...)
+			require.NoError(t, err)
+			require.Equal(t, strings.TrimSpace(want+"\n:4"), strings.TrimSpace(out))
+		})
 	}
 	t.Setenv("AGENTPLATFORM_SERVER", "http://127.0.0.1:1")
 	out, _, err := run(t, "__complete", "status", "--environment", "")

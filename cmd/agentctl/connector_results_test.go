@@ -80,19 +80,21 @@ func TestAWebhookThatIsNotListedYetIsLookedForAgain(t *testing.T) {
 		"never":   {[]string{"[]"}, connectorLooks - 1, "connector ask updated\nconnector crm skipped"},
 		"no list": {[]string{"none"}, 0, "connector ask updated\nconnector crm skipped"},
 	} {
-		p := newProject(t)
-		p.connectors = c.lists
-		o, says, _ := p.following()
-		o.out = io.Discard
-		waits := 0
-		o.api.wait = func(_ context.Context, d time.Duration) error {
-			require.Equal(t, connectorPause, d)
-			waits++
-			return nil
-		}
-		require.NoError(t, o.activate(t.Context(), p.has(`"environment_id":"e","status":"deployed","is_live":true`+resultsOfCode)), name)
-		require.Contains(t, says.all(), c.want, name)
-		require.Equal(t, c.waits, waits, name)
+		t.Run(name, func(t *testing.T) {
+			p := newProject(t)
+			p.connectors = c.lists
+			o, says, _ := p.following()
+			o.out = io.Discard
+			waits := 0
+			o.api.wait = func(_ context.Context, d time.Duration) error {
+				require.Equal(t, connectorPause, d)
+				waits++
+				return nil
+			}
+			require.NoError(t, o.activate(t.Context(), p.has(`"environment_id":"e","status":"deployed","is_live":true`+resultsOfCode)))
+			require.Contains(t, says.all(), c.want)
+			require.Equal(t, c.waits, waits)
+		})
 	}
 }
 

@@ -203,18 +203,20 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 		`"status":"cancelled","message":"superseded"`:                                       "the deployment was cancelled: superseded",
 		`"status":"deployed","is_live":false`:                                               "",
 	} {
-		p := newProject(t)
-		id := p.has(fields)
-		p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }}
-		_, messages, err := p.agentctl("deploy")
-		if want == "" {
-			require.NoError(t, err)
-			require.Contains(t, messages, "deployed, and not live")
-			continue
-		}
-		require.EqualError(t, err, want)
-		require.Equal(t, 2, exitCode(err))
-		require.Equal(t, strings.Contains(fields, "tests_failed"), strings.Contains(messages, "`agentctl deploy-anyway "+id+"`"))
+		t.Run(fields, func(t *testing.T) {
+			p := newProject(t)
+			id := p.has(fields)
+			p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }}
+			_, messages, err := p.agentctl("deploy")
+			if want == "" {
+				require.NoError(t, err)
+				require.Contains(t, messages, "deployed, and not live")
+				return
+			}
+			require.EqualError(t, err, want)
+			require.Equal(t, 2, exitCode(err))
+			require.Equal(t, strings.Contains(fields, "tests_failed"), strings.Contains(messages, "`agentctl deploy-anyway "+id+"`"))
+		})
 	}
 	require.Equal(t, 1, exitCode(errors.New("any other")))
 }
@@ -381,14 +383,16 @@ func TestARunTellsItsCost(t *testing.T) {
 		`"cost":null,"unpriced_calls":2,"cost_unknown":"no_price"`:        "",
 		`"cost":null,"unpriced_calls":null`:                               "",
 	} {
-		p.runs = []string{`{"status":"completed","output":"Hello.",` + run + `}`}
-		out, beside, err := p.agentctl("runs", uuid.NewString())
-		require.NoError(t, err)
-		require.Equal(t, "Hello.\n", out)
-		require.Equal(t, want, beside, run)
-		_, beside, err = p.agentctl("runs", uuid.NewString(), "-o", "json")
-		require.NoError(t, err)
-		require.Empty(t, beside)
+		t.Run(run, func(t *testing.T) {
+			p.runs = []string{`{"status":"completed","output":"Hello.",` + run + `}`}
+			out, beside, err := p.agentctl("runs", uuid.NewString())
+			require.NoError(t, err)
+			require.Equal(t, "Hello.\n", out)
+			require.Equal(t, want, beside)
+			_, beside, err = p.agentctl("runs", uuid.NewString(), "-o", "json")
+			require.NoError(t, err)
+			require.Empty(t, beside)
+		})
 	}
 }
 
@@ -417,8 +421,10 @@ func TestAgesAreShort(t *testing.T) {
 	for since, want := range map[time.Duration]string{
 		-time.Second: "0s", 59 * time.Second: "59s", time.Hour: "1h0m", 90 * time.Minute: "1h30m", 72 * time.Hour: "3d", 5 * time.Minute: "5m",
 	} {
-		at := now.Add(-since)
-		require.Equal(t, want, age(now, &at))
+		t.Run(since.String(), func(t *testing.T) {
+			at := now.Add(-since)
+			require.Equal(t, want, age(now, &at))
+		})
 	}
 	require.Equal(t, "-", age(now, nil))
 	require.Equal(t, "failed", paint(os.Stdin, "failed"), "no terminal")

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -227,7 +228,9 @@ func TestDevUploadsAgainWhatFailedOnItsWay(t *testing.T) {
 		&restError{Status: http.StatusNotImplemented}: false, &restError{Status: http.StatusUnprocessableEntity}: false,
 		&restError{Status: http.StatusTooManyRequests, Code: httpserver.CodeStorageFull}: false,
 	} {
-		require.Equal(t, again, passes(err), "%v", err)
+		t.Run(fmt.Sprint(err), func(t *testing.T) {
+			require.Equal(t, again, passes(err), "%v", err)
+		})
 	}
 }
 

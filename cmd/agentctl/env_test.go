@@ -173,9 +173,11 @@ func TestWhatCannotBeSet(t *testing.T) {
 		"reading the value of A: open nowher": {"A", "--value-file", "nowhere"},
 		"A has a value of more than":          {"A=" + strings.Repeat("x", 8193)},
 	} {
-		_, _, err := s.agentctl(append([]string{"env", "set"}, args...)...)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, exitFailed, exitCode(err))
+		t.Run(want, func(t *testing.T) {
+			_, _, err := s.agentctl(append([]string{"env", "set"}, args...)...)
+			require.ErrorContains(t, err, want)
+			require.Equal(t, exitFailed, exitCode(err))
+		})
 	}
 	s.has(stored)
 

@@ -104,15 +104,17 @@ func TestInitWritesAllOrNothing(t *testing.T) {
 		"a link to nothing":   func(path string) error { return os.Symlink("nothing", path) },
 		"a file":              func(path string) error { return os.WriteFile(path, nil, 0o600) },
 	} {
-		for _, of := range []string{"agents", "tests", ".schemas"} {
-			folder := t.TempDir()
-			require.NoError(t, stands(filepath.Join(folder, of)))
-			_, _, err := run(t, "init", folder)
-			require.ErrorContains(t, err, "has "+of+", which is no folder in it; nothing was written", name)
-			entries, err := os.ReadDir(folder)
-			require.NoError(t, err)
-			require.Len(t, entries, 1, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			for _, of := range []string{"agents", "tests", ".schemas"} {
+				folder := t.TempDir()
+				require.NoError(t, stands(filepath.Join(folder, of)))
+				_, _, err := run(t, "init", folder)
+				require.ErrorContains(t, err, "has "+of+", which is no folder in it; nothing was written")
+				entries, err := os.ReadDir(folder)
+				require.NoError(t, err)
+				require.Len(t, entries, 1)
+			}
+		})
 	}
 	entries, err := os.ReadDir(outside)
 	require.NoError(t, err)

@@ -59,13 +59,15 @@ func TestLintFindsAllThatABuildRefuses(t *testing.T) {
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 	} {
-		out, _, err := run(t, "lint", dir, "-o", format)
-		require.Equal(t, exitOutcome, exitCode(err))
-		var problems []bundle.Problem
-		require.NoError(t, read([]byte(out), &problems))
-		require.Len(t, problems, 6)
-		require.Equal(t, bundle.Position{File: filepath.Join(dir, "agents/helper.yaml"), Line: 4, Column: 1}, problems[1].Position)
-		require.Equal(t, `unknown key "modle"; did you mean "model"?`, problems[1].Message)
+		t.Run(format, func(t *testing.T) {
+			out, _, err := run(t, "lint", dir, "-o", format)
+			require.Equal(t, exitOutcome, exitCode(err))
+			var problems []bundle.Problem
+			require.NoError(t, read([]byte(out), &problems))
+			require.Len(t, problems, 6)
+			require.Equal(t, bundle.Position{File: filepath.Join(dir, "agents/helper.yaml"), Line: 4, Column: 1}, problems[1].Position)
+			require.Equal(t, `unknown key "modle"; did you mean "model"?`, problems[1].Message)
+		})
 	}
 }
 

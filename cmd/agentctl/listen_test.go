@@ -240,18 +240,20 @@ func TestTheSecretOfForwardedDeliveries(t *testing.T) {
 		"of the environment": func(*listenOptions) {},
 		s.secret:             func(o *listenOptions) { o.getenv = func(string) string { return "" } },
 	} {
-		var used *listenOptions
-		_, _, err := s.listen(t, func(o *listenOptions) {
-			o.forward = s.URL + "/hook"
-			o.getenv = func(name string) string {
-				require.Equal(t, "AGENTPLATFORM_SIGNING_SECRET", name)
-				return "of the environment"
-			}
-			change(o)
-			used = o
+		t.Run(want, func(t *testing.T) {
+			var used *listenOptions
+			_, _, err := s.listen(t, func(o *listenOptions) {
+				o.forward = s.URL + "/hook"
+				o.getenv = func(name string) string {
+					require.Equal(t, "AGENTPLATFORM_SIGNING_SECRET", name)
+					return "of the environment"
+				}
+				change(o)
+				used = o
+			})
+			require.NoError(t, err)
+			require.Equal(t, want, used.to.secret)
 		})
-		require.NoError(t, err)
-		require.Equal(t, want, used.to.secret)
 	}
 	s.secret = "********"
 	_, _, err := s.listen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" })

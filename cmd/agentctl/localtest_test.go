@@ -59,21 +59,23 @@ func TestResultsForPrograms(t *testing.T) {
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 	} {
-		out, messages, err := run(t, "test", dir, "--env", "REGION=eu", "-o", format)
-		require.Equal(t, exitOutcome, exitCode(err))
-		require.Contains(t, messages, "FAIL local/wrong")
-		var results []caseResult
-		require.NoError(t, read([]byte(out), &results))
-		require.Len(t, results, 2)
-		right, wrong := results[0], results[1]
-		require.True(t, right.Passed)
-		require.Nil(t, right.FailureReason)
-		require.EqualValues(t, 4, right.TokenUsage.TotalTokens)
-		require.Equal(t, "wrong", wrong.TestName)
-		require.Equal(t, 2, wrong.Runs)
-		require.Contains(t, *wrong.FailureReason, "0 of 2 runs were as expected")
-		require.Equal(t, 7, wrong.Findings[0].Line)
-		require.Equal(t, `output == "no"`, wrong.Findings[0].Expected)
+		t.Run(format, func(t *testing.T) {
+			out, messages, err := run(t, "test", dir, "--env", "REGION=eu", "-o", format)
+			require.Equal(t, exitOutcome, exitCode(err))
+			require.Contains(t, messages, "FAIL local/wrong")
+			var results []caseResult
+			require.NoError(t, read([]byte(out), &results))
+			require.Len(t, results, 2)
+			right, wrong := results[0], results[1]
+			require.True(t, right.Passed)
+			require.Nil(t, right.FailureReason)
+			require.EqualValues(t, 4, right.TokenUsage.TotalTokens)
+			require.Equal(t, "wrong", wrong.TestName)
+			require.Equal(t, 2, wrong.Runs)
+			require.Contains(t, *wrong.FailureReason, "0 of 2 runs were as expected")
+			require.Equal(t, 7, wrong.Findings[0].Line)
+			require.Equal(t, `output == "no"`, wrong.Findings[0].Expected)
+		})
 	}
 	out, _, err := run(t, "test", dir, "--env", "REGION=eu", "-o", "junit")
 	require.Equal(t, exitOutcome, exitCode(err))
@@ -126,11 +128,13 @@ func TestTestsAskTheServiceThatTheEnvironmentNames(t *testing.T) {
 	require.Equal(t, []string{"/v1/chat/completions Bearer sesame"}, asked)
 
 	for address, want := range map[string]string{"": "MY_OWN_API_KEY: it is not known where", "http://models.example/v1": "in clear", "models": "MY_OWN_BASE_URL: must be a URL"} {
-		t.Setenv("MY_OWN_BASE_URL", address)
-		_, _, err = run(t, "test", dir)
-		require.ErrorContains(t, err, want)
-		require.Equal(t, exitFailed, exitCode(err))
-		require.NotContains(t, err.Error(), "sesame")
+		t.Run(address, func(t *testing.T) {
+			t.Setenv("MY_OWN_BASE_URL", address)
+			_, _, err := run(t, "test", dir)
+			require.ErrorContains(t, err, want)
+			require.Equal(t, exitFailed, exitCode(err))
+			require.NotContains(t, err.Error(), "sesame")
+		})
 	}
 }
 

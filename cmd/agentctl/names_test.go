@@ -152,27 +152,29 @@ func TestNamesStandForIDs(t *testing.T) {
 			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), ask (staging, sync)`,
 		}},
 	} {
-		commands := taking(newRootCommand("agentctl"), what)
-		require.Len(t, commands, of.count, "%s: %v", what, commands)
-		for _, command := range commands {
-			line := func(name string) []string {
-				args := append(append([]string{}, command...), strings.Fields(name)...)
-				if file := more[command[0]]; file != "" {
-					args = append(args, file)
+		t.Run(what, func(t *testing.T) {
+			commands := taking(newRootCommand("agentctl"), what)
+			require.Len(t, commands, of.count, "%v", commands)
+			for _, command := range commands {
+				line := func(name string) []string {
+					args := append(append([]string{}, command...), strings.Fields(name)...)
+					if file := more[command[0]]; file != "" {
+						args = append(args, file)
+					}
+					return args
 				}
-				return args
+				for name, id := range of.meant {
+					called, err := c.agentctl(line(name)...)
+					require.ErrorContains(t, err, "404", "%v %s", command, name)
+					require.Truef(t, called == of.path+id || strings.HasPrefix(called, of.path+id+"/"), "%v %s: %s", command, name, called)
+				}
+				for name, want := range of.errors {
+					called, err := c.agentctl(line(name)...)
+					require.ErrorContains(t, err, want, "%v %s", command, name)
+					require.Empty(t, called)
+				}
 			}
-			for name, id := range of.meant {
-				called, err := c.agentctl(line(name)...)
-				require.ErrorContains(t, err, "404", "%v %s", command, name)
-				require.Truef(t, called == of.path+id || strings.HasPrefix(called, of.path+id+"/"), "%v %s: %s", command, name, called)
-			}
-			for name, want := range of.errors {
-				called, err := c.agentctl(line(name)...)
-				require.ErrorContains(t, err, want, "%v %s", command, name)
-				require.Empty(t, called)
-			}
-		}
+		})
 	}
 }
 
@@ -190,8 +192,10 @@ func TestShellsCompleteNames(t *testing.T) {
 		"listen --environment production --connector ": {"orders\tproduction, inbound", "results\tproduction, outbound", former + "\tresults production, inbound, retired", "ask\tproduction, sync", "production.own\tproduction, sync"},
 		"replay --environment staging --connector ":    {"results\tstaging, outbound, retired", "orders\tstaging, inbound", "ask\tstaging, sync"},
 	} {
-		out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
-		require.NoError(t, err)
-		require.Equal(t, append(want, ":4"), strings.Split(strings.TrimSpace(out), "\n"), line)
+		t.Run(line, func(t *testing.T) {
+			out, _, err := run(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+			require.NoError(t, err)
+			require.Equal(t, append(want, ":4"), strings.Split(strings.TrimSpace(out), "\n"))
+		})
 	}
 }

@@ -206,10 +206,12 @@ func TestReplayGoesOn(t *testing.T) {
 	require.Equal(t, f.replays[0], f.replays[2], "under the same key")
 
 	for status, code := range map[int]string{409: "connector_paused", 403: "forbidden", 429: "project_storage_full"} {
-		f.refuse = []func(http.ResponseWriter){problemAnswer(status, code)}
-		_, _, err = f.replay(t, func(o *replayOptions) { o.resume = "mine" }, ids...)
-		require.ErrorContains(t, err, "0 of 3 replayed, go on with --resume mine")
-		require.ErrorContains(t, err, code)
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			f.refuse = []func(http.ResponseWriter){problemAnswer(status, code)}
+			_, _, err := f.replay(t, func(o *replayOptions) { o.resume = "mine" }, ids...)
+			require.ErrorContains(t, err, "0 of 3 replayed, go on with --resume mine")
+			require.ErrorContains(t, err, code)
+		})
 	}
 	f.refuse = nil
 	for range restTries {
@@ -248,8 +250,10 @@ func TestReplayRefusesWhatHasNoEffect(t *testing.T) {
 		"--server, or AGENTPLATFORM_SERVER: must": {id, "--server", "agents.example"},
 		"--api-key": {id, "--api-key-file", "/dev/null"},
 	} {
-		_, _, err := run(t, append(reach, args...)...)
-		require.ErrorContains(t, err, what, args)
+		t.Run(what, func(t *testing.T) {
+			_, _, err := run(t, append(reach, args...)...)
+			require.ErrorContains(t, err, what, args)
+		})
 	}
 	require.Len(t, f.replays, 1)
 	_, _, err = run(t, append(reach, id, "--project", uuid.NewString())...)

@@ -51,10 +51,12 @@ func TestStoreBackup_ChecksItsFlags(t *testing.T) {
 		"store restore --from a.db":      "--sqlite: must be the file of the store",
 		"store backup --sqlite a --to -": "--to: standard output is a terminal",
 	} {
-		root := newRootCommand("agentctl")
-		root.SetArgs(strings.Fields(line))
-		root.SetOut(&terminal{&bytes.Buffer{}})
-		root.SetErr(&bytes.Buffer{})
-		require.ErrorContains(t, root.ExecuteContext(t.Context()), want, line)
+		t.Run(line, func(t *testing.T) {
+			root := newRootCommand("agentctl")
+			root.SetArgs(strings.Fields(line))
+			root.SetOut(&terminal{&bytes.Buffer{}})
+			root.SetErr(&bytes.Buffer{})
+			require.ErrorContains(t, root.ExecuteContext(t.Context()), want)
+		})
 	}
 }

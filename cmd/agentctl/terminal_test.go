@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode"
@@ -68,14 +69,16 @@ func TestOutput_EscapesWhatIsNotPrintable(t *testing.T) {
 				outputJSON: json.Unmarshal,
 				outputYAML: func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
-				var out bytes.Buffer
-				require.NoError(t, form.write(&out, value))
-				for _, c := range out.String() {
-					require.True(t, unicode.IsGraphic(c) || c == '\n', "%s: %U", form, c)
-				}
-				var got map[string]any
-				require.NoError(t, read(out.Bytes(), &got), out.String())
-				require.Equal(t, value, got, out.String())
+				t.Run(fmt.Sprint(form), func(t *testing.T) {
+					var out bytes.Buffer
+					require.NoError(t, form.write(&out, value))
+					for _, c := range out.String() {
+						require.True(t, unicode.IsGraphic(c) || c == '\n', "%s: %U", form, c)
+					}
+					var got map[string]any
+					require.NoError(t, read(out.Bytes(), &got), out.String())
+					require.Equal(t, value, got, out.String())
+				})
 			}
 		})
 	}

@@ -104,9 +104,11 @@ func TestAFileIsSentToAWebhook(t *testing.T) {
 	require.Equal(t, "mine", h.header.Get("Idempotency-Key"))
 	require.Equal(t, "respond-async", h.header.Get("Prefer"))
 	for name, content := range map[string]string{"list.json": `[1]`, "null.json": `null`, "photo.jpg": "\xff\xd8", "two.json": `{} {}`} {
-		_, err = h.trigger(t, name, content, func(*triggerOptions) {})
-		require.NoError(t, err)
-		require.Equal(t, map[string]string{name: content}, h.form)
+		t.Run(name, func(t *testing.T) {
+			_, err := h.trigger(t, name, content, func(*triggerOptions) {})
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{name: content}, h.form)
+		})
 	}
 	_, err = h.trigger(t, "large", strings.Repeat("x", maxTrigger), func(*triggerOptions) {})
 	require.ErrorContains(t, err, "16 MiB")
@@ -126,15 +128,17 @@ func TestTheSecretOfAWebhook(t *testing.T) {
 		"of the file":        func(o *triggerOptions) { o.secretFile = file },
 		"of the environment": func(o *triggerOptions) { o.connector, o.url = "", h.URL+"/hook" },
 	} {
-		_, err := h.trigger(t, "a.json", `{}`, func(o *triggerOptions) {
-			o.getenv = func(name string) string {
-				require.Equal(t, "AGENTPLATFORM_WEBHOOK_SECRET", name)
-				return "of the environment"
-			}
-			change(o)
+		t.Run(want, func(t *testing.T) {
+			_, err := h.trigger(t, "a.json", `{}`, func(o *triggerOptions) {
+				o.getenv = func(name string) string {
+					require.Equal(t, "AGENTPLATFORM_WEBHOOK_SECRET", name)
+					return "of the environment"
+				}
+				change(o)
+			})
+			require.NoError(t, err)
+			require.Equal(t, want, h.header.Get("X-Service-Secret"))
 		})
-		require.NoError(t, err)
-		require.Equal(t, want, h.header.Get("X-Service-Secret"))
 	}
 	h.secret = "********"
 	_, err := h.trigger(t, "a.json", `{}`, func(*triggerOptions) {})
@@ -182,17 +186,19 @@ func TestTriggerWaits(t *testing.T) {
 		"an answer of somebody else": {502, `{"message":"bad gateway"}`, nil, "bad", "502: this is no answer of a webhook"},
 		"no webhook":                 {200, `<html>`, nil, "<html>", "no answer of a webhook"},
 	} {
-		h := newHooked(t)
-		h.status, h.answer, h.runs = c.status, c.answer, c.runs
-		out, err := h.trigger(t, "a.json", `{}`, wait)
-		require.Contains(t, out, c.out, name)
-		require.NotContains(t, h.header, "Prefer")
-		if c.failure == "" {
-			require.NoError(t, err, name)
-		} else {
-			require.ErrorContains(t, err, c.failure, name)
-		}
-		require.Empty(t, h.runs, name)
+		t.Run(name, func(t *testing.T) {
+			h := newHooked(t)
+			h.status, h.answer, h.runs = c.status, c.answer, c.runs
+			out, err := h.trigger(t, "a.json", `{}`, wait)
+			require.Contains(t, out, c.out)
+			require.NotContains(t, h.header, "Prefer")
+			if c.failure == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.failure)
+			}
+			require.Empty(t, h.runs)
+		})
 	}
 	h := newHooked(t)
 	h.answer = `{"status":"ok","run_ids":["1"]}`

@@ -16,30 +16,32 @@ func TestWithoutANameItIsTheOneThatFits(t *testing.T) {
 		"cancel":   `"status":"building"`,
 		"activate": `"status":"deployed","is_live":false`,
 	} {
-		p := newProject(t)
-		p.cancels = true
-		live := p.has(`"status":"deployed","is_live":true`)
-		failed := p.has(`"status":"failed"`)
-		_, _, err := p.agentctl(command)
-		require.ErrorContains(t, err, "DEPLOYMENT: none can be "+command, command)
-		require.ErrorContains(t, err, "; there is "+live+" 2fd4e1c6 (production, live), "+failed+" 2fd4e1c6 (production, failed)", command)
-		require.Empty(t, p.called, command)
+		t.Run(command, func(t *testing.T) {
+			p := newProject(t)
+			p.cancels = true
+			live := p.has(`"status":"deployed","is_live":true`)
+			failed := p.has(`"status":"failed"`)
+			_, _, err := p.agentctl(command)
+			require.ErrorContains(t, err, "DEPLOYMENT: none can be "+command)
+			require.ErrorContains(t, err, "; there is "+live+" 2fd4e1c6 (production, live), "+failed+" 2fd4e1c6 (production, failed)")
+			require.Empty(t, p.called)
 
-		one := p.has(fields)
-		out, messages, err := p.agentctl(command)
-		require.NoError(t, err, command)
-		require.Equal(t, one+"\n", out, command)
-		require.Contains(t, messages, one+" 2fd4e1c6 (production, ", command)
-		require.Len(t, p.called, 1, command)
-		require.Contains(t, p.called[0], "/deployments/"+one+"/"+command)
+			one := p.has(fields)
+			out, messages, err := p.agentctl(command)
+			require.NoError(t, err)
+			require.Equal(t, one+"\n", out)
+			require.Contains(t, messages, one+" 2fd4e1c6 (production, ")
+			require.Len(t, p.called, 1)
+			require.Contains(t, p.called[0], "/deployments/"+one+"/"+command)
 
-		two := p.has(fields)
-		_, _, err = p.agentctl(command, "--environment", "production")
-		require.ErrorContains(t, err, "DEPLOYMENT: 2 can be "+command, command)
-		require.ErrorContains(t, err, "; say which: "+one+" 2fd4e1c6 (production, ", command)
-		require.ErrorContains(t, err, ", "+two+" 2fd4e1c6 (production, ", command)
-		require.NotContains(t, err.Error(), failed, command)
-		require.Len(t, p.called, 1, command)
+			two := p.has(fields)
+			_, _, err = p.agentctl(command, "--environment", "production")
+			require.ErrorContains(t, err, "DEPLOYMENT: 2 can be "+command)
+			require.ErrorContains(t, err, "; say which: "+one+" 2fd4e1c6 (production, ")
+			require.ErrorContains(t, err, ", "+two+" 2fd4e1c6 (production, ")
+			require.NotContains(t, err.Error(), failed)
+			require.Len(t, p.called, 1)
+		})
 	}
 }
 

@@ -71,8 +71,10 @@ func TestFoldersThatAreNotUploaded(t *testing.T) {
 		"[commit upload]":             {"--upload", ".", "--commit", "a"},
 		"[branch upload]":             {"--upload", ".", "--branch", "a"},
 	} {
-		_, _, err := p.agentctl(append([]string{"deploy"}, args...)...)
-		require.ErrorContains(t, err, want)
+		t.Run(want, func(t *testing.T) {
+			_, _, err := p.agentctl(append([]string{"deploy"}, args...)...)
+			require.ErrorContains(t, err, want)
+		})
 	}
 	require.Empty(t, p.called)
 }

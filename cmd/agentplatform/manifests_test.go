@@ -88,11 +88,13 @@ func TestManifestsLeaveTimeToStop(t *testing.T) {
 func TestServersAreBoundedByTheFlags(t *testing.T) {
 	t.Parallel()
 	for drain, grace := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Nanosecond: 1, 0: 1, -time.Second: 1} {
-		p := &process{options: &options{drain: drain, connections: 7}, facade: metrics.NewFacade(prometheus.NewRegistry())}
-		gateway, facade := p.gatewayOptions(), p.facadeOptions(http.NotFoundHandler())
-		require.Equal(t, grace, gateway.Grace, "0 would mean the default")
-		require.Equal(t, grace, facade.Grace)
-		require.Equal(t, 7, gateway.MaxConnections)
-		require.Equal(t, 7, facade.MaxConnections)
+		t.Run(drain.String(), func(t *testing.T) {
+			p := &process{options: &options{drain: drain, connections: 7}, facade: metrics.NewFacade(prometheus.NewRegistry())}
+			gateway, facade := p.gatewayOptions(), p.facadeOptions(http.NotFoundHandler())
+			require.Equal(t, grace, gateway.Grace, "0 would mean the default")
+			require.Equal(t, grace, facade.Grace)
+			require.Equal(t, 7, gateway.MaxConnections)
+			require.Equal(t, 7, facade.MaxConnections)
+		})
 	}
 }

@@ -194,10 +194,12 @@ func TestWhatBecomesOfTheLeaseIsCounted(t *testing.T) {
 		"another platform": {&store.ForeignPlatformError{}, map[string]float64{`agentplatform_store_lease_failures_total{reason="foreign"}`: 1}},
 		"away":             {errors.New("away"), map[string]float64{`agentplatform_store_lease_failures_total{reason="unavailable"}`: 1}},
 	} {
-		registry := prometheus.NewRegistry()
-		lease := countedLease{holding{err: c.err}, metrics.NewManager(registry), func() time.Time { return time.Unix(7, 0) }}
-		require.ErrorIs(t, lease.HoldCluster(t.Context(), "uid", uuid.Nil), c.err, name)
-		require.Equal(t, c.moved, metrictest.Of(t, registry).Moved(), name)
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			lease := countedLease{holding{err: c.err}, metrics.NewManager(registry), func() time.Time { return time.Unix(7, 0) }}
+			require.ErrorIs(t, lease.HoldCluster(t.Context(), "uid", uuid.Nil), c.err)
+			require.Equal(t, c.moved, metrictest.Of(t, registry).Moved())
+		})
 	}
 	registry, ctx := prometheus.NewRegistry(), t.Context()
 	ended, cancel := context.WithCancel(ctx)
@@ -226,13 +228,15 @@ func TestTheImageIsAskedForWhereItIsNotGiven(t *testing.T) {
 		"another name": {options{podName: "manager-1", containerName: "all"}, "", "--container-name"},
 		"gone":         {options{podName: "manager-2", containerName: "manager"}, "", "not found"},
 	} {
-		row.namespace = "system"
-		image, err := (&process{options: &row.options}).podImage(t.Context(), c)
-		require.Equal(t, row.want, image, name)
-		if row.fails != "" {
-			require.ErrorContains(t, err, row.fails, name)
-		} else {
-			require.NoError(t, err, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			row.namespace = "system"
+			image, err := (&process{options: &row.options}).podImage(t.Context(), c)
+			require.Equal(t, row.want, image)
+			if row.fails != "" {
+				require.ErrorContains(t, err, row.fails)
+			} else {
+				require.NoError(t, err)
+			}
+		})
 	}
 }

@@ -39,8 +39,10 @@ func TestAStoreIsMigratedForNobodyElse(t *testing.T) {
 		"nobody's yet":    {store.ErrNotFound, true},
 		"not to be asked": {errors.New("broken"), false},
 	} {
-		s := &leased{err: c.err}
-		require.Error(t, runManager(t.Context(), &process{store: s}), name)
-		require.Equal(t, c.migrated, s.migrated, name)
+		t.Run(name, func(t *testing.T) {
+			s := &leased{err: c.err}
+			require.Error(t, runManager(t.Context(), &process{store: s}))
+			require.Equal(t, c.migrated, s.migrated)
+		})
 	}
 }

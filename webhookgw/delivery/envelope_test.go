@@ -30,8 +30,10 @@ func TestTheEnvelopeOfARun(t *testing.T) {
 		id + `"status":"completed","output":"Hi","error":null,"started_at":"2026-01-02T03:04:05.6Z",` + usage: run,
 		id + `"status":"failed","output":"","error":"why","started_at":null,` + usage:                         failed,
 	} {
-		got, err := envelopeOf(of)
-		require.NoError(t, err)
-		require.JSONEq(t, want, string(got))
+		t.Run(want, func(t *testing.T) {
+			got, err := envelopeOf(of)
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(got))
+		})
 	}
 }

@@ -4,6 +4,7 @@ package delivery
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -181,13 +182,15 @@ func TestALargeOneWaitsSoLong(t *testing.T) {
 func TestWhatIsGivenBackIsDueAgain(t *testing.T) {
 	t.Parallel()
 	for random, pause := range map[float64]time.Duration{0: 48 * time.Second, 0.5: largePause, 1: 72 * time.Second} {
-		s := &Sender{opts: Options{Now: time.Now, Random: func() float64 { return random }}}
-		for _, a := range []store.Attempt{s.late(largeOf(connectorOf(uuid.New()), time.Now())), s.givenBack(largeOf(connectorOf(uuid.New()), time.Now()))} {
-			require.Equal(t, store.DeliveryRetry, a.Outcome)
-			require.True(t, a.Free)
-			require.Equal(t, a.Wait.Round(time.Second), a.Wait)
-		}
-		require.Equal(t, pause, s.late(largeOf(connectorOf(uuid.New()), time.Now())).Wait)
+		t.Run(fmt.Sprint(random), func(t *testing.T) {
+			s := &Sender{opts: Options{Now: time.Now, Random: func() float64 { return random }}}
+			for _, a := range []store.Attempt{s.late(largeOf(connectorOf(uuid.New()), time.Now())), s.givenBack(largeOf(connectorOf(uuid.New()), time.Now()))} {
+				require.Equal(t, store.DeliveryRetry, a.Outcome)
+				require.True(t, a.Free)
+				require.Equal(t, a.Wait.Round(time.Second), a.Wait)
+			}
+			require.Equal(t, pause, s.late(largeOf(connectorOf(uuid.New()), time.Now())).Wait)
+		})
 	}
 }
 
@@ -252,21 +255,23 @@ func TestNothingIsSentTooLate(t *testing.T) {
 	where, err := url.Parse(to.URL)
 	require.NoError(t, err)
 	for after, sent := range map[time.Duration]bool{sendWithin: true, sendWithin + 1: false} {
-		begin := time.Now()
-		now := begin.Add(largeWait)
-		s := New(Options{
-			Store: slowBlobs{read: func() { now = begin.Add(after) }}, Now: func() time.Time { return now },
-			Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
-			WithTimeout: func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-				return context.WithCancel(ctx)
-			},
+		t.Run(after.String(), func(t *testing.T) {
+			begin := time.Now()
+			now := begin.Add(largeWait)
+			s := New(Options{
+				Store: slowBlobs{read: func() { now = begin.Add(after) }}, Now: func() time.Time { return now },
+				Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
+				WithTimeout: func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+					return context.WithCancel(ctx)
+				},
+			})
+			d := largeOf(connectorOf(uuid.New()), begin)
+			d.Delivery.Kind, d.PayloadBlob, d.to = store.DeliverPayload, d.OutputBlob, destination{url: where, headers: http.Header{}}
+			came.Store(0)
+			a := s.attempt(t.Context(), d)
+			require.Equal(t, sent, came.Load() == 1, after)
+			require.Equal(t, sent, a.Outcome == store.DeliveryDone, a.Error)
+			require.Equal(t, !sent, a.Free && a.Outcome == store.DeliveryRetry)
 		})
-		d := largeOf(connectorOf(uuid.New()), begin)
-		d.Delivery.Kind, d.PayloadBlob, d.to = store.DeliverPayload, d.OutputBlob, destination{url: where, headers: http.Header{}}
-		came.Store(0)
-		a := s.attempt(t.Context(), d)
-		require.Equal(t, sent, came.Load() == 1, after)
-		require.Equal(t, sent, a.Outcome == store.DeliveryDone, a.Error)
-		require.Equal(t, !sent, a.Free && a.Outcome == store.DeliveryRetry)
 	}
 }

@@ -3,6 +3,7 @@
 package delivery
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -52,17 +53,21 @@ func TestWhatAnAttemptMeans(t *testing.T) {
 		"our own fault at last":     {saw: seen{class: classPlatform}, number: 9, outcome: store.DeliveryRetry, wait: platformPause},
 		"nothing to send":           {saw: seen{class: classErased, message: "erased"}, number: 1, outcome: store.DeliveryCancelled, reason: "erased"},
 	} {
-		a := judge(c.saw, c.number, two, noon, 0.5)
-		require.Equal(t, c.outcome, a.Outcome, name)
-		require.Equal(t, c.down, a.Down, name)
-		require.Equal(t, c.wait, a.Wait, name)
-		require.Equal(t, c.saw.class == classPlatform, a.Free, name)
-		if a.Outcome != store.DeliveryRetry {
-			require.Equal(t, c.reason, a.Reason, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			a := judge(c.saw, c.number, two, noon, 0.5)
+			require.Equal(t, c.outcome, a.Outcome)
+			require.Equal(t, c.down, a.Down)
+			require.Equal(t, c.wait, a.Wait)
+			require.Equal(t, c.saw.class == classPlatform, a.Free)
+			if a.Outcome != store.DeliveryRetry {
+				require.Equal(t, c.reason, a.Reason)
+			}
+		})
 	}
 	for random, wait := range map[float64]time.Duration{0: 8 * time.Second, 1: 12 * time.Second} {
-		require.Equal(t, wait, judge(seen{status: 500, class: classStatus}, 1, two, noon, random).Wait)
+		t.Run(fmt.Sprint(random), func(t *testing.T) {
+			require.Equal(t, wait, judge(seen{status: 500, class: classStatus}, 1, two, noon, random).Wait)
+		})
 	}
 }
 

@@ -133,15 +133,17 @@ func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
 		"journal?token=1": {entry: `"` + large[:1<<20] + `"`, length: 16},
 		"input":           {body: strings.NewReader(large)},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			h := handlerOf(f)
-			r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/runs/%s/%s", uuid.New(), path), nil)
-			r.Header.Set("Authorization", "Bearer a")
-			w := slowWriter{httptest.NewRecorder()}
-			require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
-			require.NotZero(t, w.Body.Len())
-			require.LessOrEqual(t, w.Body.Len(), 5*(64<<10))
-			require.True(t, h.streams.Free())
+		t.Run(path, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := handlerOf(f)
+				r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/runs/%s/%s", uuid.New(), path), nil)
+				r.Header.Set("Authorization", "Bearer a")
+				w := slowWriter{httptest.NewRecorder()}
+				require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
+				require.NotZero(t, w.Body.Len())
+				require.LessOrEqual(t, w.Body.Len(), 5*(64<<10))
+				require.True(t, h.streams.Free())
+			})
 		})
 	}
 }

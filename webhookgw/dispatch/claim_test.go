@@ -5,6 +5,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -184,17 +185,19 @@ func TestWhoWantedNoRunsWasNotToldThatThereAreNone(t *testing.T) {
 func TestABuildsTokenIsReadAgain(t *testing.T) {
 	t.Parallel()
 	for kind, reads := range map[store.TokenKind]int{store.TokenBuild: 4, store.TokenRunner: 2} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &kindOfToken{kind: kind}
-			h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
-			r := httptest.NewRequest(http.MethodPost, "/", nil)
-			r.Header.Set("Authorization", "Bearer token")
-			for range 4 {
-				_, err := h.tokens.of(r)
-				require.NoError(t, err)
-				time.Sleep(recentFor) // of the bubble
-			}
-			require.Equal(t, reads, s.reads, kind)
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &kindOfToken{kind: kind}
+				h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
+				r := httptest.NewRequest(http.MethodPost, "/", nil)
+				r.Header.Set("Authorization", "Bearer token")
+				for range 4 {
+					_, err := h.tokens.of(r)
+					require.NoError(t, err)
+					time.Sleep(recentFor) // of the bubble
+				}
+				require.Equal(t, reads, s.reads, kind)
+			})
 		})
 	}
 }

@@ -91,14 +91,16 @@ func TestAJournalIsReadUnderItsClaim(t *testing.T) {
 	for query, status := range map[string]int{
 		"?token=1": http.StatusOK, "?token=2": http.StatusConflict, "?token=x": http.StatusUnprocessableEntity, "": http.StatusUnprocessableEntity,
 	} {
-		f := &fake{entry: `"<e>"`, length: 5, lost: func(l store.Lease) bool { return l.Token != 1 }}
-		w := ask(t, handlerOf(f), "a", http.MethodGet, "/v1/runs/"+uuid.NewString()+"/journal"+query, "")
-		require.Equal(t, status, w.Code, query)
-		if status == http.StatusOK {
-			require.Equal(t, 5, strings.Count(w.Body.String(), `"<e>"`), w.Body.String())
-		} else {
-			require.Zero(t, f.calls("JournalAfter"))
-		}
+		t.Run(query, func(t *testing.T) {
+			f := &fake{entry: `"<e>"`, length: 5, lost: func(l store.Lease) bool { return l.Token != 1 }}
+			w := ask(t, handlerOf(f), "a", http.MethodGet, "/v1/runs/"+uuid.NewString()+"/journal"+query, "")
+			require.Equal(t, status, w.Code)
+			if status == http.StatusOK {
+				require.Equal(t, 5, strings.Count(w.Body.String(), `"<e>"`), w.Body.String())
+			} else {
+				require.Zero(t, f.calls("JournalAfter"))
+			}
+		})
 	}
 }
 

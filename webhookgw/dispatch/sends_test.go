@@ -26,14 +26,16 @@ func TestARunSendsWhatItIsAskedTo(t *testing.T) {
 		`"status":"queued"`: {sent: store.Sent{DeliveryID: delivery}},
 		`"status":"skipped","reason":"the connector is disabled"`: {sent: store.Sent{DeliveryID: delivery, Skipped: "the connector is disabled"}},
 	} {
-		w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+run.String()+"/sends",
-			`{"token":7,"mode":"agent_tool","name":"tell","position":3,"payload":{"n": 1}}`)
-		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
-		require.JSONEq(t, fmt.Sprintf(`{"delivery_id":%q,%s}`, delivery, want), w.Body.String())
-		require.Equal(t, []store.Send{{
-			Lease: store.Lease{Run: store.Key{ProjectID: named("a"), ID: run}, Token: 7}, Mode: store.LinkAgentTool, Name: "tell",
-			Position: 3, Payload: json.RawMessage(`{"n": 1}`),
-		}}, f.sends)
+		t.Run(want, func(t *testing.T) {
+			w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+run.String()+"/sends",
+				`{"token":7,"mode":"agent_tool","name":"tell","position":3,"payload":{"n": 1}}`)
+			require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+			require.JSONEq(t, fmt.Sprintf(`{"delivery_id":%q,%s}`, delivery, want), w.Body.String())
+			require.Equal(t, []store.Send{{
+				Lease: store.Lease{Run: store.Key{ProjectID: named("a"), ID: run}, Token: 7}, Mode: store.LinkAgentTool, Name: "tell",
+				Position: 3, Payload: json.RawMessage(`{"n": 1}`),
+			}}, f.sends)
+		})
 	}
 }
 
@@ -58,11 +60,13 @@ func TestWhatIsNotSentSaysWhy(t *testing.T) {
 		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxPayload)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"too_large"`},
 		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxSendRequest)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"request_too_large"`},
 	} {
-		f := &fake{unsent: c.unsent}
-		w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/sends", c.body)
-		require.Equal(t, c.status, w.Code, w.Body.String())
-		require.Contains(t, w.Body.String(), c.says)
-		require.Equal(t, c.unsent != nil, len(f.sends) > 0)
+		t.Run(c.says, func(t *testing.T) {
+			f := &fake{unsent: c.unsent}
+			w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/sends", c.body)
+			require.Equal(t, c.status, w.Code, w.Body.String())
+			require.Contains(t, w.Body.String(), c.says)
+			require.Equal(t, c.unsent != nil, len(f.sends) > 0)
+		})
 	}
 }
 

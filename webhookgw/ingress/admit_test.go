@@ -40,12 +40,14 @@ func TestOfSeveralSecretsTheOneThatHoldsLongestCounts(t *testing.T) {
 		"current": 1, "old": 0, "older": 2, "x,current,x": 1, "old,current": 1, "current,old": 1,
 		"older,old": 0, "old,older": 0, "x,older": 2, "x,y,z": -1,
 	} {
-		got := accepted(known, strings.Split(sent, ","))
-		if want < 0 {
-			require.Nil(t, got, sent)
-		} else {
-			require.Same(t, &known[want], got, sent)
-		}
+		t.Run(sent, func(t *testing.T) {
+			got := accepted(known, strings.Split(sent, ","))
+			if want < 0 {
+				require.Nil(t, got)
+			} else {
+				require.Same(t, &known[want], got, sent)
+			}
+		})
 	}
 	require.Nil(t, accepted(known, nil))
 }
@@ -83,15 +85,17 @@ func TestCirclesEnd(t *testing.T) {
 	t.Parallel()
 	route := store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}
 	for hops, code := range map[string]httpserver.Code{"": "", "8": "", "x": "", "1001": "", "9": httpserver.CodeTooManyHops, "1000": httpserver.CodeTooManyHops} {
-		f := facts{header: http.Header{}}
-		f.header.Set(webhookapi.HopsHeader, hops)
-		problem := admit(route, f)
-		if code == "" {
-			require.Nil(t, problem, hops)
-			continue
-		}
-		require.Equal(t, code, problem.Code, hops)
-		require.Equal(t, http.StatusUnprocessableEntity, problem.Status)
+		t.Run(hops, func(t *testing.T) {
+			f := facts{header: http.Header{}}
+			f.header.Set(webhookapi.HopsHeader, hops)
+			problem := admit(route, f)
+			if code == "" {
+				require.Nil(t, problem)
+				return
+			}
+			require.Equal(t, code, problem.Code)
+			require.Equal(t, http.StatusUnprocessableEntity, problem.Status)
+		})
 	}
 	route.Connector.Enabled = false
 	require.Equal(t, httpserver.CodeConnectorDisabled, admit(route, facts{header: http.Header{webhookapi.HopsHeader: {"9"}}}).Code)

@@ -79,18 +79,22 @@ func TestInlineFiles(t *testing.T) {
 		},
 		`{"files":[{"name":"x.exe","mime_type":"image/png","data":"` + b64("MZ\x00\x00\x00") + `"}]}`: {"x.exe files unsupported_type"},
 	} {
-		for name, in := range map[string]io.Reader{"whole": strings.NewReader(body), "bytes": iotest.OneByteReader(strings.NewReader(body))} {
-			s := newShelf()
-			j := newInline(in, &s.attachments)
-			rest, err := io.ReadAll(j)
-			require.NoError(t, err, body)
-			require.NoError(t, j.text.problem(), body)
-			require.Equal(t, want, s.told(), "%s: %s", name, body)
-			require.True(t, json.Valid(rest), "%s", rest)
-			if want == nil {
-				require.Equal(t, body, string(rest))
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			for name, in := range map[string]io.Reader{"whole": strings.NewReader(body), "bytes": iotest.OneByteReader(strings.NewReader(body))} {
+				t.Run(name, func(t *testing.T) {
+					s := newShelf()
+					j := newInline(in, &s.attachments)
+					rest, err := io.ReadAll(j)
+					require.NoError(t, err, body)
+					require.NoError(t, j.text.problem(), body)
+					require.Equal(t, want, s.told(), "%s", body)
+					require.True(t, json.Valid(rest), "%s", rest)
+					if want == nil {
+						require.Equal(t, body, string(rest))
+					}
+				})
 			}
-		}
+		})
 	}
 }
 
@@ -174,11 +178,13 @@ func TestWhatIsNoMultipartBody(t *testing.T) {
 		"long name": {"--x\r\nContent-Disposition: form-data; name=" + strings.Repeat("x", fields.MaxKey+1) + "\r\n\r\n1\r\n--x--\r\n", "x"},
 		"charset":   {latin, in}, "many files": {many, all},
 	} {
-		s := newShelf()
-		_, err := io.ReadAll(newParts(strings.NewReader(c[0]), c[1], &s.attachments, nil))
-		var p httpserver.Problem
-		require.ErrorAs(t, err, &p, name)
-		require.Equal(t, httpserver.CodeInvalidForm, p.Code, name)
+		t.Run(name, func(t *testing.T) {
+			s := newShelf()
+			_, err := io.ReadAll(newParts(strings.NewReader(c[0]), c[1], &s.attachments, nil))
+			var p httpserver.Problem
+			require.ErrorAs(t, err, &p)
+			require.Equal(t, httpserver.CodeInvalidForm, p.Code)
+		})
 	}
 	body := io.MultiReader(strings.NewReader(whole[:len(whole)-8]), iotest.ErrReader(io.ErrClosedPipe))
 	_, err := io.ReadAll(newParts(body, boundary, &newShelf().attachments, nil))
@@ -205,19 +211,21 @@ func TestTheFirstOverflowEndsTheFiles(t *testing.T) {
 		"together too large":    {[]string{kb(6 * mb), kb(4*mb) + "x", "a"}, []store.FileReason{x, "total_too_large", "total_too_large"}},
 		"what was dropped goes": {[]string{"MZ\x00" + kb(9*mb), kb(9 * mb)}, []store.FileReason{"unsupported_type", x}},
 	} {
-		s := newShelf()
-		stored := 0
-		for i, text := range c.files {
-			number, err := s.add("f", strings.NewReader(text))
-			require.NoError(t, err, name)
-			require.Equal(t, i, number, name)
-			require.Equal(t, c.want[i], s.files[i].Reason, "%s %d", name, i)
-			require.Equal(t, c.want[i] == "", s.files[i].Blob != nil, "%s %d", name, i)
-			if c.want[i] == "" {
-				stored++
+		t.Run(name, func(t *testing.T) {
+			s := newShelf()
+			stored := 0
+			for i, text := range c.files {
+				number, err := s.add("f", strings.NewReader(text))
+				require.NoError(t, err)
+				require.Equal(t, i, number)
+				require.Equal(t, c.want[i], s.files[i].Reason, "%s %d", name, i)
+				require.Equal(t, c.want[i] == "", s.files[i].Blob != nil, "%s %d", name, i)
+				if c.want[i] == "" {
+					stored++
+				}
 			}
-		}
-		require.Len(t, s.blobs, stored, name)
+			require.Len(t, s.blobs, stored)
+		})
 	}
 }
 
@@ -313,10 +321,12 @@ func TestFilesOfWhatIsRefusedGo(t *testing.T) {
 	h := serving(t, k)
 	file := `{"files":[{"data":"` + b64(strings.Repeat("x", 300<<10)) + `"`
 	for body, want := range map[string]int{file + `}]`: 400, file + `}],"b":x}`: 400, file: 400, file + `}],"a":"` + strings.Repeat("x", MaxBody) + `"}`: 413} {
-		before, dropped := k.begun, k.dropped
-		answer, _ := post(t, h, strings.NewReader(body))
-		require.Equal(t, want, answer.Code)
-		require.Equal(t, k.begun-before, k.dropped-dropped)
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			before, dropped := k.begun, k.dropped
+			answer, _ := post(t, h, strings.NewReader(body))
+			require.Equal(t, want, answer.Code)
+			require.Equal(t, k.begun-before, k.dropped-dropped)
+		})
 	}
 	require.Empty(t, k.events)
 }

@@ -49,11 +49,13 @@ func TestTheClassOfARequest(t *testing.T) {
 		"sync, no wait": {modeSync, []string{"Prefer", "respond-async"}, store.ClassInbound},
 		"sync":          {modeSync, nil, store.ClassSync},
 	} {
-		k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that nobody waits
-		_, refused := post(t, serving(t, k), strings.NewReader(`{}`), c.header...)
-		require.Equal(t, httpserver.CodeKeyReused, refused.Code)
-		require.Len(t, k.events, 1, name)
-		require.Equal(t, c.want, k.events[0].Class, name)
-		require.NotEqual(t, uuid.Nil, k.events[0].ConnectorRunID, name)
+		t.Run(name, func(t *testing.T) {
+			k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that nobody waits
+			_, refused := post(t, serving(t, k), strings.NewReader(`{}`), c.header...)
+			require.Equal(t, httpserver.CodeKeyReused, refused.Code)
+			require.Len(t, k.events, 1)
+			require.Equal(t, c.want, k.events[0].Class)
+			require.NotEqual(t, uuid.Nil, k.events[0].ConnectorRunID)
+		})
 	}
 }

@@ -78,12 +78,14 @@ func TestABatchIsBounded(t *testing.T) {
 		"of large inputs":   {store.Event{Runs: make([]store.EventRun, 1), Input: make([]byte, 1<<20)}, 4},
 		"one beyond bounds": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
 	} {
-		queue := quota.NewTurns[*pending]()
-		for range maxBatchEvents + 1 {
-			queue.Push(c.event.ProjectID, &pending{ctx: t.Context(), event: c.event})
-		}
-		batch, _ := collect(&queue, time.Time{})
-		require.Len(t, batch, c.want, name)
+		t.Run(name, func(t *testing.T) {
+			queue := quota.NewTurns[*pending]()
+			for range maxBatchEvents + 1 {
+				queue.Push(c.event.ProjectID, &pending{ctx: t.Context(), event: c.event})
+			}
+			batch, _ := collect(&queue, time.Time{})
+			require.Len(t, batch, c.want)
+		})
 	}
 }
 
@@ -120,34 +122,36 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 		"in number": {0, maxWaiting / projectShare},
 		"in bytes":  {store.MaxInlineInput, maxWaitingBytes / projectShare / store.MaxInlineInput},
 	} {
-		k, _, _ := waiting(acceptAll)
-		input := make([]byte, c.input)
-		offer := func(project uuid.UUID) error {
-			e := event(project)
-			e.Input = input
-			return k.enter(&pending{ctx: t.Context(), since: k.now(), event: e, answer: make(chan answer, 1)})
-		}
-		first := uuid.New()
-		for _, project := range []uuid.UUID{first, uuid.New(), uuid.New()} {
-			for range c.share {
-				require.NoError(t, offer(project), name)
+		t.Run(name, func(t *testing.T) {
+			k, _, _ := waiting(acceptAll)
+			input := make([]byte, c.input)
+			offer := func(project uuid.UUID) error {
+				e := event(project)
+				e.Input = input
+				return k.enter(&pending{ctx: t.Context(), since: k.now(), event: e, answer: make(chan answer, 1)})
 			}
-			refused(t, offer(project), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
-		}
-		var err error
-		for err == nil { // the last quarter
-			err = offer(uuid.New())
-		}
-		refused(t, err, http.StatusServiceUnavailable, httpserver.CodeBusy)
-		require.True(t, k.runOnce(t.Context()))
-		require.NoError(t, offer(uuid.New()), name)
-		for range 2 { // more than what is kept for those who have none
+			first := uuid.New()
+			for _, project := range []uuid.UUID{first, uuid.New(), uuid.New()} {
+				for range c.share {
+					require.NoError(t, offer(project))
+				}
+				refused(t, offer(project), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
+			}
+			var err error
+			for err == nil { // the last quarter
+				err = offer(uuid.New())
+			}
+			refused(t, err, http.StatusServiceUnavailable, httpserver.CodeBusy)
 			require.True(t, k.runOnce(t.Context()))
-		}
-		require.NoError(t, offer(first), name)
-		for k.runOnce(t.Context()) {
-		}
-		k.idle(t)
+			require.NoError(t, offer(uuid.New()))
+			for range 2 { // more than what is kept for those who have none
+				require.True(t, k.runOnce(t.Context()))
+			}
+			require.NoError(t, offer(first))
+			for k.runOnce(t.Context()) {
+			}
+			k.idle(t)
+		})
 	}
 }
 
@@ -207,18 +211,20 @@ func TestWhatWasDecidedBeforeAnErrorCounts(t *testing.T) {
 		}, [2]error{nil, away}},
 		"none is": {func([]store.Event) ([]store.Admission, error) { return nil, away }, [2]error{away, away}},
 	} {
-		k, _, _ := waiting(c.accept)
-		first, second := k.put(t, t.Context(), event(uuid.New())), k.put(t, t.Context(), event(uuid.New()))
-		require.True(t, k.runOnce(t.Context()))
-		for i, p := range []*pending{first, second} {
-			a := <-p.answer
-			require.NoError(t, a.err, name)
-			require.ErrorIs(t, a.admission.Err, c.want[i], name)
-			if c.want[i] == nil {
-				require.Equal(t, p.event.ConnectorRunID, a.admission.ConnectorRunID)
+		t.Run(name, func(t *testing.T) {
+			k, _, _ := waiting(c.accept)
+			first, second := k.put(t, t.Context(), event(uuid.New())), k.put(t, t.Context(), event(uuid.New()))
+			require.True(t, k.runOnce(t.Context()))
+			for i, p := range []*pending{first, second} {
+				a := <-p.answer
+				require.NoError(t, a.err)
+				require.ErrorIs(t, a.admission.Err, c.want[i])
+				if c.want[i] == nil {
+					require.Equal(t, p.event.ConnectorRunID, a.admission.ConnectorRunID)
+				}
 			}
-		}
-		k.idle(t)
+			k.idle(t)
+		})
 	}
 	k, _, _ := waiting(func([]store.Event) ([]store.Admission, error) { return []store.Admission{{}}, nil })
 	k.put(t, t.Context(), event(uuid.New()))

@@ -28,7 +28,9 @@ func TestWhoWantsEvents(t *testing.T) {
 		"text/event-stream;q=0": false, "text/event-stream;q=0.1, */*": true, "text/event-stream;q=2": false, "text/event-stream;q=x": false,
 		"text/event-stream;q=NaN": false, ";;;, text/event-stream": true, "text/*": false,
 	} {
-		require.Equal(t, want, wantsEvents(&http.Request{Header: http.Header{"Accept": {accept}}}), accept)
+		t.Run(accept, func(t *testing.T) {
+			require.Equal(t, want, wantsEvents(&http.Request{Header: http.Header{"Accept": {accept}}}))
+		})
 	}
 	require.True(t, wantsEvents(&http.Request{Header: http.Header{"Accept": {"text/html", "text/event-stream"}}}))
 }

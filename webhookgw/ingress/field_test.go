@@ -4,6 +4,7 @@ package ingress
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -42,10 +43,12 @@ func TestAFieldIsFound(t *testing.T) {
 		`{"Event_id":"no","event_idx":"no"}`:                                    "",
 		`{"x":"\"event_id\":","y":"\\\"Ev1"}`:                                   "",
 	} {
-		require.Equal(t, want, found("event_id", body), body[:min(len(body), 80)])
-		f := newField("event_id")
-		_, _ = f.Write([]byte(body))
-		require.Equal(t, want, f.text(), "in one piece: %s", body[:min(len(body), 80)])
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			require.Equal(t, want, found("event_id", body), body[:min(len(body), 80)])
+			f := newField("event_id")
+			_, _ = f.Write([]byte(body))
+			require.Equal(t, want, f.text(), "in one piece: %s", body[:min(len(body), 80)])
+		})
 	}
 }
 

@@ -94,12 +94,14 @@ func TestTypesOfFiles(t *testing.T) {
 		"a sound":                    {"ID3\x03\x00\x00", "", "", ""},
 		"bytes":                      {"\x00\x01\x02\x03", "text/plain", "", ""},
 	} {
-		s := newShelf()
-		number, err := s.add("f", strings.NewReader(c.text))
-		require.NoError(t, err, name)
-		s.describe(number, c.name, c.declared)
-		require.Equal(t, c.want, s.files[number].MIMEType, name)
-		require.Equal(t, c.want == "", s.files[number].Reason == "unsupported_type", name)
-		require.Len(t, s.blobs, len(c.want)/max(len(c.want), 1), name)
+		t.Run(name, func(t *testing.T) {
+			s := newShelf()
+			number, err := s.add("f", strings.NewReader(c.text))
+			require.NoError(t, err)
+			s.describe(number, c.name, c.declared)
+			require.Equal(t, c.want, s.files[number].MIMEType)
+			require.Equal(t, c.want == "", s.files[number].Reason == "unsupported_type")
+			require.Len(t, s.blobs, len(c.want)/max(len(c.want), 1))
+		})
 	}
 }

@@ -53,11 +53,13 @@ func TestFormsBecomeObjects(t *testing.T) {
 		`files=1&file_issues=2`:        `{"files":"1","file_issues":"2"}`,
 		`secret=x&a=1&secret&%73ecret`: `{"secret":["x","",""],"a":"1"}`,
 	} {
-		for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
-			got, err := readForm(in, "")
-			require.NoError(t, err, text)
-			require.Equal(t, want, got, text)
-		}
+		t.Run(text, func(t *testing.T) {
+			for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+				got, err := readForm(in, "")
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+			}
+		})
 	}
 }
 
@@ -67,9 +69,11 @@ func TestTheSecretIsNoField(t *testing.T) {
 	for text, want := range map[string]string{
 		`secret=x`: `{}`, `secret=%ff&a=1`: `{"a":"1"}`, `a=1&%73ecret=x&secret`: `{"a":"1"}`, `Secret=1&secrets=2`: `{"Secret":"1","secrets":"2"}`,
 	} {
-		got, err := readForm(strings.NewReader(text), "secret")
-		require.NoError(t, err, text)
-		require.Equal(t, want, got, text)
+		t.Run(text, func(t *testing.T) {
+			got, err := readForm(strings.NewReader(text), "secret")
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		})
 	}
 }
 
@@ -81,13 +85,15 @@ func TestWhatIsNoForm(t *testing.T) {
 		"too many fields":   strings.Repeat("a&", fields.MaxFields+1),
 		"a key beyond size": strings.Repeat("k", fields.MaxKey+1) + "=1",
 	} {
-		for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
-			_, err := readForm(in, "")
-			var p httpserver.Problem
-			require.ErrorAs(t, err, &p, name)
-			require.Equal(t, http.StatusBadRequest, p.Status, name)
-			require.Equal(t, httpserver.CodeInvalidForm, p.Code, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
+				_, err := readForm(in, "")
+				var p httpserver.Problem
+				require.ErrorAs(t, err, &p)
+				require.Equal(t, http.StatusBadRequest, p.Status)
+				require.Equal(t, httpserver.CodeInvalidForm, p.Code)
+			}
+		})
 	}
 	_, err := readForm(iotest.ErrReader(io.ErrUnexpectedEOF), "")
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)

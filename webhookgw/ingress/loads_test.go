@@ -57,30 +57,32 @@ func TestWhatIsFullIsRefused(t *testing.T) {
 		"without any limits":  {1 << 40, store.Backlog{Runs: 1 << 40, Input: 1 << 40}, store.ProjectLimits{}, "", ""},
 		"storage before runs": {1000, store.Backlog{Runs: 10}, limits, httpserver.CodeStorageFull, httpserver.CodeStorageFull},
 	} {
-		s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{
-			Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{environment: c.backlog},
-		}}
-		l := newLoads(s, slog.Default(), time.Now)
-		code := func(environment uuid.UUID, class store.Class) httpserver.Code {
-			p := l.refusal(project, environment, class)
-			if p == nil {
-				return ""
+		t.Run(name, func(t *testing.T) {
+			s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{
+				Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{environment: c.backlog},
+			}}
+			l := newLoads(s, slog.Default(), time.Now)
+			code := func(environment uuid.UUID, class store.Class) httpserver.Code {
+				p := l.refusal(project, environment, class)
+				if p == nil {
+					return ""
+				}
+				require.Equal(t, http.StatusTooManyRequests, p.Status)
+				require.NotZero(t, p.RetryAfter)
+				require.NotEmpty(t, p.Detail)
+				return p.Code
 			}
-			require.Equal(t, http.StatusTooManyRequests, p.Status, name)
-			require.NotZero(t, p.RetryAfter, name)
-			require.NotEmpty(t, p.Detail, name)
-			return p.Code
-		}
-		require.Empty(t, code(environment, store.ClassInbound), "%s: not known yet", name)
-		l.measure(t.Context())
-		require.Equal(t, c.inbound, code(environment, store.ClassInbound), name)
-		require.Equal(t, c.inbound, code(environment, store.ClassDeferred), name)
-		require.Equal(t, c.sync, code(environment, store.ClassSync), name)
-		elsewhere := c.inbound
-		if elsewhere == httpserver.CodeBacklogFull {
-			elsewhere = ""
-		}
-		require.Equal(t, elsewhere, code(other, store.ClassInbound), "%s: another environment has a backlog of its own", name)
+			require.Empty(t, code(environment, store.ClassInbound), "not known yet")
+			l.measure(t.Context())
+			require.Equal(t, c.inbound, code(environment, store.ClassInbound))
+			require.Equal(t, c.inbound, code(environment, store.ClassDeferred))
+			require.Equal(t, c.sync, code(environment, store.ClassSync))
+			elsewhere := c.inbound
+			if elsewhere == httpserver.CodeBacklogFull {
+				elsewhere = ""
+			}
+			require.Equal(t, elsewhere, code(other, store.ClassInbound), "another environment has a backlog of its own")
+		})
 	}
 }
 

@@ -143,12 +143,14 @@ func TestARunIsReadAgain(t *testing.T) {
 		"failed": {func(context.Context) (store.Run, error) { return store.Run{}, away }, away},
 		"open":   {func(context.Context) (store.Run, error) { return store.Run{Status: store.RunRunning}, nil }, nil},
 	} {
-		o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: c.answer}
-		close(h.letGo)
-		for n := range 2 {
-			_, err := o.take(t.Context(), run, h.read) // and has it on
-			require.ErrorIs(t, err, c.err, name)
-			require.Equal(t, n+1, h.reads, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: c.answer}
+			close(h.letGo)
+			for n := range 2 {
+				_, err := o.take(t.Context(), run, h.read) // and has it on
+				require.ErrorIs(t, err, c.err)
+				require.Equal(t, n+1, h.reads)
+			}
+		})
 	}
 }

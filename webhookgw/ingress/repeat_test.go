@@ -39,15 +39,20 @@ func TestRequestsUnderOneKeyAreOne(t *testing.T) {
 	require.True(t, k.runOnce(t.Context()))
 	require.Len(t, st.batches, 1)
 	require.Len(t, st.batches[0], 3, "a key is its connector's")
-	for p, want := range map[*pending]store.Admission{
-		first:     {Verdict: store.Accepted, ConnectorRunID: first.event.ConnectorRunID},
-		same:      {Verdict: store.Repeated, ConnectorRunID: first.event.ConnectorRunID},
-		other:     {Verdict: store.KeyReused},
-		hook:      {Verdict: store.Accepted, ConnectorRunID: hook.event.ConnectorRunID},
-		hookAgain: {Verdict: store.Repeated, ConnectorRunID: hook.event.ConnectorRunID},
-		away:      {Verdict: store.Accepted, ConnectorRunID: away.event.ConnectorRunID},
+	for name, c := range map[string]struct {
+		sent *pending
+		want store.Admission
+	}{
+		"first":                {first, store.Admission{Verdict: store.Accepted, ConnectorRunID: first.event.ConnectorRunID}},
+		"same":                 {same, store.Admission{Verdict: store.Repeated, ConnectorRunID: first.event.ConnectorRunID}},
+		"other":                {other, store.Admission{Verdict: store.KeyReused}},
+		"webhook":              {hook, store.Admission{Verdict: store.Accepted, ConnectorRunID: hook.event.ConnectorRunID}},
+		"webhook again":        {hookAgain, store.Admission{Verdict: store.Repeated, ConnectorRunID: hook.event.ConnectorRunID}},
+		"of another connector": {away, store.Admission{Verdict: store.Accepted, ConnectorRunID: away.event.ConnectorRunID}},
 	} {
-		require.Equal(t, answer{admission: want}, <-p.answer)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, answer{admission: c.want}, <-c.sent.answer)
+		})
 	}
 	k.idle(t)
 }
@@ -71,33 +76,35 @@ func TestTheNextOneIsTriedWhereTheFirstSaysNothing(t *testing.T) {
 		"another version":        {store.Admission{}, func(e *store.Event) { e.ConnectorVersion++ }, true},
 		"a secret that will end": {store.Admission{}, func(e *store.Event) { e.SecretNotAfter = &time.Time{} }, true},
 	} {
-		k, st, _ := waiting(func([]store.Event) ([]store.Admission, error) { return []store.Admission{c.told}, nil })
-		of := func(edit func(*store.Event)) store.Event {
-			e := event(uuid.UUID{})
-			e.Idempotency = &store.Idempotency{Key: "key"}
-			if edit != nil {
-				edit(&e)
+		t.Run(name, func(t *testing.T) {
+			k, st, _ := waiting(func([]store.Event) ([]store.Admission, error) { return []store.Admission{c.told}, nil })
+			of := func(edit func(*store.Event)) store.Event {
+				e := event(uuid.UUID{})
+				e.Idempotency = &store.Idempotency{Key: "key"}
+				if edit != nil {
+					edit(&e)
+				}
+				return e
 			}
-			return e
-		}
-		first := k.put(t, t.Context(), of(nil))
-		second, third := k.put(t, t.Context(), of(c.edit)), k.put(t, t.Context(), of(c.edit))
-		require.True(t, k.runOnce(t.Context()))
-		require.Equal(t, c.told, (<-first.answer).admission, name)
-		if !c.tried {
-			require.Equal(t, store.Repeated, (<-second.answer).admission.Verdict, name)
-			require.Equal(t, store.Repeated, (<-third.answer).admission.Verdict, name)
+			first := k.put(t, t.Context(), of(nil))
+			second, third := k.put(t, t.Context(), of(c.edit)), k.put(t, t.Context(), of(c.edit))
+			require.True(t, k.runOnce(t.Context()))
+			require.Equal(t, c.told, (<-first.answer).admission)
+			if !c.tried {
+				require.Equal(t, store.Repeated, (<-second.answer).admission.Verdict)
+				require.Equal(t, store.Repeated, (<-third.answer).admission.Verdict)
+				k.idle(t)
+				return
+			}
+			st.accept = acceptAll
+			require.True(t, k.runOnce(t.Context()))
+			require.Equal(t, second.event.ConnectorRunID, st.batches[1][0].ConnectorRunID, "in their order")
+			require.Equal(t, store.Accepted, (<-second.answer).admission.Verdict)
+			for k.runOnce(t.Context()) {
+			}
+			require.NoError(t, (<-third.answer).err)
 			k.idle(t)
-			continue
-		}
-		st.accept = acceptAll
-		require.True(t, k.runOnce(t.Context()), name)
-		require.Equal(t, second.event.ConnectorRunID, st.batches[1][0].ConnectorRunID, "%s: in their order", name)
-		require.Equal(t, store.Accepted, (<-second.answer).admission.Verdict, name)
-		for k.runOnce(t.Context()) {
-		}
-		require.NoError(t, (<-third.answer).err)
-		k.idle(t)
+		})
 	}
 
 	away := errors.New("away")

@@ -44,12 +44,14 @@ func TestARepetitionSaysThatItIsOne(t *testing.T) {
 		"the store is away":  {&unread, nil, http.StatusServiceUnavailable, ""},
 		"away, nobody waits": {&unread, []string{"Prefer", "respond-async"}, http.StatusServiceUnavailable, ""},
 	} {
-		h := servingStore(t, c.store)
-		if c.status == http.StatusGatewayTimeout {
-			h.opts.WithTimeout = ended
-		}
-		answer, _ := post(t, h, strings.NewReader(`{}`), c.header...)
-		require.Equal(t, c.status, answer.Code, name)
-		require.Equal(t, c.want, answer.Header().Get(webhookapi.ReplayedHeader), name)
+		t.Run(name, func(t *testing.T) {
+			h := servingStore(t, c.store)
+			if c.status == http.StatusGatewayTimeout {
+				h.opts.WithTimeout = ended
+			}
+			answer, _ := post(t, h, strings.NewReader(`{}`), c.header...)
+			require.Equal(t, c.status, answer.Code)
+			require.Equal(t, c.want, answer.Header().Get(webhookapi.ReplayedHeader))
+		})
 	}
 }

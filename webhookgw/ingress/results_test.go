@@ -23,39 +23,41 @@ func TestResultsAreWhatTheyWere(t *testing.T) {
 		"none": "", "text": "hello", "HTML": "<b>&\u2028</b>", "control": "\x00\n\t\"\\\x7f", "characters": strings.Repeat("äé€😀", maxPiece),
 		"shifted": "x" + strings.Repeat("€", maxPiece), "no text": strings.Repeat("\x80", 3*maxPiece), "cut": strings.Repeat("x", maxPiece-1) + "\xf0\x9f",
 	} {
-		runs := []store.Run{
-			{ID: uuid.New(), AgentName: "first", Status: store.RunFailed, Output: output, Error: "<why>"},
-			{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output},
-		}
-		var written bytes.Buffer
-		r := newResults(&written)
-		r.begin(runs[0], nil)
-		for _, run := range runs {
-			r.add(run)
-		}
-		require.NoError(t, r.end())
-		type result struct {
-			RunID     uuid.UUID `json:"run_id"`
-			AgentName string    `json:"agent_name"`
-			Status    string    `json:"status"`
-			Output    string    `json:"output"`
-			Error     *string   `json:"error"`
-		}
-		why, want := "<why>", "" // as it would be of one piece
-		whole, err := json.Marshal(output)
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(whole, &want))
-		all := []result{{runs[0].ID, "first", "failed", want, &why}, {runs[1].ID, "second", "completed", want, nil}}
-		var got struct {
-			Status  string
-			Result  result
-			Results []result
-		}
-		require.NoError(t, json.Unmarshal(written.Bytes(), &got), name)
-		require.Equal(t, "failed", got.Status)
-		require.Equal(t, all[0], got.Result, name)
-		require.Equal(t, all, got.Results, name)
-		require.NotContains(t, written.String(), `\u003c`, "it is no page")
+		t.Run(name, func(t *testing.T) {
+			runs := []store.Run{
+				{ID: uuid.New(), AgentName: "first", Status: store.RunFailed, Output: output, Error: "<why>"},
+				{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output},
+			}
+			var written bytes.Buffer
+			r := newResults(&written)
+			r.begin(runs[0], nil)
+			for _, run := range runs {
+				r.add(run)
+			}
+			require.NoError(t, r.end())
+			type result struct {
+				RunID     uuid.UUID `json:"run_id"`
+				AgentName string    `json:"agent_name"`
+				Status    string    `json:"status"`
+				Output    string    `json:"output"`
+				Error     *string   `json:"error"`
+			}
+			why, want := "<why>", "" // as it would be of one piece
+			whole, err := json.Marshal(output)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(whole, &want))
+			all := []result{{runs[0].ID, "first", "failed", want, &why}, {runs[1].ID, "second", "completed", want, nil}}
+			var got struct {
+				Status  string
+				Result  result
+				Results []result
+			}
+			require.NoError(t, json.Unmarshal(written.Bytes(), &got))
+			require.Equal(t, "failed", got.Status)
+			require.Equal(t, all[0], got.Result)
+			require.Equal(t, all, got.Results)
+			require.NotContains(t, written.String(), `\u003c`, "it is no page")
+		})
 	}
 }
 

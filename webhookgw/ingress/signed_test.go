@@ -152,18 +152,20 @@ func TestNothingIsStoredOfWhatIsNotSigned(t *testing.T) {
 		"multipart":    {multipart, kind},
 		"an epilogue":  {multipart + "what nobody reads, and is signed too", kind},
 	} {
-		edit := func(r *http.Request) { r.Header.Set("Content-Type", c.kind) }
-		g.keeper.begun, g.keeper.dropped, g.keeper.events = 0, 0, nil
-		status, code := g.post(t, "wrong", c.body, edit)
-		require.Equal(t, http.StatusUnauthorized, status, name)
-		require.Equal(t, httpserver.CodeInvalidSignature, code, name)
-		require.Zero(t, g.keeper.begun, name)
-		require.Empty(t, g.keeper.events, name)
-		status, _ = g.post(t, "one", c.body, edit)
-		require.Equal(t, http.StatusOK, status, name)
-		require.Len(t, g.keeper.events, 1, name)
-		require.NotZero(t, g.keeper.begun, name)
-		require.Zero(t, g.keeper.dropped, name)
+		t.Run(name, func(t *testing.T) {
+			edit := func(r *http.Request) { r.Header.Set("Content-Type", c.kind) }
+			g.keeper.begun, g.keeper.dropped, g.keeper.events = 0, 0, nil
+			status, code := g.post(t, "wrong", c.body, edit)
+			require.Equal(t, http.StatusUnauthorized, status)
+			require.Equal(t, httpserver.CodeInvalidSignature, code)
+			require.Zero(t, g.keeper.begun)
+			require.Empty(t, g.keeper.events)
+			status, _ = g.post(t, "one", c.body, edit)
+			require.Equal(t, http.StatusOK, status)
+			require.Len(t, g.keeper.events, 1)
+			require.NotZero(t, g.keeper.begun)
+			require.Zero(t, g.keeper.dropped)
+		})
 	}
 }
 
@@ -182,14 +184,16 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 		require.Equal(t, http.StatusUnauthorized, status)
 	}
 	for secret, want := range map[string]int{"one": http.StatusOK, "wrong": http.StatusUnauthorized} {
-		status, code := g.post(t, secret, object(store.MaxInlineInput+1), nil)
-		require.Equal(t, http.StatusTooManyRequests, status, "nobody knows which it is")
-		require.Equal(t, httpserver.CodeTooManyUnverified, code)
-		status, code = g.post(t, secret, "{}", func(r *http.Request) { r.ContentLength = -1 })
-		require.Equal(t, http.StatusTooManyRequests, status, "nobody knows how long it is")
-		require.Equal(t, httpserver.CodeTooManyUnverified, code)
-		status, _ = g.post(t, secret, object(store.MaxInlineInput), nil)
-		require.Equal(t, want, status, "small ones are judged at any time")
+		t.Run(secret, func(t *testing.T) {
+			status, code := g.post(t, secret, object(store.MaxInlineInput+1), nil)
+			require.Equal(t, http.StatusTooManyRequests, status, "nobody knows which it is")
+			require.Equal(t, httpserver.CodeTooManyUnverified, code)
+			status, code = g.post(t, secret, "{}", func(r *http.Request) { r.ContentLength = -1 })
+			require.Equal(t, http.StatusTooManyRequests, status, "nobody knows how long it is")
+			require.Equal(t, httpserver.CodeTooManyUnverified, code)
+			status, _ = g.post(t, secret, object(store.MaxInlineInput), nil)
+			require.Equal(t, want, status, "small ones are judged at any time")
+		})
 	}
 	g.clock.Add(MaxBody / wrongBytes)
 	status, _ := g.post(t, "one", large, nil)

@@ -188,11 +188,13 @@ func TestALargeBodyIsStoredWhileItComesIn(t *testing.T) {
 // TestALargeBodyTakesLittleMemory: whatever becomes of it.
 func TestALargeBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
 	for name, k := range map[string]*keeper{"stored": {}, "known": {known: true, verdict: store.Repeated}} {
-		h, body := serving(t, k), object(MaxBody)
-		memtest.AtMost(t, MaxBody/16, func() {
-			answer, _ := post(t, h, strings.NewReader(body), "webhook-id", "m")
-			require.Equal(t, http.StatusOK, answer.Code, name)
-		}, name)
+		t.Run(name, func(t *testing.T) {
+			h, body := serving(t, k), object(MaxBody)
+			memtest.AtMost(t, MaxBody/16, func() {
+				answer, _ := post(t, h, strings.NewReader(body), "webhook-id", "m")
+				require.Equal(t, http.StatusOK, answer.Code)
+			}, name)
+		})
 	}
 }
 
@@ -302,7 +304,9 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 	refused(t, withRetry(p), http.StatusServiceUnavailable, httpserver.CodeBusy)
 
 	for length, want := range map[int64]int64{-1: 64 << 10, 0: 8 << 10, 10_000: 10_000, 1 << 30: 64 << 10} {
-		require.Equal(t, want, incoming(&http.Request{ContentLength: length}))
+		t.Run(fmt.Sprint(length), func(t *testing.T) {
+			require.Equal(t, want, incoming(&http.Request{ContentLength: length}))
+		})
 	}
 }
 
@@ -325,19 +329,21 @@ func TestAKnownKeyCostsNoStoring(t *testing.T) {
 	for verdict, status := range map[store.Verdict]int{
 		store.Repeated: http.StatusOK, store.KeyReused: http.StatusUnprocessableEntity, store.Expired: http.StatusServiceUnavailable,
 	} {
-		k := &keeper{known: true, verdict: verdict}
-		h := serving(t, k)
-		text := object(200 << 10)
-		answer, _ := post(t, h, strings.NewReader(text), "Idempotency-Key", "k")
-		require.Equal(t, status, answer.Code)
-		require.Equal(t, status == http.StatusServiceUnavailable, answer.Header().Get("Retry-After") != "")
-		require.Zero(t, k.begun)
-		require.Len(t, k.events, 1)
-		sum := sha256.Sum256([]byte(text))
-		require.Equal(t, sum[:], k.events[0].Idempotency.Fingerprint)
-		require.True(t, k.events[0].Repeat)
-		require.Nil(t, k.events[0].Input)
-		require.Nil(t, k.events[0].InputBlob)
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			k := &keeper{known: true, verdict: verdict}
+			h := serving(t, k)
+			text := object(200 << 10)
+			answer, _ := post(t, h, strings.NewReader(text), "Idempotency-Key", "k")
+			require.Equal(t, status, answer.Code)
+			require.Equal(t, status == http.StatusServiceUnavailable, answer.Header().Get("Retry-After") != "")
+			require.Zero(t, k.begun)
+			require.Len(t, k.events, 1)
+			sum := sha256.Sum256([]byte(text))
+			require.Equal(t, sum[:], k.events[0].Idempotency.Fingerprint)
+			require.True(t, k.events[0].Repeat)
+			require.Nil(t, k.events[0].Input)
+			require.Nil(t, k.events[0].InputBlob)
+		})
 	}
 	k := &keeper{known: true}
 	answer, _ := post(t, serving(t, k), strings.NewReader(`{}`), "Idempotency-Key", "k")
@@ -395,10 +401,12 @@ func TestABodyThatBecomesNoEventIsNotKept(t *testing.T) {
 		"store":        {&keeper{store: errors.New("away")}, whole, 1},
 		"a repetition": {&keeper{verdict: store.Repeated}, whole, 1},
 	} {
-		k := c.keeper
-		answer, _ := post(t, serving(t, k), strings.NewReader(c.body), "Idempotency-Key", "k")
-		require.Equal(t, c.dropped == 0 || name == "a repetition", answer.Code == http.StatusOK, name)
-		require.Equal(t, 1, k.begun, name)
-		require.Equal(t, c.dropped, k.dropped, name)
+		t.Run(name, func(t *testing.T) {
+			k := c.keeper
+			answer, _ := post(t, serving(t, k), strings.NewReader(c.body), "Idempotency-Key", "k")
+			require.Equal(t, c.dropped == 0 || name == "a repetition", answer.Code == http.StatusOK)
+			require.Equal(t, 1, k.begun)
+			require.Equal(t, c.dropped, k.dropped)
+		})
 	}
 }

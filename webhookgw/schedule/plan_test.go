@@ -46,26 +46,28 @@ func TestWhatIsDueOfASchedule(t *testing.T) {
 		"the newest, planned by other rules": {schedule: "@daily", at: "2026-01-01T01:00:00Z", now: noon, missed: cron.MissedLatest, tick: "2026-01-01T01:00:00Z", next: "2026-01-02T00:00:00Z"},
 		"none for years":                     {schedule: "0 0 29 2 *", at: "2097-01-01T00:00:00Z", now: "2097-01-01T00:00:00Z", unplanned: true, next: "2097-01-31T00:00:00Z"},
 	} {
-		schedule, err := cron.Parse(c.schedule, "")
-		require.NoError(t, err)
-		due := store.DueTick{At: moment(t, c.at), Planned: !c.unplanned}
-		if c.last != "" {
-			last := moment(t, c.last)
-			due.LastAt = &last
-		}
-		missed := c.missed
-		if missed == "" {
-			missed = cron.MissedSkip
-		}
-		got := plan(due, schedule, missed, moment(t, c.now))
-		var tick time.Time
-		if c.tick != "" {
-			tick = moment(t, c.tick)
-		}
-		require.Equal(t, tick, got.tick, name)
-		require.Equal(t, c.skipped, got.skipped != "", name)
-		require.Equal(t, moment(t, c.next), got.next, name)
-		require.Equal(t, name != "none for years", got.planned, name)
+		t.Run(name, func(t *testing.T) {
+			schedule, err := cron.Parse(c.schedule, "")
+			require.NoError(t, err)
+			due := store.DueTick{At: moment(t, c.at), Planned: !c.unplanned}
+			if c.last != "" {
+				last := moment(t, c.last)
+				due.LastAt = &last
+			}
+			missed := c.missed
+			if missed == "" {
+				missed = cron.MissedSkip
+			}
+			got := plan(due, schedule, missed, moment(t, c.now))
+			var tick time.Time
+			if c.tick != "" {
+				tick = moment(t, c.tick)
+			}
+			require.Equal(t, tick, got.tick)
+			require.Equal(t, c.skipped, got.skipped != "")
+			require.Equal(t, moment(t, c.next), got.next)
+			require.Equal(t, name != "none for years", got.planned)
+		})
 	}
 }
 

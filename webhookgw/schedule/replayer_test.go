@@ -5,6 +5,7 @@ package schedule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -161,25 +162,27 @@ func TestAReplayGoesOnAtItsRate(t *testing.T) {
 		150:  {[]int64{2, 4, 5}, 800 * time.Millisecond},
 		6000: {[]int64{5}, time.Second},
 	} {
-		r := newReplaying(t, 5)
-		at := r.start(t, perMinute)
-		for _, replayed := range want.turns {
-			taken := r.now(t, at)
-			require.NoError(t, r.replayer().advance(t.Context(), taken))
-			at = r.now(t, at)
-			require.Equal(t, replayed, at.Replayed, perMinute)
-			_, next, err := r.NextReplay(t.Context())
-			require.NoError(t, err)
-			if at.Status == store.ReplayRunning {
-				require.Equal(t, taken.TakenAt.Add(want.wait), *next, perMinute)
+		t.Run(fmt.Sprint(perMinute), func(t *testing.T) {
+			r := newReplaying(t, 5)
+			at := r.start(t, perMinute)
+			for _, replayed := range want.turns {
+				taken := r.now(t, at)
+				require.NoError(t, r.replayer().advance(t.Context(), taken))
+				at = r.now(t, at)
+				require.Equal(t, replayed, at.Replayed, perMinute)
+				_, next, err := r.NextReplay(t.Context())
+				require.NoError(t, err)
+				if at.Status == store.ReplayRunning {
+					require.Equal(t, taken.TakenAt.Add(want.wait), *next, perMinute)
+				}
 			}
-		}
-		if at.Status == store.ReplayRunning { // its turn was full with the last one
-			at = r.advance(t, at)
-		}
-		require.Equal(t, store.ReplayCompleted, at.Status, perMinute)
-		require.NotNil(t, at.EndedAt)
-		require.Equal(t, r.onceEach(), r.again(t))
+			if at.Status == store.ReplayRunning { // its turn was full with the last one
+				at = r.advance(t, at)
+			}
+			require.Equal(t, store.ReplayCompleted, at.Status, perMinute)
+			require.NotNil(t, at.EndedAt)
+			require.Equal(t, r.onceEach(), r.again(t))
+		})
 	}
 }
 
@@ -254,17 +257,19 @@ func TestAReplayWaits(t *testing.T) {
 			return r.PutLink(t.Context(), r.scene.Links[0])
 		}},
 	} {
-		require.NoError(t, of.put(true))
-		taken := r.now(t, at)
-		require.NoError(t, r.replayer().advance(t.Context(), taken))
-		at = r.now(t, at)
-		require.Equal(t, reason, at.Reason)
-		require.NotEmpty(t, at.Detail)
-		require.Equal(t, store.ReplayRunning, at.Status)
-		_, next, err := r.NextReplay(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, taken.TakenAt.Add(of.wait), *next)
-		require.NoError(t, of.put(false))
+		t.Run(reason, func(t *testing.T) {
+			require.NoError(t, of.put(true))
+			taken := r.now(t, at)
+			require.NoError(t, r.replayer().advance(t.Context(), taken))
+			at := r.now(t, at)
+			require.Equal(t, reason, at.Reason)
+			require.NotEmpty(t, at.Detail)
+			require.Equal(t, store.ReplayRunning, at.Status)
+			_, next, err := r.NextReplay(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, taken.TakenAt.Add(of.wait), *next)
+			require.NoError(t, of.put(false))
+		})
 	}
 	at = r.advance(t, at)
 	require.Equal(t, store.ReplayCompleted, at.Status)
@@ -373,13 +378,15 @@ func TestAReplayFails(t *testing.T) {
 			return nil
 		},
 	} {
-		taken := r.now(t, r.start(t, 600))
-		require.NoError(t, change(&taken))
-		require.NoError(t, r.replayer().advance(t.Context(), taken))
-		at := r.now(t, taken)
-		require.Equal(t, store.ReplayFailed, at.Status, reason)
-		require.Equal(t, reason, at.Reason)
-		require.NotEmpty(t, at.Detail)
+		t.Run(reason, func(t *testing.T) {
+			taken := r.now(t, r.start(t, 600))
+			require.NoError(t, change(&taken))
+			require.NoError(t, r.replayer().advance(t.Context(), taken))
+			at := r.now(t, taken)
+			require.Equal(t, store.ReplayFailed, at.Status)
+			require.Equal(t, reason, at.Reason)
+			require.NotEmpty(t, at.Detail)
+		})
 	}
 	at := r.start(t, 600)
 	connector, err := r.Connector(t.Context(), at.Connector())

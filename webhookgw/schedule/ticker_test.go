@@ -151,24 +151,26 @@ func TestTicksThatStartNothingSayWhy(t *testing.T) {
 		"backlog_full: the open ru": {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogInput: 2}, open: store.Backlog{Input: 2}},
 		"the input cannot be made":  {due: dueNow(t, large, "first")},
 	} {
-		s := &stub{
-			due:  store.DueTicks{Now: midnight, Ticks: []store.DueTick{c.due}},
-			load: store.ProjectLoad{Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{c.due.Route.Connector.EnvironmentID: c.open}},
-		}
-		ticker, registry := ticking(s)
-		_, _, err := ticker.round(t.Context())
-		require.NoError(t, err)
-		require.Len(t, s.events, 1)
-		outcome := metrics.TickRun
-		if reason != "" {
-			outcome = metrics.TickSkipped
-			require.Contains(t, s.events[0].Skipped, reason)
-			require.Empty(t, s.events[0].Runs)
-			require.Empty(t, s.events[0].Input)
-		} else {
-			require.Empty(t, s.events[0].Skipped)
-		}
-		require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", outcome), 0, reason)
+		t.Run(reason, func(t *testing.T) {
+			s := &stub{
+				due:  store.DueTicks{Now: midnight, Ticks: []store.DueTick{c.due}},
+				load: store.ProjectLoad{Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{c.due.Route.Connector.EnvironmentID: c.open}},
+			}
+			ticker, registry := ticking(s)
+			_, _, err := ticker.round(t.Context())
+			require.NoError(t, err)
+			require.Len(t, s.events, 1)
+			outcome := metrics.TickRun
+			if reason != "" {
+				outcome = metrics.TickSkipped
+				require.Contains(t, s.events[0].Skipped, reason)
+				require.Empty(t, s.events[0].Runs)
+				require.Empty(t, s.events[0].Input)
+			} else {
+				require.Empty(t, s.events[0].Skipped)
+			}
+			require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", outcome), 0, reason)
+		})
 	}
 }
 
@@ -240,7 +242,7 @@ func TestARoundStartsABoundedNumberOfRuns(t *testing.T) {
 		s.due.Ticks = append(s.due.Ticks, dueNow(t, daily, slices.Repeat([]string{"agent"}, 100)...))
 	}
 	ticker, _ := ticking(s)
-	for i, c := range []struct {
+	for i, step := range []struct {
 		err  error
 		want int // ticks
 	}{
@@ -250,10 +252,10 @@ func TestARoundStartsABoundedNumberOfRuns(t *testing.T) {
 	} {
 		s.events = nil
 		s.admit = func(store.Event) store.Admission { return store.Admission{} }
-		s.acceptErr = c.err
+		s.acceptErr = step.err
 		_, _, err := ticker.round(t.Context())
-		require.ErrorIs(t, err, c.err)
-		require.Len(t, s.events, c.want, "round %d", i)
+		require.ErrorIs(t, err, step.err)
+		require.Len(t, s.events, step.want, "round %d", i)
 	}
 	s.due.Ticks = []store.DueTick{dueNow(t, daily), dueNow(t, daily)}
 	require.Len(t, atMost(s.due.Ticks, 1), 1, "what starts none is recorded too")
@@ -270,13 +272,15 @@ func TestWhatBecomesOfATickThatIsNotRecorded(t *testing.T) {
 		"taken":                               {store.Admission{Err: store.ErrTickTaken}, 0, 0},
 		"bad":                                 {store.Admission{Err: errors.New("bad")}, 1, 1},
 	} {
-		s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{dueNow(t, daily, "first")}}, admit: func(store.Event) store.Admission { return c.admission }}
-		ticker, registry := ticking(s)
-		_, done, err := ticker.round(t.Context())
-		require.NoError(t, err, name)
-		require.Equal(t, c.moved, done, name)
-		require.Len(t, s.moves, c.moved, name)
-		require.InDelta(t, c.failed, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "failed"), 0, name)
+		t.Run(name, func(t *testing.T) {
+			s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{dueNow(t, daily, "first")}}, admit: func(store.Event) store.Admission { return c.admission }}
+			ticker, registry := ticking(s)
+			_, done, err := ticker.round(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, c.moved, done)
+			require.Len(t, s.moves, c.moved)
+			require.InDelta(t, c.failed, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "failed"), 0)
+		})
 	}
 	unreadable := dueNow(t, store.CronConfig{Schedule: "@fortnightly"}, "first")
 	s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{unreadable, dueNow(t, daily, "first")}}}
@@ -301,14 +305,16 @@ func TestNobodyLooksWithoutNeed(t *testing.T) {
 		"later":   {store.DueTicks{Now: midnight, Next: &later}, nil, lookEvery},
 		"failing": {store.DueTicks{}, errors.New("away"), lookAgain},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &stub{due: c.due, err: c.err}
-			ticker, _ := ticking(s)
-			ctx, stop := context.WithTimeout(t.Context(), 10*c.every+time.Millisecond)
-			defer stop()
-			require.NoError(t, ticker.Run(ctx))
-			require.Len(t, s.looks, 11, name)
-			require.Equal(t, c.every, s.looks[1].Sub(s.looks[0]), name)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stub{due: c.due, err: c.err}
+				ticker, _ := ticking(s)
+				ctx, stop := context.WithTimeout(t.Context(), 10*c.every+time.Millisecond)
+				defer stop()
+				require.NoError(t, ticker.Run(ctx))
+				require.Len(t, s.looks, 11)
+				require.Equal(t, c.every, s.looks[1].Sub(s.looks[0]))
+			})
 		})
 	}
 }

@@ -41,13 +41,15 @@ func TestConnectionsAreLimitedByAFlag(t *testing.T) {
 	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@127.0.0.1:1/none?sslmode=disable"), 0o600))
 	of := "--store-dsn-file=" + dsn
 	for value, wrong := range map[string]bool{"7": true, "8": false, "1000": false, "1001": true, "-1": true} {
-		err := started(t, of, "--store-connections="+value)
-		if !wrong {
-			require.NoError(t, err, value)
-			continue
-		}
-		require.ErrorContains(t, err, "--store-connections", value)
-		require.ErrorContains(t, err, "choose from 8 to 1000", value)
+		t.Run(value, func(t *testing.T) {
+			err := started(t, of, "--store-connections="+value)
+			if !wrong {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, "--store-connections")
+			require.ErrorContains(t, err, "choose from 8 to 1000")
+		})
 	}
 	require.NoError(t, started(t, of))
 	t.Setenv("AGENTPLATFORM_STORE_CONNECTIONS", "3")

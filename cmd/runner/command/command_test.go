@@ -49,9 +49,11 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 		"build pack":  "--token-file",
 		"serve":       "--concurrency",
 	} {
-		out, err := run(t, t.Context(), append(strings.Fields(command), "--help")...)
-		require.NoError(t, err)
-		require.Contains(t, out, want)
+		t.Run(command, func(t *testing.T) {
+			out, err := run(t, t.Context(), append(strings.Fields(command), "--help")...)
+			require.NoError(t, err)
+			require.Contains(t, out, want)
+		})
 	}
 }
 
@@ -195,9 +197,11 @@ func TestExampleGreetsByName(t *testing.T) {
 		`{"x":1,"name":"Grace H."}`: `^Hello Grace H\., it is`,
 		`{}`:                        `^Hello, it is \d\d:\d\d UTC\. Send \{"name":"\.\.\."\}`,
 	} {
-		out := e.Execute(t.Context(), engine.Input{RunID: "r", AgentName: "hello", Project: project, Message: input, Journal: discard{}})
-		require.Equal(t, engine.Completed, out.Status, out.Cause)
-		require.Regexp(t, want, out.Output)
+		t.Run(input, func(t *testing.T) {
+			out := e.Execute(t.Context(), engine.Input{RunID: "r", AgentName: "hello", Project: project, Message: input, Journal: discard{}})
+			require.Equal(t, engine.Completed, out.Status, out.Cause)
+			require.Regexp(t, want, out.Output)
+		})
 	}
 }
 
