@@ -202,9 +202,11 @@ func TestExecutedFitsTheStore(t *testing.T) {
 				"open_runs": 0, "open_connector_runs": 0, "inputs": stored + runs, "ended_connector_runs": stored + runs,
 				"ended_runs": stored + runs, "journal": stored + runs,
 			} {
-				n, err := db.count(t.Context(), `SELECT count(*) FROM `+table)
-				require.NoError(t, err)
-				require.Equal(t, rows, n, table)
+				t.Run(table, func(t *testing.T) {
+					n, err := db.count(t.Context(), `SELECT count(*) FROM `+table)
+					require.NoError(t, err)
+					require.Equal(t, rows, n)
+				})
 			}
 			read(t, db)
 		})

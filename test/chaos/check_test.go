@@ -214,7 +214,9 @@ func TestReadAnswerTakesNoOther(t *testing.T) {
 		`{"status":"ok","dispatched_to":2,"run_ids":["` + a + `","` + b + `"],"more":true}`: false,
 		`{"status":"ok","dispatched_to":2,"run_ids":["` + a + `","` + b + `"]}{}`:           false,
 	} {
-		_, err := readAnswer([]byte(body))
-		require.Equal(t, ok, err == nil, body)
+		t.Run(body, func(t *testing.T) {
+			_, err := readAnswer([]byte(body))
+			require.Equal(t, ok, err == nil)
+		})
 	}
 }

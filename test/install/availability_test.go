@@ -84,12 +84,14 @@ func TestEveryPodHasWhatAnOperatorExpects(t *testing.T) {
 			for _, port := range []string{"health", "metrics"} {
 				require.Contains(t, c.Args, "--"+port+"-addr=:"+strconv.Itoa(int(ports[port])), w.name)
 			}
-			for probe, path := range map[*corev1.Probe]string{c.LivenessProbe: "/healthz", c.ReadinessProbe: "/readyz"} {
-				require.NotNil(t, probe, w.name)
-				require.NotNil(t, probe.HTTPGet, "%s: an open port says nothing", w.name)
-				require.Equal(t, path, probe.HTTPGet.Path, w.name)
-				require.Contains(t, ports, probe.HTTPGet.Port.StrVal, w.name)
-				require.GreaterOrEqual(t, probe.TimeoutSeconds, int32(5), "%s: a busy node makes %s late, and takes all replicas on it out at once", w.name, path)
+			for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
+				t.Run(w.name+path, func(t *testing.T) {
+					require.NotNil(t, probe, w.name)
+					require.NotNil(t, probe.HTTPGet, "%s: an open port says nothing", w.name)
+					require.Equal(t, path, probe.HTTPGet.Path, w.name)
+					require.Contains(t, ports, probe.HTTPGet.Port.StrVal, w.name)
+					require.GreaterOrEqual(t, probe.TimeoutSeconds, int32(5), "%s: a busy node makes %s late, and takes all replicas on it out at once", w.name, path)
+				})
 			}
 			for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
 				require.Equal(t, "health", probe.HTTPGet.Port.StrVal, "%s: no load on another port kills it, or takes it out", w.name)

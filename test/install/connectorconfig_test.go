@@ -49,21 +49,23 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 		"inbound": reflect.TypeFor[apiserver.InboundConfigInput](), "sync": reflect.TypeFor[apiserver.SyncConfigInput](),
 		"outbound": reflect.TypeFor[apiserver.OutboundConfigInput](),
 	} {
-		fields := tagged(input, "json")
-		require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, input.Name()).Properties)), "%s: what is described", mode)
-		for _, field := range fields {
-			require.Contains(t, crdFields, field, "%s: how does the CRD name it?", mode)
-			for _, name := range crdFields[field] {
-				named[name] = true
+		t.Run(mode, func(t *testing.T) {
+			fields := tagged(input, "json")
+			require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, input.Name()).Properties)), "what is described")
+			for _, field := range fields {
+				require.Contains(t, crdFields, field, "how does the CRD name it?")
+				for _, name := range crdFields[field] {
+					named[name] = true
+				}
 			}
-		}
-		var inFiles []string
-		for _, key := range tagged(reflect.TypeFor[bundle.ConnectorConfig](), "yaml") {
-			if takes(mode, key) {
-				inFiles = append(inFiles, key)
+			var inFiles []string
+			for _, key := range tagged(reflect.TypeFor[bundle.ConnectorConfig](), "yaml") {
+				if takes(mode, key) {
+					inFiles = append(inFiles, key)
+				}
 			}
-		}
-		require.ElementsMatch(t, fields, slices.Concat(inFiles, notInRepository[mode]), "%s: what files of a repository take", mode)
+			require.ElementsMatch(t, fields, slices.Concat(inFiles, notInRepository[mode]), "what files of a repository take")
+		})
 	}
 	for field := range crd.Properties {
 		require.True(t, named[field], "the REST API has no name for %s", field)
@@ -108,7 +110,9 @@ func TestATimeoutHasTheSameBoundsEverywhere(t *testing.T) {
 	for seconds, valid := range map[float64]bool{
 		*crd.Minimum - 1: false, *crd.Minimum: true, *crd.Maximum: true, *crd.Maximum + 1: false,
 	} {
-		require.Equal(t, valid, inRepository("sync", fmt.Sprintf("timeout_seconds: %v", seconds)) == nil, "%v seconds in a repository", seconds)
+		t.Run(fmt.Sprint(seconds), func(t *testing.T) {
+			require.Equal(t, valid, inRepository("sync", fmt.Sprintf("timeout_seconds: %v", seconds)) == nil, "%v seconds in a repository", seconds)
+		})
 	}
 }
 

@@ -57,13 +57,15 @@ func TestThePlatformsPriorityIsForItsOwnPods(t *testing.T) {
 	tenant.become("tenant")
 	tenant.may(rule("", "pods", "create"))
 	for who, c := range map[string]client.Client{"a tenant": tenant.client, "the administrator": control.Client} {
-		err := c.Create(t.Context(), podOf(tenant.namespace, class))
-		require.True(t, apierrors.IsForbidden(err), "%s: %v", who, err)
-		require.ErrorContains(t, err, priorityPolicy, who)
-		require.ErrorContains(t, err, "remove spec.priorityClassName or name another class", who)
-		for _, free := range []string{"", other.Name} {
-			require.NoError(t, c.Create(t.Context(), podOf(tenant.namespace, free)), "%s with class %q", who, free)
-		}
+		t.Run(who, func(t *testing.T) {
+			err := c.Create(t.Context(), podOf(tenant.namespace, class))
+			require.True(t, apierrors.IsForbidden(err), "%v", err)
+			require.ErrorContains(t, err, priorityPolicy)
+			require.ErrorContains(t, err, "remove spec.priorityClassName or name another class")
+			for _, free := range []string{"", other.Name} {
+				require.NoError(t, c.Create(t.Context(), podOf(tenant.namespace, free)), "%s with class %q", who, free)
+			}
+		})
 	}
 	own := podOf(kube.SystemNamespace, class)
 	require.NoError(t, control.Client.Create(t.Context(), own))
