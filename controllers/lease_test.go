@@ -48,21 +48,23 @@ func TestAManagerWaitsForTheStoreOfAnotherCluster(t *testing.T) {
 		"another platform":  {[]error{&store.ForeignPlatformError{}}, &store.ForeignPlatformError{}},
 		"away":              {[]error{foreign, away}, away},
 	} {
-		asked, waited := 0, 0
-		lease := &controllers.Lease{
-			Logger: slog.New(slog.DiscardHandler),
-			Store: leases{hold: func() error {
-				asked++
-				return c.answers[asked-1]
-			}},
-			Tick: func(context.Context) error {
-				waited++
-				return nil
-			},
-		}
-		require.Equal(t, c.want, lease.Await(t.Context()), name)
-		require.Equal(t, len(c.answers), asked, name)
-		require.Equal(t, asked-1, waited, name)
+		t.Run(name, func(t *testing.T) {
+			asked, waited := 0, 0
+			lease := &controllers.Lease{
+				Logger: slog.New(slog.DiscardHandler),
+				Store: leases{hold: func() error {
+					asked++
+					return c.answers[asked-1]
+				}},
+				Tick: func(context.Context) error {
+					waited++
+					return nil
+				},
+			}
+			require.Equal(t, c.want, lease.Await(t.Context()))
+			require.Equal(t, len(c.answers), asked)
+			require.Equal(t, asked-1, waited)
+		})
 	}
 }
 
@@ -106,31 +108,33 @@ func TestAManagerStartsAgainWhereTheStoreWentBack(t *testing.T) {
 		"somebody else renews":         {[]time.Duration{time.Second}, nil, "another manager renews the lease"},
 		"one that stands by did, once": {[]time.Duration{time.Second, 10 * time.Second}, nil, ""},
 	} {
-		var log bytes.Buffer
-		now, renewals := time.Unix(0, 0), 0
-		lease := &controllers.Lease{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Store: leases{age: func() time.Duration {
-				age := c.ages[0]
-				if len(c.ages) > 1 {
-					c.ages = c.ages[1:]
-				}
-				return age
-			}, hold: func() error {
-				renewals++
-				return nil
-			}},
-			Now: func() time.Time { return now },
-			Tick: func(context.Context) error {
-				if now = now.Add(10 * time.Second); renewals > 2 {
-					return context.Canceled
-				}
-				return nil
-			},
-		}
-		require.ErrorIs(t, lease.Start(t.Context()), c.want, name)
-		require.Equal(t, c.want == nil, renewals > 2, name)
-		require.Equal(t, c.says != "", log.Len() > 0, "%s: %s", name, &log)
-		require.Contains(t, log.String(), c.says, name)
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			now, renewals := time.Unix(0, 0), 0
+			lease := &controllers.Lease{
+				Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Store: leases{age: func() time.Duration {
+					age := c.ages[0]
+					if len(c.ages) > 1 {
+						c.ages = c.ages[1:]
+					}
+					return age
+				}, hold: func() error {
+					renewals++
+					return nil
+				}},
+				Now: func() time.Time { return now },
+				Tick: func(context.Context) error {
+					if now = now.Add(10 * time.Second); renewals > 2 {
+						return context.Canceled
+					}
+					return nil
+				},
+			}
+			require.ErrorIs(t, lease.Start(t.Context()), c.want)
+			require.Equal(t, c.want == nil, renewals > 2)
+			require.Equal(t, c.says != "", log.Len() > 0, "%s", &log)
+			require.Contains(t, log.String(), c.says)
+		})
 	}
 }

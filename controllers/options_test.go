@@ -23,14 +23,16 @@ func TestTheWindowOfPoolsThatScaleHasBounds(t *testing.T) {
 		0: true, 10 * time.Second: true, 24 * time.Hour: true,
 		-time.Second: false, 9 * time.Second: false, 25 * time.Hour: false,
 	} {
-		err := Options{
-			Store: db.ForCluster("cluster"), Hints: db, Keys: &keyring.Keys{}, Image: "platform:1", DispatchURL: "http://dispatch:8081",
-			SystemNamespace: "system", GatewayURL: "http://gateway", PlatformID: uuid.New(), StabilizationWindow: window,
-		}.validate()
-		if allowed {
-			require.NoError(t, err)
-		} else {
-			require.ErrorContains(t, err, "--scale-down-window")
-		}
+		t.Run(window.String(), func(t *testing.T) {
+			err := Options{
+				Store: db.ForCluster("cluster"), Hints: db, Keys: &keyring.Keys{}, Image: "platform:1", DispatchURL: "http://dispatch:8081",
+				SystemNamespace: "system", GatewayURL: "http://gateway", PlatformID: uuid.New(), StabilizationWindow: window,
+			}.validate()
+			if allowed {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, "--scale-down-window")
+			}
+		})
 	}
 }

@@ -40,11 +40,13 @@ func TestWhichEnvironmentIsLookedAt(t *testing.T) {
 		},
 		"a link that says so": {&v1alpha1.ConnectorLink{ObjectMeta: named("prod.ask.hello", labels)}, []string{"dev", "prod"}},
 	} {
-		var want []ctrl.Request
-		for _, one := range c.want {
-			want = append(want, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: one}})
-		}
-		require.Equal(t, want, environmentOf(t.Context(), c.object), name)
+		t.Run(name, func(t *testing.T) {
+			var want []ctrl.Request
+			for _, one := range c.want {
+				want = append(want, ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "team", Name: one}})
+			}
+			require.Equal(t, want, environmentOf(t.Context(), c.object))
+		})
 	}
 }
 

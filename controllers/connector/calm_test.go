@@ -54,15 +54,17 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 		"paused, and changed": {{0, paused, toldWait, true}, {0, resumed, trouble{}, true}},
 		"refused, resolved":   {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
 	} {
-		now := time.Unix(1_000_000, 0)
-		c, key := &Calm{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
-		for i, s := range steps {
-			now = now.Add(s.after)
-			s.seen.Connector = key
-			is, changed := c.tell(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
-			require.Equal(t, s.want, is, "%s, step %d", name, i)
-			require.Equal(t, s.changed, changed, "%s, step %d", name, i)
-			require.Equal(t, is != trouble{}, len(c.others(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
-		}
+		t.Run(name, func(t *testing.T) {
+			now := time.Unix(1_000_000, 0)
+			c, key := &Calm{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+			for i, s := range steps {
+				now = now.Add(s.after)
+				s.seen.Connector = key
+				is, changed := c.tell(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
+				require.Equal(t, s.want, is, "%s, step %d", name, i)
+				require.Equal(t, s.changed, changed, "%s, step %d", name, i)
+				require.Equal(t, is != trouble{}, len(c.others(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
+			}
+		})
 	}
 }

@@ -71,9 +71,11 @@ func TestWhatIsRefusedIsNotReady(t *testing.T) {
 		"environment missing": func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") },
 		"project missing":     func(c *v1alpha1.Connector) { v1alpha1.MarkProjectMissing(c) },
 	} {
-		c := &v1alpha1.Connector{}
-		c.MarkRoutesReady()
-		mark(c)
-		require.False(t, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), name)
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Connector{}
+			c.MarkRoutesReady()
+			mark(c)
+			require.False(t, c.Status.IsTrue(v1alpha1.ConditionRoutesReady))
+		})
 	}
 }

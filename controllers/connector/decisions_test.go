@@ -3,6 +3,7 @@
 package connector
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -82,9 +83,11 @@ func TestEachWishIsInTheRow(t *testing.T) {
 			r.RequireAuthentication, r.SecretDigest, r.Config = false, nil, []byte(`{"require_authentication":false}`)
 		}},
 	} {
-		expected := want
-		c.want(&expected)
-		require.Equal(t, expected, row(c.ask), name)
+		t.Run(name, func(t *testing.T) {
+			expected := want
+			c.want(&expected)
+			require.Equal(t, expected, row(c.ask))
+		})
 	}
 }
 
@@ -92,12 +95,14 @@ func TestEachWishIsInTheRow(t *testing.T) {
 func TestAChildSecret(t *testing.T) {
 	t.Parallel()
 	for name, labelled := range map[string]bool{"ask": true, strings.Repeat("a", 63): true, strings.Repeat("a", 64): false} {
-		s := childSecret(&v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}, "the secret")
-		require.Equal(t, name+"-connector", s.Name)
-		require.Equal(t, map[string][]byte{"secret": []byte("the secret")}, s.Data)
-		require.Equal(t, object.ManagedBy, s.Labels[object.LabelManagedBy])
-		require.Equal(t, labelled, s.Labels[v1alpha1.LabelConnector] == name)
-		require.NotContains(t, s.Labels, object.LabelInstance)
+		t.Run(fmt.Sprintf("%.60s", name), func(t *testing.T) {
+			s := childSecret(&v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}, "the secret")
+			require.Equal(t, name+"-connector", s.Name)
+			require.Equal(t, map[string][]byte{"secret": []byte("the secret")}, s.Data)
+			require.Equal(t, object.ManagedBy, s.Labels[object.LabelManagedBy])
+			require.Equal(t, labelled, s.Labels[v1alpha1.LabelConnector] == name)
+			require.NotContains(t, s.Labels, object.LabelInstance)
+		})
 	}
 }
 
@@ -131,8 +136,10 @@ func TestWhichChangesFreeAName(t *testing.T) {
 		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, false},
 		"its status":   {func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") }, false},
 	} {
-		update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
-		require.Equal(t, c.told, object.Changed(title).Update(update), name)
+		t.Run(name, func(t *testing.T) {
+			update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
+			require.Equal(t, c.told, object.Changed(title).Update(update))
+		})
 	}
 	require.Nil(t, title(&v1alpha1.Project{}))
 }

@@ -73,12 +73,14 @@ func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
 		"its spec":            {func(c *v1alpha1.Connector) { c.Generation++ }, false},
 		"its secret":          {func(c *v1alpha1.Connector) { c.MarkSecretReady("s", 2) }, false},
 	} {
-		before := &v1alpha1.Connector{}
-		before.Status.ID = "a"
-		before.MarkRoutesReady()
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(isInEffect).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Connector{}
+			before.Status.ID = "a"
+			before.MarkRoutesReady()
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(isInEffect).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
 }
 
@@ -96,10 +98,12 @@ func TestWhichChangesOfAnEnvironmentLinksAreToldOf(t *testing.T) {
 		"its spec":        {func(e *v1alpha1.Environment) { e.Generation++ }, false},
 		"that it waits":   {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
 	} {
-		before := &v1alpha1.Environment{}
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(whatRuns).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Environment{}
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(whatRuns).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
 	require.Nil(t, whatRuns(&v1alpha1.Project{}))
 	changed := link("team", "l", "other", asIs)

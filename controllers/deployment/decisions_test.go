@@ -38,14 +38,16 @@ func TestWhichBranchIsBuilt(t *testing.T) {
 		"that of HEAD":        {"", "", "", ""},
 		"asked for, no other": {"a", "", "", "a"},
 	} {
-		v := &version{
-			Deployment:  &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: c.asked}}}},
-			environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: c.environment}}},
-			project:     &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{DefaultBranch: c.project}}},
-		}
-		require.Equal(t, c.want, v.branch(), name)
-		v.project.Spec.Git = nil
-		require.NotEqual(t, "p", v.branch(), "%s: without a repository", name)
+		t.Run(name, func(t *testing.T) {
+			v := &version{
+				Deployment:  &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: c.asked}}}},
+				environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: c.environment}}},
+				project:     &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{DefaultBranch: c.project}}},
+			}
+			require.Equal(t, c.want, v.branch())
+			v.project.Spec.Git = nil
+			require.NotEqual(t, "p", v.branch(), "without a repository")
+		})
 	}
 }
 
@@ -99,11 +101,13 @@ func TestFingerprint(t *testing.T) {
 		"tests":       {func(s *v1alpha1.DeploymentSpec) { s.SkipTests = true }, false},
 		"commit":      {func(s *v1alpha1.DeploymentSpec) { s.Source.Git.Commit = "main" }, false},
 	} {
-		spec := *base.DeepCopy()
-		c.change(&spec)
-		got, err := spec.Fingerprint()
-		require.NoError(t, err)
-		require.Equal(t, c.same, got == want, name)
+		t.Run(name, func(t *testing.T) {
+			spec := *base.DeepCopy()
+			c.change(&spec)
+			got, err := spec.Fingerprint()
+			require.NoError(t, err)
+			require.Equal(t, c.same, got == want)
+		})
 	}
 }
 
@@ -193,10 +197,12 @@ func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
 		"the default":   {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, false},
 		"an annotation": {func(p *v1alpha1.Project) { p.Annotations = map[string]string{"a": "b"} }, false},
 	} {
-		before := &v1alpha1.Project{}
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Project{}
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Environment)
@@ -207,11 +213,18 @@ func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
 		"its runners":        {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
 		"what is live in it": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, false},
 	} {
-		before := &v1alpha1.Environment{}
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(environmentState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Environment{}
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(environmentState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
+}
+
+// A deployment is reconciled if its environment has another live deployment than its status says.
+func TestOutOfDate_ComparesTheLiveDeployment(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		environment, id string
 		live            bool
@@ -226,14 +239,16 @@ func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
 		"nothing is live: it may be":  {"", "a", false, v1alpha1.DeploymentDeployed, true},
 		"nothing is live: it may not": {"", "a", false, v1alpha1.DeploymentFailed, false},
 	} {
-		e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}
-		e.Status.LiveDeploymentID = c.environment
-		d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
-		d.Status.ID, d.Status.Live, d.Status.Phase = c.id, c.live, c.phase
-		require.Equal(t, c.concerns, outOfDate(e, d), name)
-		d.Spec.Environment = "prod"
-		require.False(t, outOfDate(e, d), "%s: of another environment", name)
-		require.False(t, outOfDate(&corev1.Pod{}, d), name)
+		t.Run(name, func(t *testing.T) {
+			e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}
+			e.Status.LiveDeploymentID = c.environment
+			d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
+			d.Status.ID, d.Status.Live, d.Status.Phase = c.id, c.live, c.phase
+			require.Equal(t, c.concerns, outOfDate(e, d))
+			d.Spec.Environment = "prod"
+			require.False(t, outOfDate(e, d), "of another environment")
+			require.False(t, outOfDate(&corev1.Pod{}, d))
+		})
 	}
 }
 
@@ -260,23 +275,25 @@ func TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns(t *testing.T) {
 		"another became live":  {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "old" }, []string{"live", "old"}},
 		"it is another object": {func(e *v1alpha1.Environment) { e.Status.ID = "" }, []string{"failed", "live", "new", "old", "open"}},
 	} {
-		after := before.DeepCopy()
-		c.change(after)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
-		update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
-		for _, change := range ofEnvironment {
-			if change.when.Update(update) {
-				base.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			c.change(after)
+			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+			update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
+			for _, change := range ofEnvironment {
+				if change.when.Update(update) {
+					base.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
+				}
 			}
-		}
-		var told []string
-		for queue.Len() > 0 {
-			request, _ := queue.Get()
-			told = append(told, request.Name)
-		}
-		queue.ShutDown()
-		slices.Sort(told)
-		require.Equal(t, c.want, told, name)
+			var told []string
+			for queue.Len() > 0 {
+				request, _ := queue.Get()
+				told = append(told, request.Name)
+			}
+			queue.ShutDown()
+			slices.Sort(told)
+			require.Equal(t, c.want, told)
+		})
 	}
 }
 
@@ -303,7 +320,9 @@ func TestWhomASecretConcerns(t *testing.T) {
 	}{
 		{at("team", "git"), []string{"open"}}, {at("team", "other"), nil}, {at("public", "git"), nil}, {at("none", "git"), nil}, {at("nobody", "git"), nil},
 	} {
-		require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
+		t.Run(c.secret.Namespace+"/"+c.secret.Name, func(t *testing.T) {
+			require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
+		})
 	}
 }
 
@@ -329,7 +348,9 @@ func TestWhomATestEnvironmentConcerns(t *testing.T) {
 		to("team", "unrelated", "plain", ""), to("team", "itself", "own", ""), to("other", "theirs", "dev", ""),
 	)}}
 	for name, want := range map[string][]string{"lab": {"open", "staged"}, "plain": nil, "dev": nil, "own": nil} {
-		require.ElementsMatch(t, want, controllertest.Names(r.testedIn(t.Context(), environment("team", name, ""))), name)
+		t.Run(name, func(t *testing.T) {
+			require.ElementsMatch(t, want, controllertest.Names(r.testedIn(t.Context(), environment("team", name, ""))))
+		})
 	}
 }
 

@@ -123,14 +123,16 @@ func TestWhyAJobHasNoPod(t *testing.T) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
 		}, ""},
 	} {
-		j := namedJob(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
-		j.CreationTimestamp = ago(time.Hour)
-		c.change(j)
-		r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
-		problem, err := r.buildProblem(t.Context(), j)
-		require.NoError(t, err, name)
-		require.Equal(t, c.want == "", problem == "", "%s: %s", name, problem)
-		require.Contains(t, problem, c.want, name)
+		t.Run(name, func(t *testing.T) {
+			j := namedJob(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
+			j.CreationTimestamp = ago(time.Hour)
+			c.change(j)
+			r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
+			problem, err := r.buildProblem(t.Context(), j)
+			require.NoError(t, err)
+			require.Equal(t, c.want == "", problem == "", "%s", problem)
+			require.Contains(t, problem, c.want)
+		})
 	}
 }
 

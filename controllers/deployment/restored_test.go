@@ -4,6 +4,7 @@ package deployment
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,8 +35,10 @@ func TestWhatWasLiveIsBuiltFromItsCommit(t *testing.T) {
 		"was not live":    {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Commit: "bbbb"}, ""},
 		"never was there": {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{}, ""},
 	} {
-		v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
-		require.Equal(t, c.want, v.commit(), name)
+		t.Run(name, func(t *testing.T) {
+			v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
+			require.Equal(t, c.want, v.commit())
+		})
 	}
 }
 
@@ -46,16 +49,18 @@ func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
 	scheme := runtime.NewScheme()
 	require.NoError(t, batchv1.AddToScheme(scheme))
 	for status, stays := range map[store.DeploymentStatus]bool{store.DeploymentPending: false, store.DeploymentBuilding: true} {
-		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
-		job := namedJob(d)
-		job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Deployment"))}
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-		r := &Reconciler{Base: &object.Base{Client: c}}
-		got, err := r.startBuild(t.Context(), &version{Deployment: d, outcome: store.Deployment{Status: status}})
-		require.NoError(t, err)
-		require.Equal(t, stays, got != nil, status)
-		err = c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
-		require.Equal(t, stays, !apierrors.IsNotFound(err), status)
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
+			job := namedJob(d)
+			job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Deployment"))}
+			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
+			r := &Reconciler{Base: &object.Base{Client: c}}
+			got, err := r.startBuild(t.Context(), &version{Deployment: d, outcome: store.Deployment{Status: status}})
+			require.NoError(t, err)
+			require.Equal(t, stays, got != nil, status)
+			err = c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
+			require.Equal(t, stays, !apierrors.IsNotFound(err), status)
+		})
 	}
 }
 
@@ -88,14 +93,16 @@ func TestABuildWhoseOutcomeIsForgottenGivesWay(t *testing.T) {
 		"ended since":       {batchv1.JobComplete, store.Deployment{Status: store.DeploymentCancelled}, true},
 		"forgotten":         {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding}, false},
 	} {
-		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
-		job := namedJob(d)
-		job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
-		kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-		r := &Reconciler{Base: &object.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
-		v := &version{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
-		require.NoError(t, r.checkJob(t.Context(), v, job), name)
-		err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)
-		require.Equal(t, c.stays, !apierrors.IsNotFound(err), name)
+		t.Run(name, func(t *testing.T) {
+			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
+			job := namedJob(d)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
+			kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
+			r := &Reconciler{Base: &object.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
+			v := &version{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
+			require.NoError(t, r.checkJob(t.Context(), v, job))
+			err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)
+			require.Equal(t, c.stays, !apierrors.IsNotFound(err))
+		})
 	}
 }

@@ -38,7 +38,7 @@ func TestWhoIsSlowIsLeftAloneForLonger(t *testing.T) {
 	t.Parallel()
 	var l looks
 	now := time.Unix(1, 0)
-	for _, c := range []struct {
+	for _, step := range []struct {
 		held time.Duration
 		late bool
 		want time.Duration
@@ -50,11 +50,11 @@ func TestWhoIsSlowIsLeftAloneForLonger(t *testing.T) {
 		{late: true, want: 10 * time.Minute},
 		{held: time.Hour, want: 10 * time.Minute},
 	} {
-		if c.held > 0 {
-			l.held("a", c.held)
+		if step.held > 0 {
+			l.held("a", step.held)
 		}
-		l.took("a", now, time.Minute, c.late)
-		require.Equal(t, c.want, l.rest("a", now))
+		l.took("a", now, time.Minute, step.late)
+		require.Equal(t, step.want, l.rest("a", now))
 	}
 	require.Zero(t, l.rest("b", now))
 }

@@ -93,8 +93,10 @@ func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
 			ObservedGeneration: 2, Conditions: condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue),
 		}, 0, "because"},
 	} {
-		seen := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
-		require.Equal(t, c.ready, seen.ready, name)
-		require.Equal(t, c.problem, seen.problem, name)
+		t.Run(name, func(t *testing.T) {
+			seen := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
+			require.Equal(t, c.ready, seen.ready)
+			require.Equal(t, c.problem, seen.problem)
+		})
 	}
 }

@@ -54,7 +54,9 @@ func TestDesiredReplicas(t *testing.T) {
 		"a pool that may have as many as it must":  {bounds{3, 3, 10}, waiting(1000, 0), 3},
 		"under way and waiting are taken together": {bounds{0, 9, 10}, store.Demand{Running: store.Runs{All: 15, Lower: 5}, Waiting: store.Runs{All: 6, Lower: 6}}, 3},
 	} {
-		require.Equal(t, c.want, c.desiredReplicas(c.demand.Open()), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, c.desiredReplicas(c.demand.Open()))
+		})
 	}
 }
 
@@ -97,16 +99,18 @@ func TestAPoolScales(t *testing.T) {
 		"the most is kept, whatever is there": {bounds{1, 2, 10}, 7, []look{{0, busy, false, 2, false}, {time.Second, idle, false, 2, false}}},
 		"so is the least":                     {bounds{2, 4, 10}, 0, []look{{0, idle, false, 2, false}}},
 	} {
-		now, s := atFirst, newScaling(c.bounds, DefaultStabilizationWindow, c.begins, atFirst)
-		for i, l := range c.looks {
-			at := now.Add(l.after)
-			for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
+		t.Run(name, func(t *testing.T) {
+			now, s := atFirst, newScaling(c.bounds, DefaultStabilizationWindow, c.begins, atFirst)
+			for i, l := range c.looks {
+				at := now.Add(l.after)
+				for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
+					s = s.looked(now, l.demand)
+				}
+				now, s.used = at, l.used
 				s = s.looked(now, l.demand)
+				require.Equal(t, l.want, s.replicas, "look %d", i)
 			}
-			now, s.used = at, l.used
-			s = s.looked(now, l.demand)
-			require.Equal(t, l.want, s.replicas, "%s: look %d", name, i)
-		}
+		})
 	}
 }
 
@@ -315,7 +319,9 @@ func TestWhatEventsSayOfScaling(t *testing.T) {
 		{5, scaling{bounds: bounds{0, 2, 10}, recommended: recommendations{{atFirst, 5}}, replicas: 2}, "ScaledDown", "scaled from 5 to 2 runners: spec.runner allows no more"},
 		{1, of(0, store.Demand{}), "ScaledDown", "scaled from 1 to 0 runners: no run for 30s"},
 	} {
-		reason, note := scaledEvent(c.from, c.to)
-		require.Equal(t, [2]string{c.reason, c.note}, [2]string{reason, note})
+		t.Run(c.reason, func(t *testing.T) {
+			reason, note := scaledEvent(c.from, c.to)
+			require.Equal(t, [2]string{c.reason, c.note}, [2]string{reason, note})
+		})
 	}
 }

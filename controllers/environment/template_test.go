@@ -59,7 +59,9 @@ func TestEachWishOfARunnerIsInItsPods(t *testing.T) {
 			func(p corev1.PodTemplateSpec) any { return p.Annotations[annotationConfig] }, "digest",
 		},
 	} {
-		require.Equal(t, c.want, c.seen(podTemplate(environment(c.runner), options())), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, c.seen(podTemplate(environment(c.runner), options())))
+		})
 	}
 }
 
@@ -100,9 +102,11 @@ func TestAPool(t *testing.T) {
 		"image": func(o *object.PodOptions) { o.Image = "platform:2" }, "dispatch": func(o *object.PodOptions) { o.DispatchURL += "x" },
 		"trust": func(o *object.PodOptions) { o.TrustDispatchCA = !o.TrustDispatchCA }, "egress": func(o *object.PodOptions) { o.Egress.Allow += "x" },
 	} {
-		changed := options().PodOptions
-		change(&changed)
-		require.NotEqual(t, digest, platformDigest(changed), name)
+		t.Run(name, func(t *testing.T) {
+			changed := options().PodOptions
+			change(&changed)
+			require.NotEqual(t, digest, platformDigest(changed))
+		})
 	}
 }
 
@@ -123,10 +127,12 @@ func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
 		"a bad network":  {func(p *v1alpha1.Project) { p.MarkNetworkMissing(v1alpha1.ReasonNameCollision, "m") }, false},
 		"nothing at all": {func(*v1alpha1.Project) {}, false},
 	} {
-		before := &v1alpha1.Project{}
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Project{}
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Deployment)
@@ -138,10 +144,12 @@ func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
 		"its agents":  {func(d *v1alpha1.Deployment) { d.Status.AgentCount = 3 }, false},
 		"its message": {func(d *v1alpha1.Deployment) { d.Status.Message = "m" }, false},
 	} {
-		before := &v1alpha1.Deployment{}
-		after := before.DeepCopy()
-		c.change(after)
-		require.Equal(t, c.told, object.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}), name)
+		t.Run(name, func(t *testing.T) {
+			before := &v1alpha1.Deployment{}
+			after := before.DeepCopy()
+			c.change(after)
+			require.Equal(t, c.told, object.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+		})
 	}
 	require.Nil(t, projectState(&v1alpha1.Deployment{}))
 	require.Nil(t, liveState(&v1alpha1.Project{}))
@@ -172,6 +180,8 @@ func TestWhomASecretConcerns(t *testing.T) {
 		{at("team", "llm"), []string{"dev", "prod"}}, {at("team", "key"), nil}, {at("other", "llm"), nil},
 		{at("team", "crm"), []string{"prod"}}, {at("other", "crm"), nil},
 	} {
-		require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
+		t.Run(c.secret.Namespace+"/"+c.secret.Name, func(t *testing.T) {
+			require.Equal(t, c.want, controllertest.Names(r.usersOf(t.Context(), &corev1.Secret{ObjectMeta: c.secret})), "%s/%s", c.secret.Namespace, c.secret.Name)
+		})
 	}
 }

@@ -101,19 +101,21 @@ func TestEveryErrorIsACondition(t *testing.T) {
 		for shape, err := range map[string]error{
 			"as it is": c.err, "wrapped": fmt.Errorf("doing: %w", c.err), "joined": errors.Join(c.err, nil),
 		} {
-			for _, o := range kinds() {
-				what := fmt.Sprintf("%s, %s, %s", name, shape, o.ObjectKind())
-				wait, returned := (&object.Base{}).Explain(o, err)
-				require.Equal(t, c.state, State(o), what)
-				if c.wait == again {
-					require.ErrorIs(t, returned, c.err, what)
-					require.Zero(t, wait, what)
-					continue
+			t.Run(shape, func(t *testing.T) {
+				for _, o := range kinds() {
+					what := fmt.Sprintf("%s, %s, %s", name, shape, o.ObjectKind())
+					wait, returned := (&object.Base{}).Explain(o, err)
+					require.Equal(t, c.state, State(o), what)
+					if c.wait == again {
+						require.ErrorIs(t, returned, c.err, what)
+						require.Zero(t, wait, what)
+						continue
+					}
+					require.NoError(t, returned, what)
+					require.Equal(t, c.wait, wait, what)
+					require.LessOrEqual(t, wait, object.Later, what)
 				}
-				require.NoError(t, returned, what)
-				require.Equal(t, c.wait, wait, what)
-				require.LessOrEqual(t, wait, object.Later, what)
-			}
+			})
 		}
 	}
 }
@@ -129,20 +131,22 @@ func TestWhatIsWaitedForIsLookedForLessAndLess(t *testing.T) {
 		},
 		"leftover": func(turn int) error { return &object.LeftoverError{Kind: "Secret", Name: fmt.Sprint(turn)} },
 	} {
-		clock := clocktesting.NewFakeClock(time.Now())
-		keeper := &object.Base{Clock: clock}
-		o := &v1alpha1.Environment{}
-		_, _ = keeper.Explain(o, err(0))
-		since := o.Status.Condition(v1alpha1.ConditionReconciling).LastTransitionTime
-		last := time.Duration(0)
-		for turn, age := range []time.Duration{0, time.Second, 2 * time.Second, 5 * time.Second, 20 * time.Second, time.Minute, time.Hour} {
-			clock.SetTime(since.Add(age))
-			wait, _ := keeper.Explain(o, err(turn))
-			require.Equal(t, min(max(age, soon), object.Later), wait, "%s after %s", name, age)
-			require.GreaterOrEqual(t, wait, last, name)
-			last = wait
-		}
-		require.Equal(t, object.Later, last, name)
+		t.Run(name, func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(time.Now())
+			keeper := &object.Base{Clock: clock}
+			o := &v1alpha1.Environment{}
+			_, _ = keeper.Explain(o, err(0))
+			since := o.Status.Condition(v1alpha1.ConditionReconciling).LastTransitionTime
+			last := time.Duration(0)
+			for turn, age := range []time.Duration{0, time.Second, 2 * time.Second, 5 * time.Second, 20 * time.Second, time.Minute, time.Hour} {
+				clock.SetTime(since.Add(age))
+				wait, _ := keeper.Explain(o, err(turn))
+				require.Equal(t, min(max(age, soon), object.Later), wait, "%s after %s", name, age)
+				require.GreaterOrEqual(t, wait, last)
+				last = wait
+			}
+			require.Equal(t, object.Later, last)
+		})
 	}
 }
 
@@ -243,7 +247,9 @@ func TestKstatusReadsWhatControllersMark(t *testing.T) {
 		"in force":           {marked(key.DeepCopy(), (*v1alpha1.APIKey).MarkInForce), kstatus.CurrentStatus},
 		"unknown permission": {marked(key.DeepCopy(), func(k *v1alpha1.APIKey) { k.MarkUnknownPermissions(nil) }), kstatus.FailedStatus},
 	} {
-		require.Equal(t, c.want, computed(t, c.o), name)
-		require.Equal(t, c.want == kstatus.CurrentStatus, v1alpha1.IsReady(c.o), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, computed(t, c.o))
+			require.Equal(t, c.want == kstatus.CurrentStatus, v1alpha1.IsReady(c.o))
+		})
 	}
 }

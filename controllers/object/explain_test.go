@@ -22,13 +22,15 @@ func TestAChildInTheWayIsLookedForAgain(t *testing.T) {
 		{&object.NameCollisionError{Kind: "Secret", Name: "a"}, v1alpha1.ConditionStalled, v1alpha1.ReasonNameCollision},
 		{&object.LeftoverError{Kind: "Secret", Name: "a"}, v1alpha1.ConditionReconciling, v1alpha1.ReasonProgressing},
 	} {
-		o := &v1alpha1.Environment{}
-		after, err := (&object.Base{}).Explain(o, c.err)
-		require.NoError(t, err)
-		require.Positive(t, after)
-		condition := o.Status.Condition(c.condition)
-		require.NotNil(t, condition)
-		require.Equal(t, c.reason, condition.Reason)
-		require.Contains(t, condition.Message, `Secret "a"`)
+		t.Run(c.condition, func(t *testing.T) {
+			o := &v1alpha1.Environment{}
+			after, err := (&object.Base{}).Explain(o, c.err)
+			require.NoError(t, err)
+			require.Positive(t, after)
+			condition := o.Status.Condition(c.condition)
+			require.NotNil(t, condition)
+			require.Equal(t, c.reason, condition.Reason)
+			require.Contains(t, condition.Message, `Secret "a"`)
+		})
 	}
 }

@@ -97,33 +97,35 @@ func TestAnOlderGenerationCountsWhereKubernetesConfirmsIt(t *testing.T) {
 		"another one":       {now: dev("v", 3)},
 		"gone":              {},
 	} {
-		var asked []store.ObjectRef
-		worked := false
-		reader := cached(t)
-		if c.now != nil {
-			reader = cached(t, c.now)
-		}
-		environment := dev("u", 3)
-		keeper := &object.Base{Client: cached(t, environment), Reader: reader, Store: ids{claim: func(_ store.Key, ref store.ObjectRef) error {
-			asked = append(asked, ref)
-			if ref.Restored == 17 && !c.refused {
-				return nil
+		t.Run(name, func(t *testing.T) {
+			var asked []store.ObjectRef
+			worked := false
+			reader := cached(t)
+			if c.now != nil {
+				reader = cached(t, c.now)
 			}
-			return &store.StaleError{Stored: 9, Writes: 17}
-		}}}
-		result, err := keeper.Reconcile(t.Context(), request(environment), &v1alpha1.Environment{},
-			func(context.Context, store.Key) (time.Duration, error) {
-				worked = true
-				return 0, nil
-			})
-		require.NoError(t, err, name)
-		require.Equal(t, c.again && !c.refused, worked, name)
-		require.Equal(t, !worked, result.RequeueAfter > 0, "%s: looked at again", name)
-		require.Equal(t, c.again, len(asked) == 2, name)
-		if c.again {
-			require.EqualValues(t, 17, asked[1].Restored, name)
-			require.EqualValues(t, 3, asked[1].Generation, name)
-		}
+			environment := dev("u", 3)
+			keeper := &object.Base{Client: cached(t, environment), Reader: reader, Store: ids{claim: func(_ store.Key, ref store.ObjectRef) error {
+				asked = append(asked, ref)
+				if ref.Restored == 17 && !c.refused {
+					return nil
+				}
+				return &store.StaleError{Stored: 9, Writes: 17}
+			}}}
+			result, err := keeper.Reconcile(t.Context(), request(environment), &v1alpha1.Environment{},
+				func(context.Context, store.Key) (time.Duration, error) {
+					worked = true
+					return 0, nil
+				})
+			require.NoError(t, err)
+			require.Equal(t, c.again && !c.refused, worked)
+			require.Equal(t, !worked, result.RequeueAfter > 0, "looked at again")
+			require.Equal(t, c.again, len(asked) == 2)
+			if c.again {
+				require.EqualValues(t, 17, asked[1].Restored)
+				require.EqualValues(t, 3, asked[1].Generation)
+			}
+		})
 	}
 }
 
@@ -150,17 +152,19 @@ func TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject(t *testing.T) {
 		"another id":          {func(e *store.Environment) { e.ID = uuid.New() }, false},
 		"another project":     {func(e *store.Environment) { e.ProjectID = uuid.New() }, false},
 	} {
-		stored := row
-		c.change(&stored)
-		keeper := &object.Base{Client: cached(t, environment), PlatformID: platform, Store: ids{environment: stored}}
-		_, got, err := keeper.Environment(t.Context(), "team", "dev")
-		if c.found {
-			require.NoError(t, err, name)
-			require.Equal(t, stored, got, name)
-			continue
-		}
-		var missing *object.MissingError
-		require.ErrorAs(t, err, &missing, name)
-		require.True(t, missing.Unready, name)
+		t.Run(name, func(t *testing.T) {
+			stored := row
+			c.change(&stored)
+			keeper := &object.Base{Client: cached(t, environment), PlatformID: platform, Store: ids{environment: stored}}
+			_, got, err := keeper.Environment(t.Context(), "team", "dev")
+			if c.found {
+				require.NoError(t, err)
+				require.Equal(t, stored, got)
+				return
+			}
+			var missing *object.MissingError
+			require.ErrorAs(t, err, &missing)
+			require.True(t, missing.Unready)
+		})
 	}
 }

@@ -61,7 +61,9 @@ func TestWhatKeepsAPodFromRunning(t *testing.T) {
 		"failed":      {corev1.PodStatus{Phase: corev1.PodFailed}, ""},
 		"a word only": {corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}, ""},
 	} {
-		require.Equal(t, c.want, object.PodProblem(&corev1.Pod{Status: c.status}), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, object.PodProblem(&corev1.Pod{Status: c.status}))
+		})
 	}
 }
 

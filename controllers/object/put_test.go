@@ -52,24 +52,26 @@ func TestAnIDThatNobodyHoldsIsClaimedOnce(t *testing.T) {
 		"known":                {held: true, want: 1, put: true},
 		"not supported":        {unsupported: true, want: 1},
 	} {
-		claims, put := &countedClaims{held: c.held}, false
-		var o, found v1alpha1.ConditionedObject = dev("u", 1), &v1alpha1.Environment{}
-		if c.unsupported {
-			o, found = &v1alpha1.ConnectorLink{ObjectMeta: dev("u", 1).ObjectMeta, Spec: v1alpha1.ConnectorLinkSpec{
-				Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware},
-			}}, &v1alpha1.ConnectorLink{}
-		}
-		cluster := cached(t, o.(client.Object))
-		base := &object.Base{Client: cluster, Reader: cluster, Store: claims}
-		_, err := base.ReconcilePut(t.Context(), request(o.(client.Object)), found, func(context.Context, store.Key) (time.Duration, error) {
-			put = true
-			return 0, c.err
+		t.Run(name, func(t *testing.T) {
+			claims, put := &countedClaims{held: c.held}, false
+			var o, found v1alpha1.ConditionedObject = dev("u", 1), &v1alpha1.Environment{}
+			if c.unsupported {
+				o, found = &v1alpha1.ConnectorLink{ObjectMeta: dev("u", 1).ObjectMeta, Spec: v1alpha1.ConnectorLinkSpec{
+					Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware},
+				}}, &v1alpha1.ConnectorLink{}
+			}
+			cluster := cached(t, o.(client.Object))
+			base := &object.Base{Client: cluster, Reader: cluster, Store: claims}
+			_, err := base.ReconcilePut(t.Context(), request(o.(client.Object)), found, func(context.Context, store.Key) (time.Duration, error) {
+				put = true
+				return 0, c.err
+			})
+			require.NoError(t, err)
+			require.Equal(t, c.want, claims.claims)
+			require.Equal(t, c.put, put)
+			require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(o.(client.Object)), found.(client.Object)))
+			require.NotEmpty(t, found.CommonStatus().ID)
 		})
-		require.NoError(t, err, name)
-		require.Equal(t, c.want, claims.claims, name)
-		require.Equal(t, c.put, put, name)
-		require.NoError(t, cluster.Get(t.Context(), client.ObjectKeyFromObject(o.(client.Object)), found.(client.Object)))
-		require.NotEmpty(t, found.CommonStatus().ID, name)
 	}
 
 	environment := dev("u", 1)

@@ -78,9 +78,11 @@ func TestWhatAChangeConcerns(t *testing.T) {
 		"deployments":              {keeper.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, nil), changed, []string{"team/v1"}},
 		"another namespace's name": {keeper.EnqueueBy(object.ByEnvironment, connectors, nil), &v1alpha1.Environment{ObjectMeta: at("x", "dev")}, nil},
 	} {
-		q := &queue{}
-		c.handler.Create(t.Context(), event.CreateEvent{Object: c.changed}, q)
-		require.Equal(t, c.want, q.names, name)
+		t.Run(name, func(t *testing.T) {
+			q := &queue{}
+			c.handler.Create(t.Context(), event.CreateEvent{Object: c.changed}, q)
+			require.Equal(t, c.want, q.names)
+		})
 	}
 }
 

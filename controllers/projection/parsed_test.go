@@ -38,9 +38,11 @@ func TestAFileIsParsedOnce(t *testing.T) {
 		"key":     {Key: "other", Content: file.Content},
 		"content": {Key: file.Key, Content: file.Content + "name: Orders\n"},
 	} {
-		c, err := projection.Parsed(other, agents)
-		require.NoError(t, err, name)
-		require.NotSame(t, first, c, name)
+		t.Run(name, func(t *testing.T) {
+			c, err := projection.Parsed(other, agents)
+			require.NoError(t, err)
+			require.NotSame(t, first, c, name)
+		})
 	}
 
 	long := store.ConnectorFile{Key: file.Key, Content: file.Content + "#" + strings.Repeat(" ", 8<<10)}

@@ -115,12 +115,14 @@ func TestWhatStaysOfWhatPeopleChange(t *testing.T) {
 		"nothing changed at all":   {changed(7, func(*v1alpha1.Connector) {}), true, 1},
 		"mirrored by hand, paused": {&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Enabled: ptr.To(false)}}, true, 1},
 	} {
-		m := mirror(t, content)
-		m.Onto(c.existing, 7)
-		require.Equal(t, c.enabled, m.Connector.IsEnabled(), name)
-		require.Equal(t, c.version, m.Connector.SecretVersion(), name)
-		require.EqualValues(t, 7, m.Connector.Activation())
-		require.EqualValues(t, 7, m.Links[0].Activation())
+		t.Run(name, func(t *testing.T) {
+			m := mirror(t, content)
+			m.Onto(c.existing, 7)
+			require.Equal(t, c.enabled, m.Connector.IsEnabled())
+			require.Equal(t, c.version, m.Connector.SecretVersion())
+			require.EqualValues(t, 7, m.Connector.Activation())
+			require.EqualValues(t, 7, m.Links[0].Activation())
+		})
 	}
 	m := mirror(t, content)
 	m.Onto(nil, 0)
@@ -142,7 +144,9 @@ func TestWhoseObjectsAreOurs(t *testing.T) {
 		"of another name":        ours(func(c *v1alpha1.Connector) { c.Name = "prod.orders" }),
 		"with a chosen id":       ours(func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }),
 	} {
-		require.False(t, projection.IsOurs(c, "dev"), name)
+		t.Run(name, func(t *testing.T) {
+			require.False(t, projection.IsOurs(c, "dev"))
+		})
 	}
 }
 
@@ -160,31 +164,35 @@ func TestVariablesInTexts(t *testing.T) {
 		"prompt":   func(c *v1alpha1.CronConnector) { c.Prompt = "${A}" },
 		"payload":  func(c *v1alpha1.CronConnector) { c.Payload = &runtime.RawExtension{Raw: []byte(`{"x":["\u0024{A}"]}`)} },
 	} {
-		c := cron(change)
-		require.True(t, projection.NamesVariables(c), name)
-		before := c.DeepCopy()
-		got, err := projection.Expanded(c, variables)
-		require.NoError(t, err, name)
-		require.Equal(t, before, c, "the object keeps the names")
-		config := projection.CronConfig(got)
-		require.Contains(t, []string{config.Schedule, config.TimeZone, config.Prompt, string(config.Payload)}, map[bool]string{true: `{"x":["a"]}`, false: "a"}[name == "payload"])
+		t.Run(name, func(t *testing.T) {
+			c := cron(change)
+			require.True(t, projection.NamesVariables(c))
+			before := c.DeepCopy()
+			got, err := projection.Expanded(c, variables)
+			require.NoError(t, err)
+			require.Equal(t, before, c, "the object keeps the names")
+			config := projection.CronConfig(got)
+			require.Contains(t, []string{config.Schedule, config.TimeZone, config.Prompt, string(config.Payload)}, map[bool]string{true: `{"x":["a"]}`, false: "a"}[name == "payload"])
 
-		c.Labels = nil
-		require.False(t, projection.NamesVariables(c), "what people write is as they write it")
-		got, err = projection.Expanded(c, variables)
-		require.NoError(t, err)
-		require.Same(t, c, got)
+			c.Labels = nil
+			require.False(t, projection.NamesVariables(c), "what people write is as they write it")
+			got, err = projection.Expanded(c, variables)
+			require.NoError(t, err)
+			require.Same(t, c, got)
+		})
 	}
 	for text, want := range map[string]string{
 		"${NONE}":   `Environment "dev" does not have the variable NONE`,
 		"${SECRET}": "the variable SECRET is sensitive",
 		"${":        `"prompt" has ${ without the name`,
 	} {
-		_, err := projection.Expanded(cron(func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
-		problem, is := projection.IsTextError(err)
-		require.True(t, is, text)
-		require.Contains(t, problem, want)
-		require.NotContains(t, problem, `"s"`)
+		t.Run(text, func(t *testing.T) {
+			_, err := projection.Expanded(cron(func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
+			problem, is := projection.IsTextError(err)
+			require.True(t, is)
+			require.Contains(t, problem, want)
+			require.NotContains(t, problem, `"s"`)
+		})
 	}
 }
 
@@ -270,10 +278,12 @@ func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
 		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
 		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
 	} {
-		_, err := projection.Credentials(sendsTo(t, c.url, c.headers), variables)
-		problem, is := projection.IsTextError(err)
-		require.True(t, is, name)
-		require.Equal(t, c.want, problem, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := projection.Credentials(sendsTo(t, c.url, c.headers), variables)
+			problem, is := projection.IsTextError(err)
+			require.True(t, is)
+			require.Equal(t, c.want, problem)
+		})
 	}
 }
 

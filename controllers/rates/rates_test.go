@@ -50,8 +50,10 @@ func TestTheBanksFile(t *testing.T) {
 		"no rate":      strings.Replace(file, "1.1698", "0", 1),
 		"a part":       file[:len(file)-40],
 	} {
-		_, err := rates.Parse(strings.NewReader(text))
-		require.Error(t, err, name)
+		t.Run(name, func(t *testing.T) {
+			_, err := rates.Parse(strings.NewReader(text))
+			require.Error(t, err)
+		})
 	}
 }
 
