@@ -40,18 +40,20 @@ func TestReviewFiles(t *testing.T) {
 		"omitted ones take none":  {[]int64{4, 0, 6, 0, 1}, []store.FileReason{given, omitted, given, omitted, beyond}},
 		"omitted ones stay as is": {[]int64{11, 0}, []store.FileReason{beyond, omitted}},
 	} {
-		files := sized(c.sizes...)
-		store.ReviewFiles(files, 10)
-		accepted, _ := store.SplitFiles(files)
-		kept, _ := store.SplitFiles(sized(c.sizes...))
-		require.Len(t, accepted, len(kept), name)
-		for i, f := range files {
-			require.Equal(t, c.want[i], f.Reason, "%s %d", name, i)
-		}
-		for i, f := range store.GivenFiles(files) {
-			require.Equal(t, accepted[i], f, "%s: the numbers of given files are those of accepted ones", name)
-		}
-		require.Len(t, store.FileIssues(files), len(files)-len(store.GivenFiles(files)), name)
+		t.Run(name, func(t *testing.T) {
+			files := sized(c.sizes...)
+			store.ReviewFiles(files, 10)
+			accepted, _ := store.SplitFiles(files)
+			kept, _ := store.SplitFiles(sized(c.sizes...))
+			require.Len(t, accepted, len(kept))
+			for i, f := range files {
+				require.Equal(t, c.want[i], f.Reason, "%s %d", name, i)
+			}
+			for i, f := range store.GivenFiles(files) {
+				require.Equal(t, accepted[i], f, "the numbers of given files are those of accepted ones")
+			}
+			require.Len(t, store.FileIssues(files), len(files)-len(store.GivenFiles(files)))
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ package store_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -59,7 +60,9 @@ func TestFailedTestsAreCounted(t *testing.T) {
 	for results, want := range map[string]int{
 		``: 0, `null`: 0, `[]`: 0, `{"passed":false}`: 0, `[{"passed":true}]`: 0, `[{"passed":false},{"passed":true},{}]`: 2,
 	} {
-		require.Equal(t, want, store.FailedTests(json.RawMessage(results)), results)
+		t.Run(results, func(t *testing.T) {
+			require.Equal(t, want, store.FailedTests(json.RawMessage(results)))
+		})
 	}
 	total, failed := store.CountTests(json.RawMessage(`[{"passed":true},{"passed":false},{"passed":true}]`))
 	require.Equal(t, 3, total)
@@ -76,28 +79,32 @@ func TestCodesAndKindsAreNames(t *testing.T) {
 		long + "x": false, strings.Repeat("x", 15<<20): false, "Code": false, "a code": false, "_x": false, "2x": false,
 		"a\x00": false, "a\n": false, "\xff": false, "é": false, "a-b": false,
 	} {
-		name := store.Cut(text, 80)
-		entry := store.JournalEntry{Sequence: 1, Kind: store.JournalKind(text)}
-		for field, c := range map[string]store.Completion{
-			"error_code": {Status: store.RunFailed, ErrorCode: store.RunErrorCode(text)},
-			"the kind":   {Status: store.RunCompleted, Journal: []store.JournalEntry{entry}},
-		} {
-			err, stored := c.Check(), c.Bounded()
-			if valid {
-				require.NoError(t, err, name)
-				require.Equal(t, c, stored)
-				continue
+		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
+			name := store.Cut(text, 80)
+			entry := store.JournalEntry{Sequence: 1, Kind: store.JournalKind(text)}
+			for field, c := range map[string]store.Completion{
+				"error_code": {Status: store.RunFailed, ErrorCode: store.RunErrorCode(text)},
+				"the kind":   {Status: store.RunCompleted, Journal: []store.JournalEntry{entry}},
+			} {
+				t.Run(field, func(t *testing.T) {
+					err, stored := c.Check(), c.Bounded()
+					if valid {
+						require.NoError(t, err, name)
+						require.Equal(t, c, stored)
+						return
+					}
+					require.ErrorIs(t, err, store.ErrInvalid, name)
+					require.ErrorContains(t, err, field)
+					require.Less(t, len(err.Error()), 1000)
+					require.Equal(t, store.Completion{Status: store.RunFailed, ErrorCode: store.RunErrorReportInvalid, Error: err.Error()}, stored)
+				})
 			}
-			require.ErrorIs(t, err, store.ErrInvalid, name)
-			require.ErrorContains(t, err, field)
-			require.Less(t, len(err.Error()), 1000)
-			require.Equal(t, store.Completion{Status: store.RunFailed, ErrorCode: store.RunErrorReportInvalid, Error: err.Error()}, stored)
-		}
-		if valid {
-			require.NoError(t, store.CheckJournal([]store.JournalEntry{entry}))
-		} else {
-			require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{entry}), store.ErrInvalid, name)
-		}
+			if valid {
+				require.NoError(t, store.CheckJournal([]store.JournalEntry{entry}))
+			} else {
+				require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{entry}), store.ErrInvalid, name)
+			}
+		})
 	}
 	require.NoError(t, store.Completion{}.Check(), "a run that did not fail has no code")
 	require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{{Sequence: 1}}), store.ErrInvalid, "an entry without a kind")
@@ -123,17 +130,19 @@ func TestTheLastPageOfAJournal(t *testing.T) {
 		return out
 	}
 	const most = store.MaxJournalPage - store.MaxModelAnswer
-	for _, c := range []struct {
+	for name, c := range map[string]struct {
 		page []store.JournalEntry
 		last bool
 	}{
-		{nil, true},
-		{page(1, 1), true},
-		{page(1, 1, 1), false},
-		{page(most), true},
-		{page(most, 1), false},
+		"empty":                       {nil, true},
+		"one entry fewer than may be": {page(1, 1), true},
+		"as many entries as may be":   {page(1, 1, 1), false},
+		"room for one more answer":    {page(most), true},
+		"no room for one more answer": {page(most, 1), false},
 	} {
-		require.Equal(t, c.last, store.LastJournalPage(c.page, 3))
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.last, store.LastJournalPage(c.page, 3))
+		})
 	}
 }
 

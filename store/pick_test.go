@@ -50,7 +50,9 @@ func limited(most int, of []Candidate, agent string) []Candidate {
 func TestKeptPlaces(t *testing.T) {
 	t.Parallel()
 	for places, kept := range map[int]int{0: 0, 1: 0, 2: 1, 4: 1, 5: 1, 9: 1, 10: 2, 100: 20} {
-		require.Equal(t, kept, Pool{Places: places}.Kept(), "%d places", places)
+		t.Run(fmt.Sprint(places), func(t *testing.T) {
+			require.Equal(t, kept, Pool{Places: places}.Kept(), "%d places", places)
+		})
 	}
 }
 
@@ -89,9 +91,11 @@ func TestPick(t *testing.T) {
 		"the eighth counts what one call picks":    {Pool{Places: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
 		"the eighth is the oldest of either":       {Pool{Places: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
 	} {
-		picked, after := Pick(c.pool, c.candidates, c.limit)
-		require.Equal(t, c.want, words(picked), name)
-		require.Equal(t, c.pool.Served+int64(len(picked)), after.Served, name)
+		t.Run(name, func(t *testing.T) {
+			picked, after := Pick(c.pool, c.candidates, c.limit)
+			require.Equal(t, c.want, words(picked))
+			require.Equal(t, c.pool.Served+int64(len(picked)), after.Served)
+		})
 	}
 }
 

@@ -137,8 +137,10 @@ func TestTheNewestKeyThatAllHoldIsNext(t *testing.T) {
 		"the newest is revoked, in turn": {[]PlatformKey{{ID: "old", Rank: 1, Used: true}, revoked(PlatformKey{ID: "young", Rank: 2, Current: true})}, []KeyHolder{both}, "old"},
 		"all are revoked":                {[]PlatformKey{revoked(old), revoked(young)}, []KeyHolder{both}, ""},
 	} {
-		next, ok := NextKey(c.keys, c.live)
-		require.Equal(t, c.next != "", ok, name)
-		require.Equal(t, c.next, next.ID, name)
+		t.Run(name, func(t *testing.T) {
+			next, ok := NextKey(c.keys, c.live)
+			require.Equal(t, c.next != "", ok)
+			require.Equal(t, c.next, next.ID)
+		})
 	}
 }

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"testing"
 	"time"
@@ -19,9 +20,11 @@ import (
 func TestAProcessTakesNoMoreConnectionsThanItIsGiven(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {4, 3}, 10: {4, 4}, 11: {5, 4}, 14: {8, 4}, 16: {10, 4}, 17: {10, 5}, MaxConnections: {666, 332}} {
-		require.NoError(t, CheckConnections(given))
-		most, lists := Options{Connections: given}.pools()
-		require.Equal(t, want, [2]int32{most, lists}, given)
+		t.Run(fmt.Sprint(given), func(t *testing.T) {
+			require.NoError(t, CheckConnections(given))
+			most, lists := Options{Connections: given}.pools()
+			require.Equal(t, want, [2]int32{most, lists}, given)
+		})
 	}
 	for _, wrong := range []int32{-1, 1, MinConnections - 1, MaxConnections + 1} {
 		require.ErrorContains(t, CheckConnections(wrong), "choose from")

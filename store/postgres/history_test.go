@@ -108,9 +108,11 @@ func TestEitherOfTheLastTwoRunsMayEndFirst(t *testing.T) {
 			require.Equal(t, store.ConnectorRunFailed, outcome.Status)
 			require.Len(t, outcome.Runs, 2)
 			for table, rows := range map[string]int{"open_connector_runs": 0, "ended_connector_runs": 1, "open_runs": 0, "ended_runs": 2} {
-				var n int
-				require.NoError(t, db.QueryRowContext(t.Context(), fmt.Sprintf(`SELECT count(*) FROM %s`, table)).Scan(&n))
-				require.Equal(t, rows, n, table)
+				t.Run(table, func(t *testing.T) {
+					var n int
+					require.NoError(t, db.QueryRowContext(t.Context(), fmt.Sprintf(`SELECT count(*) FROM %s`, table)).Scan(&n))
+					require.Equal(t, rows, n)
+				})
 			}
 		})
 	}

@@ -219,15 +219,17 @@ func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 			return free - 1
 		},
 	} {
-		p, dsn := poolerBefore(t, testenv.Postgres(t), next)
-		of := &sessions{withTimeout: patient}
-		for range 3 {
-			conn, err := pgx.Connect(t.Context(), dsn)
-			require.NoError(t, err)
-			p.fill(t)
-			require.ErrorIs(t, of.check(t.Context(), conn), errShared, name)
-			require.NoError(t, conn.Close(t.Context()))
-		}
+		t.Run(name, func(t *testing.T) {
+			p, dsn := poolerBefore(t, testenv.Postgres(t), next)
+			of := &sessions{withTimeout: patient}
+			for range 3 {
+				conn, err := pgx.Connect(t.Context(), dsn)
+				require.NoError(t, err)
+				p.fill(t)
+				require.ErrorIs(t, of.check(t.Context(), conn), errShared)
+				require.NoError(t, conn.Close(t.Context()))
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -110,26 +111,28 @@ func TestASearchReadsSoMuchAtATime(t *testing.T) {
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
 	insert(t, db, *scene, scene.Project.String(), today, endedRows[:3], 40, 0)
 	for _, c := range []struct{ output, input, reads int }{{1, 1, 1}, {32 << 10, 1, 2}, {1, 32 << 10, 2}, {32 << 10, 32 << 10, 3}, {64 << 10, 64 << 10, 5}} {
-		for statement, size := range map[string]int{`UPDATE ended_runs SET output = repeat('x', $1)`: c.output, `UPDATE inputs SET data = repeat('x', $1)::bytea`: c.input} {
-			_, err := db.ExecContext(t.Context(), statement, size)
-			require.NoError(t, err)
-		}
-		var seen plans
-		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
-		require.NoError(t, err)
-		runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 100, Search: &store.Search{
-			Match: func(context.Context, store.Searched) bool { return true },
-		}})
-		require.NoError(t, err)
-		require.Len(t, runs, 40)
-		require.NoError(t, s.Close())
-		reads := 0
-		for _, p := range seen.all {
-			if strings.Contains(p.Statement, "SELECT h.* FROM ended_runs") {
-				reads++
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			for statement, size := range map[string]int{`UPDATE ended_runs SET output = repeat('x', $1)`: c.output, `UPDATE inputs SET data = repeat('x', $1)::bytea`: c.input} {
+				_, err := db.ExecContext(t.Context(), statement, size)
+				require.NoError(t, err)
 			}
-		}
-		require.Equal(t, c.reads, reads, "%+v", c)
+			var seen plans
+			s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+			require.NoError(t, err)
+			runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 100, Search: &store.Search{
+				Match: func(context.Context, store.Searched) bool { return true },
+			}})
+			require.NoError(t, err)
+			require.Len(t, runs, 40)
+			require.NoError(t, s.Close())
+			reads := 0
+			for _, p := range seen.all {
+				if strings.Contains(p.Statement, "SELECT h.* FROM ended_runs") {
+					reads++
+				}
+			}
+			require.Equal(t, c.reads, reads, "%+v", c)
+		})
 	}
 }
 

@@ -133,9 +133,11 @@ func TestNoRowNamesABlobThatIsGone(t *testing.T) {
 	t.Parallel()
 	blobs := []store.Key{{ID: uuid.New()}, {ID: uuid.New()}}
 	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
-		tx := &Tx{Queryer: changing{rows: rows}}
-		err := coreOn(&counting{}).keep(t.Context(), tx, blobs)
-		require.Equal(t, kept, err == nil, err)
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			tx := &Tx{Queryer: changing{rows: rows}}
+			err := coreOn(&counting{}).keep(t.Context(), tx, blobs)
+			require.Equal(t, kept, err == nil, err)
+		})
 	}
 }
 
@@ -154,19 +156,21 @@ func TestEntriesContinueAJournalOrNot(t *testing.T) {
 		{2, []int64{4}, nil, nil, true},
 		{2, []int64{3, 5}, nil, nil, true},
 	} {
-		entries := make([]store.JournalEntry, len(c.entries))
-		for i, n := range c.entries {
-			entries[i].Sequence = n
-		}
-		of := func(entries []store.JournalEntry) (numbers []int64) {
-			for _, e := range entries {
-				numbers = append(numbers, e.Sequence)
+		t.Run(fmt.Sprint(c.length, " and ", c.entries), func(t *testing.T) {
+			entries := make([]store.JournalEntry, len(c.entries))
+			for i, n := range c.entries {
+				entries[i].Sequence = n
 			}
-			return numbers
-		}
-		repeated, fresh, err := continuing(c.length, entries)
-		require.Equal(t, c.conflict, errors.Is(err, store.ErrConflict), c)
-		require.Equal(t, c.repeated, of(repeated), c)
-		require.Equal(t, c.fresh, of(fresh), c)
+			of := func(entries []store.JournalEntry) (numbers []int64) {
+				for _, e := range entries {
+					numbers = append(numbers, e.Sequence)
+				}
+				return numbers
+			}
+			repeated, fresh, err := continuing(c.length, entries)
+			require.Equal(t, c.conflict, errors.Is(err, store.ErrConflict), c)
+			require.Equal(t, c.repeated, of(repeated), c)
+			require.Equal(t, c.fresh, of(fresh), c)
+		})
 	}
 }

@@ -3,6 +3,7 @@
 package sqlcore
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,9 +15,11 @@ import (
 func TestWhatIsCountedOfTheQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[int64]int64{0: 10_000, 1: 10_000, 10: 10_000, 11: 9_090, 50: 2_000, 100_000: 1, 1_000_000: 1} {
-		require.Equal(t, want, countOf(lines), lines)
-		if lines <= store.MaxQueueCounted {
-			require.LessOrEqual(t, lines*countOf(lines), int64(store.MaxQueueCounted))
-		}
+		t.Run(fmt.Sprint(lines), func(t *testing.T) {
+			require.Equal(t, want, countOf(lines), lines)
+			if lines <= store.MaxQueueCounted {
+				require.LessOrEqual(t, lines*countOf(lines), int64(store.MaxQueueCounted))
+			}
+		})
 	}
 }

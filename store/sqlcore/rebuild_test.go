@@ -3,6 +3,7 @@
 package sqlcore
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -28,8 +29,10 @@ func TestHoursAreCountedAnewWhoseRowsAreAllThere(t *testing.T) {
 		at(3, 8, 0, 0):   at(3, 8, 0, 0),
 		at(3, 10, 12, 0): at(3, 8, 0, 0),
 	} {
-		id := store.Stamp(uuid.New(), oldest.UnixMicro(), 0)
-		require.Equal(t, want, time.UnixMicro(wholeSince(id, now)).UTC(), oldest)
+		t.Run(fmt.Sprint(oldest), func(t *testing.T) {
+			id := store.Stamp(uuid.New(), oldest.UnixMicro(), 0)
+			require.Equal(t, want, time.UnixMicro(wholeSince(id, now)).UTC(), oldest)
+		})
 	}
 	require.Equal(t, at(3, 8, 0, 0), time.UnixMicro(wholeSince(uuid.Nil, now)).UTC(), "without any row")
 }

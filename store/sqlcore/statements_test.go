@@ -204,7 +204,9 @@ func TestAStatementWithoutTheProjectIsFound(t *testing.T) {
 		`WITH r AS (SELECT 1 FROM other) SELECT 1 FROM r`:                                                               true,
 		`UPDATE environments e SET name = 'links' FROM links l WHERE l.project_id = $1 AND e.project_id = l.project_id`: true,
 	} {
-		require.Equal(t, right, check.fault(statement) == "", statement)
+		t.Run(fmt.Sprintf("%.60s", statement), func(t *testing.T) {
+			require.Equal(t, right, check.fault(statement) == "", statement)
+		})
 	}
 }
 

@@ -54,7 +54,9 @@ func TestWhatThePlannerKnows(t *testing.T) {
 		"1000 50 1 1":          {table: "deliveries", columns: []string{"project_id", "connector_id", "lease_until"}, partial: true},
 		"10000 500 10 1":       {table: "links", columns: []string{"project_id", "connector_id", "agent_name"}, unique: true},
 	} {
-		require.Equal(t, want, i.alike())
+		t.Run(want, func(t *testing.T) {
+			require.Equal(t, want, i.alike())
+		})
 	}
 }
 
@@ -111,15 +113,17 @@ func TestFailedRunsAreFoundByTheirIndex(t *testing.T) {
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
 	for agent, index := range map[string]string{"": "ended_runs_failed (project_id=? AND id>?)", scene.Links[0].AgentName: "ended_runs_agent_failed (project_id=? AND agent_name=? AND id>?)"} {
-		for _, search := range []*store.Search{nil, {Match: func(context.Context, store.Searched) bool { return true }}} {
-			clear(seen.all)
-			_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Search: search, Limit: 20})
-			require.NoError(t, err)
-			statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
-			require.NotEmpty(t, statements)
-			for _, statement := range statements {
-				require.Contains(t, strings.Join(explain(t, s, statement), "\n"), index, statement)
+		t.Run(agent, func(t *testing.T) {
+			for _, search := range []*store.Search{nil, {Match: func(context.Context, store.Searched) bool { return true }}} {
+				clear(seen.all)
+				_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Search: search, Limit: 20})
+				require.NoError(t, err)
+				statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
+				require.NotEmpty(t, statements)
+				for _, statement := range statements {
+					require.Contains(t, strings.Join(explain(t, s, statement), "\n"), index, statement)
+				}
 			}
-		}
+		})
 	}
 }

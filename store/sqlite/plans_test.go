@@ -407,6 +407,8 @@ func TestScansAreSeen(t *testing.T) {
 		`SELECT 1 FROM environments e JOIN ended_runs x ON x.project_id = e.project_id`:           false,
 		`SELECT 1 FROM ended_runs x WHERE EXISTS (SELECT 1 FROM journal j WHERE j.token = 1)`:     true,
 	} {
-		require.Equal(t, scanned, len(scans(statement, explain(t, s, statement))) > 0, fmt.Sprint(statement, explain(t, s, statement)))
+		t.Run(statement, func(t *testing.T) {
+			require.Equal(t, scanned, len(scans(statement, explain(t, s, statement))) > 0, fmt.Sprint(statement, explain(t, s, statement)))
+		})
 	}
 }
