@@ -217,7 +217,9 @@ func TestADecisionComesAfterTheOneBefore(t *testing.T) {
 		"what is live was asked for far away": {nil, at(3600), 0},
 		"a clock far ahead asked for this":    {at(3600), nil, 3601},
 	} {
-		require.Equal(t, *at(c.want), decisionTime(second.Add(900*time.Millisecond), c.own, c.live), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, *at(c.want), decisionTime(second.Add(900*time.Millisecond), c.own, c.live))
+		})
 	}
 }
 

@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -42,22 +43,24 @@ func TestStatisticsAreNarrowedByEveryParameter(t *testing.T) {
 		"exclude_test_runs=true":                                       {0, 1},
 		"exclude_test_runs=true&test_name=b":                           {0, 0},
 	} {
-		path := "/agents/hello?environment_id={environment}&" + query
-		path = sample{path: path}.fill(t, w.ids)
-		status, body := w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
-		got := decode[AgentDetails](t, body)
-		require.Equal(t, want, [2]int64{got.Stats.Completed, got.Stats.Queued}, query)
-		require.Equal(t, want[0]+want[1], got.Stats.Total, query)
-		if want[0] == 0 {
-			require.Nil(t, got.Stats.SuccessRate, query)
-			require.Nil(t, got.Stats.P95DurationMS, query)
-			require.Equal(t, TokenUsage{}, got.TokenUsage, query)
-			continue
-		}
-		require.InDelta(t, 1.0, *got.Stats.SuccessRate, 0)
-		require.NotNil(t, got.Stats.AverageDurationMS, query)
-		require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, got.TokenUsage, query)
+		t.Run(query, func(t *testing.T) {
+			path := "/agents/hello?environment_id={environment}&" + query
+			path = sample{path: path}.fill(t, w.ids)
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			got := decode[AgentDetails](t, body)
+			require.Equal(t, want, [2]int64{got.Stats.Completed, got.Stats.Queued})
+			require.Equal(t, want[0]+want[1], got.Stats.Total)
+			if want[0] == 0 {
+				require.Nil(t, got.Stats.SuccessRate)
+				require.Nil(t, got.Stats.P95DurationMS)
+				require.Equal(t, TokenUsage{}, got.TokenUsage)
+				return
+			}
+			require.InDelta(t, 1.0, *got.Stats.SuccessRate, 0)
+			require.NotNil(t, got.Stats.AverageDurationMS)
+			require.Equal(t, TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}, got.TokenUsage)
+		})
 	}
 }
 
@@ -86,10 +89,12 @@ func TestStatisticsRefuseWhatHasNoEffect(t *testing.T) {
 		"exclude_test_runs=maybe":                "query.exclude_test_runs",
 		"time_range=24h&time_range=7d":           "query.time_range",
 	} {
-		path := sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids)
-		status, body := w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", query, body)
-		require.Equal(t, field, decode[Problem](t, body).Errors[0].Location, query)
+		t.Run(query, func(t *testing.T) {
+			path := sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids)
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, http.StatusUnprocessableEntity, status, "%s", body)
+			require.Equal(t, field, decode[Problem](t, body).Errors[0].Location)
+		})
 	}
 }
 
@@ -122,9 +127,11 @@ func TestTimeRangesAreWindows(t *testing.T) {
 		"this_year":  {at(2026, 1, 1, 0, 0)},
 		"all":        {},
 	} {
-		in := StatisticsQuery{TimeRange: r}
-		q, err := in.statistics(now.In(time.FixedZone("elsewhere", -9*3600)))
-		require.NoError(t, err)
-		require.Equal(t, want, [2]time.Time{q.Since, q.Until}, r)
+		t.Run(fmt.Sprint(r), func(t *testing.T) {
+			in := StatisticsQuery{TimeRange: r}
+			q, err := in.statistics(now.In(time.FixedZone("elsewhere", -9*3600)))
+			require.NoError(t, err)
+			require.Equal(t, want, [2]time.Time{q.Since, q.Until}, r)
+		})
 	}
 }

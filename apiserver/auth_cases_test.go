@@ -33,10 +33,12 @@ func TestTheHeaderThatBringsAKey(t *testing.T) {
 		"Bearer x" + key:            http.StatusUnauthorized,
 		"Bearer " + key + " " + key: http.StatusUnauthorized,
 	} {
-		answer := w.ask(t, "", http.MethodGet, "/environments", "", "Authorization", header)
-		require.Equal(t, want, answer.Code, "%q", strings.ReplaceAll(header, key, "KEY"))
-		require.Equal(t, want == http.StatusUnauthorized, answer.Header().Get("WWW-Authenticate") == "Bearer")
-		require.NotContains(t, answer.Body.String(), key)
+		t.Run(header, func(t *testing.T) {
+			answer := w.ask(t, "", http.MethodGet, "/environments", "", "Authorization", header)
+			require.Equal(t, want, answer.Code, "%q", strings.ReplaceAll(header, key, "KEY"))
+			require.Equal(t, want == http.StatusUnauthorized, answer.Header().Get("WWW-Authenticate") == "Bearer")
+			require.NotContains(t, answer.Body.String(), key)
+		})
 	}
 	answer := w.ask(t, "", http.MethodGet, "/environments?authorization=Bearer%20"+key, "")
 	require.Equal(t, http.StatusUnauthorized, answer.Code, "a query brings no key")
@@ -56,8 +58,10 @@ func TestTheProjectOfThePathIsTheKeys(t *testing.T) {
 		"project":                        http.StatusForbidden,
 		strings.ReplaceAll(own, "-", ""): http.StatusUnprocessableEntity,
 	} {
-		answer := w.send(t, key, http.MethodGet, "/v1/projects/"+project+"/environments", "")
-		require.Equal(t, want, answer.Code, "%s: %s", project, answer.Body)
+		t.Run(project, func(t *testing.T) {
+			answer := w.send(t, key, http.MethodGet, "/v1/projects/"+project+"/environments", "")
+			require.Equal(t, want, answer.Code, "%s", answer.Body)
+		})
 	}
 	answer := w.send(t, key, http.MethodGet, "/v1/projects/"+uuid.NewString()+"/environments", "")
 	require.Equal(t, "the key belongs to another project", decode[Problem](t, answer.Body.Bytes()).Detail)
@@ -87,11 +91,13 @@ func TestWhatAKeyLacksIsNamed(t *testing.T) {
 		},
 		"its owner": func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" },
 	} {
-		answer := w.ask(t, w.key(t, change), http.MethodGet, "/runs", "")
-		require.Equal(t, http.StatusForbidden, answer.Code, name)
-		p := decode[Problem](t, answer.Body.Bytes())
-		require.Equal(t, httpserver.CodeForbidden, p.Code)
-		require.Contains(t, p.Detail, "runs.view", name)
+		t.Run(name, func(t *testing.T) {
+			answer := w.ask(t, w.key(t, change), http.MethodGet, "/runs", "")
+			require.Equal(t, http.StatusForbidden, answer.Code)
+			p := decode[Problem](t, answer.Body.Bytes())
+			require.Equal(t, httpserver.CodeForbidden, p.Code)
+			require.Contains(t, p.Detail, "runs.view")
+		})
 	}
 }
 
@@ -141,10 +147,12 @@ func TestAFacadeSaysWhatItLacks(t *testing.T) {
 		"store": func(o *Options) { o.Store = nil }, "claims": func(o *Options) { o.Claims = nil },
 		"platform id": func(o *Options) { o.PlatformID = uuid.Nil }, "keys": func(o *Options) { o.Keys = nil },
 	} {
-		options := w.options
-		lose(&options)
-		_, err := New(options)
-		require.ErrorContains(t, err, name)
+		t.Run(name, func(t *testing.T) {
+			options := w.options
+			lose(&options)
+			_, err := New(options)
+			require.ErrorContains(t, err, name)
+		})
 	}
 	options := w.options
 	options.Logger, options.RequestsPerMinute = nil, 0

@@ -96,14 +96,16 @@ func TestTheOldestKeysCount(t *testing.T) {
 	made := func(uid string, seconds int64) *v1alpha1.APIKey {
 		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), CreationTimestamp: metav1.NewTime(time.Unix(seconds, 0))}}
 	}
-	for _, c := range []struct{ given, want []*v1alpha1.APIKey }{
-		{nil, nil},
-		{[]*v1alpha1.APIKey{made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
-		{[]*v1alpha1.APIKey{made("b", 1), made("a", 2)}, []*v1alpha1.APIKey{made("b", 1)}},
-		{[]*v1alpha1.APIKey{made("b", 2), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
-		{[]*v1alpha1.APIKey{made("c", 2), made("b", 1), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1), made("b", 1)}},
+	for name, c := range map[string]struct{ given, want []*v1alpha1.APIKey }{
+		"no key":              {nil, nil},
+		"one key":             {[]*v1alpha1.APIKey{made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
+		"the first is older":  {[]*v1alpha1.APIKey{made("b", 1), made("a", 2)}, []*v1alpha1.APIKey{made("b", 1)}},
+		"the second is older": {[]*v1alpha1.APIKey{made("b", 2), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1)}},
+		"two of one age":      {[]*v1alpha1.APIKey{made("c", 2), made("b", 1), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1), made("b", 1)}},
 	} {
-		require.Equal(t, c.want, oldest(c.given))
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, c.want, oldest(c.given))
+		})
 	}
 }
 
@@ -147,16 +149,18 @@ func TestAnIndexThatLagsOpensNothing(t *testing.T) {
 			return errors.Join(w.client.Delete(t.Context(), o), w.client.Create(t.Context(), again))
 		},
 	} {
-		key := keys.Generate()
-		o := w.keyObject(t, w.namespace, strings.ReplaceAll(name, " ", "-"), key, nil)
-		require.NoError(t, w.server.index.keys.informers[0].GetIndexer().Add(o.DeepCopy()))
-		call := func() int {
-			w.forget()
-			status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")
-			return status
-		}
-		require.Equal(t, http.StatusOK, call(), name)
-		require.NoError(t, end(o), name)
-		require.Equal(t, http.StatusUnauthorized, call(), name)
+		t.Run(name, func(t *testing.T) {
+			key := keys.Generate()
+			o := w.keyObject(t, w.namespace, strings.ReplaceAll(name, " ", "-"), key, nil)
+			require.NoError(t, w.server.index.keys.informers[0].GetIndexer().Add(o.DeepCopy()))
+			call := func() int {
+				w.forget()
+				status, _ := w.call(t, key.String(), http.MethodGet, "/environments", "")
+				return status
+			}
+			require.Equal(t, http.StatusOK, call())
+			require.NoError(t, end(o))
+			require.Equal(t, http.StatusUnauthorized, call())
+		})
 	}
 }

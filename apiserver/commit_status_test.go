@@ -17,26 +17,28 @@ func TestADeploymentShowsWhatItsProviderWasTold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	key, caller := w.start(t, "told"), w.key(t, nil)
-	shown := func() *CommitStatus {
+	shown := func(t *testing.T) *CommitStatus {
 		t.Helper()
 		return w.shownDeployment(t, caller, key.ID.String()).CommitStatus.Value
 	}
-	require.Nil(t, shown(), "nobody tried yet")
-	for _, c := range []struct {
+	require.Nil(t, shown(t), "nobody tried yet")
+	for name, c := range map[string]struct {
 		told v1alpha1.DeploymentCommitStatus
 		want string
 	}{
-		{v1alpha1.DeploymentCommitStatus{Reason: v1alpha1.CommitStatusUnreachable, Message: "it took too long"}, `{"state":null,"error":"it took too long"}`},
-		{v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: v1alpha1.CommitStatusReported, Message: "Gitea knows it"}, `{"state":"pending","error":null}`},
-		{v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: v1alpha1.CommitStatusRefused, Message: "403"}, `{"state":"pending","error":"403"}`},
-		{v1alpha1.DeploymentCommitStatus{State: "Success", Reason: v1alpha1.CommitStatusReported}, `{"state":"success","error":null}`},
+		"unreachable": {v1alpha1.DeploymentCommitStatus{Reason: v1alpha1.CommitStatusUnreachable, Message: "it took too long"}, `{"state":null,"error":"it took too long"}`},
+		"pending":     {v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: v1alpha1.CommitStatusReported, Message: "Gitea knows it"}, `{"state":"pending","error":null}`},
+		"refused":     {v1alpha1.DeploymentCommitStatus{State: "Pending", Reason: v1alpha1.CommitStatusRefused, Message: "403"}, `{"state":"pending","error":"403"}`},
+		"success":     {v1alpha1.DeploymentCommitStatus{State: "Success", Reason: v1alpha1.CommitStatusReported}, `{"state":"success","error":null}`},
 	} {
-		o := w.deploymentObject(t, key.ID.String())
-		o.Status.CommitStatus = &c.told
-		require.NoError(t, w.client.Status().Update(t.Context(), o))
-		got, err := json.Marshal(shown())
-		require.NoError(t, err)
-		require.JSONEq(t, c.want, string(got))
+		t.Run(name, func(t *testing.T) {
+			o := w.deploymentObject(t, key.ID.String())
+			o.Status.CommitStatus = &c.told
+			require.NoError(t, w.client.Status().Update(t.Context(), o))
+			got, err := json.Marshal(shown(t))
+			require.NoError(t, err)
+			require.JSONEq(t, c.want, string(got))
+		})
 	}
 }
 

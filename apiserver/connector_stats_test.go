@@ -43,8 +43,10 @@ func TestStatisticsOfAConnectorAreThoseOfAWindow(t *testing.T) {
 	require.EqualValues(t, 3, stats("?time_range=6h").TotalRuns)
 
 	for query, want := range map[string]int{"?time_range=2h": 422, "?time_range=all": 422, "?since=1": 422} {
-		status, body := w.call(t, key, http.MethodGet, path+query, "")
-		require.Equal(t, want, status, "%s: %s", query, body)
+		t.Run(query, func(t *testing.T) {
+			status, body := w.call(t, key, http.MethodGet, path+query, "")
+			require.Equal(t, want, status, "%s", body)
+		})
 	}
 	status, _ := w.call(t, key, http.MethodGet, "/connectors/"+uuid.NewString()+"/stats", "")
 	require.Equal(t, http.StatusNotFound, status)

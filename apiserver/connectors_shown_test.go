@@ -65,20 +65,22 @@ func TestAConnectorSaysWhyItDoesNotWork(t *testing.T) {
 		"lost its secret": {func(c *v1alpha1.Connector) { v1alpha1.MarkSecretMissing(c, "mine") }, ""},
 		"went back":       {func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }, ""},
 	} {
-		conn := w.connectorNamed(t, strings.NewReplacer(" ", "-", ",", "").Replace(name), nil)
-		c.mark(conn)
-		status := conn.Status
-		require.NoError(t, w.client.Update(t.Context(), conn), name)
-		conn.Status = status
-		require.NoError(t, w.client.Status().Update(t.Context(), conn), name)
-		got := w.shown(t, key, conn)
-		require.Equal(t, conn.IsEnabled(), got.Enabled, name)
-		if c.want == "" {
-			require.Nil(t, got.DisabledReason, name)
-			continue
-		}
-		require.NotNil(t, got.DisabledReason, name)
-		require.Contains(t, *got.DisabledReason, c.want, name)
+		t.Run(name, func(t *testing.T) {
+			conn := w.connectorNamed(t, strings.NewReplacer(" ", "-", ",", "").Replace(name), nil)
+			c.mark(conn)
+			status := conn.Status
+			require.NoError(t, w.client.Update(t.Context(), conn))
+			conn.Status = status
+			require.NoError(t, w.client.Status().Update(t.Context(), conn))
+			got := w.shown(t, key, conn)
+			require.Equal(t, conn.IsEnabled(), got.Enabled)
+			if c.want == "" {
+				require.Nil(t, got.DisabledReason)
+				return
+			}
+			require.NotNil(t, got.DisabledReason)
+			require.Contains(t, *got.DisabledReason, c.want)
+		})
 	}
 }
 
@@ -256,19 +258,21 @@ func TestALinkSaysWhetherItIsInEffect(t *testing.T) {
 		}, false, "duplicate_link", "another link is there"},
 		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "progressing", "not taken it up"},
 	} {
-		link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta("link-" + name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: v1alpha1.AgentName(name)}}
-		w.create(t, link)
-		c.mark(link)
-		require.NoError(t, w.client.Status().Update(t.Context(), link))
-		_, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID+"/links/"+link.Status.ID, "")
-		got := decode[Link](t, body)
-		require.Equal(t, c.ready, got.Ready, name)
-		require.Equal(t, c.ready, got.Message == nil, name)
-		require.Equal(t, c.ready, got.NotReadyReason == nil, name)
-		if !c.ready {
-			require.Contains(t, *got.Message, c.message, name)
-			require.Equal(t, c.reason, *got.NotReadyReason, name)
-		}
+		t.Run(name, func(t *testing.T) {
+			link := &v1alpha1.ConnectorLink{ObjectMeta: w.meta("link-" + name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: v1alpha1.AgentName(name)}}
+			w.create(t, link)
+			c.mark(link)
+			require.NoError(t, w.client.Status().Update(t.Context(), link))
+			_, body := w.call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID+"/links/"+link.Status.ID, "")
+			got := decode[Link](t, body)
+			require.Equal(t, c.ready, got.Ready)
+			require.Equal(t, c.ready, got.Message == nil)
+			require.Equal(t, c.ready, got.NotReadyReason == nil)
+			if !c.ready {
+				require.Contains(t, *got.Message, c.message)
+				require.Equal(t, c.reason, *got.NotReadyReason)
+			}
+		})
 	}
 	unready := w.shown(t, key, conn).UnreadyAgents
 	require.Len(t, unready, 2, "one that is refused is no agent of the connector")

@@ -62,10 +62,12 @@ func TestCosts(t *testing.T) {
 		{name: "before the first rate", to: store.EUR, calls: []store.Calls{calls("a", 99, store.USD, 1), calls("a", 100, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 		{name: "long after the last rate", to: store.EUR, calls: []store.Calls{calls("a", 114, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 	} {
-		if c.want.UnpricedCalls == nil {
-			c.want.UnpricedCalls = number(0)
-		}
-		require.Equal(t, c.want, exchange{to: c.to, rates: rates}.costing(c.calls), c.name)
+		t.Run(c.name, func(t *testing.T) {
+			if c.want.UnpricedCalls == nil {
+				c.want.UnpricedCalls = number(0)
+			}
+			require.Equal(t, c.want, exchange{to: c.to, rates: rates}.costing(c.calls))
+		})
 	}
 	got := exchange{}.byModel([]store.Calls{calls("a", 1, store.USD, 5e8), calls("a", 2, "", 0), calls("b", 1, store.EUR, 5e8)})
 	require.Equal(t, []ModelUsage{

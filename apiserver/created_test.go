@@ -5,6 +5,7 @@ package apiserver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -48,21 +49,23 @@ func TestWhatIsCreatedIsWhatWasAskedFor(t *testing.T) {
 			DisplayName: "Straße 日本", Mode: v1alpha1.ModeInbound, Enabled: &yes, Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone},
 		},
 	} {
-		status, answer := w.call(t, key, http.MethodPost, path, body)
-		require.Equal(t, http.StatusCreated, status, "%s", answer)
-		made := decode[Connector](t, answer)
-		got := w.object(t, made.ID)
-		require.EqualValues(t, 4, uuid.MustParse(made.ID).Version())
-		require.Equal(t, v1alpha1.EnvironmentName("staging"), got.Spec.Environment)
-		require.Equal(t, want.DisplayName, got.Spec.DisplayName)
-		require.Equal(t, want.Mode, got.Spec.Mode)
-		require.Equal(t, want.Enabled, got.Spec.Enabled)
-		require.Equal(t, want.Webhook, got.Spec.Webhook)
-		require.Empty(t, got.Annotations, "without an Idempotency-Key nothing is noted")
-		require.Regexp(t, `^[a-z0-9-]+-[a-z2-7]{5}$`, got.Name)
-		holder, err := w.db.Holder(t.Context(), store.Key{ProjectID: w.projectID, ID: uuid.MustParse(made.ID)})
-		require.NoError(t, err)
-		require.Equal(t, string(got.UID), holder.ObjectUID, "it holds its id at once")
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPost, path, body)
+			require.Equal(t, http.StatusCreated, status, "%s", answer)
+			made := decode[Connector](t, answer)
+			got := w.object(t, made.ID)
+			require.EqualValues(t, 4, uuid.MustParse(made.ID).Version())
+			require.Equal(t, v1alpha1.EnvironmentName("staging"), got.Spec.Environment)
+			require.Equal(t, want.DisplayName, got.Spec.DisplayName)
+			require.Equal(t, want.Mode, got.Spec.Mode)
+			require.Equal(t, want.Enabled, got.Spec.Enabled)
+			require.Equal(t, want.Webhook, got.Spec.Webhook)
+			require.Empty(t, got.Annotations, "without an Idempotency-Key nothing is noted")
+			require.Regexp(t, `^[a-z0-9-]+-[a-z2-7]{5}$`, got.Name)
+			holder, err := w.db.Holder(t.Context(), store.Key{ProjectID: w.projectID, ID: uuid.MustParse(made.ID)})
+			require.NoError(t, err)
+			require.Equal(t, string(got.UID), holder.ObjectUID, "it holds its id at once")
+		})
 	}
 }
 
@@ -103,15 +106,17 @@ func TestEachFailureOfACreateTakesBackWhatItMade(t *testing.T) {
 		"the last claim":  {&lostClaims{Claims: w.db, after: 1}, failCreating("", nil), http.StatusConflict},
 		"the answer":      {awayDerivations{w.db}, failCreating("", nil), http.StatusServiceUnavailable},
 	} {
-		heal := w.between(c.fail)
-		w.server.claims = c.claims
-		answer := w.ask(t, key, http.MethodPost, path, `{"name":"New","type":"webhook"}`)
-		heal()
-		w.server.claims = w.db
-		require.Equal(t, c.want, answer.Code, "%s: %s", name, answer.Body)
-		require.NotContains(t, answer.Body.String(), "CANARY")
-		nowConnectors, nowLinks := w.objects(t)
-		require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks}, name)
+		t.Run(name, func(t *testing.T) {
+			heal := w.between(c.fail)
+			w.server.claims = c.claims
+			answer := w.ask(t, key, http.MethodPost, path, `{"name":"New","type":"webhook"}`)
+			heal()
+			w.server.claims = w.db
+			require.Equal(t, c.want, answer.Code, "%s", answer.Body)
+			require.NotContains(t, answer.Body.String(), "CANARY")
+			nowConnectors, nowLinks := w.objects(t)
+			require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})
+		})
 	}
 }
 

@@ -116,15 +116,17 @@ func TestAStreamEnds(t *testing.T) {
 			w.changeKey(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
 		},
 	} {
-		w := newPast(t)
-		if name == "the facade stops" {
-			w.server.stopping = stop
-		}
-		f := w.follow(t, w.key(t, nil), w.building(t).String(), 0)
-		require.EqualValues(t, 1, w.server.streams.Taken())
-		end(w, f)
-		require.Empty(t, f.next(), name)
-		require.Eventually(t, func() bool { return w.server.streams.Taken() == 0 }, time.Minute, time.Millisecond, "%s: its place is free", name)
+		t.Run(name, func(t *testing.T) {
+			w := newPast(t)
+			if name == "the facade stops" {
+				w.server.stopping = stop
+			}
+			f := w.follow(t, w.key(t, nil), w.building(t).String(), 0)
+			require.EqualValues(t, 1, w.server.streams.Taken())
+			end(w, f)
+			require.Empty(t, f.next())
+			require.Eventually(t, func() bool { return w.server.streams.Taken() == 0 }, time.Minute, time.Millisecond, "%s: its place is free", name)
+		})
 	}
 }
 

@@ -44,10 +44,12 @@ func TestWhoDoesNotReachTheTestEnvironmentRunsNoTests(t *testing.T) {
 	e.Spec.TestEnvironment, e.Spec.Git.AutoDeploy = "spare", true
 	require.NoError(t, w.client.Update(t.Context(), e))
 	for path, c := range calls {
-		p := requireCode(t, http.StatusForbidden, httpserver.CodeForbidden, w.world, one, http.MethodPost, path, c.body)
-		require.Contains(t, p.Detail, "testEnvironment")
-		w.deployed(t, both, path, c.body, c.status)
-		w.deployed(t, w.key(t, nil), path, c.body, c.status)
+		t.Run(path, func(t *testing.T) {
+			p := requireCode(t, http.StatusForbidden, httpserver.CodeForbidden, w.world, one, http.MethodPost, path, c.body)
+			require.Contains(t, p.Detail, "testEnvironment")
+			w.deployed(t, both, path, c.body, c.status)
+			w.deployed(t, w.key(t, nil), path, c.body, c.status)
+		})
 	}
 	environment := "/environments/" + w.ids["environment"]
 	p := requireCode(t, http.StatusForbidden, httpserver.CodeForbidden, w.world, one, http.MethodPatch, environment, `{"git_branch":"mine"}`)

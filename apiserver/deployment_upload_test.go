@@ -73,8 +73,10 @@ func TestAnUploadIsDeployedOnce(t *testing.T) {
 	made := w.uploaded(t, key, "", anUpload, "Idempotency-Key", "k")
 	require.Equal(t, made, w.uploaded(t, key, "", anUpload, "Idempotency-Key", "k"))
 	for query, body := range map[string]string{"": anUpload + ", another", "&skip_tests=true": anUpload} {
-		requireCode(t, http.StatusUnprocessableEntity, httpserver.CodeKeyReused, w.world, key, http.MethodPost,
-			"/deployments/upload?environment_id="+w.ids["environment"]+query, body, "Idempotency-Key", "k")
+		t.Run(query, func(t *testing.T) {
+			requireCode(t, http.StatusUnprocessableEntity, httpserver.CodeKeyReused, w.world, key, http.MethodPost,
+				"/deployments/upload?environment_id="+w.ids["environment"]+query, body, "Idempotency-Key", "k")
+		})
 	}
 }
 
@@ -152,10 +154,12 @@ func TestAnUploadIsDeployedAgain(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.db.EndDeployment(t.Context(), begun, store.DeploymentFailed, store.FailureTests, "no"))
 	for call, skips := range map[string]bool{"redeploy": false, "deploy-anyway": true} {
-		again := w.deployed(t, key, "/deployments/"+made.ID+"/"+call, "", http.StatusOK)
-		require.Equal(t, made.ID, *again.RedeployOf)
-		require.Equal(t, skips, again.SkipTests)
-		require.Equal(t, o.Spec.Source, w.deploymentObject(t, again.ID).Spec.Source)
+		t.Run(call, func(t *testing.T) {
+			again := w.deployed(t, key, "/deployments/"+made.ID+"/"+call, "", http.StatusOK)
+			require.Equal(t, made.ID, *again.RedeployOf)
+			require.Equal(t, skips, again.SkipTests)
+			require.Equal(t, o.Spec.Source, w.deploymentObject(t, again.ID).Spec.Source)
+		})
 	}
 	w.exec(t, `DELETE FROM uploads`)
 	for _, call := range []string{"redeploy", "deploy-anyway"} {

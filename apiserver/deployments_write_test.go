@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -67,21 +68,23 @@ func TestADeploymentIsCreated(t *testing.T) {
 		`{"commit":"` + commit + `"}`:   {Type: "git", Commit: &commit},
 		`{"branch":"release/1"}`:        {Type: "git", Branch: opt("release/1")},
 	} {
-		made := w.deployed(t, key, path, body, http.StatusCreated)
-		require.Equal(t, DeploymentStatus("pending"), made.Status)
-		require.Equal(t, want, made.Source, body)
-		o := w.deploymentObject(t, made.ID)
-		require.Regexp(t, `^production-[a-z0-9]{5}$`, o.Name)
-		require.Equal(t, v1alpha1.ManagedBy, o.Labels[v1alpha1.LabelManagedBy], "it is pruned some day")
-		require.EqualValues(t, "production", o.Spec.Environment)
-		require.Equal(t, made, w.shownDeployment(t, key, made.ID), "although the store has not heard of it")
-		_, list := w.call(t, key, http.MethodGet, path, "")
-		require.Contains(t, string(list), made.ID)
-		_, err := w.begin(t.Context(), o)
-		require.NoError(t, err)
-		_, list = w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, 1, strings.Count(string(list), `"id":"`+made.ID), "now that it has")
-		require.Equal(t, want, w.shownDeployment(t, key, made.ID).Source)
+		t.Run(body, func(t *testing.T) {
+			made := w.deployed(t, key, path, body, http.StatusCreated)
+			require.Equal(t, DeploymentStatus("pending"), made.Status)
+			require.Equal(t, want, made.Source)
+			o := w.deploymentObject(t, made.ID)
+			require.Regexp(t, `^production-[a-z0-9]{5}$`, o.Name)
+			require.Equal(t, v1alpha1.ManagedBy, o.Labels[v1alpha1.LabelManagedBy], "it is pruned some day")
+			require.EqualValues(t, "production", o.Spec.Environment)
+			require.Equal(t, made, w.shownDeployment(t, key, made.ID), "although the store has not heard of it")
+			_, list := w.call(t, key, http.MethodGet, path, "")
+			require.Contains(t, string(list), made.ID)
+			_, err := w.begin(t.Context(), o)
+			require.NoError(t, err)
+			_, list = w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, 1, strings.Count(string(list), `"id":"`+made.ID), "now that it has")
+			require.Equal(t, want, w.shownDeployment(t, key, made.ID).Source)
+		})
 	}
 }
 
@@ -110,8 +113,10 @@ func TestDeploymentsThatAreRefused(t *testing.T) {
 		`{"skip_tests":true}`:  "body.skip_tests",
 		`{"skip_tests":false}`: "body.skip_tests",
 	} {
-		got := w.ask(t, key, http.MethodPost, path, body)
-		requireField(t, got.Code, got.Body.Bytes(), location)
+		t.Run(body, func(t *testing.T) {
+			got := w.ask(t, key, http.MethodPost, path, body)
+			requireField(t, got.Code, got.Body.Bytes(), location)
+		})
 	}
 	status, answer := w.call(t, key, http.MethodGet, "/deployments/"+w.ids["deployment"]+"/test-runs?convert_costs_to=GBP", "")
 	require.Contains(t, requireField(t, status, answer, "query.convert_costs_to").Message, "EUR")
@@ -153,10 +158,12 @@ func TestADeploymentThatIsOpenSaysWhatItWaitsFor(t *testing.T) {
 	require.NoError(t, w.client.Status().Update(t.Context(), o))
 	require.Contains(t, *w.shownDeployment(t, key, id).Message, "no node has room")
 	for phase, want := range map[store.DeploymentPhase]string{store.PhasePacking: "validating and packing", store.PhaseTesting: "running the tests"} {
-		require.NoError(t, w.db.ReportBuild(t.Context(), store.Key{ProjectID: w.projectID, ID: uuid.MustParse(id)}, store.BuildReport{Phase: phase}))
-		shown := w.shownDeployment(t, key, id)
-		require.EqualValues(t, phase, *shown.Phase.Value)
-		require.Contains(t, *shown.Message, want, "the object is behind")
+		t.Run(fmt.Sprint(phase), func(t *testing.T) {
+			require.NoError(t, w.db.ReportBuild(t.Context(), store.Key{ProjectID: w.projectID, ID: uuid.MustParse(id)}, store.BuildReport{Phase: phase}))
+			shown := w.shownDeployment(t, key, id)
+			require.EqualValues(t, phase, *shown.Phase.Value)
+			require.Contains(t, *shown.Message, want, "the object is behind")
+		})
 	}
 	require.NoError(t, w.client.Delete(t.Context(), o))
 	require.Nil(t, w.shownDeployment(t, key, id).Message)

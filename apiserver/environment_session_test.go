@@ -44,15 +44,19 @@ func TestWhoTestsInAnEnvironment(t *testing.T) {
 	for method, call := range map[string][2]string{
 		http.MethodPut: {path + "/session", `{"holder":"berta"}`}, http.MethodDelete: {path + "/session?holder=berta", ""},
 	} {
-		other := w.ask(t, key, method, call[0], call[1])
-		require.Equal(t, http.StatusConflict, other.Code, other.Body)
-		require.Equal(t, httpserver.CodeTestSession, decode[Problem](t, other.Body.Bytes()).Code)
-		require.Contains(t, other.Body.String(), "until 2030-01-31T12:01:00Z")
+		t.Run(method, func(t *testing.T) {
+			other := w.ask(t, key, method, call[0], call[1])
+			require.Equal(t, http.StatusConflict, other.Code, other.Body)
+			require.Equal(t, httpserver.CodeTestSession, decode[Problem](t, other.Body.Bytes()).Code)
+			require.Contains(t, other.Body.String(), "until 2030-01-31T12:01:00Z")
+		})
 	}
 	for _, refused := range []struct{ method, path, body string }{{http.MethodDelete, path, ""}, {http.MethodPatch, path, `{"kind":"standard"}`}} {
-		answer := w.ask(t, key, refused.method, refused.path, refused.body)
-		require.Equal(t, http.StatusConflict, answer.Code, answer.Body)
-		require.Equal(t, httpserver.CodeTestSession, decode[Problem](t, answer.Body.Bytes()).Code)
+		t.Run(refused.method+" "+refused.path+" "+refused.body, func(t *testing.T) {
+			answer := w.ask(t, key, refused.method, refused.path, refused.body)
+			require.Equal(t, http.StatusConflict, answer.Code, answer.Body)
+			require.Equal(t, httpserver.CodeTestSession, decode[Problem](t, answer.Body.Bytes()).Code)
+		})
 	}
 
 	now = now.Add(59 * time.Second)
@@ -79,8 +83,10 @@ func TestTestSessionsThatAreRefused(t *testing.T) {
 		`{"holder":"anna","ttl_seconds":9}`:    "body.ttl_seconds",
 		`{"holder":"anna","ttl_seconds":3601}`: "body.ttl_seconds",
 	} {
-		got := w.ask(t, key, http.MethodPut, path+"/session", body)
-		requireField(t, got.Code, got.Body.Bytes(), location)
+		t.Run(body, func(t *testing.T) {
+			got := w.ask(t, key, http.MethodPut, path+"/session", body)
+			requireField(t, got.Code, got.Body.Bytes(), location)
+		})
 	}
 	standard := w.ask(t, key, http.MethodPut, "/environments/"+w.environmentID("staging")+"/session", `{"holder":"anna"}`)
 	require.Equal(t, http.StatusConflict, standard.Code, standard.Body)

@@ -130,8 +130,10 @@ func TestEnvironmentsThatAreRefused(t *testing.T) {
 		`{"name":"a","settings":{"runner":{"requests":{"cpu":"1e999999999"}}}}`:  "body.settings.runner.requests.cpu",
 		`{"name":"a","settings":{"runner":{"limits":{"memories":"1Gi"}}}}`:       "body.settings.runner.limits",
 	} {
-		got := w.ask(t, key, http.MethodPost, "/environments", body)
-		requireField(t, got.Code, got.Body.Bytes(), location)
+		t.Run(body, func(t *testing.T) {
+			got := w.ask(t, key, http.MethodPost, "/environments", body)
+			requireField(t, got.Code, got.Body.Bytes(), location)
+		})
 	}
 	taken := w.ask(t, key, http.MethodPost, "/environments", `{"name":"Staging!"}`)
 	require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
@@ -159,34 +161,36 @@ func TestWhatAControllerRefusesIsTakenBack(t *testing.T) {
 		v1alpha1.ReasonRefused:      {http.StatusUnprocessableEntity, httpserver.CodeInvalid},
 		v1alpha1.ReasonSlugTaken:    {http.StatusBadRequest, httpserver.CodeSlugTaken},
 	} {
-		w := newWorld(t)
-		w.server.patience = time.Hour
-		w.controllers(func(o v1alpha1.ConditionedObject) { v1alpha1.MarkStalled(o, reason, "refused") })
-		key := w.key(t, nil)
-		got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"one more"}`)
-		require.Equal(t, c.status, got.Code, "%s: %s", reason, got.Body)
-		require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
-		var list v1alpha1.EnvironmentList
-		require.NoError(t, w.client.List(t.Context(), &list, client.InNamespace(w.namespace)))
-		require.Len(t, list.Items, 2, reason)
+		t.Run(reason, func(t *testing.T) {
+			w := newWorld(t)
+			w.server.patience = time.Hour
+			w.controllers(func(o v1alpha1.ConditionedObject) { v1alpha1.MarkStalled(o, reason, "refused") })
+			key := w.key(t, nil)
+			got := w.ask(t, key, http.MethodPost, "/environments", `{"name":"one more"}`)
+			require.Equal(t, c.status, got.Code, "%s", got.Body)
+			require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
+			var list v1alpha1.EnvironmentList
+			require.NoError(t, w.client.List(t.Context(), &list, client.InNamespace(w.namespace)))
+			require.Len(t, list.Items, 2)
 
-		w.server.client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-				err := c.Patch(ctx, o, p, opts...)
-				if e := o.(*v1alpha1.Environment); err == nil && e.Spec.DisplayName == "another" {
-					v1alpha1.MarkStalled(e, reason, "refused")
-					err = w.client.Status().Update(ctx, e)
-				}
-				return err
-			},
+			w.server.client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					err := c.Patch(ctx, o, p, opts...)
+					if e := o.(*v1alpha1.Environment); err == nil && e.Spec.DisplayName == "another" {
+						v1alpha1.MarkStalled(e, reason, "refused")
+						err = w.client.Status().Update(ctx, e)
+					}
+					return err
+				},
+			})
+			got = w.ask(t, key, http.MethodPatch, "/environments/"+w.environmentID("staging"), `{"name":"another","settings":{"runner":{"concurrency":7}}}`, "Idempotency-Key", "k")
+			require.Equal(t, c.status, got.Code, "%s", got.Body)
+			require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
+			after := w.stored(t, w.environmentID("staging"))
+			require.Empty(t, after.Spec.DisplayName, "it is put back")
+			require.EqualValues(t, 10, after.Spec.Runner.Concurrency, "with all of the change")
+			require.Empty(t, after.Annotations[annotationRequests], "and a repetition is tried anew")
 		})
-		got = w.ask(t, key, http.MethodPatch, "/environments/"+w.environmentID("staging"), `{"name":"another","settings":{"runner":{"concurrency":7}}}`, "Idempotency-Key", "k")
-		require.Equal(t, c.status, got.Code, "%s: %s", reason, got.Body)
-		require.Equal(t, c.code, decode[Problem](t, got.Body.Bytes()).Code)
-		after := w.stored(t, w.environmentID("staging"))
-		require.Empty(t, after.Spec.DisplayName, "%s: it is put back", reason)
-		require.EqualValues(t, 10, after.Spec.Runner.Concurrency, "%s: with all of the change", reason)
-		require.Empty(t, after.Annotations[annotationRequests], "%s: and a repetition is tried anew", reason)
 	}
 }
 
@@ -270,9 +274,11 @@ func TestWhatThePlatformHasNotTakenUpYetCounts(t *testing.T) {
 	key := w.key(t, nil)
 	require.Equal(t, http.StatusCreated, w.ask(t, key, http.MethodPost, "/environments", `{"name":"New one"}`).Code)
 	for method, path := range map[string]string{http.MethodPost: "/environments", http.MethodPatch: "/environments/" + w.environmentID("staging")} {
-		taken := w.ask(t, key, method, path, `{"name":"new ONE"}`)
-		require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
-		require.Equal(t, httpserver.CodeSlugTaken, decode[Problem](t, taken.Body.Bytes()).Code)
+		t.Run(method, func(t *testing.T) {
+			taken := w.ask(t, key, method, path, `{"name":"new ONE"}`)
+			require.Equal(t, http.StatusBadRequest, taken.Code, taken.Body)
+			require.Equal(t, httpserver.CodeSlugTaken, decode[Problem](t, taken.Body.Bytes()).Code)
+		})
 	}
 	project := w.chosenProject(t)
 	project.Status.Limits.Environments = ptr.To(int32(3))

@@ -234,21 +234,23 @@ func TestNoRouteAnswers500WhileSomethingIsAway(t *testing.T) {
 		"the store":  {func() { w.server.store = failingStore{w.db, away} }, httpserver.CodeStoreUnavailable, true},
 		"kubernetes": {func() { w.server.client = failingClient(working, &url.Error{Op: "Get", Err: away}) }, httpserver.CodeClusterUnavailable, false},
 	} {
-		failed := 0
-		for _, r := range served(t) {
-			path := samples[r.id].fill(t, w.idsFor(t, r))
-			change.fail()
-			answer := w.ask(t, key, r.method, path, bodyFor(r))
-			w.server.store, w.server.client = w.db, working
-			if answer.Code == http.StatusOK && !change.all {
-				continue // the store alone answers it
+		t.Run(name, func(t *testing.T) {
+			failed := 0
+			for _, r := range served(t) {
+				path := samples[r.id].fill(t, w.idsFor(t, r))
+				change.fail()
+				answer := w.ask(t, key, r.method, path, bodyFor(r))
+				w.server.store, w.server.client = w.db, working
+				if answer.Code == http.StatusOK && !change.all {
+					continue // the store alone answers it
+				}
+				failed++
+				require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s away, %s: %s", name, r.id, answer.Body)
+				require.Equal(t, change.code, decode[Problem](t, answer.Body.Bytes()).Code, "%s away, %s", name, r.id)
+				require.Equal(t, "2", answer.Header().Get("Retry-After"))
 			}
-			failed++
-			require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s away, %s: %s", name, r.id, answer.Body)
-			require.Equal(t, change.code, decode[Problem](t, answer.Body.Bytes()).Code, "%s away, %s", name, r.id)
-			require.Equal(t, "2", answer.Header().Get("Retry-After"))
-		}
-		require.Greater(t, failed, len(samples)/2, name)
+			require.Greater(t, failed, len(samples)/2)
+		})
 	}
 }
 
@@ -261,16 +263,18 @@ func TestARefusedChangeSaysWhy(t *testing.T) {
 		http.StatusForbidden: apierrors.NewForbidden(connectorResource, "crm", errors.New("exceeded quota: small, requested: 1, used: 5, limited: 5")),
 		http.StatusConflict:  terminating(),
 	} {
-		w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-				if _, ours := o.(v1alpha1.ConditionedObject); ours {
-					return err
-				}
-				return c.Create(ctx, o, opts...)
-			},
+		t.Run(fmt.Sprint(status), func(t *testing.T) {
+			w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if _, ours := o.(v1alpha1.ConditionedObject); ours {
+						return err
+					}
+					return c.Create(ctx, o, opts...)
+				},
+			})
+			answer := w.ask(t, key, http.MethodPost, "/connectors/"+w.ids["connector"]+"/links", `{"agent_name":"other"}`)
+			require.Equal(t, status, answer.Code, "%s", answer.Body)
 		})
-		answer := w.ask(t, key, http.MethodPost, "/connectors/"+w.ids["connector"]+"/links", `{"agent_name":"other"}`)
-		require.Equal(t, status, answer.Code, "%s", answer.Body)
 	}
 }
 
@@ -304,8 +308,10 @@ func TestRulesOfKubernetesSpeakOfTheRequest(t *testing.T) {
 		{"ConnectorLink", field.Invalid(path.Child("agent"), "CANARY", "must be a name"), at("body.agent_name", "must be a name")},
 		{"Unheard", field.Invalid(path.Child("agent"), map[string]string{"a": "CANARY: x"}, "must be a name"), at("body", "is not valid")},
 	} {
-		err := apierrors.NewInvalid(schema.GroupKind{Kind: c.kind}, "crm", field.ErrorList{c.err})
-		require.Equal(t, []FieldError{c.want}, causes(err), "%v", c.err)
+		t.Run(c.kind+" "+c.err.Error(), func(t *testing.T) {
+			err := apierrors.NewInvalid(schema.GroupKind{Kind: c.kind}, "crm", field.ErrorList{c.err})
+			require.Equal(t, []FieldError{c.want}, causes(err), "%v", c.err)
+		})
 	}
 	require.Equal(t, "body", causes(errors.New("x"))[0].Location)
 	for kind, fields := range requestFields {

@@ -64,22 +64,24 @@ func TestFieldsOfAGitOpsManagerAreItsOwn(t *testing.T) {
 		{`{"enabled":false}`, "", ""},
 		{`{"mode":"sync","config":{"timeout_seconds":60}}`, "", ""},
 	} {
-		for _, manager := range append([]string{"kubectl"}, DefaultGitOpsManagers...) {
-			conn := w.applied(t, manager)
-			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, strings.ReplaceAll(c.body, "Other", "Other "+conn.Name))
-			if c.field == "" || manager == "kubectl" {
-				require.Equal(t, http.StatusOK, answer.Code, "%s over %s: %s", c.body, manager, answer.Body)
-				continue
+		t.Run(c.body, func(t *testing.T) {
+			for _, manager := range append([]string{"kubectl"}, DefaultGitOpsManagers...) {
+				conn := w.applied(t, manager)
+				answer := w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, strings.ReplaceAll(c.body, "Other", "Other "+conn.Name))
+				if c.field == "" || manager == "kubectl" {
+					require.Equal(t, http.StatusOK, answer.Code, "%s over %s: %s", c.body, manager, answer.Body)
+					continue
+				}
+				require.Equal(t, http.StatusConflict, answer.Code, "%s over %s: %s", c.body, manager, answer.Body)
+				p := decode[Problem](t, answer.Body.Bytes())
+				require.Equal(t, httpserver.CodeGitOps, p.Code)
+				require.Contains(t, p.Detail, manager+" owns "+c.field)
+				require.Equal(t, httpserver.Fields{at(c.location, "is owned by "+manager)}, p.Errors)
+				now := w.shown(t, key, conn)
+				require.Equal(t, conn.Name, now.Name, "nothing is done")
+				require.True(t, now.Enabled)
 			}
-			require.Equal(t, http.StatusConflict, answer.Code, "%s over %s: %s", c.body, manager, answer.Body)
-			p := decode[Problem](t, answer.Body.Bytes())
-			require.Equal(t, httpserver.CodeGitOps, p.Code)
-			require.Contains(t, p.Detail, manager+" owns "+c.field)
-			require.Equal(t, httpserver.Fields{at(c.location, "is owned by "+manager)}, p.Errors)
-			now := w.shown(t, key, conn)
-			require.Equal(t, conn.Name, now.Name, "nothing is done")
-			require.True(t, now.Enabled)
-		}
+		})
 	}
 }
 
@@ -95,21 +97,23 @@ func TestDefaultsAreNobodysWhoseManifestSaysNothingOfThem(t *testing.T) {
 		`nonsense`: false,
 		``:         false,
 	} {
-		conn := &v1alpha1.Connector{ObjectMeta: w.meta("made-" + uuid.NewString()[:8]), Spec: v1alpha1.ConnectorSpec{
-			Environment: "production", DisplayName: v1alpha1.DisplayName(uuid.NewString()), Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{},
-		}}
-		if manifest != "" {
-			conn.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: manifest}
-		}
-		require.NoError(t, w.client.Create(t.Context(), conn, client.FieldOwner("argocd-controller")))
-		w.settle(t, conn)
-		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, `{"enabled":false}`)
-		require.Equal(t, free, answer.Code == http.StatusOK, "%s: %s", manifest, answer.Body)
-		if !free {
-			require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "argocd-controller owns spec.enabled")
-		}
-		answer = w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, `{"name":"`+conn.Name+`"}`)
-		require.Equal(t, http.StatusConflict, answer.Code, "%s: %s", manifest, answer.Body)
+		t.Run(manifest, func(t *testing.T) {
+			conn := &v1alpha1.Connector{ObjectMeta: w.meta("made-" + uuid.NewString()[:8]), Spec: v1alpha1.ConnectorSpec{
+				Environment: "production", DisplayName: v1alpha1.DisplayName(uuid.NewString()), Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{},
+			}}
+			if manifest != "" {
+				conn.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: manifest}
+			}
+			require.NoError(t, w.client.Create(t.Context(), conn, client.FieldOwner("argocd-controller")))
+			w.settle(t, conn)
+			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, `{"enabled":false}`)
+			require.Equal(t, free, answer.Code == http.StatusOK, "%s", answer.Body)
+			if !free {
+				require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "argocd-controller owns spec.enabled")
+			}
+			answer = w.ask(t, key, http.MethodPatch, "/connectors/"+conn.Status.ID, `{"name":"`+conn.Name+`"}`)
+			require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+		})
 	}
 }
 
@@ -150,11 +154,13 @@ func TestWhatGitOpsMadeIsDeletedThere(t *testing.T) {
 		"/connectors/" + ours.Status.ID:                              "helm-controller",
 		"/connectors/" + ours.Status.ID + "/links/" + link.Status.ID: "helm-controller",
 	} {
-		answer := w.ask(t, key, http.MethodDelete, path, "")
-		require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
-		p := decode[Problem](t, answer.Body.Bytes())
-		require.Equal(t, httpserver.CodeGitOps, p.Code)
-		require.Contains(t, p.Detail, manager+" owns spec")
+		t.Run(path, func(t *testing.T) {
+			answer := w.ask(t, key, http.MethodDelete, path, "")
+			require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+			p := decode[Problem](t, answer.Body.Bytes())
+			require.Equal(t, httpserver.CodeGitOps, p.Code)
+			require.Contains(t, p.Detail, manager+" owns spec")
+		})
 	}
 	nowConnectors, nowLinks := w.objects(t)
 	require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks}, "nothing is done")

@@ -112,15 +112,17 @@ func TestListsHaveTheirOrder(t *testing.T) {
 		"/deployments?environment_id={environment}": {"id", []string{"{newer}", "{waiting}", "{building}", "{failed}", "{deployment}"}},
 		"/connectors?environment_id={environment}":  {"name", []string{"A-results", "Nightly", "tickets"}},
 	} {
-		_, body := w.call(t, key, http.MethodGet, sample{path: at}.fill(t, w.ids), "")
-		var order []string
-		for _, item := range decode[[]map[string]any](t, body) {
-			order = append(order, item[want.field].(string))
-		}
-		for i, one := range want.order {
-			want.order[i] = sample{path: one}.fill(t, w.ids)
-		}
-		require.Equal(t, want.order, order, at)
+		t.Run(at, func(t *testing.T) {
+			_, body := w.call(t, key, http.MethodGet, sample{path: at}.fill(t, w.ids), "")
+			var order []string
+			for _, item := range decode[[]map[string]any](t, body) {
+				order = append(order, item[want.field].(string))
+			}
+			for i, one := range want.order {
+				want.order[i] = sample{path: one}.fill(t, w.ids)
+			}
+			require.Equal(t, want.order, order)
+		})
 	}
 }
 

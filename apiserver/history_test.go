@@ -88,10 +88,12 @@ func TestRunsAreNarrowedByEveryFilter(t *testing.T) {
 		"environment_id={staging}": nil,
 		"environment_id={here}&agent_name=hello&status_filter=queued": {queued},
 	} {
-		path := "/runs?" + sample{path: query}.fill(t, map[string]string{"here": w.ids["environment"], "staging": w.environmentID("staging")})
-		status, body := w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
-		require.Equal(t, want, idsOfRuns(t, body), query)
+		t.Run(query, func(t *testing.T) {
+			path := "/runs?" + sample{path: query}.fill(t, map[string]string{"here": w.ids["environment"], "staging": w.environmentID("staging")})
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			require.Equal(t, want, idsOfRuns(t, body))
+		})
 	}
 }
 
@@ -160,10 +162,14 @@ func TestPagesHaveOneToAHundredItems(t *testing.T) {
 	w := newPast(t)
 	key := w.key(t, nil)
 	for _, path := range []string{"/runs", "/audit-log", "/connectors/" + w.ids["connector"] + "/runs"} {
-		for limit, want := range map[int]int{0: 422, 1: 200, 100: 200, 101: 422, -1: 422} {
-			status, body := w.call(t, key, http.MethodGet, path+"?limit="+strconv.Itoa(limit), "")
-			require.Equal(t, want, status, "%s %d: %s", path, limit, body)
-		}
+		t.Run(path, func(t *testing.T) {
+			for limit, want := range map[int]int{0: 422, 1: 200, 100: 200, 101: 422, -1: 422} {
+				t.Run(fmt.Sprint(limit), func(t *testing.T) {
+					status, body := w.call(t, key, http.MethodGet, path+"?limit="+strconv.Itoa(limit), "")
+					require.Equal(t, want, status, "%s %d: %s", path, limit, body)
+				})
+			}
+		})
 	}
 }
 
@@ -188,11 +194,13 @@ func TestRunsOfAConnectorAreNarrowedByEveryFilter(t *testing.T) {
 		"run_id=" + w.queued.String():  {1, 1},
 		"status_filter=failed&run_id=" + w.queued.String(): {0, 0},
 	} {
-		status, body := w.call(t, key, http.MethodGet, path+"?"+query, "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
-		page := decode[ConnectorRunList](t, body)
-		require.Len(t, page.Items, want.items, query)
-		require.EqualValues(t, want.total, page.Total, query)
+		t.Run(query, func(t *testing.T) {
+			status, body := w.call(t, key, http.MethodGet, path+"?"+query, "")
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			page := decode[ConnectorRunList](t, body)
+			require.Len(t, page.Items, want.items)
+			require.EqualValues(t, want.total, page.Total)
+		})
 	}
 	status, body := w.call(t, key, http.MethodGet, path+"?run_id="+uuid.NewString(), "")
 	require.Equal(t, http.StatusNotFound, status, string(body))

@@ -188,13 +188,15 @@ func TestABodyThatIsNotJSONSaysWhere(t *testing.T) {
 		`{"name":"a","name":"b"}`:            `the body has the field "name" twice`,
 		`{"a":[{"b":1},{"b":1,"b"` + `:2}]}`: `the body has the field "a[1].b" twice`,
 	} {
-		for _, r := range served(t) {
-			if samples[r.id].body == "" || r.takes != nil {
-				continue
+		t.Run(body, func(t *testing.T) {
+			for _, r := range served(t) {
+				if samples[r.id].body == "" || r.takes != nil {
+					continue
+				}
+				answer := w.ask(t, key, r.method, samples[r.id].fill(t, w.ids), body)
+				require.Equal(t, want, requireField(t, answer.Code, answer.Body.Bytes(), "body").Message)
 			}
-			answer := w.ask(t, key, r.method, samples[r.id].fill(t, w.ids), body)
-			require.Equal(t, want, requireField(t, answer.Code, answer.Body.Bytes(), "body").Message)
-		}
+		})
 	}
 	status, answer := w.call(t, key, http.MethodPost, "/connectors?environment_id="+w.ids["environment"], "")
 	require.Equal(t, "is required", requireField(t, status, answer, "body").Message)
@@ -229,9 +231,11 @@ func TestBody_RejectsWhatIsNotUTF8(t *testing.T) {
 		require.Equal(t, httpserver.CodeUnsupportedMedia, decode[Problem](t, answer.Body.Bytes()).Code)
 	}
 	for body, want := range map[string]string{"\ufeff{\"name\":\"mark\"}": "mark", `{"name":"\ud83d\ude00 \\ud800"}`: "\U0001F600 \\ud800"} {
-		answer := w.ask(t, key, http.MethodPost, path, body, "Content-Type", "application/json; charset=UTF-8")
-		require.Equal(t, http.StatusCreated, answer.Code, "%s", answer.Body)
-		require.Equal(t, want, decode[Environment](t, answer.Body.Bytes()).Name)
+		t.Run(body, func(t *testing.T) {
+			answer := w.ask(t, key, http.MethodPost, path, body, "Content-Type", "application/json; charset=UTF-8")
+			require.Equal(t, http.StatusCreated, answer.Code, "%s", answer.Body)
+			require.Equal(t, want, decode[Environment](t, answer.Body.Bytes()).Name)
+		})
 	}
 }
 
@@ -260,7 +264,9 @@ func TestPlainIntegers(t *testing.T) {
 		`{"1.0":"a 1.0 \" 2e1 \\\\","b":3.0}`:  `{"1.0":"a 1.0 \" 2e1 \\\\","b":3}`,
 		`[007.0e0, 60.00000000000000000001]`:   `[7, 60.00000000000000000001]`,
 	} {
-		require.Equal(t, want, string(plainIntegers([]byte(text))))
+		t.Run(text, func(t *testing.T) {
+			require.Equal(t, want, string(plainIntegers([]byte(text))))
+		})
 	}
 }
 
@@ -304,8 +310,10 @@ func TestProblem_SaysWhatAValueMustBe(t *testing.T) {
 		{http.MethodPost, connectors, `{"name":"a","type":"webhook","colour":1}`, "body.colour", "is not a field of this call: remove it"},
 		{http.MethodPost, "/environments", `{"name":"a","copy_from_environment_id":"abc"}`, "body.copy_from_environment_id", "must be a UUID"},
 	} {
-		status, answer := w.call(t, key, c.method, c.path, c.body)
-		require.Equal(t, c.message, requireField(t, status, answer, c.location).Message, c.path)
+		t.Run(c.method+" "+c.path+" "+c.body, func(t *testing.T) {
+			status, answer := w.call(t, key, c.method, c.path, c.body)
+			require.Equal(t, c.message, requireField(t, status, answer, c.location).Message, c.path)
+		})
 	}
 }
 
@@ -336,8 +344,10 @@ func TestFieldsOfTheWrongTypeAreNamed(t *testing.T) {
 		{links, `{"agent_name":["hello"]}`, "body.agent_name"},
 		{links, `{}`, "body.agent_name"},
 	} {
-		status, answer := w.call(t, key, http.MethodPost, c.path, c.body)
-		requireField(t, status, answer, c.location)
+		t.Run(c.path+" "+c.body, func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPost, c.path, c.body)
+			requireField(t, status, answer, c.location)
+		})
 	}
 	status, answer := w.call(t, key, http.MethodGet, "/connectors", "")
 	requireField(t, status, answer, "query.environment_id")
@@ -369,16 +379,18 @@ func TestAuthenticationIsSaidInOneOfTwoWays(t *testing.T) {
 		`{"context_headers":"a"}`:                                              "body.config.context_headers",
 		`{"authentication":"Secret"}`:                                          "body.config.authentication",
 	} {
-		status, answer := w.call(t, key, http.MethodPost, path, `{"name":"`+uuid.NewString()+`","type":"webhook","config":`+config+`}`)
-		if strings.HasPrefix(want, "body.") {
-			requireField(t, status, answer, want)
-			continue
-		}
-		require.Equal(t, http.StatusCreated, status, "%s: %s", config, answer)
-		conn := decode[Connector](t, answer)
-		shown := conn.Config.Value.(map[string]any)
-		require.Equal(t, want, shown["authentication"], config)
-		require.Equal(t, want != "none", shown["require_authentication"], config)
-		require.Equal(t, want != "none", conn.Secret != nil, config)
+		t.Run(config, func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPost, path, `{"name":"`+uuid.NewString()+`","type":"webhook","config":`+config+`}`)
+			if strings.HasPrefix(want, "body.") {
+				requireField(t, status, answer, want)
+				return
+			}
+			require.Equal(t, http.StatusCreated, status, "%s", answer)
+			conn := decode[Connector](t, answer)
+			shown := conn.Config.Value.(map[string]any)
+			require.Equal(t, want, shown["authentication"])
+			require.Equal(t, want != "none", shown["require_authentication"])
+			require.Equal(t, want != "none", conn.Secret != nil)
+		})
 	}
 }

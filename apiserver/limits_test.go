@@ -44,10 +44,12 @@ func TestEveryAnswerAfterAuthenticationSaysWhatIsLeft(t *testing.T) {
 			"other project": {powerless, uuid.NewString(), concrete(r), "forbidden"},
 			"no endpoint":   {powerless, w.projectID.String(), "/nothing" + concrete(r), "forbidden"},
 		} {
-			answer := w.send(t, c.key, r.method, "/v1/projects/"+c.project+c.path, body(r))
-			left[c.window]--
-			require.Equal(t, fmt.Sprintf(`"%s";q=%d;w=60`, c.window, plenty), answer.Header().Get("RateLimit-Policy"), "%s, %s", r.id, name)
-			require.Regexp(t, fmt.Sprintf(`^"%s";r=%d;t=60$`, c.window, left[c.window]), answer.Header().Get("RateLimit"), "%s, %s", r.id, name)
+			t.Run(name, func(t *testing.T) {
+				answer := w.send(t, c.key, r.method, "/v1/projects/"+c.project+c.path, body(r))
+				left[c.window]--
+				require.Equal(t, fmt.Sprintf(`"%s";q=%d;w=60`, c.window, plenty), answer.Header().Get("RateLimit-Policy"), "%s, %s", r.id, name)
+				require.Regexp(t, fmt.Sprintf(`^"%s";r=%d;t=60$`, c.window, left[c.window]), answer.Header().Get("RateLimit"), "%s, %s", r.id, name)
+			})
 		}
 		answer := w.send(t, "", r.method, "/v1/projects/"+w.projectID.String()+concrete(r), "")
 		require.Empty(t, answer.Header().Get("RateLimit"), "nobody is told what a project has left")

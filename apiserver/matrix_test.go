@@ -47,8 +47,10 @@ func TestEveryRouteAsksForKeyProjectAndPermission(t *testing.T) {
 		}
 		path, body := concrete(r), body(r)
 		for name, c := range refusing {
-			status, answer := w.call(t, c.key, r.method, path, body)
-			require.Equal(t, c.status, status, "%s, %s: %s", r.id, name, answer)
+			t.Run(name, func(t *testing.T) {
+				status, answer := w.call(t, c.key, r.method, path, body)
+				require.Equal(t, c.status, status, "%s, %s: %s", r.id, name, answer)
+			})
 		}
 		require.Equal(t, http.StatusForbidden, w.send(t, all, r.method, foreign+path, body).Code, r.id)
 		status, answer := w.call(t, narrow, r.method, path, body)
@@ -81,13 +83,15 @@ func TestRouter_RejectsOtherMethods(t *testing.T) {
 		{http.MethodPost, environment, "GET, PATCH, DELETE"},
 		{http.MethodGet, environment + "/set-default", "POST"},
 	} {
-		answer := w.ask(t, key, c.method, c.path, "")
-		require.Equal(t, http.StatusMethodNotAllowed, answer.Code, "%s %s: %s", c.method, c.path, answer.Body)
-		require.Equal(t, httpserver.CodeMethodNotAllowed, decode[Problem](t, answer.Body.Bytes()).Code)
-		require.Equal(t, c.allow, answer.Header().Get("Allow"))
-		require.Equal(t, http.StatusUnauthorized, w.ask(t, "", c.method, c.path, "").Code)
-		foreign := w.send(t, key, c.method, "/v1/projects/"+uuid.NewString()+c.path, "")
-		require.Equal(t, http.StatusForbidden, foreign.Code, "%s %s: %s", c.method, c.path, foreign.Body)
+		t.Run(c.method+" "+c.path, func(t *testing.T) {
+			answer := w.ask(t, key, c.method, c.path, "")
+			require.Equal(t, http.StatusMethodNotAllowed, answer.Code, "%s %s: %s", c.method, c.path, answer.Body)
+			require.Equal(t, httpserver.CodeMethodNotAllowed, decode[Problem](t, answer.Body.Bytes()).Code)
+			require.Equal(t, c.allow, answer.Header().Get("Allow"))
+			require.Equal(t, http.StatusUnauthorized, w.ask(t, "", c.method, c.path, "").Code)
+			foreign := w.send(t, key, c.method, "/v1/projects/"+uuid.NewString()+c.path, "")
+			require.Equal(t, http.StatusForbidden, foreign.Code, "%s %s: %s", c.method, c.path, foreign.Body)
+		})
 	}
 	requireCode(t, http.StatusForbidden, httpserver.CodeNotPublic, w, key, http.MethodGet, "/environments/", "")
 }
@@ -104,12 +108,14 @@ func TestKeysOfSomeEnvironments(t *testing.T) {
 	require.Len(t, list, 1)
 	require.Equal(t, "staging", list[0].Name)
 	for name, want := range map[string]int{"staging": http.StatusOK, "production": http.StatusForbidden} {
-		for _, path := range []string{"/environments/" + w.environmentID(name), "/agents?environment_id=" + w.environmentID(name),
-			"/connectors?environment_id=" + w.environmentID(name), "/deployments?environment_id=" + w.environmentID(name),
-			"/runs?environment_id=" + w.environmentID(name)} {
-			status, body := w.call(t, key, http.MethodGet, path, "")
-			require.Equal(t, want, status, "%s: %s", path, body)
-		}
+		t.Run(name, func(t *testing.T) {
+			for _, path := range []string{"/environments/" + w.environmentID(name), "/agents?environment_id=" + w.environmentID(name),
+				"/connectors?environment_id=" + w.environmentID(name), "/deployments?environment_id=" + w.environmentID(name),
+				"/runs?environment_id=" + w.environmentID(name)} {
+				status, body := w.call(t, key, http.MethodGet, path, "")
+				require.Equal(t, want, status, "%s: %s", path, body)
+			}
+		})
 	}
 	status, _ = w.call(t, key, http.MethodGet, "/environments/"+uuid.NewString(), "")
 	require.Equal(t, http.StatusNotFound, status)

@@ -297,18 +297,22 @@ func TestLinksSayWhichResultsGoOut(t *testing.T) {
 		"body.outbound.url":                     `{"outbound":{"url":"https://b.example"}}`,
 		"body.files_required":                   `{"files_required":true}`,
 	} {
-		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
-		requireField(t, status, body, location)
+		t.Run(location, func(t *testing.T) {
+			status, body := w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
+			requireField(t, status, body, location)
+		})
 	}
 	for sent, name := range map[string]string{`{"outbound":{"mode":"agent_tool"}}`: "send_to_results", `{"outbound":{"mode":"agent_tool","action_name":"tell"}}`: "tell"} {
-		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
-		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, &OutboundLink{Mode: "agent_tool", ActionName: &name, SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}, decode[Link](t, body).Outbound.Value)
+		t.Run(name, func(t *testing.T) {
+			status, body := w.call(t, key, http.MethodPatch, links+"/"+link.ID, sent)
+			require.Equal(t, http.StatusOK, status, string(body))
+			require.Equal(t, &OutboundLink{Mode: "agent_tool", ActionName: &name, SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}, decode[Link](t, body).Outbound.Value)
+			read, err := json.Marshal(map[string]any{"outbound": decode[Link](t, body).Outbound.Value})
+			require.NoError(t, err)
+			status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
+			require.Equal(t, http.StatusOK, status, "what is read may be sent: %s", body)
+		})
 	}
-	read, err := json.Marshal(map[string]any{"outbound": decode[Link](t, body).Outbound.Value})
-	require.NoError(t, err)
-	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
-	require.Equal(t, http.StatusOK, status, "what is read may be sent: %s", body)
 	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, `{}`)
 	require.Equal(t, http.StatusOK, status, string(body))
 	require.Nil(t, w.linkObject(t, link.ID).Spec.Outbound, "what is left out gets its default")
@@ -419,23 +423,25 @@ func TestPayloadsAreShown(t *testing.T) {
 		"one that is gone": {"payload", nil, uuid.NewString(), nil},
 		"of a failure":     {"delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
 	} {
-		id, run := store.Stamp(uuid.New(), time.Now().UnixMicro(), 0).String(), w.completed.String()
-		w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
+		t.Run(name, func(t *testing.T) {
+			id, run := store.Stamp(uuid.New(), time.Now().UnixMicro(), 0).String(), w.completed.String()
+			w.exec(t, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error, started_at, ended_at)
 			VALUES (?, ?, ?, ?, 'completed', 'outbound', 'application/json', json_array(?), ?, '', 1, 2)`, project, id, environment, conn.Status.ID, run, c.kind)
-		w.exec(t, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES (?, ?, 'application/json', ?, ?)`, project, id, c.data, c.blob)
-		status, body := w.call(t, all, http.MethodGet, path+"?run_id="+run, "")
-		require.Equal(t, http.StatusOK, status, string(body))
-		page := decode[ConnectorRunList](t, body)
-		require.EqualValues(t, 1, page.Total, name)
-		require.Equal(t, id, page.Items[0].ID, name)
-		require.Equal(t, DeliveryKind(c.kind), *page.Items[0].Kind.Value, name)
-		require.Nil(t, page.Items[0].Payload, name)
-		status, body = w.call(t, all, http.MethodGet, path+"/"+id, "")
-		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, c.want, decode[ConnectorRun](t, body).Payload, name)
-		status, body = w.call(t, narrow, http.MethodGet, path+"/"+id, "")
-		require.Equal(t, http.StatusOK, status, string(body))
-		require.Nil(t, decode[ConnectorRun](t, body).Payload, "%s, to who may not see runs", name)
-		w.exec(t, `DELETE FROM ended_connector_runs WHERE id = ?`, id)
+			w.exec(t, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES (?, ?, 'application/json', ?, ?)`, project, id, c.data, c.blob)
+			status, body := w.call(t, all, http.MethodGet, path+"?run_id="+run, "")
+			require.Equal(t, http.StatusOK, status, string(body))
+			page := decode[ConnectorRunList](t, body)
+			require.EqualValues(t, 1, page.Total)
+			require.Equal(t, id, page.Items[0].ID)
+			require.Equal(t, DeliveryKind(c.kind), *page.Items[0].Kind.Value)
+			require.Nil(t, page.Items[0].Payload)
+			status, body = w.call(t, all, http.MethodGet, path+"/"+id, "")
+			require.Equal(t, http.StatusOK, status, string(body))
+			require.Equal(t, c.want, decode[ConnectorRun](t, body).Payload)
+			status, body = w.call(t, narrow, http.MethodGet, path+"/"+id, "")
+			require.Equal(t, http.StatusOK, status, string(body))
+			require.Nil(t, decode[ConnectorRun](t, body).Payload, "%s, to who may not see runs", name)
+			w.exec(t, `DELETE FROM ended_connector_runs WHERE id = ?`, id)
+		})
 	}
 }

@@ -46,9 +46,11 @@ func TestGroupsThatCount(t *testing.T) {
 			v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "system:serviceaccount:default:ci"}, http.StatusForbidden,
 		},
 	} {
-		key := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner = c.owner })
-		status, body := w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, c.want, status, "%s: %s", name, body)
+		t.Run(name, func(t *testing.T) {
+			key := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner = c.owner })
+			status, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, c.want, status, "%s", body)
+		})
 	}
 }
 
@@ -60,10 +62,12 @@ func TestAKeyWithGroupsEndsWithinAYear(t *testing.T) {
 	member := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Groups = []string{"dev"} })
 	alone := w.key(t, nil)
 	for later, want := range map[time.Duration]int{364 * 24 * time.Hour: http.StatusOK, 366 * 24 * time.Hour: http.StatusUnauthorized} {
-		w.server.now = func() time.Time { return time.Now().Add(later) }
-		status, body := w.call(t, member, http.MethodGet, path, "")
-		require.Equal(t, want, status, "%s: %s", later, body)
-		status, body = w.call(t, alone, http.MethodGet, path, "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", later, body)
+		t.Run(later.String(), func(t *testing.T) {
+			w.server.now = func() time.Time { return time.Now().Add(later) }
+			status, body := w.call(t, member, http.MethodGet, path, "")
+			require.Equal(t, want, status, "%s: %s", later, body)
+			status, body = w.call(t, alone, http.MethodGet, path, "")
+			require.Equal(t, http.StatusOK, status, "%s: %s", later, body)
+		})
 	}
 }

@@ -84,10 +84,12 @@ func TestAProjectReadsAPartOfHistoryAtOnce(t *testing.T) {
 		{http.MethodPost, "/connectors/{connector}/replays", replay},
 		{http.MethodGet, "/audit-log", ""},
 	} {
-		answer := w.ask(t, key, c.method, sample{path: c.path}.fill(t, w.ids), c.body)
-		require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s: %s", c.path, answer.Body)
-		require.Equal(t, httpserver.CodeRateLimited, decode[Problem](t, answer.Body.Bytes()).Code)
-		require.Equal(t, "5", answer.Header().Get("Retry-After"))
+		t.Run(c.method+" "+c.path+" "+c.body, func(t *testing.T) {
+			answer := w.ask(t, key, c.method, sample{path: c.path}.fill(t, w.ids), c.body)
+			require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s: %s", c.path, answer.Body)
+			require.Equal(t, httpserver.CodeRateLimited, decode[Problem](t, answer.Body.Bytes()).Code)
+			require.Equal(t, "5", answer.Header().Get("Retry-After"))
+		})
 	}
 	require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodGet, "/environments", "").Code, "what is no history needs none")
 	require.Equal(t, http.StatusOK, other.ask(t, others, http.MethodGet, "/runs", "").Code)

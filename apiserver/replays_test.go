@@ -128,9 +128,11 @@ func TestReplaysThatMakeNoSenseAreRefused(t *testing.T) {
 		`{"status":["failed","failed","failed","failed","failed"],` + since + `}`:              "body.status",
 		fmt.Sprintf(`{"status":["failed"],%s,"connector_id":"%s"}`, since, w.ids["connector"]): "body.connector_id",
 	} {
-		answer := w.ask(t, key, http.MethodPost, path, body)
-		require.Equal(t, http.StatusUnprocessableEntity, answer.Code, "%s: %s", body, answer.Body)
-		require.Contains(t, answer.Body.String(), place, body)
+		t.Run(body, func(t *testing.T) {
+			answer := w.ask(t, key, http.MethodPost, path, body)
+			require.Equal(t, http.StatusUnprocessableEntity, answer.Code, "%s", answer.Body)
+			require.Contains(t, answer.Body.String(), place)
+		})
 	}
 	_, list := w.call(t, key, http.MethodGet, path, "")
 	require.Len(t, decode[[]Replay](t, list), 1)

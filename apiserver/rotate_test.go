@@ -88,26 +88,30 @@ func TestSecretsThatCannotBeRotated(t *testing.T) {
 		"homeless": {nil, func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, httpserver.CodeConflict, `"dev"`},
 		"nameless": {nil, func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, httpserver.CodeConflict, "team/other"},
 	} {
-		conn := w.connectorNamed(t, name, c.change)
-		if c.mark != nil {
-			c.mark(conn)
-			require.NoError(t, w.client.Status().Update(t.Context(), conn))
-		}
-		status, body := w.call(t, key, http.MethodPost, "/connectors/"+conn.Status.ID+"/rotate-secret", "")
-		require.Equal(t, http.StatusConflict, status, "%s: %s", name, body)
-		p := decode[Problem](t, body)
-		require.Equal(t, c.code, p.Code, name)
-		require.Contains(t, p.Detail, c.says, name)
-		require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(conn), conn))
-		require.EqualValues(t, 1, conn.Spec.SecretVersion, name)
+		t.Run(name, func(t *testing.T) {
+			conn := w.connectorNamed(t, name, c.change)
+			if c.mark != nil {
+				c.mark(conn)
+				require.NoError(t, w.client.Status().Update(t.Context(), conn))
+			}
+			status, body := w.call(t, key, http.MethodPost, "/connectors/"+conn.Status.ID+"/rotate-secret", "")
+			require.Equal(t, http.StatusConflict, status, "%s", body)
+			p := decode[Problem](t, body)
+			require.Equal(t, c.code, p.Code)
+			require.Contains(t, p.Detail, c.says)
+			require.NoError(t, w.client.Get(t.Context(), client.ObjectKeyFromObject(conn), conn))
+			require.EqualValues(t, 1, conn.Spec.SecretVersion)
+		})
 	}
 	made := w.crm(t, key, "CRM")
 	for body, location := range map[string]string{
 		`{"grace_seconds":-1}`: "body.grace_seconds", `{"grace_seconds":31536001}`: "body.grace_seconds",
 		`{"grace_seconds":"1"}`: "body.grace_seconds", `{"version":2}`: "body.version", `[]`: "body",
 	} {
-		status, answer := w.call(t, key, http.MethodPost, "/connectors/"+made.ID+"/rotate-secret", body)
-		requireField(t, status, answer, location)
+		t.Run(body, func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPost, "/connectors/"+made.ID+"/rotate-secret", body)
+			requireField(t, status, answer, location)
+		})
 	}
 }
 

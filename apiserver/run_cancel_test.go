@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -76,11 +77,13 @@ func TestARunThatEndedIsNotCancelled(t *testing.T) {
 		"cancelled, by another call":  {cancelled, key, "two", "it is cancelled"},
 		"cancelled, by somebody else": {cancelled, other, "one", "it is cancelled"},
 	} {
-		answer := w.ask(t, c.key, http.MethodPost, path(c.run), "", "Idempotency-Key", c.idk)
-		require.Equal(t, http.StatusConflict, answer.Code, "%s: %s", name, answer.Body)
-		p := decode[Problem](t, answer.Body.Bytes())
-		require.Equal(t, httpserver.CodeConflict, p.Code)
-		require.True(t, strings.HasSuffix(p.Detail, c.words), "%s: %s", name, p.Detail)
+		t.Run(name, func(t *testing.T) {
+			answer := w.ask(t, c.key, http.MethodPost, path(c.run), "", "Idempotency-Key", c.idk)
+			require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+			p := decode[Problem](t, answer.Body.Bytes())
+			require.Equal(t, httpserver.CodeConflict, p.Code)
+			require.True(t, strings.HasSuffix(p.Detail, c.words), "%s", p.Detail)
+		})
 	}
 	require.Equal(t, http.StatusConflict, w.ask(t, key, http.MethodPost, path(cancelled), "").Code, "without a key nothing is repeated")
 }
@@ -102,8 +105,10 @@ func TestARepeatedCancelDoesNotHideAnotherEnd(t *testing.T) {
 	w := newPast(t)
 	key, path := w.key(t, nil), "/runs/"+w.queued.String()+"/cancel"
 	for err, status := range map[error]int{connectionRefused: http.StatusServiceUnavailable, store.ErrNotFound: http.StatusNotFound} {
-		w.server.store = failedBefore{w.db, err}
-		require.Equal(t, status, w.ask(t, key, http.MethodPost, path, "", "Idempotency-Key", "one").Code)
+		t.Run(fmt.Sprint(err), func(t *testing.T) {
+			w.server.store = failedBefore{w.db, err}
+			require.Equal(t, status, w.ask(t, key, http.MethodPost, path, "", "Idempotency-Key", "one").Code)
+		})
 	}
 	w.server.store = w.db
 	w.finish(t)
@@ -132,8 +137,10 @@ func TestARunIsCancelledWithinReachAlone(t *testing.T) {
 		"only to be seen":     {viewing, w.queued, http.StatusForbidden},
 		"no run":              {nil, uuid.New(), http.StatusNotFound},
 	} {
-		status, answer := w.call(t, w.key(t, c.change), http.MethodPost, "/runs/"+c.run.String()+"/cancel", "")
-		require.Equal(t, c.status, status, "%s: %s", name, answer)
+		t.Run(name, func(t *testing.T) {
+			status, answer := w.call(t, w.key(t, c.change), http.MethodPost, "/runs/"+c.run.String()+"/cancel", "")
+			require.Equal(t, c.status, status, "%s", answer)
+		})
 	}
 	run, err := w.db.Run(t.Context(), store.Key{ProjectID: w.projectID, ID: w.queued})
 	require.NoError(t, err)

@@ -62,9 +62,11 @@ func TestARunIsErasedWithinReachAlone(t *testing.T) {
 		"no run":                  {nil, uuid.New(), http.StatusNotFound, ""},
 		"one that waits is there": {nil, w.queued, http.StatusConflict, "cancel it first"},
 	} {
-		status, answer := w.call(t, w.key(t, c.change), http.MethodDelete, "/runs/"+c.run.String(), "")
-		require.Equal(t, c.status, status, "%s: %s", name, answer)
-		require.Contains(t, string(answer), c.words, name)
+		t.Run(name, func(t *testing.T) {
+			status, answer := w.call(t, w.key(t, c.change), http.MethodDelete, "/runs/"+c.run.String(), "")
+			require.Equal(t, c.status, status, "%s", answer)
+			require.Contains(t, string(answer), c.words)
+		})
 	}
 	for _, run := range []uuid.UUID{w.completed, w.queued} {
 		_, err := w.db.Run(t.Context(), store.Key{ProjectID: w.projectID, ID: run})

@@ -30,7 +30,9 @@ func TestAFileOfARunIsSent(t *testing.T) {
 		"Content-Type": "text/plain", "Content-Length": "5", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		"Content-Disposition": "attachment; filename*=utf-8''%C3%9Cberblick.txt",
 	} {
-		require.Equal(t, want, answer.Header().Get(name), name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, want, answer.Header().Get(name))
+		})
 	}
 	require.Zero(t, w.server.files.Taken())
 	for path, status := range map[string]int{
@@ -41,8 +43,10 @@ func TestAFileOfARunIsSent(t *testing.T) {
 		"/runs/" + w.failed.String() + "/files/10":    http.StatusUnprocessableEntity,
 		"/runs/" + w.failed.String() + "/files/a.txt": http.StatusUnprocessableEntity,
 	} {
-		status2, body := w.call(t, key, http.MethodGet, path, "")
-		require.Equal(t, status, status2, "%s: %s", path, body)
+		t.Run(path, func(t *testing.T) {
+			status2, body := w.call(t, key, http.MethodGet, path, "")
+			require.Equal(t, status, status2, "%s", body)
+		})
 	}
 	elsewhere := w.key(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
@@ -111,15 +115,17 @@ func TestAFileThatCannotBeSent(t *testing.T) {
 		"broken at once":   {iotest.ErrReader(errors.New("CANARY")), nil, 5, http.StatusInternalServerError, -1},
 		"broken midway":    {io.MultiReader(strings.NewReader(long), iotest.ErrReader(errors.New("CANARY"))), nil, 3 * filePiece, http.StatusOK, len(long)},
 	} {
-		w.server.store = oneFile{Store: db, file: store.File{Name: "a.txt", MIMEType: "text/plain", Size: c.size}, body: c.body, err: c.err, open: &open}
-		answer := w.ask(t, key, http.MethodGet, path, "")
-		require.Equal(t, c.status, answer.Code, "%s: %s", name, answer.Body)
-		require.NotContains(t, answer.Body.String(), "CANARY")
-		if c.sent >= 0 {
-			require.Equal(t, c.sent, answer.Body.Len(), name)
-		}
-		require.Zero(t, w.server.files.Taken(), name)
-		require.Zero(t, open, name)
+		t.Run(name, func(t *testing.T) {
+			w.server.store = oneFile{Store: db, file: store.File{Name: "a.txt", MIMEType: "text/plain", Size: c.size}, body: c.body, err: c.err, open: &open}
+			answer := w.ask(t, key, http.MethodGet, path, "")
+			require.Equal(t, c.status, answer.Code, "%s", answer.Body)
+			require.NotContains(t, answer.Body.String(), "CANARY")
+			if c.sent >= 0 {
+				require.Equal(t, c.sent, answer.Body.Len())
+			}
+			require.Zero(t, w.server.files.Taken())
+			require.Zero(t, open)
+		})
 	}
 	for range maxFileStreams / fileShare {
 		require.NoError(t, w.server.files.Take(w.projectID, 1))
@@ -136,6 +142,8 @@ func TestNamesOfDownloads(t *testing.T) {
 		"a\r\nSet-Cookie: b": "a__Set-Cookie_ b", "\xff.txt": "_.txt", `"; filename=evil.exe`: "_; filename=evil.exe", "Überblick 1.txt": "Überblick 1.txt",
 		"a\u202egpj.exe": "a_gpj.exe", ".bashrc": "bashrc",
 	} {
-		require.Equal(t, want, downloadName(name, 3), "%q", name)
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, want, downloadName(name, 3), "%q", name)
+		})
 	}
 }

@@ -45,10 +45,12 @@ func TestTheContextOfARunHasItsHeaders(t *testing.T) {
 		`{"headers":{"x-github-event":"push \"a\""}}`: {"x-github-event": `push "a"`},
 		"": nil,
 	} {
-		w.server.store = inputs{Store: w.db, headers: headers, body: strings.NewReader("text")}
-		status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
-		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, want, string(decode[Run](t, body).Context))
+		t.Run(want, func(t *testing.T) {
+			w.server.store = inputs{Store: w.db, headers: headers, body: strings.NewReader("text")}
+			status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+			require.Equal(t, http.StatusOK, status, string(body))
+			require.Equal(t, want, string(decode[Run](t, body).Context))
+		})
 	}
 }
 
@@ -74,10 +76,12 @@ func TestAnInputIsShownAsWhatItIs(t *testing.T) {
 		"larger":              {"text/plain", strings.Repeat("a", maxShownInput+1), nil},
 		"a number of its own": {"application/json", `12345678901234567890`, 12345678901234567890.0},
 	} {
-		w.server.store = inputs{Store: w.db, contentType: c.contentType, body: strings.NewReader(c.body)}
-		status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", name, body)
-		require.Equal(t, c.want, decode[Run](t, body).Input, name)
+		t.Run(name, func(t *testing.T) {
+			w.server.store = inputs{Store: w.db, contentType: c.contentType, body: strings.NewReader(c.body)}
+			status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+			require.Equal(t, http.StatusOK, status, "%s", body)
+			require.Equal(t, c.want, decode[Run](t, body).Input)
+		})
 	}
 }
 
@@ -94,14 +98,16 @@ func TestAnInputThatCannotBeRead(t *testing.T) {
 		"failing":       {inputs{body: &bytes.Buffer{}, err: io.ErrUnexpectedEOF}, http.StatusServiceUnavailable},
 		"broken midway": {inputs{body: iotest.ErrReader(errors.New("CANARY"))}, http.StatusInternalServerError},
 	} {
-		c.store.Store = w.db
-		w.server.store = c.store
-		status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
-		require.Equal(t, c.status, status, "%s: %s", name, body)
-		require.NotContains(t, string(body), "CANARY")
-		if status == http.StatusOK {
-			require.Nil(t, decode[Run](t, body).Input)
-		}
+		t.Run(name, func(t *testing.T) {
+			c.store.Store = w.db
+			w.server.store = c.store
+			status, body := w.call(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+			require.Equal(t, c.status, status, "%s", body)
+			require.NotContains(t, string(body), "CANARY")
+			if status == http.StatusOK {
+				require.Nil(t, decode[Run](t, body).Input)
+			}
+		})
 	}
 }
 
@@ -119,11 +125,13 @@ func TestAnEmptyAnswerIsAnAnswer(t *testing.T) {
 		"failed without a word":  {store.Run{Status: store.RunFailed, ErrorCode: "code"}, nil, opt("code")},
 		"queued":                 {store.Run{Status: store.RunQueued}, nil, nil},
 	} {
-		shown := showRun(c.run)
-		require.Equal(t, c.output, shown.Output, name)
-		require.Equal(t, c.error, shown.Error, name)
-		require.Equal(t, opt(string(c.run.ErrorCode)), shown.ErrorCode, name)
-		require.NotNil(t, shown.Traces)
-		require.NotNil(t, shown.Logs)
+		t.Run(name, func(t *testing.T) {
+			shown := showRun(c.run)
+			require.Equal(t, c.output, shown.Output)
+			require.Equal(t, c.error, shown.Error)
+			require.Equal(t, opt(string(c.run.ErrorCode)), shown.ErrorCode)
+			require.NotNil(t, shown.Traces)
+			require.NotNil(t, shown.Logs)
+		})
 	}
 }

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -51,24 +52,26 @@ func TestRunsAreSearched(t *testing.T) {
 			`connector_id == "` + w.ids["connector"] + `" && agent_name == "hello" && duration_ms >= 0`: {w.queued, w.completed},
 			`input.amount > 3`: nil,
 		} {
-			query := url.Values{"search": {text}}.Encode()
-			status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
-			require.Equal(t, http.StatusOK, status, "%s: %s", text, body)
-			page := decode[RunList](t, body)
-			require.Nil(t, page.NextCursor, text)
-			var got []uuid.UUID
-			counted := int64(0)
-			for _, run := range page.Items {
-				got = append(got, uuid.MustParse(run.ID))
-				require.Nil(t, run.Output, "lists carry none")
-				if run.AgentName == "hello" {
-					counted++
+			t.Run(text, func(t *testing.T) {
+				query := url.Values{"search": {text}}.Encode()
+				status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
+				require.Equal(t, http.StatusOK, status, "%s", body)
+				page := decode[RunList](t, body)
+				require.Nil(t, page.NextCursor)
+				var got []uuid.UUID
+				counted := int64(0)
+				for _, run := range page.Items {
+					got = append(got, uuid.MustParse(run.ID))
+					require.Nil(t, run.Output, "lists carry none")
+					if run.AgentName == "hello" {
+						counted++
+					}
 				}
-			}
-			require.Equal(t, want, got, text)
-			status, body = w.call(t, key, http.MethodGet, sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids), "")
-			require.Equal(t, http.StatusOK, status, "%s: %s", text, body)
-			require.Equal(t, counted, decode[AgentDetails](t, body).Stats.Total, text)
+				require.Equal(t, want, got)
+				status, body = w.call(t, key, http.MethodGet, sample{path: "/agents/hello?environment_id={environment}&" + query}.fill(t, w.ids), "")
+				require.Equal(t, http.StatusOK, status, "%s", body)
+				require.Equal(t, counted, decode[AgentDetails](t, body).Stats.Total)
+			})
 		}
 		w.index(t)
 	}
@@ -85,11 +88,13 @@ func TestRunsAreListedByTheirFields(t *testing.T) {
 		"start_date=" + hour(-time.Hour): 3, "start_date=" + hour(time.Hour): 0, "end_date=" + hour(time.Hour): 3, "end_date=" + hour(-time.Hour): 0,
 		"start_date=" + hour(-time.Hour) + "&end_date=" + hour(time.Hour): 3,
 	} {
-		for _, more := range []string{"", "&search=ada"} {
-			status, body := w.call(t, key, http.MethodGet, sample{path: "/runs?" + query + more}.fill(t, w.ids), "")
-			require.Equal(t, http.StatusOK, status, "%s: %s", query, body)
-			require.Len(t, decode[RunList](t, body).Items, want, query+more)
-		}
+		t.Run(query, func(t *testing.T) {
+			for _, more := range []string{"", "&search=ada"} {
+				status, body := w.call(t, key, http.MethodGet, sample{path: "/runs?" + query + more}.fill(t, w.ids), "")
+				require.Equal(t, http.StatusOK, status, "%s", body)
+				require.Len(t, decode[RunList](t, body).Items, want, query+more)
+			}
+		})
 	}
 }
 
@@ -161,12 +166,14 @@ func TestWhatCannotBeSearchedBy(t *testing.T) {
 		"search=a&search=b": "query.search",
 		"start_date=2026-01-02T00:00:00Z&end_date=2026-01-01T00:00:00Z": "query.end_date",
 	} {
-		status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
-		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", query, body)
-		require.NotContains(t, string(body), "CANARY")
-		problem := decode[Problem](t, body)
-		require.Len(t, problem.Errors, 1, query)
-		require.Equal(t, field, problem.Errors[0].Location)
+		t.Run(fmt.Sprintf("%.60s", query), func(t *testing.T) {
+			status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")
+			require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", query, body)
+			require.NotContains(t, string(body), "CANARY")
+			problem := decode[Problem](t, body)
+			require.Len(t, problem.Errors, 1, query)
+			require.Equal(t, field, problem.Errors[0].Location)
+		})
 	}
 }
 

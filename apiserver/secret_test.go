@@ -5,6 +5,7 @@ package apiserver
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -99,8 +100,10 @@ func TestSecretsThatCannotBeBrought(t *testing.T) {
 		`{"authentication":"none","secret":"x"}`:         "authentication is none",
 		`{"secret":"` + strings.Repeat("x", 4097) + `"}`: "more than the 4096 bytes",
 	} {
-		status, answer := w.call(t, key, http.MethodPatch, path, `{"config":`+config+`}`)
-		require.Contains(t, requireField(t, status, answer, "body.config.secret").Message, detail)
+		t.Run(fmt.Sprintf("%.60s", config), func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPatch, path, `{"config":`+config+`}`)
+			require.Contains(t, requireField(t, status, answer, "body.config.secret").Message, detail)
+		})
 	}
 	conn := w.object(t, made.ID)
 	conn.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"}

@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,30 +62,32 @@ func TestAPatchChangesWhatItNames(t *testing.T) {
 			s.Enabled, s.Webhook = &no, &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone}
 		}},
 	} {
-		name := "CRM " + string(rune('A'+i))
-		made := w.crm(t, key, name)
-		before := w.object(t, made.ID)
-		require.Equal(t, &yes, before.Spec.Enabled)
-		require.Equal(t, &thirty, before.Spec.Webhook.TimeoutSeconds)
-		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, c.body)
-		require.Equal(t, http.StatusOK, answer.Code, "%s: %s", c.body, answer.Body)
-		after := w.object(t, made.ID)
-		if c.want == nil {
-			require.Equal(t, before.ResourceVersion, after.ResourceVersion, "%s writes nothing", c.body)
-			require.Equal(t, made, decode[Connector](t, answer.Body.Bytes()))
-			continue
-		}
-		want := before.Spec.DeepCopy()
-		c.want(want)
-		require.Equal(t, *want, after.Spec, c.body)
-		require.Equal(t, before.Generation+1, after.Generation)
-		require.Equal(t, etag(after), answer.Header().Get("ETag"))
-		got := w.ask(t, key, http.MethodGet, "/connectors/"+made.ID, "")
-		require.JSONEq(t, got.Body.String(), answer.Body.String(), "what is answered is what is read")
-		shown := decode[Connector](t, answer.Body.Bytes())
-		require.Equal(t, want.Enabled, &shown.Enabled)
-		require.Equal(t, string(want.DisplayName), shown.Name)
-		require.Equal(t, !shown.Enabled, shown.DisabledReason != nil)
+		t.Run(c.body, func(t *testing.T) {
+			name := "CRM " + string(rune('A'+i))
+			made := w.crm(t, key, name)
+			before := w.object(t, made.ID)
+			require.Equal(t, &yes, before.Spec.Enabled)
+			require.Equal(t, &thirty, before.Spec.Webhook.TimeoutSeconds)
+			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, c.body)
+			require.Equal(t, http.StatusOK, answer.Code, "%s", answer.Body)
+			after := w.object(t, made.ID)
+			if c.want == nil {
+				require.Equal(t, before.ResourceVersion, after.ResourceVersion, "%s writes nothing", c.body)
+				require.Equal(t, made, decode[Connector](t, answer.Body.Bytes()))
+				return
+			}
+			want := before.Spec.DeepCopy()
+			c.want(want)
+			require.Equal(t, *want, after.Spec)
+			require.Equal(t, before.Generation+1, after.Generation)
+			require.Equal(t, etag(after), answer.Header().Get("ETag"))
+			got := w.ask(t, key, http.MethodGet, "/connectors/"+made.ID, "")
+			require.JSONEq(t, got.Body.String(), answer.Body.String(), "what is answered is what is read")
+			shown := decode[Connector](t, answer.Body.Bytes())
+			require.Equal(t, want.Enabled, &shown.Enabled)
+			require.Equal(t, string(want.DisplayName), shown.Name)
+			require.Equal(t, !shown.Enabled, shown.DisabledReason != nil)
+		})
 	}
 }
 
@@ -113,9 +116,11 @@ func TestWhatAPatchMayNotChangeIsNamed(t *testing.T) {
 		`{"config":{"authentication":"CANARY"}}`:      "body.config.authentication",
 		`{"name":"Other","config":{"schedule":null}}`: "body.config.schedule",
 	} {
-		status, answer := w.call(t, key, http.MethodPatch, path, body)
-		requireField(t, status, answer, location)
-		require.NotContains(t, strings.ReplaceAll(string(answer), "config.CANARY", ""), "CANARY")
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			status, answer := w.call(t, key, http.MethodPatch, path, body)
+			requireField(t, status, answer, location)
+			require.NotContains(t, strings.ReplaceAll(string(answer), "config.CANARY", ""), "CANARY")
+		})
 	}
 	status, answer := w.call(t, key, http.MethodPatch, path+"?environment_id="+w.environmentID("staging"), `{}`)
 	requireField(t, status, answer, "query.environment_id")
@@ -231,16 +236,16 @@ func TestAPatchReplacesTheSettingsOfALink(t *testing.T) {
 	status, body := w.call(t, key, http.MethodPost, links, `{"agent_name":"support"}`)
 	require.Equal(t, http.StatusCreated, status, string(body))
 	link := decode[Link](t, body)
-	for _, c := range []struct {
+	for _, step := range []struct {
 		body     string
 		required bool
 	}{{`{"files_required":true}`, true}, {`{"files_required":true}`, true}, {`{}`, false}, {`{"files_required":true}`, true}, {`{"files_required":false}`, false}} {
-		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, c.body)
+		status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, step.body)
 		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, c.required, decode[Link](t, body).FilesRequired, c.body)
+		require.Equal(t, step.required, decode[Link](t, body).FilesRequired, step.body)
 		status, body = w.call(t, key, http.MethodGet, links+"/"+link.ID, "")
 		require.Equal(t, http.StatusOK, status, string(body))
-		require.Equal(t, c.required, decode[Link](t, body).FilesRequired, c.body)
+		require.Equal(t, step.required, decode[Link](t, body).FilesRequired, step.body)
 	}
 	status, body = w.call(t, key, http.MethodPatch, links+"/"+link.ID, `{"outbound":{}}`)
 	requireField(t, status, body, "body.outbound")
@@ -263,30 +268,32 @@ func TestAChangeIsOfWhatIsThere(t *testing.T) {
 		"the status":             {func(c *v1alpha1.Connector) { c.Status.URL = "https://new.example" }, true, true, http.StatusOK},
 		"now in code":            {func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} }, false, false, http.StatusConflict},
 	} {
-		made := w.crm(t, key, name)
-		done := false
-		heal := w.beforePatch(func(client.Object) {
-			if done {
-				return
+		t.Run(name, func(t *testing.T) {
+			made := w.crm(t, key, name)
+			done := false
+			heal := w.beforePatch(func(client.Object) {
+				if done {
+					return
+				}
+				done = true
+				now := w.object(t, made.ID)
+				if c.change(now); c.status {
+					require.NoError(t, w.client.Status().Update(t.Context(), now))
+				} else {
+					require.NoError(t, w.client.Update(t.Context(), now))
+				}
+			})
+			var headers []string
+			if c.match {
+				headers = []string{"If-Match", etag(w.object(t, made.ID))}
 			}
-			done = true
-			now := w.object(t, made.ID)
-			if c.change(now); c.status {
-				require.NoError(t, w.client.Status().Update(t.Context(), now))
-			} else {
-				require.NoError(t, w.client.Update(t.Context(), now))
-			}
+			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, `{"name":"new `+name+`"}`, headers...)
+			heal()
+			require.Equal(t, c.want, answer.Code, "%s", answer.Body)
+			after := w.object(t, made.ID)
+			require.Equal(t, c.want == http.StatusOK, string(after.Spec.DisplayName) == "new "+name)
+			require.Equal(t, name == "the spec" || c.match && !c.status, after.Spec.Webhook.TimeoutSeconds == nil, "the other change stays")
 		})
-		var headers []string
-		if c.match {
-			headers = []string{"If-Match", etag(w.object(t, made.ID))}
-		}
-		answer := w.ask(t, key, http.MethodPatch, "/connectors/"+made.ID, `{"name":"new `+name+`"}`, headers...)
-		heal()
-		require.Equal(t, c.want, answer.Code, "%s: %s", name, answer.Body)
-		after := w.object(t, made.ID)
-		require.Equal(t, c.want == http.StatusOK, string(after.Spec.DisplayName) == "new "+name, name)
-		require.Equal(t, name == "the spec" || c.match && !c.status, after.Spec.Webhook.TimeoutSeconds == nil, "%s: the other change stays", name)
 	}
 }
 

@@ -55,12 +55,14 @@ func TestEnumerationsHaveWhatTheStoreKnows(t *testing.T) {
 		"DeploymentPhase": "DeploymentPhase", "FailureReason": "FailureReason", "TriggerType": "TriggerType",
 		"AuditActorKind": "AuditActorKind",
 	} {
-		var described []string
-		for _, v := range schemas[name].(node)["enum"].([]any) {
-			described = append(described, v.(string))
-		}
-		slices.Sort(described)
-		require.Equal(t, constantsOf(t, "../store", typeName), described, name)
+		t.Run(name, func(t *testing.T) {
+			var described []string
+			for _, v := range schemas[name].(node)["enum"].([]any) {
+				described = append(described, v.(string))
+			}
+			slices.Sort(described)
+			require.Equal(t, constantsOf(t, "../store", typeName), described)
+		})
 	}
 }
 
@@ -96,9 +98,11 @@ func TestWhatMayBeNull(t *testing.T) {
 		`{"a":1}`:                       Object(`{"a":1}`),
 		`"x"`:                           opt("x"),
 	} {
-		text, err := json.Marshal(value)
-		require.NoError(t, err)
-		require.JSONEq(t, want, string(text))
+		t.Run(want, func(t *testing.T) {
+			text, err := json.Marshal(value)
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(text))
+		})
 	}
 	for _, none := range []any{word[DeploymentPhase](""), Object(nil), opt(""), optTime(nil), optID(nil), Null[Cost]{}} {
 		text, err := json.Marshal(none)
@@ -167,13 +171,15 @@ func TestAFieldThatStandsTwice(t *testing.T) {
 		`{"a":[{"x":1}],"c":{},"a":[]}`: "a",
 		`{"a":1,"\u0061":2}`:            "a",
 	} {
-		var into any
-		err := readJSON([]byte(text), &into)
-		if want == "" {
-			require.NoError(t, err, text)
-			continue
-		}
-		require.EqualError(t, err, fmt.Sprintf("the body has the field %q twice", want), text)
+		t.Run(text, func(t *testing.T) {
+			var into any
+			err := readJSON([]byte(text), &into)
+			if want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, fmt.Sprintf("the body has the field %q twice", want))
+		})
 	}
 }
 
@@ -186,12 +192,16 @@ func TestETagsThatMatch(t *testing.T) {
 		"": true, "*": true, `"u.3"`: true, `"x", "u.3"`: true, `"u.3","x"`: true,
 		`"u.2"`: false, `W/"u.3"`: false, `"x", W/"u.3"`: false, `"u.33"`: false, `"U.3"`: false,
 	} {
-		require.Equal(t, want, (&caller{ifMatch: header}).mustMatch(o) == nil, header)
+		t.Run(header, func(t *testing.T) {
+			require.Equal(t, want, (&caller{ifMatch: header}).mustMatch(o) == nil)
+		})
 	}
 	for header, want := range map[string]bool{
 		"*": true, `"a"`: true, `"a", "b"`: true, `W/"a","b"`: true, `""`: true,
 		"a": false, `"a`: false, `"a" "b"`: false, `"a",`: false, `*, "a"`: false, `w/"a"`: false,
 	} {
-		require.Equal(t, want, entityTags.MatchString(header), header)
+		t.Run(header, func(t *testing.T) {
+			require.Equal(t, want, entityTags.MatchString(header))
+		})
 	}
 }

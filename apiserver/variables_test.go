@@ -4,6 +4,7 @@ package apiserver
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -116,9 +117,11 @@ func TestVariablesThatAreRefused(t *testing.T) {
 		`[` + strings.TrimSuffix(strings.Repeat(`{"name":"A","value":"CANARY","sensitive":false},`, 101), ",") + `]`: "body",
 		`[` + strings.TrimSuffix(many(40, `{"name":"NAME","value":"`+long[:8192]+`","sensitive":true},`), ",") + `]`: "body",
 	} {
-		got := w.ask(t, key, http.MethodPut, path, body)
-		requireField(t, got.Code, got.Body.Bytes(), location)
-		require.NotContains(t, got.Body.String(), "CANARY")
+		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
+			got := w.ask(t, key, http.MethodPut, path, body)
+			requireField(t, got.Code, got.Body.Bytes(), location)
+			require.NotContains(t, got.Body.String(), "CANARY")
+		})
 	}
 	require.Equal(t, before, w.stored(t, id).Spec.Variables)
 	stale := w.ask(t, key, http.MethodPut, path, `[]`, "If-Match", `"nothing.1"`)
@@ -165,9 +168,11 @@ func TestReplacingVariablesNeedsWhatItDoes(t *testing.T) {
 	const added = `[` + kept + `,{"name":"NEW","value":"x","sensitive":false}]`
 	update := as("variables.update")
 	for body, lacks := range map[string]string{added: "variables.create", `[]`: "variables.delete"} {
-		got := w.ask(t, update, http.MethodPut, path, body)
-		require.Equal(t, http.StatusForbidden, got.Code, got.Body)
-		require.Contains(t, got.Body.String(), lacks)
+		t.Run(body, func(t *testing.T) {
+			got := w.ask(t, update, http.MethodPut, path, body)
+			require.Equal(t, http.StatusForbidden, got.Code, got.Body)
+			require.Contains(t, got.Body.String(), lacks)
+		})
 	}
 	got := w.ask(t, update, http.MethodPut, path, `[`+kept+`]`)
 	require.Equal(t, http.StatusOK, got.Code, got.Body)

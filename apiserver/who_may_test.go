@@ -113,20 +113,16 @@ var acrossEnvironments = map[string]int{"listEnvironments": http.StatusOK, "list
 // the samples do.
 var leastBodies = map[string]string{"replaceVariables": `[]`}
 
-// TestWhoMayCallEachRoute: with ids of what there is, so that nothing but the key decides;
-// one permission is enough, of the key and of its owner.
-func TestWhoMayCallEachRoute(t *testing.T) {
-	t.Parallel()
-	w := newPast(t)
+// rejectedKey is a key that may call no route, and the status of the answers.
+type rejectedKey struct {
+	key    string
+	status int
+}
+
+func (w *past) rejectedKeys(t *testing.T, all string) map[string]rejectedKey {
+	t.Helper()
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
-	all := w.key(t, nil)
-	elsewhere := w.key(t, func(k *v1alpha1.APIKeySpec) {
-		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
-	})
-	anyway := map[string]struct {
-		key    string
-		status int
-	}{
+	return map[string]rejectedKey{
 		"no key":      {"", http.StatusUnauthorized},
 		"malformed":   {all[:len(all)-1] + "!", http.StatusUnauthorized},
 		"unknown":     {"ap_00000000_0000000000000000000000000000_000000", http.StatusUnauthorized},
@@ -135,38 +131,58 @@ func TestWhoMayCallEachRoute(t *testing.T) {
 		"no rights":   {w.key(t, selected()), http.StatusForbidden},
 		"owner is no": {w.key(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" }), http.StatusForbidden},
 	}
+}
+
+// TestWhoMayCallEachRoute: with ids of what there is, so that nothing but the key decides;
+// one permission is enough, of the key and of its owner.
+func TestWhoMayCallEachRoute(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	all := w.key(t, nil)
+	elsewhere := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	anyway := w.rejectedKeys(t, all)
 	byPermission := map[v1alpha1.Permission]around{}
 	for _, r := range served(t) {
-		needed := permissionOf[r.id]
-		require.NotEmpty(t, needed, r.id)
-		k, known := byPermission[needed]
-		if !known {
-			k = w.keysAround(t, needed)
-			byPermission[needed] = k
-		}
-		ids := w.idsFor(t, r) // refused calls change nothing of them
-		call := func(key, project string) (int, string) {
-			answer := w.send(t, key, r.method, "/v1/projects/"+project+samples[r.id].fill(t, ids), cmp.Or(leastBodies[r.id], bodyFor(r)))
-			return answer.Code, answer.Body.String()
-		}
-		for name, c := range anyway {
-			status, body := call(c.key, w.projectID.String())
-			require.Equal(t, c.status, status, "%s, %s: %s", r.id, name, body)
-		}
-		status, body := call(all, uuid.NewString())
-		require.Equal(t, http.StatusForbidden, status, "%s of another project: %s", r.id, body)
-		status, body = call(elsewhere, w.projectID.String())
-		require.Equal(t, cmp.Or(acrossEnvironments[r.id], http.StatusForbidden), status, "%s by a key of another environment: %s", r.id, body)
-		for name, key := range map[string]string{"a key without it": k.lacking, "an owner without it": k.lackingOwner} {
-			status, body := call(key, w.projectID.String())
-			require.Equal(t, http.StatusForbidden, status, "%s by %s: %s", r.id, name, body)
-			require.Contains(t, body, "lacks the permission "+string(needed))
-		}
-		for name, key := range map[string]string{"everything": all, "its permission alone": k.least, "its owner's verb alone": k.leastOwner} {
-			status, body := call(key, w.projectID.String())
-			require.Equal(t, r.status, status, "%s by %s: %s", r.id, name, body)
-			ids = w.idsFor(t, r)
-		}
+		t.Run(r.id, func(t *testing.T) {
+			needed := permissionOf[r.id]
+			require.NotEmpty(t, needed, r.id)
+			k, known := byPermission[needed]
+			if !known {
+				k = w.keysAround(t, needed)
+				byPermission[needed] = k
+			}
+			ids := w.idsFor(t, r) // refused calls change nothing of them
+			call := func(t *testing.T, key, project string) (int, string) {
+				answer := w.send(t, key, r.method, "/v1/projects/"+project+samples[r.id].fill(t, ids), cmp.Or(leastBodies[r.id], bodyFor(r)))
+				return answer.Code, answer.Body.String()
+			}
+			for name, c := range anyway {
+				t.Run(name, func(t *testing.T) {
+					status, body := call(t, c.key, w.projectID.String())
+					require.Equal(t, c.status, status, "%s, %s: %s", r.id, name, body)
+				})
+			}
+			status, body := call(t, all, uuid.NewString())
+			require.Equal(t, http.StatusForbidden, status, "%s of another project: %s", r.id, body)
+			status, body = call(t, elsewhere, w.projectID.String())
+			require.Equal(t, cmp.Or(acrossEnvironments[r.id], http.StatusForbidden), status, "%s by a key of another environment: %s", r.id, body)
+			for name, key := range map[string]string{"a key without it": k.lacking, "an owner without it": k.lackingOwner} {
+				t.Run(name, func(t *testing.T) {
+					status, body := call(t, key, w.projectID.String())
+					require.Equal(t, http.StatusForbidden, status, "%s by %s: %s", r.id, name, body)
+					require.Contains(t, body, "lacks the permission "+string(needed))
+				})
+			}
+			for name, key := range map[string]string{"everything": all, "its permission alone": k.least, "its owner's verb alone": k.leastOwner} {
+				t.Run(name, func(t *testing.T) {
+					status, body := call(t, key, w.projectID.String())
+					require.Equal(t, r.status, status, "%s by %s: %s", r.id, name, body)
+					ids = w.idsFor(t, r)
+				})
+			}
+		})
 	}
 	require.Len(t, permissionOf, len(samples))
 }

@@ -130,12 +130,14 @@ func TestANameUnderAnIdempotencyKeyIsNobodyElses(t *testing.T) {
 		"another project":         func(c *caller) string { c.projectID = uuid.Nil; return "connector" },
 		"parts that run together": func(c *caller) string { c.idempotencyKey = "kc"; return "onnector" },
 	} {
-		c := base()
-		noun := change(c)
-		got := string(c.derived(noun))
-		require.Empty(t, seen[got], "%s and %s", name, seen[got])
-		seen[got] = name
-		require.Equal(t, got, string(c.derived(noun)))
+		t.Run(name, func(t *testing.T) {
+			c := base()
+			noun := change(c)
+			got := string(c.derived(noun))
+			require.Empty(t, seen[got], "%s and %s", name, seen[got])
+			seen[got] = name
+			require.Equal(t, got, string(c.derived(noun)))
+		})
 	}
 }
 
@@ -277,29 +279,31 @@ func TestWhatIsDeletedIsWhatTheETagNamed(t *testing.T) {
 		"the status":  {func(c *v1alpha1.Connector) { c.Status.SecretVersion++ }, true, http.StatusOK},
 		"now in code": {func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} }, false, http.StatusConflict},
 	} {
-		ids := w.fresh(t)
-		path := "/connectors/" + ids["connector"]
-		tag := w.ask(t, key, http.MethodGet, path, "").Header().Get("ETag")
-		changed := false
-		heal := w.between(func(verb string, o client.Object) error {
-			conn, ok := o.(*v1alpha1.Connector)
-			if !ok || changed {
-				return nil
-			}
-			changed = true
-			now := conn.DeepCopy()
-			c.change(now)
-			if c.status {
-				return w.client.Status().Update(t.Context(), now)
-			}
-			return w.client.Update(t.Context(), now)
+		t.Run(name, func(t *testing.T) {
+			ids := w.fresh(t)
+			path := "/connectors/" + ids["connector"]
+			tag := w.ask(t, key, http.MethodGet, path, "").Header().Get("ETag")
+			changed := false
+			heal := w.between(func(verb string, o client.Object) error {
+				conn, ok := o.(*v1alpha1.Connector)
+				if !ok || changed {
+					return nil
+				}
+				changed = true
+				now := conn.DeepCopy()
+				c.change(now)
+				if c.status {
+					return w.client.Status().Update(t.Context(), now)
+				}
+				return w.client.Update(t.Context(), now)
+			})
+			answer := w.ask(t, key, http.MethodDelete, path, "", "If-Match", tag)
+			heal()
+			require.Equal(t, c.want, answer.Code, "%s", answer.Body)
+			require.True(t, changed)
+			left := w.ask(t, key, http.MethodGet, path+"/links/"+ids["link"], "").Code
+			require.Equal(t, c.want == http.StatusOK, left == http.StatusNotFound, "what is not deleted keeps its links")
 		})
-		answer := w.ask(t, key, http.MethodDelete, path, "", "If-Match", tag)
-		heal()
-		require.Equal(t, c.want, answer.Code, "%s: %s", name, answer.Body)
-		require.True(t, changed)
-		left := w.ask(t, key, http.MethodGet, path+"/links/"+ids["link"], "").Code
-		require.Equal(t, c.want == http.StatusOK, left == http.StatusNotFound, "%s: what is not deleted keeps its links", name)
 	}
 }
 
@@ -330,20 +334,22 @@ func TestADeletionThatLeavesLinksSaysSo(t *testing.T) {
 		"an outage": apierrors.NewServiceUnavailable("restarting"),
 		"a policy":  apierrors.NewForbidden(connectorResource, "x", errors.New("a policy keeps it")),
 	} {
-		key, ids := w.key(t, nil), w.fresh(t)
-		path := "/connectors/" + ids["connector"]
-		heal := w.between(func(_ string, o client.Object) error {
-			if _, ok := o.(*v1alpha1.ConnectorLink); ok {
-				return refusal
-			}
-			return nil
+		t.Run(name, func(t *testing.T) {
+			key, ids := w.key(t, nil), w.fresh(t)
+			path := "/connectors/" + ids["connector"]
+			heal := w.between(func(_ string, o client.Object) error {
+				if _, ok := o.(*v1alpha1.ConnectorLink); ok {
+					return refusal
+				}
+				return nil
+			})
+			answer := w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k")
+			heal()
+			require.Equal(t, http.StatusInternalServerError, answer.Code)
+			require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "the connector is deleted, but not its links")
+			require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, path, "").Code)
+			require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
 		})
-		answer := w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k")
-		heal()
-		require.Equal(t, http.StatusInternalServerError, answer.Code, name)
-		require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "the connector is deleted, but not its links")
-		require.Equal(t, http.StatusNotFound, w.ask(t, key, http.MethodGet, path, "").Code, name)
-		require.Equal(t, http.StatusOK, w.ask(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code, name)
 	}
 }
 
@@ -353,32 +359,34 @@ func TestARepetitionNeverDeletesWhatTheFirstCallMade(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
 	key := w.key(t, nil)
-	post := func(name string) (int, string) {
+	post := func(t *testing.T, name string) (int, string) {
 		answer := w.ask(t, key, http.MethodPost, "/connectors?agent_name=hello&environment_id="+w.ids["environment"],
 			`{"name":"`+name+`","type":"webhook"}`, "Idempotency-Key", "once")
 		return answer.Code, answer.Body.String()
 	}
-	status, first := post("One")
+	status, first := post(t, "One")
 	require.Equal(t, http.StatusCreated, status, first)
 	connectors, links := w.objects(t)
 	for name, refusal := range map[string]error{
 		"a quota":   apierrors.NewForbidden(connectorResource, "x", errors.New("exceeded quota: connectors")),
 		"an outage": apierrors.NewServiceUnavailable("restarting"),
 	} {
-		heal := w.between(func(verb string, _ client.Object) error {
-			if verb == "create" {
-				return refusal
-			}
-			return nil
+		t.Run(name, func(t *testing.T) {
+			heal := w.between(func(verb string, _ client.Object) error {
+				if verb == "create" {
+					return refusal
+				}
+				return nil
+			})
+			status, again := post(t, "One")
+			other, _ := post(t, "Two")
+			heal()
+			require.Equal(t, http.StatusCreated, status, "%s", again)
+			require.JSONEq(t, first, again)
+			require.Equal(t, http.StatusUnprocessableEntity, other)
+			nowConnectors, nowLinks := w.objects(t)
+			require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})
 		})
-		status, again := post("One")
-		other, _ := post("Two")
-		heal()
-		require.Equal(t, http.StatusCreated, status, "%s: %s", name, again)
-		require.JSONEq(t, first, again, name)
-		require.Equal(t, http.StatusUnprocessableEntity, other, name)
-		nowConnectors, nowLinks := w.objects(t)
-		require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks}, name)
 	}
 }
 
@@ -402,10 +410,12 @@ func TestWhatCodeDefinesIsDeletedThere(t *testing.T) {
 		{http.MethodPatch, path + "/links/" + ids["link"], `{}`, "change the file and deploy"},
 		{http.MethodPost, path + "/links", `{"agent_name":"other"}`, "change the file and deploy"},
 	} {
-		answer := w.ask(t, key, c.method, c.path, c.body)
-		require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
-		require.Equal(t, httpserver.CodeDefinedInCode, decode[Problem](t, answer.Body.Bytes()).Code)
-		require.Contains(t, answer.Body.String(), c.says)
+		t.Run(c.method+" "+c.path+" "+c.body, func(t *testing.T) {
+			answer := w.ask(t, key, c.method, c.path, c.body)
+			require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
+			require.Equal(t, httpserver.CodeDefinedInCode, decode[Problem](t, answer.Body.Bytes()).Code)
+			require.Contains(t, answer.Body.String(), c.says)
+		})
 	}
 	nowConnectors, nowLinks := w.objects(t)
 	require.Equal(t, []int{connectors, links}, []int{nowConnectors, nowLinks})
