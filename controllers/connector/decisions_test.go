@@ -34,7 +34,7 @@ func ask(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 func TestEachWishIsInTheRow(t *testing.T) {
 	t.Parallel()
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
-	row := func(change func(*v1alpha1.Connector)) store.Connector {
+	row := func(t *testing.T, change func(*v1alpha1.Connector)) store.Connector {
 		t.Helper()
 		row, err := (&Reconciler{Base: &object.Base{}}).row(ask(change), ids, "the secret", "key-1")
 		require.NoError(t, err)
@@ -86,7 +86,7 @@ func TestEachWishIsInTheRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			expected := want
 			c.want(&expected)
-			require.Equal(t, expected, row(c.ask))
+			require.Equal(t, expected, row(t, c.ask))
 		})
 	}
 }

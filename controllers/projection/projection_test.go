@@ -153,7 +153,7 @@ func TestWhoseObjectsAreOurs(t *testing.T) {
 func TestVariablesInTexts(t *testing.T) {
 	t.Parallel()
 	variables := projection.Variables{Variables: runnerconfig.Sorted([]runnerconfig.Variable{{Name: "A", Value: "a"}, {Name: "SECRET", Value: "s", Sensitive: true}})}
-	cron := func(change func(*v1alpha1.CronConnector)) *v1alpha1.Connector {
+	cron := func(t *testing.T, change func(*v1alpha1.CronConnector)) *v1alpha1.Connector {
 		c := mirror(t, "type: cron\nconfig: {schedule: '@daily'}\n").Connector
 		change(c.Spec.Cron)
 		return c
@@ -165,7 +165,7 @@ func TestVariablesInTexts(t *testing.T) {
 		"payload":  func(c *v1alpha1.CronConnector) { c.Payload = &runtime.RawExtension{Raw: []byte(`{"x":["\u0024{A}"]}`)} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := cron(change)
+			c := cron(t, change)
 			require.True(t, projection.NamesVariables(c))
 			before := c.DeepCopy()
 			got, err := projection.Expanded(c, variables)
@@ -187,7 +187,7 @@ func TestVariablesInTexts(t *testing.T) {
 		"${":        `"prompt" has ${ without the name`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			_, err := projection.Expanded(cron(func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
+			_, err := projection.Expanded(cron(t, func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
 			problem, is := projection.IsTextError(err)
 			require.True(t, is)
 			require.Contains(t, problem, want)

@@ -22,7 +22,9 @@ func TestAnswersCarryTheirCost(t *testing.T) {
 	repository := project(t,
 		"agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [look]\n",
 		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: look}], tokens: {input: 3, cached_input: 1, output: 1, thinking: 1}}, {text: done, tokens: {input: 5, output: 2}}]")
-	execute := func(prior []dispatchapi.JournalEntry, prices func() (runnerconfig.Prices, error)) (costs []*dispatchapi.Cost, all []dispatchapi.JournalEntry) {
+	execute := func(
+		t *testing.T, prior []dispatchapi.JournalEntry, prices func() (runnerconfig.Prices, error),
+	) (costs []*dispatchapi.Cost, all []dispatchapi.JournalEntry) {
 		h := &house{}
 		in := input(repository, h)
 		in.Prior = prior
@@ -46,9 +48,9 @@ func TestAnswersCarryTheirCost(t *testing.T) {
 			"scripted/main": {Currency: "EUR", Input: thousands, CachedInput: 10 * thousands, Output: 100 * thousands, Thinking: 1000 * thousands},
 		}}, nil
 	}
-	costs, all := execute(nil, dearer)
+	costs, all := execute(t, nil, dearer)
 	require.Equal(t, []*dispatchapi.Cost{{Currency: "EUR", Nanos: 2 + 10 + 100 + 1000}, {Currency: "EUR", Nanos: 2 * (5 + 200)}}, costs)
-	costs, _ = execute(all[:1], dearer)
+	costs, _ = execute(t, all[:1], dearer)
 	require.Equal(t, []*dispatchapi.Cost{{Currency: "EUR", Nanos: 3 * (5 + 200)}}, costs, "the first answer was priced before")
 	for name, prices := range map[string]func() (runnerconfig.Prices, error){
 		"none is known":   nil,
@@ -56,7 +58,7 @@ func TestAnswersCarryTheirCost(t *testing.T) {
 		"cannot be read":  func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, errors.New("unreadable") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			costs, _ := execute(nil, prices)
+			costs, _ := execute(t, nil, prices)
 			require.Equal(t, []*dispatchapi.Cost{nil, nil}, costs)
 		})
 	}
