@@ -21,10 +21,11 @@ generate: ## Write deep copies, CRDs, roles, docs/openapi.json and docs/webhooks
 	hack/generate.sh
 
 .PHONY: lint
-lint: bin/golangci-lint ## Check style, import walls and the size budget.
+lint: bin/golangci-lint ## Check style, import walls, the size budget and the form of tests.
 	go vet ./...
 	bin/golangci-lint run ./...
 	go run ./hack/budget
+	go run ./hack/subtests
 
 bin/golangci-lint: hack/tools/lint/go.mod
 	@echo "building golangci-lint (a minute or five, once)"
