@@ -101,7 +101,7 @@ func TestEveryErrorIsACondition(t *testing.T) {
 		for shape, err := range map[string]error{
 			"as it is": c.err, "wrapped": fmt.Errorf("doing: %w", c.err), "joined": errors.Join(c.err, nil),
 		} {
-			t.Run(shape, func(t *testing.T) {
+			t.Run(name+", "+shape, func(t *testing.T) {
 				for _, o := range kinds() {
 					what := fmt.Sprintf("%s, %s, %s", name, shape, o.ObjectKind())
 					wait, returned := (&object.Base{}).Explain(o, err)
