@@ -15,14 +15,14 @@ import (
 
 // StatisticsQuery selects the runs that statistics are of.
 type StatisticsQuery struct {
-	TimeRange       AgentTimeRange    `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
-	StartDate       Moment            `query:"start_date" doc:"Only runs that were queued at that time or later."`
-	EndDate         Moment            `query:"end_date" doc:"Only runs that were queued before that time. It counts for nothing without start_date."`
-	DeploymentID    ID                `query:"deployment_id" doc:"Only runs that this deployment has executed."`
-	StatusFilter    []RunStatusFilter `query:"status_filter,explode" maxItems:"5" doc:"Only runs with one of these statuses."`
-	TestNames       []string          `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
-	ExcludeTestRuns bool              `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
-	Search          string            `query:"search" maxLength:"1024" doc:"Only runs that this finds, as in the list of runs." example:"refund \"Acme Corp\""`
+	TimeRange AgentTimeRange `query:"time_range" default:"30d" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
+	StartDate Moment         `query:"start_date" doc:"Only runs that were queued at that time or later."`
+	EndDate   Moment         `query:"end_date" doc:"Only runs that were queued before that time. It counts for nothing without start_date."`
+	StatusFilter[RunStatusFilter]
+	DeploymentID    ID       `query:"deployment_id" doc:"Only runs that this deployment has executed."`
+	TestNames       []string `query:"test_name,explode" maxItems:"50" doc:"Only runs that one of these A/B variants executes; __base__ for those that none does." example:"__base__"`
+	ExcludeTestRuns bool     `query:"exclude_test_runs" default:"false" doc:"Leaves out runs that an A/B variant executes."`
+	Search          string   `query:"search" maxLength:"1024" doc:"Only runs that this finds, as in the list of runs." example:"refund \"Acme Corp\""`
 }
 
 func (in *StatisticsQuery) searches() bool { return in.Search != "" }
@@ -30,18 +30,30 @@ func (in *StatisticsQuery) searches() bool { return in.Search != "" }
 // statistics is what the store is asked.
 func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, error) {
 	q := store.StatisticsQuery{DeploymentID: uuid.UUID(in.DeploymentID), TestNames: in.TestNames, BaseOnly: in.ExcludeTestRuns}
-	for _, status := range in.StatusFilter {
-		q.Statuses = append(q.Statuses, store.RunStatus(status))
+	q.Statuses = statusesOf[store.RunStatus](in.StatusFilter)
+	end := in.EndDate
+	if !in.StartDate.given {
+		end = Moment{}
 	}
-	switch {
-	case in.StartDate.given && in.EndDate.given && !in.EndDate.at.After(in.StartDate.at):
-		return q, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
-	case in.StartDate.given:
-		q.Since, q.Until = in.StartDate.at, in.EndDate.at
-	default:
-		q.Since, q.Until = in.TimeRange.window(now.UTC())
+	var err error
+	q.Since, q.Until, err = windowOf(in.TimeRange, in.StartDate, end, now)
+	return q, err
+}
+
+// windowOf is the window of three parameters: time_range, which start_date overrides, and end_date.
+// A zero time bounds nothing.
+func windowOf(within AgentTimeRange, start, end Moment, now time.Time) (since, until time.Time, err error) {
+	if start.given && end.given && !end.at.After(start.at) {
+		return since, until, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
 	}
-	return q, nil
+	if start.given {
+		return start.at, end.at, nil
+	}
+	since, until = within.window(now.UTC())
+	if end.given && (until.IsZero() || end.at.Before(until)) {
+		until = end.at
+	}
+	return since, until, nil
 }
 
 // window is what a time range stands for; a zero time bounds nothing.

@@ -65,12 +65,12 @@ type ConnectorRunPath struct {
 // ConnectorRunsQuery selects runs of a connector.
 type ConnectorRunsQuery struct {
 	ConnectorPath
-	TimeRange   TimeRange          `query:"time_range" default:"7d" doc:"Only those that started in this window before now."`
-	Status      ConnectorRunStatus `query:"status_filter" doc:"Only those with this status."`
-	TriggerType TriggerType        `query:"trigger_type" doc:"Only those with this cause."`
-	RunID       ID                 `query:"run_id" doc:"Only what started this agent run, and deliveries of it."`
-	Limit       int                `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
-	Offset      int                `query:"offset" default:"0" minimum:"0" doc:"How many newer ones to leave out."`
+	StatusFilter[ConnectorRunStatus]
+	TimeRange   TimeRange   `query:"time_range" default:"7d" doc:"Only those that started in this window before now."`
+	TriggerType TriggerType `query:"trigger_type" doc:"Only those with this cause."`
+	RunID       ID          `query:"run_id" doc:"Only what started this agent run, and deliveries of it."`
+	Limit       int         `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
+	Offset      int         `query:"offset" default:"0" minimum:"0" doc:"How many newer ones to leave out."`
 }
 
 // timeRanges are the windows of statistics and lists.
@@ -90,7 +90,7 @@ func (s *Server) listConnectorRuns(ctx context.Context, c *caller, in *Connector
 		}
 	}
 	runs, total, err := s.store.ListConnectorRuns(ctx, store.ConnectorRunQuery{
-		Connector: connector, Since: timeRanges[in.TimeRange], Status: store.ConnectorRunStatus(in.Status),
+		Connector: connector, Since: timeRanges[in.TimeRange], Statuses: statusesOf[store.ConnectorRunStatus](in.StatusFilter),
 		Trigger: store.TriggerType(in.TriggerType), Run: uuid.UUID(in.RunID), Limit: in.Limit, Offset: in.Offset,
 	})
 	if err != nil {

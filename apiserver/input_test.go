@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"net/http"
 	"regexp"
 	"slices"
@@ -393,4 +394,27 @@ func TestAuthenticationIsSaidInOneOfTwoWays(t *testing.T) {
 			require.Equal(t, want != "none", conn.Secret != nil)
 		})
 	}
+}
+
+// Every list that has status_filter takes it repeatedly, and has it of one declaration.
+func TestStatusFilter_RepeatsInEveryList(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	key, doc := w.key(t, nil), ""
+	var lists []string
+	for _, r := range served(t) {
+		for _, p := range operationOf(t, w.world, r).Parameters {
+			if p.Name != "status_filter" {
+				continue
+			}
+			lists = append(lists, r.id)
+			doc = cmp.Or(doc, p.Description)
+			require.Equal(t, doc, p.Description, "%s declares its own: embed StatusFilter", r.id)
+			require.Equal(t, "array", p.Schema.Type, r.id)
+			query := "status_filter=completed&status_filter=failed&status_filter=completed"
+			status, body := w.call(t, key, r.method, with(samples[r.id].fill(t, w.ids), query), samples[r.id].body)
+			require.Equal(t, http.StatusOK, status, "%s: %s", r.id, body)
+		}
+	}
+	require.ElementsMatch(t, []string{"getAgent", "listRuns", "listConnectorRuns"}, lists)
 }

@@ -88,18 +88,19 @@ type RunPath struct {
 // RunsQuery selects runs.
 type RunsQuery struct {
 	ProjectPath
-	EnvironmentID ID              `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
-	AgentName     string          `query:"agent_name" doc:"Only runs of this agent." example:"support"`
-	Status        RunStatusFilter `query:"status_filter" doc:"Only runs with this status."`
-	TestName      string          `query:"test_name" doc:"Only runs that this A/B variant executes; __base__ for those of no variant." example:"short"`
-	DeploymentID  ID              `query:"deployment_id" doc:"Only runs that this deployment has executed."`
-	ConnectorID   ID              `query:"connector_id" doc:"Only runs that events of this connector have started."`
-	EventID       ID              `query:"connector_run_id" doc:"Only runs that this event has started."`
-	StartDate     Moment          `query:"start_date" doc:"Only runs that were queued at that time or later."`
-	EndDate       Moment          `query:"end_date" doc:"Only runs that were queued before that time."`
-	Search        string          `query:"search" maxLength:"1024" doc:"Only runs that this finds: words, all of which they have, those in double quotes one after the other; or a condition in CEL." example:"input.amount >= 40 && status == \"failed\""`
-	Limit         int             `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
-	Cursor        string          `query:"cursor" doc:"The next_cursor of the page before."`
+	StatusFilter[RunStatusFilter]
+	EnvironmentID ID             `query:"environment_id" doc:"Only runs in this environment; without it those in all that the key reaches."`
+	AgentName     string         `query:"agent_name" doc:"Only runs of this agent." example:"support"`
+	TestName      string         `query:"test_name" doc:"Only runs that this A/B variant executes; __base__ for those of no variant." example:"short"`
+	DeploymentID  ID             `query:"deployment_id" doc:"Only runs that this deployment has executed."`
+	ConnectorID   ID             `query:"connector_id" doc:"Only runs that events of this connector have started."`
+	EventID       ID             `query:"connector_run_id" doc:"Only runs that this event has started."`
+	TimeRange     AgentTimeRange `query:"time_range" default:"all" doc:"Only runs that were queued in this window. It counts for nothing where start_date is set."`
+	StartDate     Moment         `query:"start_date" doc:"Only runs that were queued at that time or later."`
+	EndDate       Moment         `query:"end_date" doc:"Only runs that were queued before that time."`
+	Search        string         `query:"search" maxLength:"1024" doc:"Only runs that this finds: words, all of which they have, those in double quotes one after the other; or a condition in CEL." example:"input.amount >= 40 && status == \"failed\""`
+	Limit         int            `query:"limit" default:"25" minimum:"1" maximum:"100" doc:"The most items of a page."`
+	Cursor        string         `query:"cursor" doc:"The next_cursor of the page before."`
 }
 
 func (in *RunsQuery) searches() bool { return in.Search != "" }
@@ -113,17 +114,17 @@ type RunList struct {
 func (s *Server) listRuns(ctx context.Context, c *caller, in *RunsQuery) (answer[RunList], error) {
 	page := RunList{Items: []Run{}}
 	q := store.RunQuery{
-		ProjectID: c.projectID, AgentName: in.AgentName, Status: store.RunStatus(in.Status), TestName: in.TestName, Limit: in.Limit + 1,
+		ProjectID: c.projectID, AgentName: in.AgentName, TestName: in.TestName, Limit: in.Limit + 1,
+		Statuses:     statusesOf[store.RunStatus](in.StatusFilter),
 		DeploymentID: uuid.UUID(in.DeploymentID), ConnectorID: uuid.UUID(in.ConnectorID), ConnectorRunID: uuid.UUID(in.EventID),
-		Since: in.StartDate.at, Until: in.EndDate.at,
-	}
-	if in.StartDate.given && in.EndDate.given && !in.EndDate.at.After(in.StartDate.at) {
-		return answer[RunList]{}, invalid(FieldError{Location: "query.end_date", Message: "must be after start_date"})
 	}
 	var (
 		end func()
 		err error
 	)
+	if q.Since, q.Until, err = windowOf(in.TimeRange, in.StartDate, in.EndDate, s.now()); err != nil {
+		return answer[RunList]{}, err
+	}
 	if q.Search, end, err = s.search(ctx, c, in.Search); err != nil {
 		return answer[RunList]{}, err
 	}

@@ -87,6 +87,10 @@ func TestRunsAreListedByTheirFields(t *testing.T) {
 		"deployment_id={deployment}": 1, "connector_id={connector}": 3, "connector_run_id={event}": 1,
 		"start_date=" + hour(-time.Hour): 3, "start_date=" + hour(time.Hour): 0, "end_date=" + hour(time.Hour): 3, "end_date=" + hour(-time.Hour): 0,
 		"start_date=" + hour(-time.Hour) + "&end_date=" + hour(time.Hour): 3,
+		"time_range=24h": 3, "time_range=last_month": 0, "time_range=all": 3, "time_range=": 3, "time_range=null": 3,
+		"time_range=last_month&start_date=" + hour(-time.Hour): 3, "time_range=24h&start_date=" + hour(time.Hour): 0,
+		"time_range=24h&end_date=" + hour(-time.Hour): 0, "time_range=24h&end_date=" + hour(time.Hour): 3,
+		"time_range=last_month&end_date=" + hour(time.Hour): 0,
 	} {
 		t.Run(query, func(t *testing.T) {
 			for _, more := range []string{"", "&search=ada"} {
@@ -165,6 +169,8 @@ func TestWhatCannotBeSearchedBy(t *testing.T) {
 		"search=":           "query.search",
 		"search=a&search=b": "query.search",
 		"start_date=2026-01-02T00:00:00Z&end_date=2026-01-01T00:00:00Z": "query.end_date",
+		"time_range=1h":                 "query.time_range",
+		"time_range=24h&time_range=24h": "query.time_range",
 	} {
 		t.Run(fmt.Sprintf("%.60s", query), func(t *testing.T) {
 			status, body := w.call(t, key, http.MethodGet, "/runs?"+query, "")

@@ -328,10 +328,10 @@ type RunQuery struct {
 	ProjectID uuid.UUID
 	// EnvironmentIDs narrows to these; nil means all.
 	EnvironmentIDs []uuid.UUID
-	// AgentName, Status and TestName narrow when not empty; BaseRuns as the TestName to those
-	// that no variant executes.
+	// AgentName and TestName narrow when not empty; BaseRuns as the TestName to those that no
+	// variant executes. Statuses narrow to those with one of them, where there are any.
 	AgentName string
-	Status    RunStatus
+	Statuses  []RunStatus
 	TestName  string
 	// DeploymentID, ConnectorID and ConnectorRunID narrow unless they are the zero id.
 	DeploymentID, ConnectorID, ConnectorRunID uuid.UUID
@@ -349,9 +349,9 @@ type ConnectorRunQuery struct {
 	Connector Key
 	// Since is how far back to look; 0 means all.
 	Since time.Duration
-	// Status and Trigger narrow when not empty.
-	Status  ConnectorRunStatus
-	Trigger TriggerType
+	// Statuses narrow to those with one of them, and Trigger narrows, when not empty.
+	Statuses []ConnectorRunStatus
+	Trigger  TriggerType
 	// Run narrows, when it is set, to what started that run, and to deliveries of it.
 	Run    uuid.UUID
 	Limit  int

@@ -47,6 +47,11 @@ const (
 	ConnectorRunCancelled ConnectorRunStatus = "cancelled"
 )
 
+// Terminal says that a connector run in this state never changes again.
+func (s ConnectorRunStatus) Terminal() bool {
+	return s != ConnectorRunPending && s != ConnectorRunRunning
+}
+
 // ConnectorRunOutcome is the state of a received event's connector run while open
 // of its agent runs are under way, failed have failed and completed have completed:
 // running until the last ends, then failed if any failed, completed if any completed,

@@ -65,9 +65,9 @@ type ConnectorStatisticsQuery struct {
 	Connector Key
 	// Since and Until bound when they started, as those of StatisticsQuery.
 	Since, Until time.Time
-	// Status and Trigger narrow when not empty.
-	Status  ConnectorRunStatus
-	Trigger TriggerType
+	// Statuses narrow to those with one of them, and Trigger narrows, when not empty.
+	Statuses []ConnectorRunStatus
+	Trigger  TriggerType
 }
 
 // ConnectorStatistics are the numbers of runs of a connector.

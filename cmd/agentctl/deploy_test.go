@@ -38,6 +38,8 @@ type project struct {
 	whole   map[string]string
 	cancels bool
 	runs    []string
+	// statuses are those of the last request for runs.
+	statuses []string
 	// refused are calls that are answered 409.
 	refused map[string]bool
 	called  []string
@@ -110,6 +112,7 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/deployments":
 		_, _ = io.WriteString(w, "[]")
 	case path == "/runs":
+		p.statuses = r.URL.Query()["status_filter"]
 		found := slices.DeleteFunc(slices.Clone(p.runs), func(run string) bool { return !strings.Contains(run, r.URL.Query().Get("search")) })
 		from := len(r.URL.Query().Get("cursor"))
 		to := min(from+2, len(found))
@@ -361,6 +364,9 @@ func TestRunsAreListedByPages(t *testing.T) {
 	out, _, err = p.agentctl("runs", "--search", "took 15", "-o", "json")
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(out, `"agent_name"`))
+	_, _, err = p.agentctl("runs", "--status", "failed,cancelled", "--status", "queued")
+	require.NoError(t, err)
+	require.Equal(t, []string{"failed", "cancelled", "queued"}, p.statuses)
 	_, _, err = p.agentctl("runs", "--limit", "0")
 	require.ErrorContains(t, err, "--limit")
 

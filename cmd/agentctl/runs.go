@@ -32,8 +32,9 @@ type runsOptions struct {
 	restOptions
 	output
 
-	wanted, agent, status, search string
-	limit                         int
+	wanted, agent, search string
+	statuses              []string
+	limit                 int
 
 	now func() time.Time
 	api *rest
@@ -50,6 +51,7 @@ of it.
 
 It ends with 2 when the run that is named has failed or was cancelled.`,
 		Example: `  agentctl runs --environment production --agent support --status failed
+  agentctl runs --status failed,cancelled
   agentctl runs --search 'input.amount >= 40 && output.contains("refund")'
   agentctl runs 0199f3c2-...`,
 		Args: cobra.MaximumNArgs(1),
@@ -72,7 +74,7 @@ It ends with 2 when the run that is named has failed or was cancelled.`,
 	o.output.bind(flags)
 	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment; without it all that the key may see")
 	flags.StringVar(&o.agent, "agent", "", "name of the agent; without it all")
-	flags.StringVar(&o.status, "status", "", "only those that stand so: queued, running, completed, failed or cancelled")
+	flags.StringSliceVar(&o.statuses, "status", nil, "only runs with one of these statuses: queued, running, completed, failed, cancelled")
 	flags.StringVar(&o.search, "search", "", "only those that this finds: words, or a condition in CEL on input, output, error, status and others")
 	flags.IntVar(&o.limit, "limit", 25, "how many, 1 to 1000")
 	return cmd
@@ -154,7 +156,10 @@ func (o *runsOptions) pages(ctx context.Context) (runs []json.RawMessage, err er
 		}
 		query.Set("environment_id", e.ID)
 	}
-	for name, value := range map[string]string{"agent_name": o.agent, "status_filter": o.status, "search": o.search} {
+	for _, status := range o.statuses {
+		query.Add("status_filter", status)
+	}
+	for name, value := range map[string]string{"agent_name": o.agent, "search": o.search} {
 		if value != "" {
 			query.Set(name, value)
 		}

@@ -138,7 +138,7 @@ func TestWhatIsAboutARunIsFoundByIt(t *testing.T) {
 	require.Positive(t, seen.blocks())
 	require.Less(t, seen.blocks(), int64(50))
 
-	ended, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: c.Project, Status: store.RunCompleted, Limit: 1})
+	ended, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: c.Project, Statuses: []store.RunStatus{store.RunCompleted}, Limit: 1})
 	require.NoError(t, err)
 	seen.forget()
 	require.NoError(t, s.EraseRun(t.Context(), ended[0].Key()))

@@ -40,23 +40,26 @@ var twoDays = []string{
 		GROUP BY project_id, connector_id, g, b, trigger_type, status`,
 }
 
+var justFailed = []store.ConnectorRunStatus{store.ConnectorRunFailed}
+
 // pagesOfTwoDays are pages of them, with how many blocks reading one takes at most.
 var pagesOfTwoDays = []struct {
-	status       store.ConnectorRunStatus
+	statuses     []store.ConnectorRunStatus
 	trigger      store.TriggerType
 	offset, most int
 	total        int64
 }{
-	{"", "", 0, 100, allOfTwoDays},
-	{"", "", allOfTwoDays / 2, 300, allOfTwoDays},
-	{"", "", allOfTwoDays - 30, 300, allOfTwoDays},
-	{store.ConnectorRunFailed, "", 0, 100, allOfTwoDays / 100},
-	{store.ConnectorRunFailed, "", allOfTwoDays/100 - 30, 200, allOfTwoDays / 100},
-	{store.ConnectorRunSkipped, "", 0, 150, 3},
-	{"", store.TriggerCron, 0, 450, 3},
-	{"", store.TriggerCron, 2, 450, 3},
-	{store.ConnectorRunCompleted, store.TriggerCron, 0, 450, 3},
-	{"", store.TriggerWebhook, 0, 150, allOfTwoDays - 3},
+	{nil, "", 0, 100, allOfTwoDays},
+	{nil, "", allOfTwoDays / 2, 300, allOfTwoDays},
+	{nil, "", allOfTwoDays - 30, 300, allOfTwoDays},
+	{justFailed, "", 0, 100, allOfTwoDays / 100},
+	{justFailed, "", allOfTwoDays/100 - 30, 200, allOfTwoDays / 100},
+	{[]store.ConnectorRunStatus{store.ConnectorRunSkipped}, "", 0, 150, 3},
+	{[]store.ConnectorRunStatus{store.ConnectorRunFailed, store.ConnectorRunSkipped, store.ConnectorRunPending}, "", 0, 150, allOfTwoDays/100 + 3},
+	{nil, store.TriggerCron, 0, 450, 3},
+	{nil, store.TriggerCron, 2, 450, 3},
+	{[]store.ConnectorRunStatus{store.ConnectorRunCompleted}, store.TriggerCron, 0, 450, 3},
+	{nil, store.TriggerWebhook, 0, 150, allOfTwoDays - 3},
 }
 
 // TestPagesOfConnectorRunsReadLittle: neither the first one nor a deep one reads what the connector
@@ -93,13 +96,13 @@ func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 		for _, since := range []time.Duration{0, time.Hour} {
 			for _, c := range pagesOfTwoDays {
 				blocks()
-				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Status: c.status, Trigger: c.trigger, Offset: c.offset, Limit: 25})
+				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Statuses: c.statuses, Trigger: c.trigger, Offset: c.offset, Limit: 25})
 				require.NoError(t, err)
 				require.Len(t, page, min(25, int(c.total)-c.offset))
 				require.Equal(t, c.total, total)
 				read := blocks()
 				require.Positive(t, read)
-				require.Less(t, read, int64(c.most), "%s, %q, %q from %d", mode, c.status, c.trigger, c.offset)
+				require.Less(t, read, int64(c.most), "%s, %q, %q from %d", mode, c.statuses, c.trigger, c.offset)
 			}
 		}
 		found, err := s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: connector, Since: now})

@@ -25,7 +25,7 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		runs, total, err = c.connectorRunsOf(ctx, q)
 		return runs, total, wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
 	}
-	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger}
+	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) error {
 		if err := s.setWindow(ctx, tx, q); err != nil {
 			return err
@@ -87,7 +87,7 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 // list reads so many of them from an offset on, newest first. What lies deep, or is a part of what
 // the connector has, is read of the hours that have some: else all would be read that lies between.
 func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
-	if s.ended.empty() || offset <= shallow && s.status == "" && s.trigger == "" {
+	if s.ended.empty() || offset <= shallow && len(s.statuses) == 0 && s.trigger == "" {
 		return s.page(ctx, q, limit, offset, period{0, never})
 	}
 	hours, err := s.hours(ctx, q, limit+offset)

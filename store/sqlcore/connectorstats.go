@@ -14,7 +14,7 @@ import (
 // ConnectorStatistics implements store.Statistics, in the manner of RunStatistics.
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
-	s := connectorRuns{Core: c, connector: q.Connector, status: q.Status, trigger: q.Trigger, open: window, ended: window}
+	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.narrowWindows()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
 		if err := s.look(ctx, q); err != nil {
@@ -51,9 +51,9 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 type connectorRuns struct {
 	*Core
 	connector store.Key
-	// status and trigger narrow, unless they are zero.
-	status  store.ConnectorRunStatus
-	trigger store.TriggerType
+	// statuses and trigger narrow, unless they are empty.
+	statuses []store.ConnectorRunStatus
+	trigger  store.TriggerType
 	// open and ended are when those started that are open, and those that have ended.
 	open, ended period
 	// seen is since when rows of history may be read.
@@ -78,11 +78,10 @@ func (s *connectorRuns) readable(of period) period { return period{max(of.from, 
 
 // narrowWindows looks for no status where there is none of it.
 func (s *connectorRuns) narrowWindows() {
-	switch s.status {
-	case "":
-	case store.ConnectorRunPending, store.ConnectorRunRunning:
+	if !canHaveEnded(s.statuses) {
 		s.ended = period{}
-	default:
+	}
+	if !canBeOpen(s.statuses) {
 		s.open = period{}
 	}
 }
@@ -98,16 +97,21 @@ func (s *connectorRuns) total() (n int64) {
 // narrow are the conditions on the columns of rollups, ended and open connector runs c, beside
 // those on the connector, which are the first two arguments.
 func (s *connectorRuns) narrow(l *list) (text string) {
-	if s.status != "" {
-		text += ` AND c.status = ` + l.add(string(s.status))
+	if len(s.statuses) > 0 {
+		text += ` AND c.status IN ` + texts(l, s.statuses)
 	}
-	if s.status != "" && s.status != store.ConnectorRunCompleted {
+	if !s.wants(store.ConnectorRunCompleted) {
 		text += ` AND c.status <> 'completed'` // as an index of history has it
 	}
 	if s.trigger != "" {
 		text += ` AND c.trigger_type = ` + l.add(string(s.trigger))
 	}
 	return text
+}
+
+// wants says that connector runs of a status are counted and listed.
+func (s *connectorRuns) wants(status store.ConnectorRunStatus) bool {
+	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
 }
 
 func (s *connectorRuns) args() list { return list{args: []any{s.connector.ProjectID, s.connector.ID}} }
@@ -182,14 +186,14 @@ func (s *connectorRuns) countDeliveries(among string) string {
 	if s.trigger != "" && s.trigger != store.TriggerOutbound {
 		among += ` AND FALSE`
 	}
-	if s.status == store.ConnectorRunRunning {
+	if !s.wants(store.ConnectorRunPending) {
 		return `SELECT 'running' AS status, count(*) AS runs, 0 AS us, 0 AS ragged FROM deliveries c
 			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among
 	}
 	counted := `SELECT h.status, CASE h.status WHEN 'pending' THEN n.known - n.leased ELSE n.leased END AS runs, 0 AS us, 0 AS ragged
 		FROM (SELECT (SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS known,
 			(SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among + `) AS leased) AS n, ` + openStatuses
-	if s.status == store.ConnectorRunPending {
+	if !s.wants(store.ConnectorRunRunning) {
 		counted += ` WHERE h.status = 'pending'`
 	}
 	return counted
@@ -198,7 +202,7 @@ func (s *connectorRuns) countDeliveries(among string) string {
 // leased narrows deliveries to those that are being sent, where only these are asked for: of them
 // there are few, and an index.
 func (s *connectorRuns) leased() string {
-	if s.status != store.ConnectorRunRunning {
+	if s.wants(store.ConnectorRunPending) {
 		return ``
 	}
 	return ` AND c.lease_until IS NOT NULL`
@@ -216,7 +220,7 @@ func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) er
 	})
 	ended, err := s.endedConnectorRuns(ctx, q, within)
 	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {
-		return run.connector != s.connector.ID || s.status != "" && run.status != s.status || s.trigger != "" && run.trigger != s.trigger
+		return run.connector != s.connector.ID || !s.wants(run.status) || s.trigger != "" && run.trigger != s.trigger
 	})
 	for _, run := range s.waiting {
 		s.counted[run.status] = s.counted[run.status].with(run)

@@ -37,7 +37,7 @@ func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (
 		runs = append(runs, *event)
 	}
 	runs = slices.DeleteFunc(runs, func(run store.ConnectorRun) bool {
-		return run.ConnectorID != q.Connector.ID || q.Status != "" && run.Status != q.Status || q.Trigger != "" && run.Trigger != q.Trigger
+		return run.ConnectorID != q.Connector.ID || len(q.Statuses) > 0 && !slices.Contains(q.Statuses, run.Status) || q.Trigger != "" && run.Trigger != q.Trigger
 	})
 	slices.SortFunc(runs, func(a, b store.ConnectorRun) int { return bytes.Compare(b.ID[:], a.ID[:]) })
 	total = int64(len(runs))

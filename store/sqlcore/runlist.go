@@ -16,12 +16,12 @@ import (
 // failed narrows ended runs to those of indexes of their own.
 const failed = ` AND r.status <> 'completed'`
 
-// byStatus narrows ended runs to those, where runs of a status are among them.
-func byStatus(status store.RunStatus) string {
-	if status == store.RunFailed || status == store.RunCancelled {
-		return failed
+// byStatus narrows ended runs to those, where all that are looked for are among them.
+func byStatus(statuses []store.RunStatus) string {
+	if len(statuses) == 0 || slices.Contains(statuses, store.RunCompleted) {
+		return ""
 	}
-	return ""
+	return failed
 }
 
 // listedColumns are without the output, which lists do not carry.
@@ -75,33 +75,45 @@ func candidates(q store.RunQuery, window period, most int, l *list) string {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
 	among += inWindow("r.id", window, l)
-	past := among + readable("$1") + byStatus(q.Status)
+	past := among + readable("$1") + byStatus(q.Statuses)
 	first := l.add(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
 			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
 	}
 	var from []string
-	if canBeOpen(q.Status) {
+	if canBeOpen(q.Statuses) {
 		from = append(from, of(openRunColumns, `open_runs`, among))
 	}
-	if canHaveEnded(q.Status) {
+	if canHaveEnded(q.Statuses) {
 		from = append(from, of(endedRunColumns, `ended_runs`, past))
 	}
 	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
 }
 
-// canBeOpen and canHaveEnded say of a status that is looked for, "" of any, where there may be some.
-func canBeOpen(status store.RunStatus) bool    { return status == "" || !status.Terminal() }
-func canHaveEnded(status store.RunStatus) bool { return status == "" || status.Terminal() }
+// canBeOpen and canHaveEnded say of the statuses that are looked for, none for any, where there may
+// be some.
+func canBeOpen[S status](statuses []S) bool {
+	return len(statuses) == 0 || slices.ContainsFunc(statuses, func(s S) bool { return !s.Terminal() })
+}
+
+func canHaveEnded[S status](statuses []S) bool {
+	return len(statuses) == 0 || slices.ContainsFunc(statuses, S.Terminal)
+}
+
+// status is one of runs, or of connector runs.
+type status interface {
+	~string
+	Terminal() bool
+}
 
 // narrowed is the condition on candidates of an alias, "" where all of them match.
 func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {
 	if q.EnvironmentIDs != nil {
 		narrow += ` AND ` + alias + `.environment_id IN ` + l.ids(q.EnvironmentIDs)
 	}
-	if q.Status != "" {
-		narrow += ` AND ` + alias + `.status = ` + l.add(string(q.Status))
+	if len(q.Statuses) > 0 {
+		narrow += ` AND ` + alias + `.status IN ` + texts(l, q.Statuses)
 	}
 	if q.TestName != "" {
 		narrow += ` AND ` + alias + `.test_name = ` + l.add(testNameOf(q.TestName))

@@ -3,6 +3,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,11 +27,11 @@ type searching struct {
 	project uuid.UUID
 	// window is of when they were queued.
 	window period
-	// environment, agent, testName and status are what each of them has, where it is known; the
-	// zero id and "" where it is not.
+	// environment, agent and testName are what each of them has, where it is known; the zero id and
+	// "" where it is not. statuses are those of which each has one, none where any will do.
 	environment     uuid.UUID
 	agent, testName string
-	status          store.RunStatus
+	statuses        []store.RunStatus
 	// narrow is a condition on open or ended runs r that tells which of them are looked at.
 	narrow func(l *list, ended bool) string
 	// crowded, unless nil, is the part of the index that has so many runs with the words that it is
@@ -46,15 +47,13 @@ type searching struct {
 }
 
 // searchIn is a search among runs that a query selects otherwise.
-func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, status store.RunStatus) *searching {
-	s := &searching{Core: c, Search: of, project: project, window: window, agent: agent, testName: testName, status: status, begun: time.Now()}
-	for _, known := range []struct {
-		have *string
-		more string
-	}{{&s.agent, of.AgentName}, {&s.testName, of.TestName}, {(*string)(&s.status), string(of.Status)}} {
-		if *known.have == "" {
-			*known.have = known.more
-		}
+func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, statuses []store.RunStatus) *searching {
+	s := &searching{
+		Core: c, Search: of, project: project, window: window, agent: cmp.Or(agent, of.AgentName), testName: cmp.Or(testName, of.TestName),
+		statuses: slices.Compact(slices.Sorted(slices.Values(statuses))), begun: time.Now(),
+	}
+	if of.Status != "" && len(s.statuses) != 1 {
+		s.statuses = []store.RunStatus{of.Status}
 	}
 	return s
 }
@@ -248,11 +247,11 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 // are looked for in the order that a run goes: open, ended and not indexed yet, indexed. So none
 // is missed that is on its way.
 func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	if canBeOpen(s.status) {
+	if canBeOpen(s.statuses) {
 		l := list{args: []any{s.project}}
 		ids, err = s.ids(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.within("r.id", before, &l)+s.ofAgent(&l)+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
 	}
-	if err != nil || !canHaveEnded(s.status) {
+	if err != nil || !canHaveEnded(s.statuses) {
 		return ids, nil, err
 	}
 	var ended []uuid.UUID
@@ -298,7 +297,7 @@ func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) (ids
 			break
 		}
 		l := list{args: []any{s.project}}
-		among := within("r.id", window, before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.status)
+		among := within("r.id", window, before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.statuses)
 		var some []uuid.UUID
 		some, err = s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most-len(ids)), l)
 		ids = append(ids, some...)
@@ -356,15 +355,15 @@ func (s *searching) terms() (terms []Term) {
 	if s.testName != "" {
 		terms = append(terms, termOf(s.project, testTerm, testNameOf(s.testName)))
 	}
-	if s.status != "" {
-		terms = append(terms, termOf(s.project, statusTerm, string(s.status)))
+	if len(s.statuses) == 1 { // of several, each run has another
+		terms = append(terms, termOf(s.project, statusTerm, string(s.statuses[0])))
 	}
 	return terms
 }
 
 // searchRuns is ListRuns of a query with a search.
 func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
-	s := c.searchIn(*q.Search, q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.AgentName, q.TestName, q.Status)
+	s := c.searchIn(*q.Search, q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.AgentName, q.TestName, q.Statuses)
 	if len(q.EnvironmentIDs) == 1 {
 		s.environment = q.EnvironmentIDs[0]
 	}
@@ -393,7 +392,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	if of.tally, err = newTally(); err != nil {
 		return of.out, err
 	}
-	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", "")
+	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", q.Statuses)
 	s.environment, s.narrow = q.Environment.ID, func(l *list, ended bool) string {
 		if !ended && len(q.Outcomes) > 0 { // which it has not had yet
 			return ` AND FALSE`

@@ -116,7 +116,7 @@ func TestFailedRunsAreFoundByTheirIndex(t *testing.T) {
 		t.Run(agent, func(t *testing.T) {
 			for _, search := range []*store.Search{nil, {Match: func(context.Context, store.Searched) bool { return true }}} {
 				clear(seen.all)
-				_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Status: store.RunFailed, Search: search, Limit: 20})
+				_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, AgentName: agent, Statuses: []store.RunStatus{store.RunFailed}, Search: search, Limit: 20})
 				require.NoError(t, err)
 				statements := slices.DeleteFunc(slices.Collect(maps.Keys(seen.all)), func(statement string) bool { return !strings.Contains(statement, "ended_runs") })
 				require.NotEmpty(t, statements)

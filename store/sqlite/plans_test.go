@@ -322,11 +322,13 @@ func TestDeliveriesAreCountedByIndexes(t *testing.T) {
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
 	all := store.ConnectorStatisticsQuery{Connector: store.Key{ProjectID: scene.Project, ID: scene.Connector}}
-	for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunPending, store.ConnectorRunRunning} {
+	for _, statuses := range [][]store.ConnectorRunStatus{
+		nil, {store.ConnectorRunPending}, {store.ConnectorRunRunning}, {store.ConnectorRunPending, store.ConnectorRunRunning}, {store.ConnectorRunFailed, store.ConnectorRunRunning},
+	} {
 		clear(seen.all)
 		for _, since := range []time.Time{{}, time.Now()} {
 			q := all
-			q.Status, q.Since = status, since
+			q.Statuses, q.Since = statuses, since
 			_, err := s.ConnectorStatistics(t.Context(), q)
 			require.NoError(t, err)
 		}
@@ -339,7 +341,7 @@ func TestDeliveriesAreCountedByIndexes(t *testing.T) {
 				}
 			}
 		}
-		require.Positive(t, counting, "of status %q", status)
+		require.Positive(t, counting, "of statuses %q", statuses)
 	}
 }
 

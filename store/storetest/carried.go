@@ -88,12 +88,15 @@ var carriedPromises = []promise{
 			"the first page":  {func(q *store.ConnectorRunQuery) { q.Limit = 2 }, all[:2], 3},
 			"the second page": {func(q *store.ConnectorRunQuery) { q.Limit, q.Offset = 2, 2 }, all[2:], 3},
 			"beyond":          {func(q *store.ConnectorRunQuery) { q.Offset = 3 }, nil, 3},
-			"open":            {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunRunning }, all[:1], 1},
-			"done":            {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunCompleted }, all[1:2], 1},
-			"failed":          {func(q *store.ConnectorRunQuery) { q.Status = store.ConnectorRunFailed }, all[2:], 1},
-			"of a cause":      {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerOutbound }, all, 3},
-			"of another":      {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerWebhook }, nil, 0},
-			"of a while":      {func(q *store.ConnectorRunQuery) { q.Since = time.Hour }, all, 3},
+			"open":            {func(q *store.ConnectorRunQuery) { q.Statuses = []store.ConnectorRunStatus{store.ConnectorRunRunning} }, all[:1], 1},
+			"done":            {func(q *store.ConnectorRunQuery) { q.Statuses = []store.ConnectorRunStatus{store.ConnectorRunCompleted} }, all[1:2], 1},
+			"failed":          {func(q *store.ConnectorRunQuery) { q.Statuses = []store.ConnectorRunStatus{store.ConnectorRunFailed} }, all[2:], 1},
+			"open or failed": {func(q *store.ConnectorRunQuery) {
+				q.Statuses = []store.ConnectorRunStatus{store.ConnectorRunFailed, store.ConnectorRunRunning}
+			}, []uuid.UUID{all[0], all[2]}, 2},
+			"of a cause": {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerOutbound }, all, 3},
+			"of another": {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerWebhook }, nil, 0},
+			"of a while": {func(q *store.ConnectorRunQuery) { q.Since = time.Hour }, all, 3},
 		} {
 			q := store.ConnectorRunQuery{Connector: out.Key(), Run: first.RunID, Limit: 10}
 			c.narrow(&q)

@@ -17,7 +17,7 @@ import (
 func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, now time.Time) {
 	page, total, err := w.s.ListConnectorRuns(w.ctx, q)
 	w.NoError(err)
-	of := store.ConnectorStatisticsQuery{Connector: q.Connector, Status: q.Status, Trigger: q.Trigger}
+	of := store.ConnectorStatisticsQuery{Connector: q.Connector, Statuses: q.Statuses, Trigger: q.Trigger}
 	if q.Since > 0 {
 		of.Since = now.Add(-q.Since)
 	}
@@ -38,9 +38,9 @@ func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, no
 func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, connectors []uuid.UUID) store.ConnectorRunQuery {
 	q := store.ConnectorRunQuery{
 		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour, 1+time.Duration(c.Int64N(int64(now.Sub(now.Truncate(24*time.Hour)))))),
-		Status:  oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped, store.ConnectorRunRunning, store.ConnectorRunPending),
-		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
-		Limit:   1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
+		Statuses: connectorRunStatuses(c),
+		Trigger:  oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
+		Limit:    1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
 	}
 	for q.Since > 0 && slices.ContainsFunc(all, func(run pastConnectorRun) bool {
 		return store.TimeOf(run.id).Sub(now.Add(-q.Since)).Abs() < 10*time.Second // the store asks for the time a little later

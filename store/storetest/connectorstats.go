@@ -66,7 +66,7 @@ func (p pastConnectorRun) ended() bool {
 func (p pastConnectorRun) matches(q store.ConnectorStatisticsQuery) bool {
 	at := store.TimeOf(p.id)
 	return p.connector == q.Connector.ID && (q.Since.IsZero() || !at.Before(q.Since)) && (q.Until.IsZero() || at.Before(q.Until)) &&
-		(q.Status == "" || q.Status == p.status) && (q.Trigger == "" || q.Trigger == p.trigger)
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, p.status)) && (q.Trigger == "" || q.Trigger == p.trigger)
 }
 
 // connectorNaively counts connector runs one by one.
@@ -104,7 +104,7 @@ func (w *world) connectorAgrees(all []pastConnectorRun, q store.ConnectorStatist
 // connectorWindow draws a query.
 func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID) store.ConnectorStatisticsQuery {
 	q := store.ConnectorStatisticsQuery{
-		Connector: w.key(oneOf(c, connectors...)), Status: oneOf(c, "", "", store.ConnectorRunCompleted, store.ConnectorRunFailed),
+		Connector: w.key(oneOf(c, connectors...)), Statuses: connectorRunStatuses(c),
 		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
 	}
 	moment := func() time.Time {
@@ -118,6 +118,16 @@ func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID)
 		q.Until = moment()
 	}
 	return q
+}
+
+// connectorRunStatuses draws the statuses of a query: none, one or several.
+func connectorRunStatuses(c dice) []store.ConnectorRunStatus {
+	return oneOf(c, nil, []store.ConnectorRunStatus{oneOf(c, everyConnectorRunStatus...)}, some(c, everyConnectorRunStatus...))
+}
+
+var everyConnectorRunStatus = []store.ConnectorRunStatus{
+	store.ConnectorRunPending, store.ConnectorRunRunning, store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped,
+	store.ConnectorRunCancelled,
 }
 
 // today is when the day of the store's clock began; partitions are there for the days to come.

@@ -261,7 +261,7 @@ var sweepPromises = []promise{
 		n := w.sweep(100)
 		w.Equal(6, n)
 		for _, of := range []*world{w, twin} {
-			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Status: store.RunQueued, Limit: 100})
+			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Statuses: []store.RunStatus{store.RunQueued}, Limit: 100})
 			w.NoError(err)
 			open += len(runs)
 		}

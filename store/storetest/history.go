@@ -200,10 +200,10 @@ var historyPromises = []promise{
 			w.NoError(w.complete(completed(run)))
 			first = append([]uuid.UUID{run.Run.ID}, first...)
 		}
-		query := store.RunQuery{ProjectID: w.project.ID, Status: store.RunQueued, Limit: 7}
+		query := store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunQueued}, Limit: 7}
 		w.Len(w.listed(query), 150-len(first))
 		for query.Limit = 1; query.Limit <= 4; query.Limit++ {
-			query.Status = store.RunCompleted
+			query.Statuses = []store.RunStatus{store.RunCompleted}
 			w.Equal(first, w.listed(query))
 		}
 	}},
@@ -234,12 +234,15 @@ var historyPromises = []promise{
 			want  int
 		}{
 			{store.RunQuery{ProjectID: w.project.ID}, 4},
-			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunRunning}, 1},
-			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunQueued}, 1},
-			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunFailed}, 1},
-			{store.RunQuery{ProjectID: w.project.ID, Status: store.RunCompleted}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunRunning}}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunQueued}}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunFailed}}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunCompleted}}, 1},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunFailed, store.RunCompleted}}, 2},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunQueued, store.RunFailed, store.RunFailed}}, 2},
+			{store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunCancelled, store.RunRunning}}, 1},
 			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first"}, 2},
-			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first", Status: store.RunCancelled}, 0},
+			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first", Statuses: []store.RunStatus{store.RunCancelled}}, 0},
 			{store.RunQuery{ProjectID: w.project.ID, AgentName: "first\x00\xff"}, 0},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, 4},
 			{store.RunQuery{ProjectID: w.project.ID, EnvironmentIDs: []uuid.UUID{uuid.New()}}, 0},
@@ -274,7 +277,7 @@ var historyPromises = []promise{
 		runs, total = list(store.ConnectorRunQuery{Trigger: store.TriggerCron, Limit: 10})
 		w.EqualValues(1, total)
 		w.Len(runs, 1)
-		_, total = list(store.ConnectorRunQuery{Status: store.ConnectorRunFailed, Limit: 10})
+		_, total = list(store.ConnectorRunQuery{Statuses: []store.ConnectorRunStatus{store.ConnectorRunFailed}, Limit: 10})
 		w.Zero(total)
 		_, total = list(store.ConnectorRunQuery{Since: time.Hour, Limit: 10})
 		w.EqualValues(3, total)

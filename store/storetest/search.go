@@ -106,15 +106,15 @@ var searchPromises = []promise{
 		run := w.about("apple", "pear").Runs[0].ID
 		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "pear"))
 		claimed := w.claim(1, lease)[0]
-		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Status: store.RunRunning}, "apple"))
+		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunRunning}}, "apple"))
 		end := completed(claimed)
 		end.Output, end.Status, end.Error = "plum", store.RunFailed, "no cherry"
 		w.NoError(w.complete(end))
 		for range 2 {
 			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "plum", "cherry"))
-			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Status: store.RunFailed, AgentName: "first", TestName: store.BaseRuns, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, "apple"))
+			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunFailed}, AgentName: "first", TestName: store.BaseRuns, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, "apple"))
 			w.Empty(w.found(store.RunQuery{}, "apple", "melon"))
-			w.Empty(w.found(store.RunQuery{Status: store.RunCompleted}, "apple"))
+			w.Empty(w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunCompleted}}, "apple"))
 			w.Empty(w.found(store.RunQuery{AgentName: "second"}, "apple"))
 			w.index(10)
 		}
@@ -371,7 +371,7 @@ func (w *world) searchesAtRandom() {
 	for range 60 {
 		words := some(c, fruit...)
 		q := store.RunQuery{
-			AgentName: oneOf(c, "", "first", "second"), Status: oneOf(c, "", "", store.RunCompleted, store.RunFailed, store.RunQueued, store.RunRunning),
+			AgentName: oneOf(c, "", "first", "second"), Statuses: some(c, store.RunCompleted, store.RunFailed, store.RunQueued, store.RunRunning),
 			EnvironmentIDs: oneOf(c, nil, []uuid.UUID{w.environment.ID}),
 		}
 		if c.IntN(3) == 0 {
@@ -390,7 +390,7 @@ func (w *world) searchesAtRandom() {
 			if !q.Since.IsZero() && at.Before(q.Since) || !q.Until.IsZero() && !at.Before(q.Until) || !of(words...).Match(w.ctx, run) {
 				continue
 			}
-			if (q.AgentName == "" || run.AgentName == q.AgentName) && (q.Status == "" || run.Status == q.Status) {
+			if (q.AgentName == "" || run.AgentName == q.AgentName) && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, run.Status)) {
 				want = append(want, run.ID)
 			}
 			if run.AgentName == agent {

@@ -128,8 +128,8 @@ var shorterPromises = []promise{
 		total, rows := w.shown()
 		w.EqualValues(24*6, total)
 		w.EqualValues(24*6+1, rows)
-		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
-			q := store.ConnectorRunQuery{Connector: w.connector.Key(), Status: status, Limit: 500}
+		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}} {
+			q := store.ConnectorRunQuery{Connector: w.connector.Key(), Statuses: statuses, Limit: 500}
 			listed, total, err := w.s.ListConnectorRuns(w.ctx, q)
 			w.NoError(err)
 			w.Len(listed, int(total))

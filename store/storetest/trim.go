@@ -62,7 +62,7 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.Empty(entries)
 	},
 	"ListRuns": func(b *bygone) {
-		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Status: store.RunCompleted}, {Search: unseen()}, {Search: of("done")}} {
+		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Statuses: []store.RunStatus{store.RunCompleted}}, {Search: unseen()}, {Search: of("done")}} {
 			q.ProjectID, q.Limit = b.project.ID, 10
 			runs, next, err := b.s.ListRuns(b.ctx, q)
 			b.NoError(err)

@@ -180,10 +180,10 @@ func (p *population) reads() map[string]func(ctx context.Context) error {
 	}
 	for name, q := range map[string]store.RunQuery{
 		"runs":                 {},
-		"runs/failed":          {Status: store.RunFailed},
-		"runs/queued":          {Status: store.RunQueued},
+		"runs/failed":          {Statuses: []store.RunStatus{store.RunFailed}},
+		"runs/queued":          {Statuses: []store.RunStatus{store.RunQueued}},
 		"runs/agent":           {AgentName: agent},
-		"runs/agent,failed":    {AgentName: agent, Status: store.RunFailed},
+		"runs/agent,failed":    {AgentName: agent, Statuses: []store.RunStatus{store.RunFailed}},
 		"runs/agent of nobody": {AgentName: "nobody"},
 		"runs/deep":            {Before: &middle},
 		"runs/of the smallest": {ProjectID: rare.Project},
@@ -201,7 +201,7 @@ func (p *population) reads() map[string]func(ctx context.Context) error {
 		"connector runs":         {},
 		"connector runs/1h":      {Since: time.Hour},
 		"connector runs/7d":      {Since: 7 * 24 * time.Hour},
-		"connector runs/failed":  {Status: store.ConnectorRunFailed},
+		"connector runs/failed":  {Statuses: []store.ConnectorRunStatus{store.ConnectorRunFailed}},
 		"connector runs/cron":    {Trigger: store.TriggerCron},
 		"connector runs/offset":  {Offset: 10_000},
 		"connector runs/30d,off": {Since: 30 * 24 * time.Hour, Offset: 1000},

@@ -215,7 +215,7 @@ func TestACircleOfAgentsEnds(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	count := func(c store.Connector, status store.ConnectorRunStatus) int64 {
-		_, total, err := p.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Status: status, Limit: 1})
+		_, total, err := p.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Statuses: []store.ConnectorRunStatus{status}, Limit: 1})
 		require.NoError(t, err)
 		return total
 	}

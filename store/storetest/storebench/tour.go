@@ -239,11 +239,13 @@ func (t *tour) read() {
 func (t *tour) list() {
 	next := newID(t.tb)
 	for _, agent := range []string{"", t.Links[0].AgentName} {
-		for _, status := range []store.RunStatus{"", store.RunQueued, store.RunFailed, store.RunCancelled, store.RunCompleted} {
+		for _, statuses := range [][]store.RunStatus{
+			nil, {store.RunQueued}, {store.RunFailed}, {store.RunCompleted}, {store.RunCancelled, store.RunFailed}, {store.RunFailed, store.RunQueued},
+		} {
 			for _, environments := range [][]uuid.UUID{nil, {t.Environment}, {t.Environment, uuid.New()}} {
 				for _, before := range []*uuid.UUID{nil, &next} {
 					_, _, err := t.Store.ListRuns(t.ctx, store.RunQuery{
-						ProjectID: t.Project, EnvironmentIDs: environments, AgentName: agent, Status: status, Before: before, Limit: 20,
+						ProjectID: t.Project, EnvironmentIDs: environments, AgentName: agent, Statuses: statuses, Before: before, Limit: 20,
 					})
 					t.NoError(err)
 				}
@@ -292,11 +294,11 @@ func (t *tour) list() {
 // listOfConnector asks for every list of a connector's runs.
 func (t *tour) listOfConnector() {
 	for _, since := range []time.Duration{0, time.Hour} {
-		for _, status := range []store.ConnectorRunStatus{"", store.ConnectorRunFailed} {
+		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}, {store.ConnectorRunFailed, store.ConnectorRunPending}} {
 			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
 				for _, offset := range []int{0, 300} {
 					_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
-						Connector: t.key(t.Connector), Since: since, Status: status, Trigger: trigger, Limit: 20, Offset: offset,
+						Connector: t.key(t.Connector), Since: since, Statuses: statuses, Trigger: trigger, Limit: 20, Offset: offset,
 					})
 					t.NoError(err)
 				}
