@@ -135,12 +135,15 @@ func (s *subscriber) hand() {
 	}
 }
 
-// Lost tells all subscribers to look at everything.
+// Lost tells the subscribers of all topics to look at everything.
 func (h *Hub) Lost() {
-	h.Publish([]store.Hint{
-		{Topic: store.TopicQueued}, {Topic: store.TopicFreed}, {Topic: store.TopicDone}, {Topic: store.TopicRoute}, {Topic: store.TopicDeployment},
-		{Topic: store.TopicLook},
-	})
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for topic, subscribers := range h.subscribers {
+		for s := range subscribers {
+			s.take(store.Hint{Topic: topic})
+		}
+	}
 }
 
 // Close closes all channels.

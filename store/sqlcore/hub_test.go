@@ -124,3 +124,22 @@ func TestEndsThatWaitTakeLittleMemory(t *testing.T) {
 	}
 	require.Equal(t, subscriberEnds, ends)
 }
+
+// Lost hints are told to the subscribers of every topic, of those to come too.
+func TestHub_LostReachesEveryTopic(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []store.Topic{
+		store.TopicQueued, store.TopicFreed, store.TopicDelivery, store.TopicDone, store.TopicRoute, store.TopicDeployment, store.TopicLook, "another",
+	} {
+		t.Run(string(topic), func(t *testing.T) {
+			t.Parallel()
+			var h Hub
+			hints, stop := h.Subscribe(topic)
+			h.Lost()
+			last := store.Hint{Topic: topic, Key: store.Key{ProjectID: uuid.New()}}
+			h.Publish([]store.Hint{last})
+			require.Equal(t, store.Hint{Topic: topic}, <-hints)
+			stop()
+		})
+	}
+}
