@@ -280,7 +280,7 @@ type Outcome struct {
 
 // Terminal says that all runs ended.
 func (o Outcome) Terminal() bool {
-	return o.Status != ConnectorRunRunning && o.Status != ConnectorRunPending
+	return o.Status.Terminal()
 }
 
 // History reads what happened.

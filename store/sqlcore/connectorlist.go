@@ -137,14 +137,14 @@ func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hour
 		return nil
 	}
 	l := s.args()
-	narrow := s.narrow(&l) + l.during(s.open)
-	last := ` ORDER BY c.id DESC LIMIT ` + l.add(newest)
+	narrow := s.ofConnector(&l, s.open) + s.narrow(&l)
+	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.add(newest)
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		id, err := scanID(row)
 		hours[hourOf(id)]++
 		return none, err
-	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+last+`) AS o
-		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+s.leased()+last+`) AS d`, l.args...)
+	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leased()+last+`) AS d`, l.args...)
 	return err
 }
 
@@ -207,7 +207,7 @@ func (s *connectorRuns) newest(l *list, narrow string, most int, within period, 
 	}
 	var from []string
 	if !s.open.empty() {
-		from = append(from, of(open, `open_connector_runs`, `open`, ``, s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.leased(), s.open))
+		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents(), s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.leased(), s.open))
 	}
 	if !s.ended.empty() {
 		from = append(from, of(ended, `ended_connector_runs`, `ended`, ``, s.readable(s.ended)))

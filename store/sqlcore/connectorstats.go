@@ -114,6 +114,15 @@ func (s *connectorRuns) wants(status store.ConnectorRunStatus) bool {
 	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
 }
 
+// openEvents narrows open runs of events, which are all running: to look among them for pending ones
+// would read all of them.
+func (s *connectorRuns) openEvents() string {
+	if s.wants(store.ConnectorRunRunning) {
+		return ``
+	}
+	return ` AND FALSE`
+}
+
 func (s *connectorRuns) args() list { return list{args: []any{s.connector.ProjectID, s.connector.ID}} }
 
 // during are the conditions on the ids of a period. One that narrows nothing is left out: to compare
@@ -144,7 +153,7 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(s.readable(end))+` GROUP BY c.status`)
 	}
 	if !s.open.empty() {
-		of = append(of, s.countOpen(narrow+l.during(s.open)), s.countDeliveries(l.during(s.open)))
+		of = append(of, s.countOpen(narrow+s.openEvents()+l.during(s.open)), s.countDeliveries(l.during(s.open)))
 	}
 	if len(of) == 0 {
 		return nil

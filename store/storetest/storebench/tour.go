@@ -294,7 +294,7 @@ func (t *tour) list() {
 // listOfConnector asks for every list of a connector's runs.
 func (t *tour) listOfConnector() {
 	for _, since := range []time.Duration{0, time.Hour} {
-		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}, {store.ConnectorRunFailed, store.ConnectorRunPending}} {
+		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}, {store.ConnectorRunFailed, store.ConnectorRunPending}, {store.ConnectorRunFailed, store.ConnectorRunRunning}} {
 			for _, trigger := range []store.TriggerType{"", store.TriggerCron} {
 				for _, offset := range []int{0, 300} {
 					_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{
