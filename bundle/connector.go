@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/contextheader"
 	"github.com/agentplatform/agentplatform/internal/cron"
+	"github.com/agentplatform/agentplatform/internal/displayname"
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/later"
 )
@@ -203,8 +204,10 @@ func (p *parsing) checkConnector(c *Connector) {
 	default:
 		p.checkCalled(c)
 	}
-	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > maxDisplayName {
-		p.problems.add(c.At("name"), `"name" has at most %d characters, and no ${`, maxDisplayName)
+	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > displayname.MaxLength {
+		p.problems.add(c.At("name"), `"name" has at most %d characters, and no ${`, displayname.MaxLength)
+	} else if problem := displayname.Problem(c.DisplayName); problem != "" && c.DisplayName != "" {
+		p.problems.add(c.At("name"), `"name" %s`, problem)
 	}
 	if len(c.AllLinks()) > MaxConnectorLinks {
 		p.problems.add(c.At("links"), "the connector has more than %d links, which is as many runs as one event may start", MaxConnectorLinks)

@@ -50,8 +50,6 @@ const (
 	maxPatterns = 100_000
 	// maxProblems is the most problems that are reported.
 	maxProblems = 200
-	// maxDisplayName is the most characters of a connector's name for people.
-	maxDisplayName = 63
 	// maxPathLength is the most bytes of a file's path.
 	maxPathLength = 255
 )

@@ -307,6 +307,9 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ without`,
 		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ without`,
 		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                            `"payload" has ${ in the name of a field`,
+		"type: cron\nname: \"a\\u202Eb\"\nconfig: {schedule: '@daily'}\n":                             `connectors/orders.yaml:2:1: "name" must not have control characters`,
+		"type: cron\nname: ' a'\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must have no white space around it`,
+		"type: cron\nname: '  '\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must not be blank`,
 		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" has at most 63 characters, and no ${`,
 		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n": "more than 100 links",
 	} {

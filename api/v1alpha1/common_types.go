@@ -30,7 +30,7 @@ type Name string
 // "1e-2147483648", over which its parser broods for minutes.
 const QuantityPattern = `^[0-9]{1,15}(\.[0-9]{1,9})?([mkMGTPE]|[KMGTPE]i)?$`
 
-// DisplayName is a name for people; any characters.
+// DisplayName is a name for people, as internal/displayname has it: hack/narrow writes that rule.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=63

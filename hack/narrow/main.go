@@ -4,6 +4,7 @@
 // Go cannot decode: one such object would stop a list of its whole kind. Integers
 // get the bounds of their Go type, times the one form in which Go writes them,
 // and what may be an integer or a string is a plain quantity.
+// Names for people get the rule of internal/displayname.
 // A rule takes the place of the format date-time, which takes times that Go does
 // not, and hides from a rule how a time is written.
 package main
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/displayname"
 )
 
 const (
@@ -82,7 +84,10 @@ func narrow(schema any) {
 		node["x-kubernetes-validations"] = []any{map[string]any{"rule": timeRule, "message": timeMessage}}
 	}
 	properties, _ := node["properties"].(map[string]any)
-	for _, property := range properties {
+	for name, property := range properties {
+		if name == "displayName" {
+			nameForPeople(property)
+		}
 		narrow(property)
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
@@ -90,6 +95,15 @@ func narrow(schema any) {
 			narrow(node[key])
 		}
 	}
+}
+
+// nameForPeople demands of a displayName what the REST API and a repository's files demand.
+func nameForPeople(schema any) {
+	node, _ := schema.(map[string]any)
+	node["maxLength"] = displayname.MaxLength
+	node["x-kubernetes-validations"] = []any{map[string]any{
+		"rule": "self.matches(r'" + displayname.Pattern + "')", "message": displayname.Message,
+	}}
 }
 
 func bound(node map[string]any) {
