@@ -63,12 +63,12 @@ func TestListRuns_LocksPartitionsOfItsDays(t *testing.T) {
 		want  []uuid.UUID
 	}{
 		"all":          {store.RunQuery{}, all},
-		"of a status":  {store.RunQuery{Status: store.RunFailed}, failed},
+		"of a status":  {store.RunQuery{Statuses: []store.RunStatus{store.RunFailed}}, failed},
 		"of a search":  {store.RunQuery{Search: search}, all},
 		"in a window":  {store.RunQuery{Since: store.TimeOf(all[len(all)-4]), Until: store.TimeOf(all[1])}, all[2 : len(all)-3]},
 		"of an agent":  {store.RunQuery{AgentName: "hello", EnvironmentIDs: []uuid.UUID{c.Environment}}, all},
 		"of no agent":  {store.RunQuery{AgentName: "nobody"}, nil},
-		"found seldom": {store.RunQuery{Status: store.RunFailed, AgentName: "hello", Search: search}, failed},
+		"found seldom": {store.RunQuery{Statuses: []store.RunStatus{store.RunFailed}, AgentName: "hello", Search: search}, failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := row.query
@@ -89,7 +89,7 @@ func TestListRuns_LocksPartitionsOfItsDays(t *testing.T) {
 		})
 	}
 	for name, q := range map[string]store.RunQuery{
-		"all": {}, "of a status": {Status: store.RunFailed}, "of a search": {Search: search},
+		"all": {}, "of a status": {Statuses: []store.RunStatus{store.RunFailed}}, "of a search": {Search: search},
 	} {
 		t.Run("locks of a first page: "+name, func(t *testing.T) {
 			q.ProjectID, q.Limit = c.Project, 1
