@@ -21,10 +21,13 @@ func TestProblem_JudgesEveryCharacter(t *testing.T) {
 		c := string(r)
 		hidden := unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF'
 		ends := hidden || unicode.IsSpace(r)
-		for name, refused := range map[string]bool{c: ends, c + "a": ends, "a" + c: ends, "a" + c + "b": hidden} {
-			if (Problem(name) != "") != refused {
+		for _, name := range []string{c, c + "a", "a" + c} {
+			if (Problem(name) != "") != ends {
 				t.Fatalf("%+q: %q", name, Problem(name))
 			}
+		}
+		if name := "a" + c + "b"; (Problem(name) != "") != hidden {
+			t.Fatalf("%+q: %q", name, Problem(name))
 		}
 	}
 }
