@@ -102,7 +102,7 @@ func changes(method string) bool {
 
 // identify authenticates a request and asks whether the caller is allowed to send it. Once the key is
 // known the request counts against the limit of the key's project, or against that of its refused
-// requests where it is answered 403. Where the limit lets it through its entry in the audit log
+// requests where it is answered 403 or 405. Where the limit lets it through its entry in the audit log
 // begins.
 func (s *Server) identify(ctx context.Context, header, project string, act store.AuditEntry, allowed func(*caller) error) (*caller, error) {
 	c, err := s.authenticate(ctx, header, project)
@@ -114,7 +114,7 @@ func (s *Server) identify(ctx context.Context, header, project string, act store
 		if err == nil {
 			err = allowed(c)
 		}
-		if err := s.take(ctx, c, isStatus(err, http.StatusForbidden)); err != nil {
+		if err := s.take(ctx, c, isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusMethodNotAllowed)); err != nil {
 			return nil, err
 		}
 		if t.changes {

@@ -44,15 +44,15 @@ const (
 
 // take counts a request of a project, and says in the headers of the answer, in the
 // form of the IETF's draft, what is left. How many it may make, the store knows from
-// the controllers; no status is asked, which tenants may be able to write. A request that is
-// answered 403 counts in a window of its own, so that a key that may do little does not
-// use up the requests of all others.
-func (s *Server) take(ctx context.Context, c *caller, forbidden bool) error {
+// the controllers; no status is asked, which tenants may be able to write. A request that the door
+// answers 403 or 405 counts in a window of its own, so that a key that may do little does not
+// use up the requests of all others. That window has the usual size, whatever the plan says.
+func (s *Server) take(ctx context.Context, c *caller, refused bool) error {
 	header := trailOf(ctx).header
 	of, policy, detail := c.projectID, "project", "the project has made %d requests in the last minute, as many as it may; wait and try again"
-	if forbidden {
+	if refused {
 		of, policy = uuid.NewSHA1(c.projectID, []byte("forbidden")), "forbidden"
-		detail = "%d requests of the project were answered 403 in the last minute, as many as may be; give the key the permissions that it needs"
+		detail = "%d requests of the project were answered 403 or 405 in the last minute, as many as may be; give the key the permissions that it needs"
 	}
 	verdict, err := s.store.TakeRequest(ctx, of, store.RateLimit{Requests: s.requestsPerMinute, Window: rateWindow})
 	if err != nil {

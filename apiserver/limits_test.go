@@ -92,24 +92,37 @@ func TestAProjectHasSoManyRequestsAMinute(t *testing.T) {
 // What is answered 403 does not use up the requests of a project, and is bounded nonetheless.
 func TestRateLimit_CountsForbiddenRequestsApart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	clock := time.Unix(1000, 0)
-	counter := &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
-	facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
-	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
-	path := "/v1/projects/" + w.projectID.String() + "/environments"
-	for range usual {
-		require.Equal(t, http.StatusForbidden, w.sendTo(t, facade, powerless, http.MethodGet, path, "").Code)
+	for name, refused := range map[string]struct {
+		method, path string
+		status       int
+	}{
+		"without the permission": {http.MethodGet, "environments", http.StatusForbidden},
+		"no endpoint":            {http.MethodGet, "secrets", http.StatusForbidden},
+		"another method":         {http.MethodPut, "environments", http.StatusMethodNotAllowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			clock := time.Unix(1000, 0)
+			counter := &counting{Store: w.db, limits: &store.RateWindows{Now: func() time.Time { return clock }}}
+			facade := w.facade(t, func(o *Options) { o.RequestsPerMinute, o.Store = 0, counter })
+			powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
+			project := "/v1/projects/" + w.projectID.String() + "/"
+			for range usual {
+				require.Equal(t, refused.status, w.sendTo(t, facade, powerless, refused.method, project+refused.path, "").Code)
+			}
+			answer := w.sendTo(t, facade, powerless, refused.method, project+refused.path, "")
+			require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s", answer.Body)
+			require.Equal(t, "60", answer.Header().Get("Retry-After"))
+			require.Empty(t, answer.Header().Get("Allow"))
+			require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "were answered 403 or 405")
+			key := w.key(t, nil)
+			for range usual {
+				require.Equal(t, http.StatusOK, w.sendTo(t, facade, key, http.MethodGet, project+"environments", "").Code)
+			}
+			require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, key, http.MethodGet, project+"environments", "").Code)
+		})
 	}
-	answer := w.sendTo(t, facade, powerless, http.MethodGet, path, "")
-	require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s", answer.Body)
-	require.Equal(t, "60", answer.Header().Get("Retry-After"))
-	require.Contains(t, decode[Problem](t, answer.Body.Bytes()).Detail, "were answered 403")
-	key := w.key(t, nil)
-	for range usual {
-		require.Equal(t, http.StatusOK, w.sendTo(t, facade, key, http.MethodGet, path, "").Code)
-	}
-	require.Equal(t, http.StatusTooManyRequests, w.sendTo(t, facade, key, http.MethodGet, path, "").Code)
 }
 
 // TestAProjectHasTheRequestsOfItsPlan: as many as the store has been told, more or fewer

@@ -230,23 +230,24 @@ func (s *Server) identifyUnknown(r *http.Request, rest string, allowed func(*cal
 // methods are those that an endpoint may have.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
 
-// methodNotAllowed answers for a path that has endpoints with other methods: 405, for those who have
-// a key of the project.
+// methodNotAllowed answers for a path that has endpoints with other methods: 405, below a project
+// for those who have a key of it.
 func (s *Server) methodNotAllowed(router chi.Routes, w http.ResponseWriter, r *http.Request) {
-	if rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/"); below {
-		if _, err := s.identifyUnknown(r, rest, func(*caller) error { return nil }); err != nil {
-			httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
-			return
-		}
-	}
 	var allow []string
 	for _, method := range methods {
 		if router.Match(chi.NewRouteContext(), method, r.URL.Path) {
 			allow = append(allow, method)
 		}
 	}
-	w.Header().Set("Allow", strings.Join(allow, ", "))
-	httpserver.WriteProblem(w, problem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "this path takes "+strings.Join(allow, " and ")))
+	err := error(problem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "this path takes "+strings.Join(allow, " and ")))
+	if rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/"); below {
+		wrong := err
+		_, err = s.identifyUnknown(r, rest, func(*caller) error { return wrong })
+	}
+	if isStatus(err, http.StatusMethodNotAllowed) {
+		w.Header().Set("Allow", strings.Join(allow, ", "))
+	}
+	httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
 }
 
 func (s *Server) recoverPanics(next http.Handler) http.Handler {
