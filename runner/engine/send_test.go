@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -150,6 +151,55 @@ func TestAPayloadBeyondTheLimitIsRefused(t *testing.T) {
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
 	require.Contains(t, strings.Join(texts(results(t, slices.Concat(h.appended, out.Trailing))), ""), "at most 262144")
 	require.Zero(t, to.asked)
+}
+
+// A model's number keeps its digits, so that one that no receiver can read gets as far as the tool. The model
+// hears of it, and the run goes on.
+func TestTool_RejectsNumbersThatReceiversCannotRead(t *testing.T) {
+	t.Parallel()
+	digits := strings.Repeat("7", jsonscan.MaxNumber+1)
+	for name, row := range map[string]struct {
+		call   *genai.FunctionCall
+		result map[string]any // of the tool huge
+		says   string
+	}{
+		"payload beyond float64": {
+			call: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": map[string]any{"n": json.Number("1e400")}}},
+			says: "the arguments of the tool cannot be used as JSON: the number is too large",
+		},
+		"payload of many digits": {
+			call: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": json.Number("0." + digits)}},
+			says: "the arguments of the tool cannot be used as JSON: the number has more than 1000 characters",
+		},
+		"arguments of another tool": {
+			call: &genai.FunctionCall{Name: "huge", Args: map[string]any{"n": json.Number("-1e309")}},
+			says: "the arguments of the tool cannot be used as JSON: the number is too large",
+		},
+		"result of a tool": {
+			call:   &genai.FunctionCall{Name: "huge"},
+			result: map[string]any{"n": json.Number("1e400")},
+			says:   "the result of the tool cannot be used as JSON: the number is too large",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, to := &house{says: []*genai.Content{{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: row.call}}}, says("done")}}, &post{}
+			h.huge = func(context.Context, map[string]any) (map[string]any, error) {
+				if row.result == nil {
+					t.Error("the tool is called")
+				}
+				return row.result, nil
+			}
+			p := project(t, "agents/main.yaml", strings.Replace(greeter, "broken", "huge", 1), "models/main.yaml", "steps: [{text: x}]\n")
+			out := h.engine().Execute(t.Context(), sending(p, h, to))
+			require.Equal(t, engine.Completed, out.Status, out.Cause)
+			require.Equal(t, "done", out.Output)
+			got := results(t, slices.Concat(h.appended, out.Trailing))
+			require.Len(t, got, 1)
+			require.Contains(t, got[0]["error"], row.says)
+			require.Zero(t, to.asked)
+		})
+	}
 }
 
 func texts(all []map[string]any) (out []string) {

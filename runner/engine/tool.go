@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
 
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
@@ -74,15 +76,21 @@ func (t *journaledTool) Run(ctx adkagent.Context, arguments any) (result map[str
 	return got.Result, nil
 }
 
-// run calls the tool, which stands at a position of the journal, and counts it, also one
-// that panics.
+// run calls the tool, which stands at a position of the journal, and counts the call, also if the
+// tool panics. Arguments and results are held to the JSON that the platform takes elsewhere.
 func (t *journaledTool) run(ctx context.Context, position int64, args map[string]any) (result map[string]any, err error) {
 	outcome := metrics.OutcomeError
 	defer func() { t.engine.cfg.Metrics.Called(outcome) }()
+	if err = checkJSON("arguments", args); err != nil {
+		return nil, err
+	}
 	if t.tool.send != nil {
 		result, err = t.tool.send(ctx, position, args)
 	} else {
 		result, err = t.tool.Run(ctx, args)
+	}
+	if err == nil {
+		err = checkJSON("result", result)
 	}
 	switch {
 	case err == nil:
@@ -91,6 +99,21 @@ func (t *journaledTool) run(ctx context.Context, position int64, args map[string
 		outcome = metrics.OutcomeCancelled
 	}
 	return result, err
+}
+
+// checkJSON returns an error for the model if other programs cannot read a value: a model's number may
+// have any size, because exactjson keeps its digits.
+func checkJSON(what string, value map[string]any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("the %s of the tool cannot be written as JSON", what)
+	}
+	var wrong *jsonscan.SyntaxError
+	if errors.As(jsonscan.Check(text), &wrong) {
+		return fmt.Errorf("the %s of the tool cannot be used as JSON: %s; numbers have at most %d characters and are below 1.8e308",
+			what, wrong.Problem, jsonscan.MaxNumber)
+	}
+	return nil
 }
 
 // call answers from the journal or calls the tool. Its error ends the attempt;

@@ -5,11 +5,13 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -23,6 +25,9 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 	send := store.Send{Lease: lease, Mode: store.LinkMode(req.Mode), Name: req.Name, Position: req.Position, Payload: req.Payload}
 	if err := send.Check(); err != nil {
 		return err
+	}
+	if err := jsonscan.Check(send.Payload); err != nil {
+		return fmt.Errorf("the payload is not JSON that receivers can read: %w: %w", err, store.ErrInvalid)
 	}
 	var (
 		sent store.Sent

@@ -56,6 +56,7 @@ func TestWhatIsNotSentSaysWhy(t *testing.T) {
 		{whole, errors.New("away"), http.StatusServiceUnavailable, `"store_unavailable"`},
 		{`{"token":7,"mode":"automatic","name":"tell","position":3,"payload":1}`, nil, http.StatusUnprocessableEntity, "automatic"},
 		{`{"token":7,"mode":"agent_tool","name":"tell","position":3}`, nil, http.StatusUnprocessableEntity, "not JSON"},
+		{strings.Replace(whole, `:1}`, `:{"n":1e400}}`, 1), nil, http.StatusUnprocessableEntity, "the number is too large"},
 		{`{"token":7,"mode":"agent_tool","name":"tell","position":0,"payload":1}`, nil, http.StatusUnprocessableEntity, "position"},
 		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxPayload)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"too_large"`},
 		{strings.Replace(whole, `:1}`, `:"`+strings.Repeat("x", dispatchapi.MaxSendRequest)+`"}`, 1), nil, http.StatusRequestEntityTooLarge, `"request_too_large"`},
