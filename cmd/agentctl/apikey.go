@@ -11,9 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -48,7 +50,8 @@ func newAPIKeyCreateCommand() *cobra.Command {
 
 The object holds the key's hash only, so that it may lie in Git:
 --dry-run=client -o yaml prints it (and the key on standard error) and
-changes nothing.
+changes nothing. It looks up no environments, which need not exist yet:
+--environments then takes the names of their objects alone.
 
 The key never may what its owner may not: you, unless --owner-user or
 --owner-service-account says otherwise.`,
@@ -67,12 +70,12 @@ The key never may what its owner may not: you, unless --owner-user or
 	flags.StringVar(&o.displayName, "display-name", "", "name for people")
 	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
 	flags.StringSliceVar(&o.environments, "environments", nil,
-		"environments that the key reaches, by name, slug or id; without it all, with '' none")
+		"environments that the key reaches, by name, slug or id, with --dry-run=client by the object's name only; without it all, with '' none")
 	flags.StringVar(&o.ownerUser, "owner-user", "", "user that the key acts for; without it you")
 	flags.StringSliceVar(&o.ownerGroups, "owner-group", nil, "group of --owner-user; may be repeated")
 	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace that the key acts for")
 	flags.StringVar(&o.expires, "expires", "", "when the key ends: a duration such as 720h, or a time such as 2030-01-31T00:00:00Z; without it never")
-	flags.StringVar(&o.dryRun, "dry-run", "none", "none, or client: change nothing")
+	flags.StringVar(&o.dryRun, "dry-run", "none", "none, or client: change nothing and look up no environments")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print the key and nothing around it")
 	flags.StringVarP(&o.output, "output", "o", "", "yaml: print the object too")
 	cmd.MarkFlagsMutuallyExclusive("owner-user", "owner-service-account")
@@ -103,6 +106,11 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 	}
 	if o.master {
 		if _, err := fmt.Fprintln(messages, mastersNote(object)); err != nil {
+			return fmt.Errorf("printing a note: %w", err)
+		}
+	}
+	if o.dryRun == "client" && len(object.Spec.Environments) > 0 && !o.quiet {
+		if _, err := fmt.Fprintln(messages, dryRunNote(object)); err != nil {
 			return fmt.Errorf("printing a note: %w", err)
 		}
 	}
@@ -154,36 +162,62 @@ func (o *createOptions) object(ctx context.Context, cluster *cluster, name strin
 	}
 	if o.narrowEnvironments {
 		object.Spec.EnvironmentAccess = v1alpha1.AccessSelected
-		if object.Spec.Environments, err = o.reached(ctx, cluster, namespace); err != nil {
+		if o.dryRun == "client" {
+			object.Spec.Environments, err = o.checkedNames()
+		} else {
+			object.Spec.Environments, err = o.findEnvironments(ctx, cluster, namespace)
+		}
+		if err != nil {
 			return nil, keys.Key{}, err
 		}
 	}
 	return object, key, nil
 }
 
-// reached are the environments that the flag names, by the names of their objects, as APIKeys have them. A dry run
-// takes what the flag says: it asks no cluster, and the environments need not exist yet.
-func (o *createOptions) reached(ctx context.Context, cluster *cluster, namespace string) (names []v1alpha1.EnvironmentName, err error) {
+// findEnvironments returns the environments that the flag names, by the names of their objects, as APIKeys have them.
+func (o *createOptions) findEnvironments(ctx context.Context, cluster *cluster, namespace string) (names []v1alpha1.EnvironmentName, err error) {
+	if len(o.environments) == 0 {
+		return nil, nil
+	}
+	c, err := cluster.client()
+	if err != nil {
+		return nil, err
+	}
 	list := &v1alpha1.EnvironmentList{}
-	if o.dryRun == "none" && len(o.environments) > 0 {
-		c, err := cluster.client()
-		if err != nil {
-			return nil, err
-		}
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
-			return nil, fmt.Errorf("listing the environments that --environments names: %w", err)
-		}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("listing the environments that --environments names: %w", err)
 	}
 	for _, wanted := range o.environments {
-		name := wanted
-		if o.dryRun == "none" {
-			if name, err = environmentNamed(wanted, list.Items); err != nil {
-				return nil, err
-			}
+		name, err := environmentNamed(wanted, list.Items)
+		if err != nil {
+			return nil, err
 		}
 		names = append(names, v1alpha1.EnvironmentName(name))
 	}
 	return names, nil
+}
+
+// checkedNames returns the environments of the flag for a dry run. It asks no cluster, because the environments need
+// not exist yet. It rejects IDs, and names for people that no object can have; a slug looks like a name.
+func (o *createOptions) checkedNames() (names []v1alpha1.EnvironmentName, err error) {
+	for _, wanted := range o.environments {
+		problem := ""
+		if uuid.Validate(wanted) == nil {
+			problem = "is an ID, which --dry-run=client does not look up"
+		} else if len(validation.IsDNS1123Label(wanted)) > 0 {
+			problem = "is not a name of an Environment object"
+		}
+		if problem != "" {
+			return nil, fmt.Errorf("--environments: %q %s; use its metadata.name, or leave out --dry-run", printable(wanted), problem)
+		}
+		names = append(names, v1alpha1.EnvironmentName(wanted))
+	}
+	return names, nil
+}
+
+// dryRunNote tells that the environments of a manifest may not exist.
+func dryRunNote(key *v1alpha1.APIKey) string {
+	return fmt.Sprintf("Note: --environments were not looked up: each must be the metadata.name of an Environment in namespace %s.", key.Namespace)
 }
 
 // environmentNamed finds the object of an environment by its name, its id, its slug or its name for people.

@@ -124,6 +124,47 @@ func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {
 	require.Equal(t, v1alpha1.AccessAll, object.Spec.Access)
 }
 
+// A client-side dry run asks no cluster, so it cannot tell a slug from a name: it takes names of objects, and says so.
+func TestAPIKeyCreate_DryRunTakesNamesOfEnvironments(t *testing.T) {
+	t.Parallel()
+	const note = "--environments were not looked up"
+	for name, row := range map[string]struct {
+		flags   []string
+		want    []v1alpha1.EnvironmentName
+		note    bool
+		problem string
+	}{
+		"names":              {flags: []string{"--environments", "production,totally-new"}, want: []v1alpha1.EnvironmentName{"production", "totally-new"}, note: true},
+		"none":               {flags: []string{"--environments", ""}},
+		"all":                {},
+		"quiet":              {flags: []string{"--environments", "production", "--quiet"}, want: []v1alpha1.EnvironmentName{"production"}},
+		"name for people":    {flags: []string{"--environments", "Totally New"}, problem: `--environments: "Totally New" is not a name of an Environment object`},
+		"upper-case ID":      {flags: []string{"--environments", "0B6A4F0E-3D55-4A5F-9D52-6A6F4B1F0C11"}, problem: "is an ID"},
+		"lower-case ID":      {flags: []string{"--environments", "0b6a4f0e-3d55-4a5f-9d52-6a6f4b1f0c11"}, problem: "is an ID"},
+		"nothing in between": {flags: []string{"--environments", "a,,b"}, problem: `--environments: "" is not a name of an Environment object`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{
+				"apikey", "create", "ci", "-n", "shop", "--owner-service-account", "ci",
+				"--kubeconfig", filepath.Join(t.TempDir(), "none"), "--dry-run=client",
+			}, row.flags...)
+			out, messages, err := run(t, args...)
+			if row.problem != "" {
+				require.ErrorContains(t, err, row.problem)
+				require.ErrorContains(t, err, "use its metadata.name, or leave out --dry-run")
+				require.Empty(t, out)
+				return
+			}
+			require.NoError(t, err)
+			object := &v1alpha1.APIKey{}
+			require.NoError(t, yaml.UnmarshalStrict([]byte(out), object))
+			require.Equal(t, row.want, object.Spec.Environments)
+			require.Equal(t, row.note, strings.Contains(messages, note), messages)
+		})
+	}
+}
+
 func TestOnlyGroupsThatCountAreTaken(t *testing.T) {
 	t.Parallel()
 	owner, err := userOwner(authenticationv1.UserInfo{Username: "anna", Groups: []string{"system:masters", "dev", "system:authenticated"}})
