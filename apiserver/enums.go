@@ -225,7 +225,11 @@ func (Permission) Schema(r huma.Registry) *huma.Schema {
 	for _, p := range v1alpha1.Permissions() {
 		names = append(names, string(p))
 	}
-	return enumeration(r, "Permission", "What a key and its owner may do: section and action.", names...)
+	about := "What a key and its owner may do: section and action."
+	if without := areasWithoutEndpoint(); len(without) > 0 {
+		about += " This release has no endpoint yet for " + listAnd(without) + ": their permissions can be given and are listed, and have no effect."
+	}
+	return enumeration(r, "Permission", about, names...)
 }
 
 // authentications are the words for all ways to authenticate callers.

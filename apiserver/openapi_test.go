@@ -5,12 +5,14 @@ package apiserver
 import (
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
@@ -37,6 +39,33 @@ func TestTheDescriptionIsThatOfTheRepository(t *testing.T) {
 	text, err := yaml.YAMLToJSON(asYAML.Body.Bytes())
 	require.NoError(t, err)
 	require.JSONEq(t, string(written), string(text))
+}
+
+// The description and the pages name the areas of permissions for which this release has no endpoint, and no others.
+func TestPermissions_AreasWithoutEndpointsAreNamed(t *testing.T) {
+	t.Parallel()
+	used := map[string]bool{}
+	for _, r := range served(t) {
+		for _, g := range r.needs {
+			used[permissionArea(g.permission)] = true
+		}
+	}
+	var without, quoted []string
+	for _, p := range v1alpha1.Permissions() {
+		if area := permissionArea(string(p)); !used[area] && !slices.Contains(without, area) {
+			without, quoted = append(without, area), append(quoted, "`"+area+"`")
+		}
+	}
+	require.NotEmpty(t, without, "all areas have endpoints: remove the note")
+	_, schemas := described(t)
+	require.Contains(t, schemas["Permission"].(node)["description"], "no endpoint yet for "+listAnd(without)+":")
+	for page, beginning := range map[string]string{
+		"../docs/rest-api.md": "A key can have the permissions of ", "../docs/spec/apikey.md": "The permissions of ",
+	} {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		require.Contains(t, strings.Join(strings.Fields(string(text)), " "), beginning+listAnd(quoted), page)
+	}
 }
 
 // TestEverythingIsDescribed: every operation, parameter, object, field and answer.

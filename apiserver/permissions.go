@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -77,4 +78,35 @@ func (s *Server) allowed(ctx context.Context, c *caller) ([]Permission, error) {
 func (c *caller) reaches(environment string) bool {
 	return c.reachesAll() ||
 		slices.Contains(c.key.Spec.Environments, v1alpha1.EnvironmentName(environment))
+}
+
+// areasWithoutEndpoint are the areas of permissions that no endpoint of this release asks for, by name.
+func areasWithoutEndpoint() (areas []string) {
+	used := map[string]bool{}
+	for _, r := range routes {
+		for _, g := range r.needs {
+			used[permissionArea(g.permission)] = used[permissionArea(g.permission)] || r.mount != nil
+		}
+	}
+	for _, p := range v1alpha1.Permissions() {
+		if area := permissionArea(string(p)); !used[area] && !slices.Contains(areas, area) {
+			areas = append(areas, area)
+		}
+	}
+	return areas
+}
+
+// permissionArea is the part of a permission before the action, such as runs.
+func permissionArea(permission string) string {
+	area, _, _ := strings.Cut(permission, ".")
+	return area
+}
+
+// listAnd lists words as a sentence does: a, b and c.
+func listAnd(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
