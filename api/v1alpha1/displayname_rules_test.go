@@ -18,6 +18,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
+// namedKinds are the kinds with a displayName.
+var namedKinds = map[string]func() client.Object{
+	"Project":     func() client.Object { return newProject() },
+	"Environment": func() client.Object { return newEnvironment() },
+	"Connector":   func() client.Object { return newConnector() },
+	"APIKey":      func() client.Object { return newAPIKey() },
+}
+
 // Every kind with a displayName takes the names that the REST API and repositories take.
 func TestDisplayName_FollowsOneRule(t *testing.T) {
 	t.Parallel()
@@ -26,12 +34,7 @@ func TestDisplayName_FollowsOneRule(t *testing.T) {
 	for _, r := range "\x00\n\u0085\u00a0\u061c\u200b\u200e\u2028\u202e\u2066\u3000\ufeff" {
 		names = append(names, string(r), string(r)+"a", "a"+string(r), "a"+string(r)+"b")
 	}
-	for kind, base := range map[string]func() client.Object{
-		"Project":     func() client.Object { return newProject() },
-		"Environment": func() client.Object { return newEnvironment() },
-		"Connector":   func() client.Object { return newConnector() },
-		"APIKey":      func() client.Object { return newAPIKey() },
-	} {
+	for kind, base := range namedKinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			for _, name := range names {
