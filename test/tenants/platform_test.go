@@ -31,8 +31,17 @@ import (
 // patience is how long the controllers may take.
 const patience = 30 * time.Second
 
-// followed is how long a stream is read.
-const followed = time.Second
+// untilStream ends a request once its answer has begun to stream.
+type untilStream struct {
+	*httptest.ResponseRecorder
+	end context.CancelFunc
+}
+
+// Flush implements http.Flusher.
+func (w untilStream) Flush() {
+	w.ResponseRecorder.Flush()
+	w.end()
+}
 
 // platform is all of the platform in one process. It may be stopped and started
 // on another store.
@@ -166,12 +175,8 @@ func (a answer) ok() bool { return a.status < http.StatusMultipleChoices }
 // rest calls the facade.
 func (p *platform) rest(key, method, path, body string) answer {
 	p.t.Helper()
-	ctx := p.t.Context()
-	if strings.Contains(path, "/logs") { // which lasts as long as the deployment is open
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, followed)
-		defer cancel()
-	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	defer cancel()
 	request := httptest.NewRequestWithContext(ctx, method, path, bytes.NewBufferString(body))
 	request.Header.Set("Authorization", "Bearer "+key)
 	if body != "" {
@@ -181,7 +186,7 @@ func (p *platform) rest(key, method, path, body string) answer {
 		request.Header.Set("Content-Type", "application/gzip")
 	}
 	recorder := httptest.NewRecorder()
-	p.facade.Handler().ServeHTTP(recorder, request)
+	p.facade.Handler().ServeHTTP(untilStream{recorder, cancel}, request) // a log streams as long as its deployment is open
 	return answer{recorder.Code, recorder.Body.String()}
 }
 
