@@ -59,22 +59,25 @@ func newTriggerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trigger FILE (--connector CONNECTOR [--url URL] | --url URL)",
 		Short: "Send a file to a webhook",
-		Long: `Send a file to a webhook, as its callers do.
+		Long: `Send a file to the webhook of a connector, and print its answer.
 
-A file with a JSON object is sent as it is, any other as an attachment; - is
-what comes by standard input. The answer is printed.
+The command sends a file with a JSON object as the body of the request, and any other
+file as an attachment. FILE can be -, for standard input.
 
-With --connector the URL and the secret are asked of the REST API; --url beside it
-stands in for the URL, as of a port that is forwarded. With --url alone the secret is
-read from --secret-file, or from the environment as ` + envSecret + `;
-never from a flag, which others on this machine may see. A webhook that takes a
-provider's signature refuses both.
+With --connector the command reads the URL and the secret of the webhook from the REST
+API. Add --url to reach the webhook at another URL, such as that of a forwarded port.
+With --url alone, put the secret in the file of --secret-file or in the environment
+variable ` + envSecret + `. There is no flag for the secret,
+because other users of this machine can read flags. A webhook that checks a provider's
+signature cannot be called with a secret.
 
-With --sync the command waits until the agents have finished: a sync webhook
-answers then, of another one the runs are asked for, for which --connector is
-needed. Without it a sync webhook answers at once too.
+With --sync the command waits until the agents have finished. If the connector is not
+a sync one, this needs --connector, to ask for the runs. Without --sync the command
+returns as soon as the event is accepted.
 
-The command fails where the file is not taken, and with --sync where a run does not
+A cron connector has no webhook: its schedule starts its runs.
+
+The command fails if the webhook rejects the file, and with --sync if a run does not
 complete.`,
 		Example: `  agentctl trigger order.json --connector orders --environment production --sync
   AGENTPLATFORM_WEBHOOK_SECRET=$(cat secret) agentctl trigger damage.jpg --url "$url"`,
@@ -85,13 +88,13 @@ complete.`,
 	}
 	flags := cmd.Flags()
 	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "name or id of the connector; of one that code defines the name of its file will do")
+	flags.StringVar(&o.connector, "connector", "", "name or id of the connector, or for a connector of the repository the name of its file without .yaml")
 	bindWithin(flags, &o.environment)
-	flags.StringVar(&o.url, "url", "", "URL of the webhook, in place of that of --connector")
+	flags.StringVar(&o.url, "url", "", "URL of the webhook; overrides the URL of --connector")
 	flags.StringVar(&o.gateway, "gateway-url", "",
-		"URL at which this machine reaches the gateway, such as http://127.0.0.1:18080 of a port that is forwarded; its host stands in for that of the connector's URL")
-	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; without it, and without the environment, that of --connector")
-	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "a name for the event: sent again under the same one, it is the same event")
+		"URL at which this machine reaches the gateway, such as http://127.0.0.1:18080 for a forwarded port; replaces the host in the URL of the connector")
+	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret of the webhook; default: the environment variable "+envSecret+", then the secret of --connector")
+	flags.StringVar(&o.idempotencyKey, "idempotency-key", "", "key of the event: the webhook accepts an event once under the same key")
 	flags.BoolVar(&o.sync, "sync", false, "wait until the agents have finished")
 	return cmd
 }
