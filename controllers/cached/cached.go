@@ -33,7 +33,7 @@ func Options() cache.Options {
 		&v1alpha1.Project{}: {Transform: stripMeta}, &v1alpha1.Environment{}: {Transform: stripMeta},
 		&v1alpha1.Deployment{}: {Transform: stripMeta},
 		// Who wrote a key, or made a mirror of code, stands in its managed fields.
-		&v1alpha1.APIKey{}: {Transform: stripAnnotations}, &v1alpha1.Connector{}: {Transform: stripAnnotations},
+		&v1alpha1.APIKey{}: {Transform: stripAnnotations}, &v1alpha1.Connector{}: {Transform: stripConnector},
 		&v1alpha1.ConnectorLink{}: {Transform: stripAnnotations},
 		&corev1.Secret{}:          {Transform: stripMeta},
 		&corev1.ConfigMap{}:       ours(stripMeta), &networkingv1.NetworkPolicy{}: ours(stripMeta),
@@ -68,12 +68,26 @@ func stripMeta(in any) (any, error) {
 	return stripAnnotations(in)
 }
 
-// stripAnnotations: no controller reads any, and each may have 256 KiB of them.
+// stripAnnotations: an object may have 256 KiB of annotations that no controller reads.
 func stripAnnotations(in any) (any, error) {
+	return keepAnnotation(in, "")
+}
+
+// keepAnnotation leaves of an object's annotations the one that its controllers read.
+func keepAnnotation(in any, name string) (any, error) {
 	if o, ok := in.(metav1.Object); ok {
+		value, has := o.GetAnnotations()[name]
 		o.SetAnnotations(nil)
+		if has {
+			o.SetAnnotations(map[string]string{name: value})
+		}
 	}
 	return in, nil
+}
+
+// stripConnector leaves the grace period of the last rotation.
+func stripConnector(in any) (any, error) {
+	return keepAnnotation(in, v1alpha1.AnnotationRotationGrace)
 }
 
 // stripPod leaves a pod's status.
@@ -99,10 +113,6 @@ func stripPool(in any) (any, error) {
 		return in, nil
 	}
 	pool.Spec = appsv1.DeploymentSpec{Replicas: pool.Spec.Replicas}
-	release, has := pool.Annotations[object.AnnotationPlatform]
-	if _, err := stripMeta(in); err != nil || !has {
-		return in, err
-	}
-	pool.Annotations = map[string]string{object.AnnotationPlatform: release}
-	return in, nil
+	pool.SetManagedFields(nil)
+	return keepAnnotation(in, object.AnnotationPlatform)
 }

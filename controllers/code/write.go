@@ -74,8 +74,8 @@ func (r *Reconciler) put(ctx context.Context, m *mirrors, mirror *projection.Mir
 	return errors.Join(failed...)
 }
 
-// recall lets a mirror that is made anew have the secret that is in effect: the store knows of
-// which version it is.
+// recall lets a mirror that is made anew have the secret that is in effect: the store knows the version of the secret
+// and the grace period of the rotation to it. Later rotations have the default period: the store does not know the spec's.
 func (r *Reconciler) recall(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
 	row, err := r.Store.Connector(ctx, mirror.Identity(m.key).Key())
 	switch {
@@ -84,9 +84,9 @@ func (r *Reconciler) recall(ctx context.Context, m *mirrors, mirror *projection.
 	case err != nil:
 		return object.FromStore(err)
 	}
-	spec := &mirror.Connector.Spec
-	spec.SecretVersion = max(spec.SecretVersion, int32(row.SecretVersion))             //nolint:gosec // it was that of a spec
-	spec.SecretGracePeriodSeconds = ptr.To(int32(row.SecretGracePeriod / time.Second)) //nolint:gosec // as that was
+	version := max(mirror.Connector.SecretVersion(), int32(row.SecretVersion)) //nolint:gosec // it was that of a spec
+	grace := int32(row.SecretGracePeriod / time.Second)                        //nolint:gosec // as that was
+	mirror.Connector.RotateSecret(version, &grace)
 	return nil
 }
 

@@ -289,6 +289,41 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
 	})
 
+	It("keep the period of the last rotation, whatever goes live", func(ctx SpecContext) {
+		s := newScene(ctx)
+		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
+		s.mirrored(ctx)
+		rotate := func(version int32, grace time.Duration) {
+			GinkgoHelper()
+			c := s.object(ctx, "dev.orders")
+			c.RotateSecret(version, ptr.To(int32(grace.Seconds())))
+			s.ExpectApplied(ctx, c)
+			s.mirrored(ctx)
+			Expect(s.route(ctx, "dev.orders").Connector.SecretGracePeriod).To(Equal(grace))
+		}
+		rotate(2, 7*24*time.Hour)
+		was := s.route(ctx, "dev.orders").Connector
+		Expect(was.Secrets).To(HaveLen(2))
+		s.brought(ctx, s.Deployment("v2"), file("orders", ordersFile))
+		Expect(s.route(ctx, "dev.orders").Connector.Secrets).To(Equal(was.Secrets))
+		s.mirrored(ctx)
+		Expect(s.route(ctx, "dev.orders").Connector.Secrets).To(Equal(was.Secrets))
+
+		for _, grace := range []time.Duration{30 * 24 * time.Hour, 0} {
+			By(fmt.Sprintf("made anew after a rotation with %v", grace))
+			rotate(s.object(ctx, "dev.orders").SecretVersion()+1, grace)
+			was := s.route(ctx, "dev.orders").Connector
+			s.ExpectDeleted(ctx, s.connectors(), s.object(ctx, "dev.orders"))
+			s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) // nobody collects it here
+			s.mirrored(ctx)
+			again := s.object(ctx, "dev.orders")
+			Expect(again.SecretGracePeriod()).To(Equal(grace))
+			Expect(s.route(ctx, "dev.orders").Connector.Secrets).To(Equal(was.Secrets))
+			again.RotateSecret(again.SecretVersion()+1, nil)
+			Expect(again.SecretGracePeriod()).To(Equal(v1alpha1.DefaultSecretGracePeriod), "of the rotations after it")
+		}
+	})
+
 	It("fail the deployment that changes their mode, and the old ones go on", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))

@@ -135,12 +135,15 @@ func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
 }
 
 // Onto makes the mirror that of an activation where there is an object already, nil without.
-// What people may change stays: the version of its secrets, and enabled until the next
-// activation.
+// What people may change stays: the version of its secrets, with the grace period of that rotation, and enabled until
+// the next activation.
 func (m *Mirror) Onto(existing *v1alpha1.Connector, rank int64) {
 	if existing != nil {
 		m.Connector.Spec.SecretVersion = existing.SecretVersion()
 		m.Connector.Spec.SecretGracePeriodSeconds = existing.Spec.SecretGracePeriodSeconds
+		if grace, rotated := existing.Annotations[v1alpha1.AnnotationRotationGrace]; rotated {
+			m.Connector.Annotations = map[string]string{v1alpha1.AnnotationRotationGrace: grace}
+		}
 		if rank != 0 && existing.Activation() == rank && !existing.Retired() {
 			m.Connector.Spec.Enabled = existing.Spec.Enabled
 		}

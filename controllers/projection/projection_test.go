@@ -124,7 +124,11 @@ func TestWhatStaysOfWhatPeopleChange(t *testing.T) {
 			require.EqualValues(t, 7, m.Links[0].Activation())
 		})
 	}
+	rotated := changed(6, func(c *v1alpha1.Connector) { c.RotateSecret(2, ptr.To(int32(604800))) })
 	m := mirror(t, content)
+	m.Onto(rotated, 7)
+	require.Equal(t, 7*24*time.Hour, m.Connector.SecretGracePeriod(), "the period of the last rotation")
+	m = mirror(t, content)
 	m.Onto(nil, 0)
 	require.Zero(t, m.Connector.Activation(), "nothing is mirrored yet")
 }
