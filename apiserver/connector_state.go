@@ -154,7 +154,7 @@ func (s *Server) leftBehind(ctx context.Context, c *caller, conn *v1alpha1.Conne
 	return fmt.Sprintf("its environment %q was deleted", name), nil
 }
 
-// mustHaveEnvironment answers 409 for a connector whose environment was deleted: nothing lets it work again.
+// mustHaveEnvironment answers 409 for a connector whose environment was deleted: no change of it has an effect.
 func (s *Server) mustHaveEnvironment(ctx context.Context, c *caller, conn *v1alpha1.Connector) error {
 	environment, err := s.environmentOf(ctx, c, conn)
 	if err != nil || environment != nil {
@@ -165,5 +165,5 @@ func (s *Server) mustHaveEnvironment(ctx context.Context, c *caller, conn *v1alp
 		return err
 	}
 	return problem(http.StatusConflict, httpserver.CodeGone,
-		"the connector cannot be enabled: "+why+"; create a connector in another environment")
+		"the connector cannot be changed: "+why+"; create a connector in another environment")
 }

@@ -78,10 +78,8 @@ func (s *Server) editConnector(ctx context.Context, c *caller, conn *v1alpha1.Co
 	if err := refuseUnsupported(conn); err != nil {
 		return err
 	}
-	if in.Enabled != nil && *in.Enabled {
-		if err := s.mustHaveEnvironment(ctx, c, conn); err != nil {
-			return err
-		}
+	if err := s.mustHaveEnvironment(ctx, c, conn); err != nil {
+		return err
 	}
 	if in.Enabled != nil {
 		retired, err := s.retired(ctx, c, conn)

@@ -57,7 +57,7 @@ func TestConnectorsThatAnEnvironmentHasLeftBehind(t *testing.T) {
 	require.LessOrEqual(t, questions, 1, "what is shown of it may be asked for")
 }
 
-// A connector whose environment was deleted says so and cannot be enabled, whoever defines it.
+// A connector whose environment was deleted says so and cannot be changed, whoever defines it.
 func TestUpdateConnector_OfADeletedEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newPast(t)
@@ -79,9 +79,17 @@ func TestUpdateConnector_OfADeletedEnvironment(t *testing.T) {
 			shown := decode[Connector](t, body)
 			require.False(t, shown.Enabled)
 			require.Equal(t, `its environment "production" was deleted`, *shown.DisabledReason)
-			answer := w.ask(t, key, http.MethodPatch, "/connectors/"+id, `{"enabled":true}`)
-			requireRefused(t, answer, http.StatusConflict, httpserver.CodeGone)
-			require.Contains(t, answer.Body.String(), "was deleted")
+			changes := []string{`{"enabled":true}`, `{"enabled":false}`}
+			if id != code.Status.ID {
+				changes = append(changes, `{"name":"Other"}`, `{"config":{"authentication":"github"}}`)
+			}
+			for _, change := range changes {
+				t.Run(change, func(t *testing.T) {
+					answer := w.ask(t, key, http.MethodPatch, "/connectors/"+id, change)
+					requireRefused(t, answer, http.StatusConflict, httpserver.CodeGone)
+					require.Contains(t, answer.Body.String(), "was deleted")
+				})
+			}
 		}
 		require.NoError(t, w.db.Remove(t.Context(), w.projectID, environment))
 	}

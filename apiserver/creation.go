@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // creation creates the objects of one request and knows which of them are its own.
@@ -109,6 +110,9 @@ func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
 		return false
 	}
 	switch ready.Reason {
+	case v1alpha1.ReasonReferenceMissing:
+		// A connector names an Environment, which a person creates; a link may name a connector that is just created.
+		return o.ObjectKind() == store.KindConnector
 	case v1alpha1.ReasonAgentUnknown, v1alpha1.ReasonRunnersStarting, v1alpha1.ReasonRunnersFailing:
 		return true
 	}
