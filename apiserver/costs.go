@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -208,7 +207,7 @@ func (r recordedResult) calls() (calls []store.Calls) {
 func recordedResults(list json.RawMessage) []recordedResult {
 	out := recorded[recordedResult](list)
 	slices.SortStableFunc(out, func(a, b recordedResult) int {
-		return cmp.Or(strings.Compare(a.AgentName, b.AgentName), strings.Compare(a.TestName, b.TestName))
+		return cmp.Or(compareNames(a.AgentName, b.AgentName), compareNames(a.TestName, b.TestName))
 	})
 	return out
 }

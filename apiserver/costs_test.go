@@ -79,7 +79,7 @@ func TestCosts(t *testing.T) {
 // TestCostsOfTests: converted where it is asked for, and null with the reason without a rate.
 func TestCostsOfTests(t *testing.T) {
 	t.Parallel()
-	const list = `[{"agent_name":"b","test_name":"x","costs":[{"day":100,"calls":3,"currency":"USD","nanos":2000000000},{"day":100,"calls":1,"currency":"","nanos":0}]},
+	const list = `[{"agent_name":"B","test_name":"x","costs":[{"day":100,"calls":3,"currency":"USD","nanos":2000000000},{"day":100,"calls":1,"currency":"","nanos":0}]},
 		{"agent_name":"a","test_name":"x","cost":null}]`
 	results := recordedResults([]byte(list))
 	shown := exchange{to: store.EUR, rates: []store.Rate{{Currency: store.USD, Day: 98, Micros: 1_250_000}}}.testResults(results)

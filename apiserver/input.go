@@ -105,7 +105,7 @@ func leaveOutNull(r *http.Request) {
 // checkCharset refuses a JSON body in another encoding than UTF-8.
 func checkCharset(contentType string) error {
 	_, parameters, err := mime.ParseMediaType(contentType)
-	if charset := parameters["charset"]; err == nil && charset != "" && !strings.EqualFold(charset, "utf-8") {
+	if err == nil && !httpserver.IsUTF8(parameters["charset"]) {
 		return problem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia, "the body must be UTF-8: leave the charset out of Content-Type")
 	}
 	return nil

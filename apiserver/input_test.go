@@ -233,7 +233,7 @@ func TestBody_RejectsWhatIsNotUTF8(t *testing.T) {
 	}
 	for body, want := range map[string]string{"\ufeff{\"name\":\"mark\"}": "mark", `{"name":"\ud83d\ude00 \\ud800"}`: "\U0001F600 \\ud800"} {
 		t.Run(body, func(t *testing.T) {
-			answer := w.ask(t, key, http.MethodPost, path, body, "Content-Type", "application/json; charset=UTF-8")
+			answer := w.ask(t, key, http.MethodPost, path, body, "Content-Type", "application/json; charset=utf8")
 			require.Equal(t, http.StatusCreated, answer.Code, "%s", answer.Body)
 			require.Equal(t, want, decode[Environment](t, answer.Body.Bytes()).Name)
 		})

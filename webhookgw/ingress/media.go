@@ -44,11 +44,11 @@ func mediaOf(r *http.Request) (media, error) {
 	kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case err != nil:
-	case kind == typeJSON && isUTF8(parameters["charset"]):
+	case kind == typeJSON && httpserver.IsUTF8(parameters["charset"]):
 		return mediaJSON, nil
-	case kind == typeForm && isUTF8(parameters["charset"]):
+	case kind == typeForm && httpserver.IsUTF8(parameters["charset"]):
 		return mediaForm, nil
-	case kind == typeMultipart && parameters["boundary"] != "" && isUTF8(parameters["charset"]):
+	case kind == typeMultipart && parameters["boundary"] != "" && httpserver.IsUTF8(parameters["charset"]):
 		return mediaMultipart, nil
 	case kind == typeJSON, kind == typeForm, kind == typeMultipart && parameters["boundary"] != "":
 		return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
@@ -56,15 +56,6 @@ func mediaOf(r *http.Request) (media, error) {
 	}
 	return 0, httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
 		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"` or `"+typeMultipart+"`; or a GET with a query.")
-}
-
-// isUTF8 says whether text of a charset is UTF-8; the empty one is.
-func isUTF8(charset string) bool {
-	switch strings.ToLower(charset) {
-	case "", "utf-8", "utf8", "us-ascii":
-		return true
-	}
-	return false
 }
 
 // upload begins to read the input; body is that of a POST.

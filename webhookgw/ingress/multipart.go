@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/fields"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 var (
@@ -110,7 +111,7 @@ func (p *parts) next() error {
 		return p.file(part, name, data, coded)
 	}
 	_, kind, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
-	if !coded || err == nil && !isUTF8(kind["charset"]) {
+	if !coded || err == nil && !httpserver.IsUTF8(kind["charset"]) {
 		return errPartText
 	}
 	p.reserved = p.reserved || name == "files" || name == "file_issues"
