@@ -44,7 +44,7 @@ func (w *world) manyWaiting(runs int) {
 			texts[i] = id.String()
 		}
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`,
+			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // a table of ours
 				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
 			w.NoError(err)
 		}

@@ -45,7 +45,7 @@ var inlines = sync.Pool{New: func() any { return &inline{text: newContent(), buf
 
 // newInline begins to read a body. It is closed once neither it nor its text is used any more.
 func newInline(in io.Reader, files *attachments) *inline {
-	j := inlines.Get().(*inline) //nolint:errcheck,forcetypeassert // as New makes them
+	j := inlines.Get().(*inline) //nolint:forcetypeassert // as New makes them
 	j.in, j.files, j.text.ended = in, files, j.ended
 	return j
 }
