@@ -29,6 +29,8 @@ type Scene struct {
 	Age func()
 	// Old, where it is set, makes some history that the project keeps no longer.
 	Old func()
+
+	project store.Project // as it was put
 }
 
 // NewScene fills a store that was migrated, with n links.
@@ -38,7 +40,8 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	c := &Scene{Store: s, Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New(), Deployment: uuid.New()}
 	ref := c.ref
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	require.NoError(tb, s.PutProject(ctx, store.Project{Ref: ref(store.KindProject, "project"), ID: c.Project}))
+	c.project = store.Project{Ref: ref(store.KindProject, "project"), ID: c.Project}
+	require.NoError(tb, s.PutProject(ctx, c.project))
 	require.NoError(tb, s.PutEnvironment(ctx, store.Environment{
 		Ref: ref(store.KindEnvironment, "e"), ID: c.Environment, ProjectID: c.Project, Slug: "e", Kind: "standard",
 		ObjectCreatedAt: now,

@@ -279,9 +279,9 @@ func (t *tour) list() {
 	_, err = t.Store.Demand(t.ctx, t.key(t.Environment), 100)
 	t.NoError(err)
 	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
-	t.NoError(t.Store.PutProject(t.ctx, store.Project{
-		Ref: t.ref(store.KindProject, "project"), ID: t.Project, Limits: store.ProjectLimits{BacklogRuns: 1 << 30}, // only then is it counted
-	}))
+	limited := t.project
+	limited.Limits.BacklogRuns = 1 << 30 // only then is the backlog counted
+	t.NoError(t.Store.PutProject(t.ctx, limited))
 	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
 	t.NoError(err)
 	_, err = t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10)
