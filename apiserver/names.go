@@ -3,6 +3,7 @@
 package apiserver
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"regexp"
@@ -13,9 +14,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// objectName matches how controllers name an environment or a connector in a text: by its object. A caller of
-// this API knows it by the name for people.
-var objectName = regexp.MustCompile(`\b(Environment|Connector) "([a-z0-9.-]+)"`)
+// objectName matches how controllers name an environment or a connector in a text: by its object, as
+// Environment "name" or, as store.ObjectRef does, as Environment namespace/name. A caller of this API
+// knows it by the name for people.
+var objectName = regexp.MustCompile(`\b(Environment|Connector) (?:"([a-z0-9.-]+)"|([a-z0-9-]+)/([a-z0-9.-]*[a-z0-9]))`)
 
 // explained is a shape with texts that controllers wrote.
 type explained interface {
@@ -24,10 +26,17 @@ type explained interface {
 }
 
 func (e *Environment) texts() []*string    { return present(e.Message) }
-func (c *Connector) texts() []*string      { return present(c.DisabledReason) }
 func (l *Link) texts() []*string           { return present(l.Message) }
 func (i *DeploymentItem) texts() []*string { return i.DeploymentSummary.texts() }
 func (d *Deployment) texts() []*string     { return d.DeploymentSummary.texts() }
+
+func (c *Connector) texts() []*string {
+	out := present(c.DisabledReason)
+	for i := range c.UnreadyAgents {
+		out = append(out, &c.UnreadyAgents[i].Message)
+	}
+	return out
+}
 
 func (d *DeploymentSummary) texts() []*string {
 	out := present(d.Message)
@@ -85,7 +94,8 @@ func (n *names) text(ctx context.Context, text string) string {
 		name, ok := n.known[found]
 		if !ok {
 			parts := objectName.FindStringSubmatch(found)
-			if name = n.look(ctx, parts[1], parts[2]); name == "" {
+			ref := store.ObjectRef{Kind: parts[1], Namespace: cmp.Or(parts[3], n.caller.namespace), Name: cmp.Or(parts[2], parts[4])}
+			if name = n.look(ctx, ref); name == "" {
 				name = found
 			}
 			n.known[found] = name
@@ -95,14 +105,17 @@ func (n *names) text(ctx context.Context, text string) string {
 }
 
 // look is what people call an object; "" if nobody knows. What explains an answer is no reason to fail it.
-func (n *names) look(ctx context.Context, kind, name string) string {
-	held, err := n.server.store.Holders(ctx, n.caller.projectID, kind)
+func (n *names) look(ctx context.Context, ref store.ObjectRef) string {
+	if ref.Namespace != n.caller.namespace {
+		return ""
+	}
+	held, err := n.server.store.Holders(ctx, n.caller.projectID, ref.Kind)
 	if err != nil {
 		return ""
 	}
 	for _, object := range held {
-		if object.Ref.Name == name && object.Ref.Namespace == n.caller.namespace {
-			return n.called(ctx, kind, object.Key.ID)
+		if object.Ref.SameObject(ref) {
+			return n.called(ctx, ref.Kind, object.Key.ID)
 		}
 	}
 	return ""

@@ -56,6 +56,38 @@ func TestTexts_NameObjectsAsRESTDoes(t *testing.T) {
 	})
 }
 
+// TestTexts_NameHoldersAsRESTDoes: messages about a clash name the holder by namespace and name.
+func TestTexts_NameHoldersAsRESTDoes(t *testing.T) {
+	t.Parallel()
+	w := newPast(t)
+	w.called(t, "staging", "Stage")
+	everything := w.key(t, nil)
+	limited := w.key(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"production"}
+	})
+	t.Run("a slug that is taken", func(t *testing.T) {
+		e, holder := w.world.stored(t, w.ids["environment"]), w.refOf(t, store.KindEnvironment, "staging")
+		e.MarkSlugTaken("stage", holder.String())
+		require.NoError(t, w.client.Status().Update(t.Context(), e))
+		status, body := w.call(t, everything, http.MethodGet, "/environments/"+w.ids["environment"], "")
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, *decode[Environment](t, body).Message, `held by the older environment "Stage"; choose`)
+		_, body = w.call(t, limited, http.MethodGet, "/environments/"+w.ids["environment"], "")
+		require.Contains(t, *decode[Environment](t, body).Message, "held by the older "+holder.String()+"; choose")
+	})
+	t.Run("a connector", func(t *testing.T) {
+		shown := Connector{
+			DisabledReason: opt("the name is that of " + w.refOf(t, store.KindConnector, "tickets").String()),
+			UnreadyAgents:  []UnreadyAgent{{Message: `Environment "staging" lacks X`}, {Message: "Environment other/staging lacks X"}},
+		}
+		c := &caller{projectID: w.projectID, namespace: w.namespace, key: &v1alpha1.APIKey{}}
+		w.server.namesFor(c).rename(t.Context(), &shown)
+		require.Equal(t, `the name is that of connector "Tickets for all"`, *shown.DisabledReason)
+		require.Equal(t, `environment "Stage" lacks X`, shown.UnreadyAgents[0].Message)
+		require.Equal(t, "Environment other/staging lacks X", shown.UnreadyAgents[1].Message, "another namespace")
+	})
+}
+
 // called gives an environment a name for people, and the connector tickets one too.
 func (p *past) called(t testing.TB, environment, name string) {
 	t.Helper()
