@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -18,33 +19,26 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/connectors"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// newest is the last entry of the audit log.
-func (w *world) newest(t *testing.T) store.AuditEntry {
-	t.Helper()
-	list, err := w.db.ListAudit(t.Context(), store.AuditQuery{ProjectID: w.projectID, Limit: 1})
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	return list[0]
-}
-
-// TestEveryChangeIsAudited goes through the route table: whatever is answered to
-// a known key, a call that may change something has its entry.
-func TestEveryChangeIsAudited(t *testing.T) {
+// Each endpoint that can change something records an entry for a known key, whatever the response is.
+func TestAudit_RecordsEveryChange(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
-	powerless := w.key(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
-	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) {
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
+	powerless := w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
+	narrow := w.CreateKey(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
 	})
-	own, foreign := "/v1/projects/"+w.projectID.String(), "/v1/projects/"+uuid.NewString()
-	for _, r := range routes {
-		if !changes(r.method) {
+	own, foreign := "/v1/projects/"+w.ProjectID.String(), "/v1/projects/"+uuid.NewString()
+	for _, r := range apiservertest.Endpoints {
+		if r.Method == http.MethodGet {
 			continue
 		}
 		seen := map[uuid.UUID]bool{}
@@ -62,44 +56,44 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			"invalid":                  {key: key, project: own, more: "nonsense=1", status: http.StatusUnprocessableEntity},
 		} {
 			t.Run(name, func(t *testing.T) {
-				if c.unknown && r.mount != nil && !placeholder.MatchString(samples[r.id].path) {
+				if c.unknown && r.IsSupported() && !apiservertest.Placeholder.MatchString(r.Example.Path) {
 					return // it names nothing
 				}
-				path, content := concrete(r), body(r)
-				if r.mount != nil && !c.unknown {
-					path, content = samples[r.id].fill(t, w.idsFor(t, r)), bodyFor(r)
+				path, content := apiservertest.RandomPath(r), apiservertest.AcceptedBody(r)
+				if r.IsSupported() && !c.unknown {
+					path, content = apiservertest.FillPath(t, r.Example.Path, idsForExample(t, w, r)), bodyFor(r)
 				}
 				if c.more != "" && strings.Contains(path, "?") {
 					path += "&" + c.more
 				} else if c.more != "" {
 					path += "?" + c.more
 				}
-				if r.mount == nil && c.status != http.StatusForbidden || r.mount == nil && c.key == narrow {
+				if !r.IsSupported() && c.status != http.StatusForbidden || !r.IsSupported() && c.key == narrow {
 					c.status = http.StatusNotImplemented
 				}
-				answer := w.send(t, c.key, r.method, c.project+path, content)
+				answer := w.Send(t, c.key, r.Method, c.project+path, content)
 				if c.status == 0 {
-					require.Less(t, answer.Code, 300, "%s: %s", r.id, answer.Body)
+					require.Less(t, answer.Code, 300, "%s: %s", r.ID, answer.Body)
 				} else {
-					require.Equal(t, c.status, answer.Code, "%s, %s: %s", r.id, name, answer.Body)
+					require.Equal(t, c.status, answer.Code, "%s, %s: %s", r.ID, name, answer.Body)
 				}
-				entry := w.newest(t)
-				require.False(t, seen[entry.ID], "%s, %s has no entry", r.id, name)
+				entry := w.NewestAuditEntry(t)
+				require.False(t, seen[entry.ID], "%s, %s has no entry", r.ID, name)
 				seen[entry.ID] = true
 				requireEntry(t, entry, r, answer)
-				require.Equal(t, c.status == 0, entry.Outcome.Before != nil || entry.Outcome.After != nil, "%s, %s", r.id, name)
-				requireNoSecret(t, w.world, entry)
+				require.Equal(t, c.status == 0, entry.Outcome.Before != nil || entry.Outcome.After != nil, "%s, %s", r.ID, name)
+				requireNoSecret(t, w.Project, entry)
 			})
 		}
 	}
 }
 
 // requireEntry holds an entry against the route and the answer.
-func requireEntry(t *testing.T, e store.AuditEntry, r route, answer *httptest.ResponseRecorder) {
+func requireEntry(t *testing.T, e store.AuditEntry, r rest.Endpoint, answer *httptest.ResponseRecorder) {
 	t.Helper()
-	require.Equal(t, r.id, e.Operation)
-	require.Equal(t, r.method, e.Method)
-	require.Equal(t, projectPath+r.path, e.Route)
+	require.Equal(t, r.ID, e.Operation)
+	require.Equal(t, r.Method, e.Method)
+	require.Equal(t, rest.PathPrefix+r.Path, e.Route)
 	require.Equal(t, store.AuditAPIKey, e.Actor.Kind)
 	require.True(t, strings.HasPrefix(e.Actor.Name, "key-"), e.Actor.Name)
 	require.Len(t, e.Actor.KeyID, 8)
@@ -116,89 +110,55 @@ func requireEntry(t *testing.T, e store.AuditEntry, r route, answer *httptest.Re
 		require.NotEmpty(t, e.Outcome.Object.ID)
 		return
 	}
-	require.EqualValues(t, decode[Problem](t, answer.Body.Bytes()).Code, e.Outcome.Code)
+	require.EqualValues(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Code, e.Outcome.Code)
 }
 
 // requireNoSecret looks for the secrets that the platform itself generates.
-func requireNoSecret(t *testing.T, w *world, e store.AuditEntry) {
+func requireNoSecret(t *testing.T, w *apiservertest.Project, e store.AuditEntry) {
 	t.Helper()
 	id, err := uuid.Parse(e.Outcome.Object.ID)
 	if err != nil {
 		return
 	}
-	of := seal.Generated{ProjectID: w.projectID, ConnectorID: id, Version: 1}
-	key, err := w.db.DerivationKey(t.Context(), store.Key{ProjectID: of.ProjectID, ID: of.ConnectorID}, of.Version)
+	of := seal.Generated{ProjectID: w.ProjectID, ConnectorID: id, Version: 1}
+	key, err := w.Store.DerivationKey(t.Context(), store.Key{ProjectID: of.ProjectID, ID: of.ConnectorID}, of.Version)
 	require.NoError(t, err)
-	for _, derive := range []func(string, seal.Generated) (string, error){w.platform.Secret, w.platform.SigningSecret} {
+	for _, derive := range []func(string, seal.Generated) (string, error){w.PlatformKeys.Secret, w.PlatformKeys.SigningSecret} {
 		secret, err := derive(key, of)
 		require.NoError(t, err)
 		require.NotContains(t, string(e.Outcome.Before)+string(e.Outcome.After), secret)
 	}
 }
 
-func TestSecretsThatAreAnsweredAreNotAudited(t *testing.T) {
+func TestAudit_LeavesOutSecrets(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	status, body := w.call(t, w.key(t, nil), http.MethodPost, "/connectors?environment_id="+w.environmentID("production"),
+	w := apiservertest.NewProjectWithHistory(t)
+	status, body := w.Call(t, w.CreateKey(t, nil), http.MethodPost, "/connectors?environment_id="+w.EnvironmentID("production"),
 		`{"name":"Answered","type":"webhook","mode":"inbound"}`)
 	require.Equal(t, http.StatusCreated, status, "%s", body)
-	made := decode[Connector](t, body)
-	after := string(w.newest(t).Outcome.After)
+	made := apiservertest.Decode[connectors.Connector](t, body)
+	after := string(w.NewestAuditEntry(t).Outcome.After)
 	require.NotContains(t, after, *made.Secret)
 	require.NotContains(t, after, *made.WebhookURL)
 	require.Contains(t, after, `"name":"Answered"`)
 	require.Contains(t, after, `"secret":"********"`)
 }
 
-func TestPathsThatAreNoEndpointAreAudited(t *testing.T) {
+func TestAudit_RecordsUnknownPaths(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	status, _ := w.call(t, w.key(t, nil), http.MethodDelete, "/secrets/x", "")
+	w := apiservertest.NewProjectWithHistory(t)
+	status, _ := w.Call(t, w.CreateKey(t, nil), http.MethodDelete, "/secrets/x", "")
 	require.Equal(t, http.StatusForbidden, status)
-	entry := w.newest(t)
-	require.Equal(t, "/v1/projects/"+w.projectID.String()+"/secrets/x", entry.Route)
+	entry := w.NewestAuditEntry(t)
+	require.Equal(t, "/v1/projects/"+w.ProjectID.String()+"/secrets/x", entry.Route)
 	require.Equal(t, http.StatusForbidden, entry.Outcome.Status)
-	for _, r := range routes {
-		if changes(r.method) {
+	for _, r := range apiservertest.Endpoints {
+		if r.Method != http.MethodGet {
 			continue
 		}
-		w.call(t, w.key(t, nil), r.method, concrete(r), "")
-		require.Equal(t, entry.ID, w.newest(t).ID, "%s only reads", r.id)
+		w.Call(t, w.CreateKey(t, nil), r.Method, apiservertest.RandomPath(r), "")
+		require.Equal(t, entry.ID, w.NewestAuditEntry(t).ID, "%s only reads", r.ID)
 	}
-}
-
-func TestTheAuditLogIsListedPageByPage(t *testing.T) {
-	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
-	connector := w.ids["connector"]
-	links := "/connectors/" + connector + "/links"
-	for _, body := range []string{`{"agent_name":"one"}`, `{"agent_name":"two"}`, `{"nonsense":true}`} {
-		w.call(t, key, http.MethodPost, links, body)
-	}
-	status, body := w.call(t, key, http.MethodGet, "/audit-log?limit=2", "")
-	require.Equal(t, http.StatusOK, status, "%s", body)
-	page := decode[AuditLog](t, body)
-	require.Len(t, page.Items, 2)
-	refused, made := page.Items[0], page.Items[1]
-	require.Equal(t, http.StatusUnprocessableEntity, *refused.Status)
-	require.Equal(t, "invalid_request", *refused.Code)
-	require.Equal(t, AuditObject{Kind: opt("connector"), ID: &connector}, refused.Object)
-	require.Nil(t, refused.After)
-	require.Equal(t, http.StatusCreated, *made.Status)
-	require.Equal(t, "link", *made.Object.Kind)
-	require.Equal(t, "two", decode[Link](t, made.After).AgentName)
-	_, body = w.call(t, key, http.MethodGet, "/audit-log?limit=2&cursor="+*page.NextCursor, "")
-	page = decode[AuditLog](t, body)
-	require.Len(t, page.Items, 1)
-	require.Equal(t, "one", *page.Items[0].Object.Name)
-	require.Nil(t, page.NextCursor)
-
-	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) {
-		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
-	})
-	status, _ = w.call(t, narrow, http.MethodGet, "/audit-log", "")
-	require.Equal(t, http.StatusForbidden, status)
 }
 
 // brokenAudit is a store whose audit log cannot be written, or not to its end.
@@ -221,43 +181,59 @@ func (b brokenAudit) RecordAuditOutcome(ctx context.Context, project, id uuid.UU
 	return b.Store.RecordAuditOutcome(ctx, project, id, o)
 }
 
-func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
+func TestAudit_RejectsCallsIfRecordingFails(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	path := "/v1/projects/" + w.projectID.String() + "/connectors?environment_id=" + w.environmentID("production")
-	body, key := `{"name":"New","type":"webhook","mode":"inbound"}`, w.key(t, nil)
-	w.server.store = brokenAudit{Store: w.db, intents: errors.New("away")}
-	answer := w.send(t, key, http.MethodPost, path, body)
+	w := apiservertest.NewProjectWithHistory(t)
+	path := "/v1/projects/" + w.ProjectID.String() + "/connectors?environment_id=" + w.EnvironmentID("production")
+	body, key := `{"name":"New","type":"webhook","mode":"inbound"}`, w.CreateKey(t, nil)
+	w.UseStore(brokenAudit{Store: w.Store, intents: errors.New("away")})
+	answer := w.Send(t, key, http.MethodPost, path, body)
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code)
 	require.Equal(t, "2", answer.Header().Get("Retry-After"))
 	named := func() int {
-		list := decode[[]Connector](t, w.send(t, key, http.MethodGet, path, "").Body.Bytes())
-		return len(slices.DeleteFunc(list, func(c Connector) bool { return c.Name != "New" }))
+		list := apiservertest.Decode[[]connectors.Connector](t, w.Send(t, key, http.MethodGet, path, "").Body.Bytes())
+		return len(slices.DeleteFunc(list, func(c connectors.Connector) bool { return c.Name != "New" }))
 	}
 	require.Zero(t, named())
 
-	w.server.store = brokenAudit{Store: w.db, outcomes: errors.New("away")}
-	require.Equal(t, http.StatusCreated, w.send(t, key, http.MethodPost, path, body).Code, "what was done is said")
+	w.UseStore(brokenAudit{Store: w.Store, outcomes: errors.New("away")})
+	require.Equal(t, http.StatusCreated, w.Send(t, key, http.MethodPost, path, body).Code, "what was done is said")
 	require.Equal(t, 1, named())
-	require.Nil(t, w.newest(t).Outcome, "and the entry shows that its outcome is not known")
+	require.Nil(t, w.NewestAuditEntry(t).Outcome, "and the entry shows that its outcome is not known")
 }
 
-func TestAnonymousRefusalsAreLoggedOnceAMinute(t *testing.T) {
+func TestAuth_LogsRejectionsOnceAMinute(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := apiservertest.NewProject(t)
 	var out bytes.Buffer
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w.server.refusals = httpserver.NewRefusals("refused", slog.New(slog.NewTextHandler(&out, nil)), func() time.Time { return clock })
+	w.Server = w.NewReplica(t, func(o *apiserver.Options) { o.Logger = slog.New(slog.NewTextHandler(&out, nil)) })
+	w.Server.Service.Now = func() time.Time { return clock }
 	for range 3 {
-		for _, r := range routes {
-			require.Equal(t, http.StatusUnauthorized, w.send(t, "", r.method, "/v1/projects/"+w.projectID.String()+concrete(r), "").Code)
+		for _, r := range apiservertest.Endpoints {
+			require.Equal(t, http.StatusUnauthorized, w.Send(t, "", r.Method, "/v1/projects/"+w.ProjectID.String()+apiservertest.RandomPath(r), "").Code)
 		}
-		require.Equal(t, http.StatusUnauthorized, w.send(t, "ap_nonsense", http.MethodGet, "/v1/projects/x/y", "").Code)
+		require.Equal(t, http.StatusUnauthorized, w.Send(t, "ap_nonsense", http.MethodGet, "/v1/projects/x/y", "").Code)
 	}
 	require.Equal(t, 1, strings.Count(out.String(), "\n"), out.String())
 	require.Contains(t, out.String(), "address=192.0.2.1 count=1")
 	clock = clock.Add(time.Minute)
-	w.send(t, "", http.MethodGet, "/v1/projects/x/y", "")
+	w.Send(t, "", http.MethodGet, "/v1/projects/x/y", "")
 	require.Equal(t, 2, strings.Count(out.String(), "\n"), out.String())
 	require.NotContains(t, out.String(), "ap_")
+}
+
+// idsForExample returns IDs with which the example of an endpoint succeeds. Objects that the call changes
+// are new.
+func idsForExample(t testing.TB, p *apiservertest.ProjectWithHistory, e rest.Endpoint) map[string]string {
+	t.Helper()
+	if e.Effect == rest.EffectNone {
+		return p.IDs
+	}
+	return p.NewObjects(t)
+}
+
+// bodyFor returns the body of an endpoint's example with a name that is free.
+func bodyFor(e rest.Endpoint) string {
+	return strings.ReplaceAll(apiservertest.ExampleBody(e), "CRM", fmt.Sprintf("CRM %s", uuid.NewString()[:8]))
 }

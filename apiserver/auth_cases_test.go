@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -13,15 +14,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/environments"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keys"
 )
 
-// TestTheHeaderThatBringsAKey: its scheme in any case of letters, and nothing else.
-func TestTheHeaderThatBringsAKey(t *testing.T) {
+// The scheme is case-insensitive. Every other form returns 401.
+func TestAuth_ParsesAuthorizationHeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	key := w.key(t, nil)
+	w := apiservertest.NewProject(t)
+	key := w.CreateKey(t, nil)
 	for header, want := range map[string]int{
 		"Bearer " + key:             http.StatusOK,
 		"bearer " + key:             http.StatusOK,
@@ -34,22 +39,22 @@ func TestTheHeaderThatBringsAKey(t *testing.T) {
 		"Bearer " + key + " " + key: http.StatusUnauthorized,
 	} {
 		t.Run(header, func(t *testing.T) {
-			answer := w.ask(t, "", http.MethodGet, "/environments", "", "Authorization", header)
+			answer := w.Request(t, "", http.MethodGet, "/environments", "", "Authorization", header)
 			require.Equal(t, want, answer.Code, "%q", strings.ReplaceAll(header, key, "KEY"))
 			require.Equal(t, want == http.StatusUnauthorized, answer.Header().Get("WWW-Authenticate") == "Bearer")
 			require.NotContains(t, answer.Body.String(), key)
 		})
 	}
-	answer := w.ask(t, "", http.MethodGet, "/environments?authorization=Bearer%20"+key, "")
+	answer := w.Request(t, "", http.MethodGet, "/environments?authorization=Bearer%20"+key, "")
 	require.Equal(t, http.StatusUnauthorized, answer.Code, "a query brings no key")
 }
 
-// TestTheProjectOfThePathIsTheKeys: whatever stands there.
-func TestTheProjectOfThePathIsTheKeys(t *testing.T) {
+// The project ID in the path must be the project of the key.
+func TestAuth_RequiresProjectOfKey(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	key := w.key(t, nil)
-	own := w.projectID.String()
+	w := apiservertest.NewProject(t)
+	key := w.CreateKey(t, nil)
+	own := w.ProjectID.String()
 	for project, want := range map[string]int{
 		own:                              http.StatusOK,
 		strings.ToUpper(own):             http.StatusOK,
@@ -59,32 +64,32 @@ func TestTheProjectOfThePathIsTheKeys(t *testing.T) {
 		strings.ReplaceAll(own, "-", ""): http.StatusUnprocessableEntity,
 	} {
 		t.Run(project, func(t *testing.T) {
-			answer := w.send(t, key, http.MethodGet, "/v1/projects/"+project+"/environments", "")
+			answer := w.Send(t, key, http.MethodGet, "/v1/projects/"+project+"/environments", "")
 			require.Equal(t, want, answer.Code, "%s", answer.Body)
 		})
 	}
-	answer := w.send(t, key, http.MethodGet, "/v1/projects/"+uuid.NewString()+"/environments", "")
-	require.Equal(t, "the key belongs to another project", decode[Problem](t, answer.Body.Bytes()).Detail)
+	answer := w.Send(t, key, http.MethodGet, "/v1/projects/"+uuid.NewString()+"/environments", "")
+	require.Equal(t, "the key belongs to another project", apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail)
 }
 
-// TestAKeyOfANamespaceWithoutAProjectOpensNothing: until there is one.
-func TestAKeyOfANamespaceWithoutAProjectOpensNothing(t *testing.T) {
+// The key works once its namespace has a project.
+func TestAuth_RejectsKeyWithoutProject(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	namespace, key := "bare-"+w.namespace, keys.Generate()
-	require.NoError(t, w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	w.keyObject(t, namespace, "ci", key, nil)
-	path := "/v1/projects/" + v1alpha1.ProjectID(w.options.PlatformID, namespace).String() + "/environments"
-	require.Equal(t, http.StatusUnauthorized, w.send(t, key.String(), http.MethodGet, path, "").Code)
-	require.NoError(t, w.client.Create(t.Context(), &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ProjectName}}))
-	w.forget()
-	require.Equal(t, http.StatusForbidden, w.send(t, key.String(), http.MethodGet, path, "").Code, "its owner has no rights there")
+	w := apiservertest.NewProject(t)
+	namespace, key := "bare-"+w.Namespace, keys.Generate()
+	require.NoError(t, w.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	keyObject(t, w, namespace, "ci", key, nil)
+	path := "/v1/projects/" + v1alpha1.ProjectID(w.Options.PlatformID, namespace).String() + "/environments"
+	require.Equal(t, http.StatusUnauthorized, w.Send(t, key.String(), http.MethodGet, path, "").Code)
+	require.NoError(t, w.Client.Create(t.Context(), &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.ProjectName}}))
+	emptyCaches(t, w)
+	require.Equal(t, http.StatusForbidden, w.Send(t, key.String(), http.MethodGet, path, "").Code, "its owner has no rights there")
 }
 
-// TestWhatAKeyLacksIsNamed: the permission, whoever lacks it.
-func TestWhatAKeyLacksIsNamed(t *testing.T) {
+// The detail names the permission, whether the key or its owner lacks it.
+func TestAuth_NamesMissingPermission(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := apiservertest.NewProject(t)
 	for name, change := range map[string]func(*v1alpha1.APIKeySpec){
 		"the key": func(k *v1alpha1.APIKeySpec) {
 			k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"environments.view"}
@@ -92,73 +97,71 @@ func TestWhatAKeyLacksIsNamed(t *testing.T) {
 		"its owner": func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			answer := w.ask(t, w.key(t, change), http.MethodGet, "/runs", "")
+			answer := w.Request(t, w.CreateKey(t, change), http.MethodGet, "/runs", "")
 			require.Equal(t, http.StatusForbidden, answer.Code)
-			p := decode[Problem](t, answer.Body.Bytes())
+			p := apiservertest.Decode[rest.Problem](t, answer.Body.Bytes())
 			require.Equal(t, httpserver.CodeForbidden, p.Code)
 			require.Contains(t, p.Detail, "runs.view")
 		})
 	}
 }
 
-// TestWhoIsLimitedToEnvironmentsReachesNoOtherByAnyRoute: not by the id of the
-// environment, and not by what is in it.
-func TestWhoIsLimitedToEnvironmentsReachesNoOtherByAnyRoute(t *testing.T) {
+// A limited key reaches neither other environments nor the objects in them.
+func TestAuth_EnforcesEnvironmentsOnEachEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	narrow := w.key(t, func(k *v1alpha1.APIKeySpec) {
+	w := apiservertest.NewProjectWithHistory(t)
+	narrow := w.CreateKey(t, func(k *v1alpha1.APIKeySpec) {
 		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
 	})
 	reached := map[string]bool{"listEnvironments": true, "listRuns": true} // which leave it out
-	for _, r := range served(t) {
-		answer := w.ask(t, narrow, r.method, samples[r.id].fill(t, w.idsFor(t, r)), bodyFor(r))
-		if reached[r.id] {
-			require.Equal(t, http.StatusOK, answer.Code, r.id)
-			for noun, id := range w.ids {
-				require.NotContains(t, answer.Body.String(), id, "%s shows the %s", r.id, noun)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		answer := w.Request(t, narrow, r.Method, apiservertest.FillPath(t, r.Example.Path, idsForExample(t, w, r)), bodyFor(r))
+		if reached[r.ID] {
+			require.Equal(t, http.StatusOK, answer.Code, r.ID)
+			for noun, id := range w.IDs {
+				require.NotContains(t, answer.Body.String(), id, "%s shows the %s", r.ID, noun)
 			}
 			continue
 		}
-		require.Equal(t, http.StatusForbidden, answer.Code, "%s: %s", r.id, answer.Body)
+		require.Equal(t, http.StatusForbidden, answer.Code, "%s: %s", r.ID, answer.Body)
 	}
-	_, body := w.call(t, narrow, http.MethodGet, "/environments", "")
-	require.Len(t, decode[[]Environment](t, body), 1)
+	_, body := w.Call(t, narrow, http.MethodGet, "/environments", "")
+	require.Len(t, apiservertest.Decode[[]environments.Environment](t, body), 1)
 }
 
-// TestOneKeyOfManyTellsNothingOfTheOthers: candidates with the same key id are
-// compared by their hash.
-func TestOneKeyOfManyTellsNothingOfTheOthers(t *testing.T) {
+// Keys with the same key ID are told apart by their hash.
+func TestAuth_ComparesHashesOfSameKeyID(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := apiservertest.NewProject(t)
 	key, other := keys.Generate(), keys.Generate()
-	w.keyObject(t, w.namespace, "other", other, func(k *v1alpha1.APIKeySpec) { k.KeyID = key.ID() })
-	require.Equal(t, http.StatusUnauthorized, w.ask(t, key.String(), http.MethodGet, "/environments", "").Code)
-	w.keyObject(t, w.namespace, "own", key, nil)
-	w.forget()
-	require.Equal(t, http.StatusOK, w.ask(t, key.String(), http.MethodGet, "/environments", "").Code)
+	keyObject(t, w, w.Namespace, "other", other, func(k *v1alpha1.APIKeySpec) { k.KeyID = key.ID() })
+	require.Equal(t, http.StatusUnauthorized, w.Request(t, key.String(), http.MethodGet, "/environments", "").Code)
+	keyObject(t, w, w.Namespace, "own", key, nil)
+	emptyCaches(t, w)
+	require.Equal(t, http.StatusOK, w.Request(t, key.String(), http.MethodGet, "/environments", "").Code)
 }
 
-// TestAFacadeSaysWhatItLacks: it is not made without what it needs.
-func TestAFacadeSaysWhatItLacks(t *testing.T) {
+// New returns an error that names the missing option.
+func TestNew_NamesMissingOptions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for name, lose := range map[string]func(*Options){
-		"client": func(o *Options) { o.Client = nil }, "index": func(o *Options) { o.Index = nil },
-		"store": func(o *Options) { o.Store = nil }, "claims": func(o *Options) { o.Claims = nil },
-		"platform id": func(o *Options) { o.PlatformID = uuid.Nil }, "keys": func(o *Options) { o.Keys = nil },
+	w := apiservertest.NewProject(t)
+	for name, lose := range map[string]func(*apiserver.Options){
+		"client": func(o *apiserver.Options) { o.Client = nil }, "index": func(o *apiserver.Options) { o.Index = nil },
+		"store": func(o *apiserver.Options) { o.Store = nil }, "claims": func(o *apiserver.Options) { o.Claims = nil },
+		"platform id": func(o *apiserver.Options) { o.PlatformID = uuid.Nil }, "keys": func(o *apiserver.Options) { o.Keys = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := w.options
+			options := w.Options
 			lose(&options)
-			_, err := New(options)
+			_, err := apiserver.New(options)
 			require.ErrorContains(t, err, name)
 		})
 	}
-	options := w.options
+	options := w.Options
 	options.Logger, options.RequestsPerMinute = nil, 0
-	s, err := New(options)
+	s, err := apiserver.New(options)
 	require.NoError(t, err)
-	require.NotNil(t, s.logger)
-	require.Equal(t, 120, s.requestsPerMinute)
-	require.Equal(t, readyTimeout, s.patience)
+	require.NotNil(t, s.Service.Logger)
+	require.Equal(t, 120, s.Service.RequestsPerMinute)
+	require.Equal(t, 2*time.Second, s.Service.ReadyTimeout)
 }

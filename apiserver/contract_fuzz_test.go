@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"context"
@@ -22,6 +22,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store/postgres"
@@ -144,12 +147,12 @@ func (g *generator) spoil(v any) any {
 }
 
 // body is one of an operation: from its sample or its schema, whole, spoilt, or torn.
-func (g *generator) body(t testing.TB, r route, op *huma.Operation) string {
+func (g *generator) body(t testing.TB, r rest.Endpoint, op *huma.Operation) string {
 	if op.RequestBody == nil {
 		return pick(g, []string{"", "", "", "{}", "null", "x"})
 	}
-	if r.takes != nil {
-		return pick(g, []string{anUpload, anUpload[:1], anUpload[:2], "{}", ""})
+	if r.Upload != nil {
+		return pick(g, []string{apiservertest.Upload, apiservertest.Upload[:1], apiservertest.Upload[:2], "{}", ""})
 	}
 	var value any
 	if sample := bodyFor(r); sample != "" && g.IntN(2) == 0 {
@@ -176,8 +179,8 @@ func (g *generator) body(t testing.TB, r route, op *huma.Operation) string {
 }
 
 // path is the path of a sample with parameters of the description.
-func (g *generator) path(t testing.TB, r route, op *huma.Operation, ids map[string]string) string {
-	path, query, _ := strings.Cut(samples[r.id].fill(t, ids), "?")
+func (g *generator) path(t testing.TB, r rest.Endpoint, op *huma.Operation, ids map[string]string) string {
+	path, query, _ := strings.Cut(apiservertest.FillPath(t, r.Example.Path, ids), "?")
 	if g.IntN(4) == 0 {
 		parts := strings.Split(path, "/")
 		parts[len(parts)-1-g.IntN(len(parts)-1)] = url.PathEscape(fmt.Sprint(g.spoil(pick(g, g.ids))))
@@ -210,43 +213,42 @@ func (g *generator) headers() (out []string) {
 	return out
 }
 
-// TestTheDescriptionHoldsForWhateverIsSent sends what the description says, and what it
-// does not, to every route by a socket, on a real kube-apiserver and both real stores. No
-// answer is a mistake of the service, and each is as its schema says.
-func TestTheDescriptionHoldsForWhateverIsSent(t *testing.T) {
+// The test sends valid and invalid requests to each endpoint on a real kube-apiserver and both stores. No response is a
+// 500, and each response matches its schema.
+func TestContract_HoldsForRandomRequests(t *testing.T) {
 	t.Parallel()
-	for engine, open := range map[string]func(testing.TB) *world{"sqlite": newWorld, "postgres": newPostgresWorld} {
+	for engine, open := range map[string]func(testing.TB) *apiservertest.Project{"sqlite": apiservertest.NewProject, "postgres": newPostgresProject} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			newPastIn(t, open(t)).fuzz(t)
+			fuzz(t, apiservertest.NewHistory(t, open(t)))
 		})
 	}
 }
 
-func newPostgresWorld(t testing.TB) *world {
+func newPostgresProject(t testing.TB) *apiservertest.Project {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Options{DSN: testenv.Postgres(t), Logger: quiet()})
+	db, err := postgres.Open(t.Context(), postgres.Options{DSN: testenv.Postgres(t), Logger: apiservertest.DiscardLogger()})
 	require.NoError(t, err)
-	return newWorldOn(t, db)
+	return apiservertest.NewProjectOn(t, db)
 }
 
-func (p *past) fuzz(t *testing.T) {
-	p.server.deadline = 10 * time.Minute // a slow machine is no mistake of the service
-	key, url := p.key(t, nil), listening(t, p.server)
+func fuzz(t *testing.T, p *apiservertest.ProjectWithHistory) {
+	p.Server.Service.RequestTimeout = 10 * time.Minute // a slow machine is no mistake of the service
+	key, url := p.CreateKey(t, nil), listen(t, p.Server)
 	statuses := map[int]int{}
 	sent := 0
-	for i, r := range served(t) {
-		g := &generator{Rand: rand.New(rand.NewPCG(*fuzzSeed, uint64(i))), registry: p.server.OpenAPI().Components.Schemas}
-		op := operationOf(t, p.world, r)
+	for i, r := range apiservertest.SupportedEndpoints(t) {
+		g := &generator{Rand: rand.New(rand.NewPCG(*fuzzSeed, uint64(i))), registry: p.Server.OpenAPI().Components.Schemas}
+		op := rest.OperationOf(p.Server.OpenAPI(), &r)
 		var ids map[string]string
 		for n := range *fuzzRequests {
 			if n%10 == 0 {
-				ids = p.idsFor(t, r)
+				ids = idsForExample(t, p, r)
 				g.ids = append(slices.Sorted(maps.Values(ids)), uuid.NewString(), strings.ToUpper(ids["connector"]))
 			}
 			path, body, headers := g.path(t, r, op, ids), g.body(t, r, op), g.headers()
-			answer := p.transmit(t, url, key, r.method, "/v1/projects/"+p.projectID.String()+path, body, headers...)
-			require.Less(t, answer.Code, http.StatusInternalServerError, "%s %s\n%q %.2000s\n%s", r.method, path, headers, body, answer.Body)
+			answer := transmit(t, p.Project, url, key, r.Method, "/v1/projects/"+p.ProjectID.String()+path, body, headers...)
+			require.Less(t, answer.Code, http.StatusInternalServerError, "%s %s\n%q %.2000s\n%s", r.Method, path, headers, body, answer.Body)
 			statuses[answer.Code]++
 			sent++
 		}
@@ -257,10 +259,10 @@ func (p *past) fuzz(t *testing.T) {
 	}
 }
 
-// listening is the URL of a facade at a port like that of its process.
-func listening(t *testing.T, s *Server) (url string) {
+// listen is the URL of a facade at a port like that of its process.
+func listen(t *testing.T, s *apiserver.Server) (url string) {
 	t.Helper()
-	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: "127.0.0.1:0", Handler: s.Handler(), Logger: quiet()})
+	server, err := httpserver.New(httpserver.Options{Name: "facade", Addr: "127.0.0.1:0", Handler: s.Handler(), Logger: apiservertest.DiscardLogger()})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -273,11 +275,11 @@ func listening(t *testing.T, s *Server) (url string) {
 }
 
 // transmit is send by a socket.
-func (w *world) transmit(t *testing.T, url, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
+func transmit(t *testing.T, w *apiservertest.Project, url, key, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
 	require.NoError(t, err)
-	fillIn(request, key, body, headers)
+	apiservertest.SetHeaders(request, key, body, headers)
 	response, err := (&http.Client{}).Do(request)
 	require.NoError(t, err, "%s %s\n%q %.2000s", method, path, headers, body)
 	defer response.Body.Close()
@@ -289,6 +291,6 @@ func (w *world) transmit(t *testing.T, url, key, method, path, body string, head
 	answer.WriteHeader(response.StatusCode)
 	_, err = io.Copy(answer, response.Body)
 	require.NoError(t, err, "%s %s", method, path)
-	w.requireAsDescribed(t, request, answer)
+	w.RequireDescribed(t, request, answer)
 	return answer
 }

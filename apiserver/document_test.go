@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
-	"maps"
 	"net/http"
 	"os"
 	"regexp"
@@ -14,48 +13,34 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// TestEveryErrorThatMayBeAnsweredIsExplained: what it means, and what it looks like.
-func TestEveryErrorThatMayBeAnsweredIsExplained(t *testing.T) {
+// Each error response has a description and an example.
+func TestDocument_ExplainsEachError(t *testing.T) {
 	t.Parallel()
-	statuses := map[int]bool{}
-	for _, r := range served(t) {
-		for _, status := range r.errors {
-			statuses[status] = true
+	document, _ := documentOf(t)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		responses := document["paths"].(rest.Node)[rest.PathPrefix+r.Path].(rest.Node)[strings.ToLower(r.Method)].(rest.Node)["responses"].(rest.Node)
+		for _, status := range r.Errors {
+			response := responses[strconv.Itoa(status)].(rest.Node)
+			require.NotEqual(t, http.StatusText(status), response["description"], "%s: %d", r.ID, status)
+			require.NotEmpty(t, response["content"].(rest.Node)[httpserver.ProblemType].(rest.Node)["example"], "%s: %d", r.ID, status)
 		}
-	}
-	var explained, shown []int
-	for status := range meanings {
-		explained = append(explained, status)
-	}
-	for _, p := range errorExamples {
-		shown = append(shown, p.Status)
-		require.NotEmpty(t, p.Detail)
-		require.Equal(t, http.StatusText(p.Status), p.Title)
-	}
-	slices.Sort(explained)
-	slices.Sort(shown)
-	require.Equal(t, slices.Sorted(maps.Keys(statuses)), explained)
-	require.Equal(t, explained, shown)
-	for _, f := range failures {
-		require.True(t, statuses[f.status], "%d of the table of errors is described", f.status)
-	}
-	for status := range byStatus {
-		require.True(t, statuses[status], status)
 	}
 }
 
-// TestEveryReferenceLeadsSomewhere: and every schema and header is referred to.
-func TestEveryReferenceLeadsSomewhere(t *testing.T) {
+// Each reference resolves, and each schema and header is referenced.
+func TestDocument_HasNoDanglingReferences(t *testing.T) {
 	t.Parallel()
-	document, _ := described(t)
+	document, _ := documentOf(t)
 	used := map[string]bool{}
 	var walk func(part any)
 	walk = func(part any) {
 		switch part := part.(type) {
-		case node:
+		case rest.Node:
 			if target, ok := part["$ref"].(string); ok {
 				used[target] = true
 			}
@@ -72,29 +57,29 @@ func TestEveryReferenceLeadsSomewhere(t *testing.T) {
 	for target := range used {
 		at := any(document)
 		for _, token := range strings.Split(strings.TrimPrefix(target, "#/"), "/") {
-			at = at.(node)[token]
+			at = at.(rest.Node)[token]
 			require.NotNil(t, at, target)
 		}
 	}
-	components := document["components"].(node)
+	components := document["components"].(rest.Node)
 	for _, section := range []string{"schemas", "headers"} {
-		for name := range components[section].(node) {
+		for name := range components[section].(rest.Node) {
 			require.True(t, used["#/components/"+section+"/"+name], "%s %s", section, name)
 		}
 	}
 }
 
-// TestGeneratorsFindANameForEachObject: of what has none they make one up, or repeat it.
-func TestGeneratorsFindANameForEachObject(t *testing.T) {
+// Generators make up names for unnamed objects.
+func TestDocument_NamesEachObject(t *testing.T) {
 	t.Parallel()
-	document, schemas := described(t)
+	document, schemas := documentOf(t)
 	named := 0
 	var walk func(part any, at string)
 	walk = func(part any, at string) {
 		switch part := part.(type) {
-		case node:
-			require.NotContains(t, part, namedAs, at)
-			if _, object := part["properties"].(node); object {
+		case rest.Node:
+			require.NotContains(t, part, "x-named-as", at)
+			if _, object := part["properties"].(rest.Node); object {
 				require.Contains(t, schemas, strings.TrimPrefix(at, "/components/schemas/"))
 				named++
 			}
@@ -111,99 +96,103 @@ func TestGeneratorsFindANameForEachObject(t *testing.T) {
 	require.Greater(t, named, 50)
 }
 
-// TestBytesAreNoText: generators take what has a schema of type string for a string.
-func TestBytesAreNoText(t *testing.T) {
+// Generators treat a schema of type string as text.
+func TestDocument_DescribesBinaryBodies(t *testing.T) {
 	t.Parallel()
-	document, _ := described(t)
+	document, _ := documentOf(t)
 	tried := 0
-	for _, r := range served(t) {
-		op := document["paths"].(node)[projectPath+r.path].(node)[strings.ToLower(r.method)].(node)
-		if r.takes != nil {
-			for media, content := range op["requestBody"].(node)["content"].(node) {
-				require.Empty(t, content, "%s %s", r.id, media)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		op := document["paths"].(rest.Node)[rest.PathPrefix+r.Path].(rest.Node)[strings.ToLower(r.Method)].(rest.Node)
+		if r.Upload != nil {
+			for media, content := range op["requestBody"].(rest.Node)["content"].(rest.Node) {
+				require.Empty(t, content, "%s %s", r.ID, media)
 				tried++
 			}
 		}
-		if r.file {
-			require.Empty(t, op["responses"].(node)[strconv.Itoa(r.status)].(node)["content"].(node)[anyMedia], r.id)
+		if r.File {
+			require.Empty(t, op["responses"].(rest.Node)[strconv.Itoa(r.Status)].(rest.Node)["content"].(rest.Node)["*/*"], r.ID)
 			tried++
 		}
 	}
 	require.Equal(t, 3, tried)
 }
 
-// TestTheDocumentSaysWhoseItIs: version, licence, where it is served.
-func TestTheDocumentSaysWhoseItIs(t *testing.T) {
+func TestDocument_HasVersionLicenseAndServer(t *testing.T) {
 	t.Parallel()
-	document, _ := described(t)
-	info := document["info"].(node)
+	document, _ := documentOf(t)
+	info := document["info"].(rest.Node)
 	require.Equal(t, "1.0.0", info["version"])
-	require.Equal(t, "Apache-2.0", info["license"].(node)["identifier"])
+	require.Equal(t, "Apache-2.0", info["license"].(rest.Node)["identifier"])
 	require.NotEmpty(t, info["description"])
 	require.NotEmpty(t, document["servers"])
 	tags := map[string]bool{}
 	for _, tag := range document["tags"].([]any) {
-		require.NotEmpty(t, tag.(node)["description"])
-		tags[tag.(node)["name"].(string)] = true
+		require.NotEmpty(t, tag.(rest.Node)["description"])
+		tags[tag.(rest.Node)["name"].(string)] = true
 	}
-	for _, r := range served(t) {
-		require.True(t, tags[r.tag], "%s: %s", r.id, r.tag)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		require.True(t, tags[r.Tag], "%s: %s", r.ID, r.Tag)
 	}
 }
 
-// TestTheHeadersOfEachCallAreDescribed: those that it heeds and no other ones.
-func TestTheHeadersOfEachCallAreDescribed(t *testing.T) {
+// Each operation lists exactly the headers that it reads.
+func TestDocument_DescribesHeadersOfEachCall(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for _, r := range served(t) {
+	w := apiservertest.NewProject(t)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
 		var heeded []string
-		for _, p := range operationOf(t, w, r).Parameters {
+		for _, p := range rest.OperationOf(w.Server.OpenAPI(), &r).Parameters {
 			if p.In == "header" {
 				heeded = append(heeded, p.Name)
 			}
-			if r.stream && p.Name == "Last-Event-ID" {
+			if r.Stream && p.Name == "Last-Event-ID" {
 				heeded = nil // which goes on
 			}
 		}
-		require.Equal(t, map[effect][]string{
-			reads: nil, creates: {"Idempotency-Key"}, acts: {"Idempotency-Key"}, alters: {"Idempotency-Key", "If-Match"},
-		}[r.does], heeded, r.id)
-		require.Equal(t, r.does == alters, slices.Contains(r.errors, http.StatusPreconditionFailed), r.id)
-		again := r.id == "redeploy" || r.id == "deployAnyway" // of which the contract says 200
-		require.Equal(t, r.does == creates && !again, r.status == http.StatusCreated, r.id)
+		require.Equal(t, map[rest.Effect][]string{
+			rest.EffectNone: nil, rest.EffectCreate: {"Idempotency-Key"}, rest.EffectAction: {"Idempotency-Key"}, rest.EffectUpdate: {"Idempotency-Key", "If-Match"},
+		}[r.Effect], heeded, r.ID)
+		require.Equal(t, r.Effect == rest.EffectUpdate, slices.Contains(r.Errors, http.StatusPreconditionFailed), r.ID)
+		again := r.ID == "redeploy" || r.ID == "deployAnyway" // of which the contract says 200
+		require.Equal(t, r.Effect == rest.EffectCreate && !again, r.Status == http.StatusCreated, r.ID)
 	}
 }
 
-// TestThePageOfTheAPIIsTrue: what docs/rest-api.md says of statuses, limits and what
-// is not in this release.
-func TestThePageOfTheAPIIsTrue(t *testing.T) {
+// The statuses, limits and unsupported endpoints in docs/rest-api.md match the code.
+func TestDocument_MatchesRESTPage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/rest-api.md")
 	require.NoError(t, err)
 	page := string(text)
-	for status := range meanings {
+	statuses := map[int]bool{}
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		for _, status := range r.Errors {
+			statuses[status] = true
+		}
+	}
+	for status := range statuses {
 		if status == http.StatusRequestTimeout || status == http.StatusInternalServerError {
 			continue // of which nobody needs to be told
 		}
 		require.Regexp(t, `\n\| [0-9, ]*`+strconv.Itoa(status)+`[0-9, ]* \|`, page)
 	}
-	require.Contains(t, page, "at most "+strconv.Itoa(maxIdempotencyKey)+" characters")
-	require.Contains(t, page, "last "+strconv.Itoa(repeatsLookedAt)+" entries")
+	require.Contains(t, page, "at most "+strconv.Itoa(rest.MaxIdempotencyKey)+" characters")
+	require.Contains(t, page, "last "+strconv.Itoa(rest.MaxEarlierCalls)+" entries")
 	require.Contains(t, page, "120 requests in any 60 seconds")
 	for _, code := range []httpserver.Code{httpserver.CodeInvalid, httpserver.CodeKeyReused, httpserver.CodeNotImplemented} {
 		require.Contains(t, page, string(code))
 	}
-	_, missing, ok := strings.Cut(page, "## What this release does not have")
+	_, missing, ok := strings.Cut(page, "## Unsupported endpoints")
 	require.True(t, ok)
-	for _, r := range routes {
-		if r.mount != nil {
+	for _, r := range apiservertest.Endpoints {
+		if r.IsSupported() {
 			continue
 		}
-		word := regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(r.path, "")
+		word := regexp.MustCompile(`\{[a-z_]+\}`).ReplaceAllString(r.Path, "")
 		parts := strings.FieldsFunc(word, func(c rune) bool { return c == '/' })
 		last := parts[len(parts)-1]
 		named := strings.Contains(missing, last) || strings.Contains(missing, "`"+parts[0]) ||
-			strings.Contains(missing, "`"+r.method+"`") || strings.Contains(missing, r.method+" "+r.path)
-		require.True(t, named, "%s %s is not on the page", r.method, r.path)
+			strings.Contains(missing, "`"+r.Method+"`") || strings.Contains(missing, r.Method+" "+r.Path)
+		require.True(t, named, "%s %s is not on the page", r.Method, r.Path)
 	}
 }

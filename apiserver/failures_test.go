@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"context"
 	"database/sql/driver"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +28,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/store"
@@ -38,7 +39,7 @@ import (
 // failingStore is a store that can count requests and write the audit log, and
 // nothing else.
 type failingStore struct {
-	Store
+	apiserver.Store
 	err error
 }
 
@@ -66,7 +67,7 @@ func (f failingStore) ListAudit(context.Context, store.AuditQuery) ([]store.Audi
 
 // countless is a store that cannot count requests.
 type countless struct {
-	Store
+	apiserver.Store
 	err error
 }
 
@@ -96,11 +97,9 @@ func failingClient(inner client.Client, err error) client.Client {
 	})
 }
 
-var connectorResource = schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "connectors"}
-
 // terminating is what Kubernetes says of a namespace that is being deleted.
 func terminating() error {
-	err := apierrors.NewForbidden(connectorResource, "crm", errors.New("unable to create new content in namespace team because it is being terminated"))
+	err := apierrors.NewForbidden(apiservertest.ConnectorResource, "crm", errors.New("unable to create new content in namespace team because it is being terminated"))
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
 	return err
 }
@@ -115,7 +114,7 @@ func byWebhook(code int32, reason metav1.StatusReason) error {
 
 // byPolicy is what kube-apiserver makes of a validating policy that does not hold.
 func byPolicy(reason metav1.StatusReason, code int32) error {
-	err := apierrors.NewForbidden(connectorResource, "crm", errors.New("ValidatingAdmissionPolicy 'names' with binding 'all' denied request: names begin with crm-"))
+	err := apierrors.NewForbidden(apiservertest.ConnectorResource, "crm", errors.New("ValidatingAdmissionPolicy 'names' with binding 'all' denied request: names begin with crm-"))
 	err.ErrStatus.Reason, err.ErrStatus.Code = reason, code
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "names begin with crm-"}}
 	return err
@@ -131,9 +130,9 @@ type anAnswer struct {
 
 func requireAnswers(t *testing.T, answers map[string]anAnswer) {
 	t.Helper()
-	s := &Server{logger: quiet()}
+	s := &rest.Service{Options: rest.Options{Logger: apiservertest.DiscardLogger()}}
 	for name, c := range answers {
-		p := s.asProblem(t.Context(), fmt.Errorf("doing something: %w", c.err))
+		p := s.ProblemOf(t.Context(), fmt.Errorf("doing something: %w", c.err))
 		require.Equal(t, c.status, p.Status, name)
 		require.Equal(t, c.code, p.Code, name)
 		require.Contains(t, p.Detail, c.says, name)
@@ -142,20 +141,16 @@ func requireAnswers(t *testing.T, answers map[string]anAnswer) {
 	}
 }
 
-// connectionRefused is what a dialer says of a server that is down.
-var connectionRefused = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-
-// TestEveryErrorOfKubernetesHasItsAnswer goes through what kube-apiserver says.
-func TestEveryErrorOfKubernetesHasItsAnswer(t *testing.T) {
+func TestProblem_MapsErrorsOfKubernetes(t *testing.T) {
 	t.Parallel()
-	quota := apierrors.NewForbidden(connectorResource, "crm", errors.New("exceeded quota: small, requested: count/connectors=1, used: count/connectors=5, limited: count/connectors=5"))
+	quota := apierrors.NewForbidden(apiservertest.ConnectorResource, "crm", errors.New("exceeded quota: small, requested: count/connectors=1, used: count/connectors=5, limited: count/connectors=5"))
 	requireAnswers(t, map[string]anAnswer{
-		"not found":              {apierrors.NewNotFound(connectorResource, "crm"), 404, httpserver.CodeNotFound, ""},
-		"already there":          {apierrors.NewAlreadyExists(connectorResource, "crm"), 409, httpserver.CodeAlreadyExists, ""},
-		"changed meanwhile":      {apierrors.NewConflict(connectorResource, "crm", io.EOF), 409, httpserver.CodeConflict, ""},
+		"not found":              {apierrors.NewNotFound(apiservertest.ConnectorResource, "crm"), 404, httpserver.CodeNotFound, ""},
+		"already there":          {apierrors.NewAlreadyExists(apiservertest.ConnectorResource, "crm"), 409, httpserver.CodeAlreadyExists, ""},
+		"changed meanwhile":      {apierrors.NewConflict(apiservertest.ConnectorResource, "crm", io.EOF), 409, httpserver.CodeConflict, ""},
 		"namespace terminating":  {terminating(), 409, httpserver.CodeTerminating, "being deleted"},
 		"quota":                  {quota, 403, httpserver.CodeQuotaExceeded, "small, requested: count/connectors=1, used: count/connectors=5"},
-		"no right":               {apierrors.NewForbidden(connectorResource, "crm", errors.New("no RoleBinding")), 403, httpserver.CodeRefused, "no RoleBinding"},
+		"no right":               {apierrors.NewForbidden(apiservertest.ConnectorResource, "crm", errors.New("no RoleBinding")), 403, httpserver.CodeRefused, "no RoleBinding"},
 		"a webhook's 403":        {byWebhook(403, metav1.StatusReasonForbidden), 403, httpserver.CodeRefused, `webhook "names.corp" denied the request: names begin with crm-`},
 		"a webhook's 400":        {byWebhook(400, metav1.StatusReasonBadRequest), 403, httpserver.CodeRefused, "names begin with crm-"},
 		"a webhook's 422":        {byWebhook(422, metav1.StatusReasonInvalid), 403, httpserver.CodeRefused, "names begin with crm-"},
@@ -168,19 +163,17 @@ func TestEveryErrorOfKubernetesHasItsAnswer(t *testing.T) {
 		"too many requests":      {apierrors.NewTooManyRequests("slow down", 7), 503, httpserver.CodeClusterUnavailable, ""},
 		"unavailable":            {apierrors.NewServiceUnavailable("x"), 503, httpserver.CodeClusterUnavailable, ""},
 		"time-out":               {apierrors.NewTimeoutError("x", 1), 503, httpserver.CodeClusterUnavailable, ""},
-		"server's time-out":      {apierrors.NewServerTimeout(connectorResource, "create", 1), 503, httpserver.CodeClusterUnavailable, ""},
+		"server's time-out":      {apierrors.NewServerTimeout(apiservertest.ConnectorResource, "create", 1), 503, httpserver.CodeClusterUnavailable, ""},
 		"etcd has no leader":     {apierrors.NewInternalError(errors.New("etcdserver: leader changed")), 503, httpserver.CodeClusterUnavailable, ""},
 		"token has run out":      {apierrors.NewUnauthorized("x"), 503, httpserver.CodeClusterUnavailable, ""},
-		"kube-apiserver is down": {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: connectionRefused}, 503, httpserver.CodeClusterUnavailable, ""},
+		"kube-apiserver is down": {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: apiservertest.ErrConnectionRefused}, 503, httpserver.CodeClusterUnavailable, ""},
 		"kube-apiserver hangs":   {&url.Error{Op: "Get", URL: "https://10.0.0.1", Err: context.DeadlineExceeded}, 503, httpserver.CodeClusterUnavailable, ""},
 	})
-	slow := (&Server{logger: quiet()}).asProblem(t.Context(), apierrors.NewTooManyRequests("slow down", 7))
+	slow := (&rest.Service{Options: rest.Options{Logger: apiservertest.DiscardLogger()}}).ProblemOf(t.Context(), apierrors.NewTooManyRequests("slow down", 7))
 	require.Equal(t, 7*time.Second, slow.RetryAfter, "as Kubernetes says")
 }
 
-// TestEveryErrorOfTheStoreHasItsAnswer goes through what the store says, and what
-// is an error of nobody else.
-func TestEveryErrorOfTheStoreHasItsAnswer(t *testing.T) {
+func TestProblem_MapsErrorsOfStore(t *testing.T) {
 	t.Parallel()
 	requireAnswers(t, map[string]anAnswer{
 		"not in the store":               {store.ErrNotFound, 404, httpserver.CodeNotFound, ""},
@@ -189,7 +182,7 @@ func TestEveryErrorOfTheStoreHasItsAnswer(t *testing.T) {
 		"many searches":                  {store.ErrSearchBusy, 503, httpserver.CodeBusy, "try again"},
 		"no key yet":                     {keyring.ErrNoKeys, 503, httpserver.CodeKeyring, ""},
 		"no current key":                 {store.ErrNoCurrentKey, 503, httpserver.CodeKeyring, ""},
-		"PostgreSQL is down":             {connectionRefused, 503, httpserver.CodeStoreUnavailable, ""},
+		"PostgreSQL is down":             {apiservertest.ErrConnectionRefused, 503, httpserver.CodeStoreUnavailable, ""},
 		"PostgreSQL hangs up":            {io.ErrUnexpectedEOF, 503, httpserver.CodeStoreUnavailable, ""},
 		"PostgreSQL shuts down":          {&pgconn.PgError{Code: "57P01"}, 503, httpserver.CodeStoreUnavailable, ""},
 		"PostgreSQL is full":             {&pgconn.PgError{Code: "53300"}, 503, httpserver.CodeStoreUnavailable, ""},
@@ -209,62 +202,59 @@ func TestEveryErrorOfTheStoreHasItsAnswer(t *testing.T) {
 		"took too long":                  {context.DeadlineExceeded, 503, httpserver.CodeGivenUp, ""},
 		"a mistake in SQL":               {&pgconn.PgError{Code: "42601"}, 500, httpserver.CodeInternal, ""},
 		"something else":                 {errors.New("CANARY"), 500, httpserver.CodeInternal, ""},
-		"a problem of the facade":        {notFound("run"), 404, httpserver.CodeNotFound, "run"},
+		"a problem of the facade":        {rest.NotFound("run"), 404, httpserver.CodeNotFound, "run"},
 	})
-	for i, f := range failures {
-		require.NotNil(t, f.is, i)
-		require.True(t, f.detail != "" != (f.say != nil), "row %d says one thing", i)
-	}
 }
 
-// TestNoRouteAnswers500WhileSomethingIsAway: each dependency in its turn.
-func TestNoRouteAnswers500WhileSomethingIsAway(t *testing.T) {
+// No endpoint returns 500 if Kubernetes or the store is unavailable.
+func TestEndpoints_Return503IfADependencyFails(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
-	w.call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
+	w.Call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
 	away := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	working := w.server.client
+	working := w.Server.Service.Client
 	for name, change := range map[string]struct {
 		fail func()
 		code httpserver.Code
 		all  bool
 	}{
-		"counting":   {func() { w.server.store = countless{w.db, away} }, httpserver.CodeStoreUnavailable, true},
-		"the store":  {func() { w.server.store = failingStore{w.db, away} }, httpserver.CodeStoreUnavailable, true},
-		"kubernetes": {func() { w.server.client = failingClient(working, &url.Error{Op: "Get", Err: away}) }, httpserver.CodeClusterUnavailable, false},
+		"counting":   {func() { w.UseStore(countless{w.Store, away}) }, httpserver.CodeStoreUnavailable, true},
+		"the store":  {func() { w.UseStore(failingStore{w.Store, away}) }, httpserver.CodeStoreUnavailable, true},
+		"kubernetes": {func() { w.Server.Service.Client = failingClient(working, &url.Error{Op: "Get", Err: away}) }, httpserver.CodeClusterUnavailable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			failed := 0
-			for _, r := range served(t) {
-				path := samples[r.id].fill(t, w.idsFor(t, r))
+			for _, r := range apiservertest.SupportedEndpoints(t) {
+				path := apiservertest.FillPath(t, r.Example.Path, idsForExample(t, w, r))
 				change.fail()
-				answer := w.ask(t, key, r.method, path, bodyFor(r))
-				w.server.store, w.server.client = w.db, working
+				answer := w.Request(t, key, r.Method, path, bodyFor(r))
+				w.UseStore(w.Store)
+				w.Server.Service.Client = working
 				if answer.Code == http.StatusOK && !change.all {
 					continue // the store alone answers it
 				}
 				failed++
-				require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s away, %s: %s", name, r.id, answer.Body)
-				require.Equal(t, change.code, decode[Problem](t, answer.Body.Bytes()).Code, "%s away, %s", name, r.id)
+				require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s away, %s: %s", name, r.ID, answer.Body)
+				require.Equal(t, change.code, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Code, "%s away, %s", name, r.ID)
 				require.Equal(t, "2", answer.Header().Get("Retry-After"))
 			}
-			require.Greater(t, failed, len(samples)/2)
+			require.Greater(t, failed, len(apiservertest.SupportedEndpoints(t))/2)
 		})
 	}
 }
 
-// TestARefusedChangeSaysWhy: a quota and a namespace that ends, through the API.
-func TestARefusedChangeSaysWhy(t *testing.T) {
+// The response explains a quota and a terminating namespace.
+func TestProblem_ShowsReasonOfKubernetes(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	key, working := w.key(t, nil), w.server.client
+	w := apiservertest.NewProjectWithHistory(t)
+	key, working := w.CreateKey(t, nil), w.Server.Service.Client
 	for status, err := range map[int]error{
-		http.StatusForbidden: apierrors.NewForbidden(connectorResource, "crm", errors.New("exceeded quota: small, requested: 1, used: 5, limited: 5")),
+		http.StatusForbidden: apierrors.NewForbidden(apiservertest.ConnectorResource, "crm", errors.New("exceeded quota: small, requested: 1, used: 5, limited: 5")),
 		http.StatusConflict:  terminating(),
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+			w.Server.Service.Client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
 				Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 					if _, ours := o.(v1alpha1.ConditionedObject); ours {
 						return err
@@ -272,7 +262,7 @@ func TestARefusedChangeSaysWhy(t *testing.T) {
 					return c.Create(ctx, o, opts...)
 				},
 			})
-			answer := w.ask(t, key, http.MethodPost, "/connectors/"+w.ids["connector"]+"/links", `{"agent_name":"other"}`)
+			answer := w.Request(t, key, http.MethodPost, "/connectors/"+w.IDs["connector"]+"/links", `{"agent_name":"other"}`)
 			require.Equal(t, status, answer.Code, "%s", answer.Body)
 		})
 	}
@@ -282,90 +272,46 @@ func TestARefusedChangeSaysWhy(t *testing.T) {
 type fileError int
 
 func (f fileError) Error() string { return "CANARY" }
-func (f fileError) Code() int     { return int(f) }
 
-func at(location, message string) FieldError { return FieldError{Location: location, Message: message} }
+func (f fileError) Code() int { return int(f) }
 
-// TestRulesOfKubernetesSpeakOfTheRequest: in its words, and without the value.
-func TestRulesOfKubernetesSpeakOfTheRequest(t *testing.T) {
+// A call ends if Kubernetes or the store does not respond.
+func TestDeadline_EndsHangingCalls(t *testing.T) {
 	t.Parallel()
-	path := field.NewPath("spec")
-	for _, c := range []struct {
-		kind string
-		err  *field.Error
-		want FieldError
-	}{
-		{"Connector", field.Invalid(path.Child("displayName"), "CANARY", "must not: be so"), at("body.name", "must not: be so")},
-		{"Connector", field.Invalid(path.Child("displayName"), `CANARY": x`, "is wrong"), at("body.name", "is wrong")},
-		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "should be less than 900"), at("body.config.timeout_seconds", "should be less than 900")},
-		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "spec.webhook.timeoutSeconds in body should be less than or equal to 900"), at("body.config.timeout_seconds", "should be less than or equal to 900")},
-		{"Connector", field.Invalid(path.Child("webhook", "other"), "x", "is wrong"), at("body.config", "is wrong")},
-		{"Connector", field.Invalid(path.Child("headers").Index(3), "x", "is wrong"), at("body", "is wrong")},
-		{"Connector", field.NotSupported(path.Child("mode"), "CANARY", []string{"Sync"}), at("body.mode", `supported values: "Sync"`)},
-		{"Connector", field.Required(path.Child("environment"), "CANARY"), at("query.environment_id", "is required")},
-		{"Connector", field.TooLong(path.Child("displayName"), "CANARY", 63), at("body.name", "may not be more than 63 bytes")},
-		{"Connector", field.Duplicate(path.Child("displayName"), "CANARY"), at("body.name", "is not valid")},
-		{"ConnectorLink", field.Invalid(path.Child("agent"), "CANARY", "must be a name"), at("body.agent_name", "must be a name")},
-		{"Unheard", field.Invalid(path.Child("agent"), map[string]string{"a": "CANARY: x"}, "must be a name"), at("body", "is not valid")},
-	} {
-		t.Run(c.kind+" "+c.err.Error(), func(t *testing.T) {
-			err := apierrors.NewInvalid(schema.GroupKind{Kind: c.kind}, "crm", field.ErrorList{c.err})
-			require.Equal(t, []FieldError{c.want}, causes(err), "%v", c.err)
-		})
-	}
-	require.Equal(t, "body", causes(errors.New("x"))[0].Location)
-	for kind, fields := range requestFields {
-		for path, at := range fields {
-			require.True(t, strings.HasPrefix(path, "spec"), "%s %s", kind, path)
-			require.Regexp(t, `^(body|query|path)(\.[a-z_]+)*$`, at)
-		}
-	}
-}
-
-// TestWhatHangsIsGivenUp: after a while, whether Kubernetes or the store hangs.
-func TestWhatHangsIsGivenUp(t *testing.T) {
-	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
-	w.call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
-	working := w.server.client
-	w.server.deadline = 50 * time.Millisecond
-	w.server.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
+	w.Call(t, key, http.MethodGet, "/environments", "") // the key and its rights are known
+	working := w.Server.Service.Client
+	w.Server.Service.RequestTimeout = 50 * time.Millisecond
+	w.Server.Service.Client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 			<-ctx.Done()
 			return &url.Error{Op: "Get", URL: "https://10.0.0.1", Err: ctx.Err()}
 		},
 	})
-	answer := w.ask(t, key, http.MethodGet, "/environments/"+w.ids["environment"], "")
+	answer := w.Request(t, key, http.MethodGet, "/environments/"+w.IDs["environment"], "")
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s", answer.Body)
-	w.server.client, w.server.store = working, hanging{w.db}
-	answer = w.ask(t, key, http.MethodGet, "/runs/"+w.completed.String(), "")
+	w.Server.Service.Client = working
+	w.UseStore(hanging{w.Store})
+	answer = w.Request(t, key, http.MethodGet, "/runs/"+w.CompletedRun.String(), "")
 	require.Equal(t, http.StatusServiceUnavailable, answer.Code, "%s", answer.Body)
 }
 
 // hanging is a store that never answers what a run is.
-type hanging struct{ Store }
+type hanging struct{ apiserver.Store }
 
 func (hanging) Run(ctx context.Context, _ store.Key) (store.Run, error) {
 	<-ctx.Done()
 	return store.Run{}, ctx.Err()
 }
 
-// TestAPanicIsAMistakeOfTheService: and is answered.
-func TestAPanicIsAMistakeOfTheService(t *testing.T) {
+func TestPanic_Returns500(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	key := w.key(t, nil)
-	w.call(t, key, http.MethodGet, "/environments", "")
-	w.server.store = nil
-	answer := w.sendTo(t, w.server, key, http.MethodGet, "/v1/projects/"+w.projectID.String()+"/nothing", "")
+	w := apiservertest.NewProject(t)
+	key := w.CreateKey(t, nil)
+	w.Call(t, key, http.MethodGet, "/environments", "")
+	w.UseStore(nil)
+	answer := w.SendTo(t, w.Server, key, http.MethodGet, "/v1/projects/"+w.ProjectID.String()+"/nothing", "")
 	require.Equal(t, http.StatusInternalServerError, answer.Code)
-	require.Equal(t, httpserver.CodeInternal, decode[Problem](t, answer.Body.Bytes()).Code)
-}
-
-func TestAListOfErrorsIsAlwaysAList(t *testing.T) {
-	t.Parallel()
-	text, err := json.Marshal(notFound("run"))
-	require.NoError(t, err)
-	require.JSONEq(t, `{"title":"Not Found","status":404,"detail":"this project has no such run","code":"not_found","errors":[]}`, string(text))
+	require.Equal(t, httpserver.CodeInternal, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Code)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"context"
@@ -11,33 +11,34 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// A facade that RoleBindings limit to a namespace serves that one, and does not
-// know keys of others.
-func TestAFacadeThatHasRightsInOneNamespace(t *testing.T) {
+// RoleBindings limit this facade to a namespace. It does not know the keys of other namespaces.
+func TestServer_ServesSingleNamespace(t *testing.T) {
 	t.Parallel()
-	w, other := newWorld(t), newWorld(t)
-	control, user := kube.Start(t), "facade-of-"+w.namespace
-	control.Grant(t, user, "agentplatform-apiserver", w.namespace)
+	w, other := apiservertest.NewProject(t), apiservertest.NewProject(t)
+	control, user := kube.Start(t), "facade-of-"+w.Namespace
+	control.Grant(t, user, "agentplatform-apiserver", w.Namespace)
 	limited, err := client.NewWithWatch(control.User(t, user), client.Options{Scheme: control.Scheme})
 	require.NoError(t, err)
-	own, foreign := w.key(t, nil), other.key(t, nil)
+	own, foreign := w.CreateKey(t, nil), other.CreateKey(t, nil)
 
-	index := func(within namespaces.Set) *Index {
-		return unlimited(NewIndex(limited, within, quiet()))
+	index := func(within namespaces.Set) *rest.Index {
+		return apiservertest.WithoutLookupLimit(rest.NewIndex(limited, within, apiservertest.DiscardLogger()))
 	}
-	w.server.client, w.server.index = limited, index(nil)
-	status, _ := w.call(t, own, http.MethodGet, "/environments", "")
+	w.Server.Service.Client, w.Server.Service.Index = limited, index(nil)
+	status, _ := w.Call(t, own, http.MethodGet, "/environments", "")
 	require.Equal(t, http.StatusServiceUnavailable, status, "it may not ask the whole cluster, and the caller is not at fault")
 
-	within := namespaces.Set{other.namespace, w.namespace} // one of which it may not read
-	w.server.client, w.server.index = within.Client(limited), index(within)
-	status, body := w.call(t, own, http.MethodGet, "/environments", "")
+	within := namespaces.Set{other.Namespace, w.Namespace} // one of which it may not read
+	w.Server.Service.Client, w.Server.Service.Index = within.Client(limited), index(within)
+	status, body := w.Call(t, own, http.MethodGet, "/environments", "")
 	require.Equal(t, http.StatusOK, status, "%s", body)
-	status, body = w.call(t, foreign, http.MethodGet, "/environments", "")
+	status, body = w.Call(t, foreign, http.MethodGet, "/environments", "")
 	require.Equal(t, http.StatusUnauthorized, status, "%s", body)
 
 	watching := index(within)

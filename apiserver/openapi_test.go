@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"net/http"
@@ -13,108 +13,100 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
-// described is the description as a client reads it.
-func described(t testing.TB) (document node, schemas node) {
+// documentOf is the description as a client reads it.
+func documentOf(t testing.TB) (document rest.Node, schemas rest.Node) {
 	t.Helper()
-	text, err := Document()
+	text, err := apiserver.Document()
 	require.NoError(t, err)
-	document = decode[node](t, text)
-	return document, document["components"].(node)["schemas"].(node)
+	document = apiservertest.Decode[rest.Node](t, text)
+	return document, document["components"].(rest.Node)["schemas"].(rest.Node)
 }
 
-// TestTheDescriptionIsThatOfTheRepository: `make generate` writes it.
-func TestTheDescriptionIsThatOfTheRepository(t *testing.T) {
+// `make generate` writes the file.
+func TestDocument_MatchesFile(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	served := w.send(t, "", http.MethodGet, "/v1/openapi.json", "")
+	w := apiservertest.NewProject(t)
+	served := w.Send(t, "", http.MethodGet, "/v1/openapi.json", "")
 	require.Equal(t, "application/json", served.Header().Get("Content-Type"))
 	written, err := os.ReadFile("../docs/openapi.json")
 	require.NoError(t, err)
 	require.Equal(t, string(written), served.Body.String(), "run make generate")
-	asYAML := w.send(t, "", http.MethodGet, "/v1/openapi.yaml", "")
+	asYAML := w.Send(t, "", http.MethodGet, "/v1/openapi.yaml", "")
 	text, err := yaml.YAMLToJSON(asYAML.Body.Bytes())
 	require.NoError(t, err)
 	require.JSONEq(t, string(written), string(text))
 }
 
-// The description and the pages name the areas of permissions for which this release has no endpoint, and no others.
+// The description and the page of the API name the areas of permissions for which this release has no endpoint, and no others.
 func TestPermissions_AreasWithoutEndpointsAreNamed(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
-	for _, r := range served(t) {
-		for _, g := range r.needs {
-			used[permissionArea(g.permission)] = true
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		for _, g := range r.Permissions {
+			used[g.Permission.Area()] = true
 		}
 	}
 	var without, quoted []string
 	for _, p := range v1alpha1.Permissions() {
-		if area := permissionArea(string(p)); !used[area] && !slices.Contains(without, area) {
+		if area := p.Area(); !used[area] && !slices.Contains(without, area) {
 			without, quoted = append(without, area), append(quoted, "`"+area+"`")
 		}
 	}
 	require.NotEmpty(t, without, "all areas have endpoints: remove the note")
-	_, schemas := described(t)
-	require.Contains(t, schemas["Permission"].(node)["description"], "no endpoint yet for "+listAnd(without)+":")
-	for page, beginning := range map[string]string{
-		"../docs/rest-api.md": "A key can have the permissions of ", "../docs/spec/apikey.md": "The permissions of ",
-	} {
-		t.Run(page, func(t *testing.T) {
-			text, err := os.ReadFile(page)
-			require.NoError(t, err)
-			require.Contains(t, strings.Join(strings.Fields(string(text)), " "), beginning+listAnd(quoted))
-		})
-	}
+	_, schemas := documentOf(t)
+	require.Contains(t, schemas["Permission"].(rest.Node)["description"], "no endpoint yet for "+sentence(without)+":")
+	page, err := os.ReadFile("../docs/rest-api.md")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(string(page)), " "), "A key can have the permissions of "+sentence(quoted))
 }
 
-// TestEverythingIsDescribed: every operation, parameter, object, field and answer.
-func TestEverythingIsDescribed(t *testing.T) {
+// Each operation, parameter, object, field and response has a description.
+func TestDocument_DescribesEverything(t *testing.T) {
 	t.Parallel()
-	document, schemas := described(t)
-	for _, r := range served(t) {
-		require.NotEmpty(t, r.summary, r.id)
-		require.NotEmpty(t, r.description, r.id)
-		op := document["paths"].(node)[projectPath+r.path].(node)[strings.ToLower(r.method)].(node)
+	document, schemas := documentOf(t)
+	for _, r := range apiservertest.SupportedEndpoints(t) {
+		require.NotEmpty(t, r.Summary, r.ID)
+		require.NotEmpty(t, r.Doc, r.ID)
+		op := document["paths"].(rest.Node)[rest.PathPrefix+r.Path].(rest.Node)[strings.ToLower(r.Method)].(rest.Node)
 		for _, p := range op["parameters"].([]any) {
-			require.NotEmpty(t, p.(node)["description"], "%s: %v", r.id, p)
+			require.NotEmpty(t, p.(rest.Node)["description"], "%s: %v", r.ID, p)
 		}
-		for status, response := range op["responses"].(node) {
-			require.NotEmpty(t, response.(node)["description"], "%s %s", r.id, status)
-			require.Contains(t, response.(node)["headers"], "X-Request-Id", "%s %s", r.id, status)
-			if content := response.(node)["content"].(node); status >= "400" {
-				require.Contains(t, content, httpserver.ProblemType, "%s %s", r.id, status)
-				require.NotEmpty(t, content[httpserver.ProblemType].(node)["example"], "%s %s", r.id, status)
+		for status, response := range op["responses"].(rest.Node) {
+			require.NotEmpty(t, response.(rest.Node)["description"], "%s %s", r.ID, status)
+			require.Contains(t, response.(rest.Node)["headers"], "X-Request-Id", "%s %s", r.ID, status)
+			if content := response.(rest.Node)["content"].(rest.Node); status >= "400" {
+				require.Contains(t, content, httpserver.ProblemType, "%s %s", r.ID, status)
+				require.NotEmpty(t, content[httpserver.ProblemType].(rest.Node)["example"], "%s %s", r.ID, status)
 			}
 		}
 	}
 	for name, schema := range schemas {
-		require.NotEmpty(t, schema.(node)["description"], name)
-		properties, _ := schema.(node)["properties"].(node)
+		require.NotEmpty(t, schema.(rest.Node)["description"], name)
+		properties, _ := schema.(rest.Node)["properties"].(rest.Node)
 		for field, property := range properties {
-			require.NotEmpty(t, property.(node)["description"], "%s.%s", name, field)
+			require.NotEmpty(t, property.(rest.Node)["description"], "%s.%s", name, field)
 		}
-	}
-	for name := range aboutSchemas {
-		require.Contains(t, schemas, name)
 	}
 }
 
-// TestAnswersMayGrow: a client that is held to the description bears fields that are
-// new, and no list is ever null.
-func TestAnswersMayGrow(t *testing.T) {
+// Generated clients accept new fields, and no list is null.
+func TestDocument_AllowsNewFields(t *testing.T) {
 	t.Parallel()
-	_, schemas := described(t)
+	_, schemas := documentOf(t)
 	closed := map[string]bool{}
 	for name, schema := range schemas {
-		if schema.(node)["additionalProperties"] == false {
+		if schema.(rest.Node)["additionalProperties"] == false {
 			closed[name] = true
 		}
-		properties, _ := schema.(node)["properties"].(node)
+		properties, _ := schema.(rest.Node)["properties"].(rest.Node)
 		for field, property := range properties {
-			if kinds, ok := property.(node)["type"].([]any); ok && kinds[0] == "array" {
+			if kinds, ok := property.(rest.Node)["type"].([]any); ok && kinds[0] == "array" {
 				require.Equal(t, "Deployment", strings.TrimSuffix(name, "Item"), "%s.%s is a list or null", name, field)
 				require.Equal(t, "test_results", field)
 			}
@@ -126,18 +118,18 @@ func TestAnswersMayGrow(t *testing.T) {
 	}, closed, "requests are held to their fields, answers are not")
 }
 
-// TestEnumerationsAreNamed: wherever a value is one of a few, by reference.
-func TestEnumerationsAreNamed(t *testing.T) {
+// Each enumeration is a named schema.
+func TestDocument_NamesEnumerations(t *testing.T) {
 	t.Parallel()
-	document, schemas := described(t)
+	document, schemas := documentOf(t)
 	for _, name := range []string{"RunStatus", "ConnectorRunStatus", "DeploymentStatus", "ConnectorType", "ConnectorMode", "TriggerType", "Permission"} {
-		require.NotEmpty(t, schemas[name].(node)["enum"], name)
+		require.NotEmpty(t, schemas[name].(rest.Node)["enum"], name)
 	}
 	var inline []string
 	var walk func(at string, part any)
 	walk = func(at string, part any) {
 		switch part := part.(type) {
-		case node:
+		case rest.Node:
 			if _, there := part["enum"]; there {
 				inline = append(inline, at)
 			}
@@ -152,48 +144,34 @@ func TestEnumerationsAreNamed(t *testing.T) {
 	}
 	walk("", document["paths"])
 	for name, schema := range schemas {
-		walk(name, schema.(node)["properties"])
+		walk(name, schema.(rest.Node)["properties"])
 	}
 	require.Empty(t, inline)
 }
 
-// TestEveryPermissionOfARouteIsDescribed: also those that a parameter or a field asks for.
-func TestEveryPermissionOfARouteIsDescribed(t *testing.T) {
+// The description includes permissions that a parameter or a field requires.
+func TestDocument_DescribesConditionalPermissions(t *testing.T) {
 	t.Parallel()
-	document, _ := described(t)
-	op := document["paths"].(node)[projectPath+"/connectors"].(node)["post"].(node)
+	document, _ := documentOf(t)
+	op := document["paths"].(rest.Node)[rest.PathPrefix+"/connectors"].(rest.Node)["post"].(rest.Node)
 	require.Equal(t, "connectors.create", op["x-permission"])
 	require.Equal(t, []any{"connectors.link"}, op["x-permission-with-agent_name"])
-	op = document["paths"].(node)[projectPath+"/environments"].(node)["post"].(node)
+	op = document["paths"].(rest.Node)[rest.PathPrefix+"/environments"].(rest.Node)["post"].(rest.Node)
 	require.Equal(t, []any{"variables.view", "variables.create"}, op["x-permission-with-copy_from_environment_id"])
 }
 
-// TestTheDescriptionOfWebhooksIsThatOfTheRepository: but for the URL of the gateway, which is
-// that of the installation; what is in it is described.
-func TestTheDescriptionOfWebhooksIsThatOfTheRepository(t *testing.T) {
+// The served document has the public URL of the gateway.
+func TestServer_ServesWebhookDocument(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	served := w.send(t, "", http.MethodGet, "/v1/webhooks.json", "")
+	w := apiservertest.NewProject(t)
+	served := w.Send(t, "", http.MethodGet, "/v1/webhooks.json", "")
 	require.Equal(t, http.StatusOK, served.Code)
 	require.Equal(t, "application/json", served.Header().Get("Content-Type"))
-	written, err := os.ReadFile("../docs/webhooks.json")
-	require.NoError(t, err)
-	require.Equal(t, string(written), strings.ReplaceAll(served.Body.String(), `"`+gateway+`"`, `"`+exampleGateway+`"`), "run make generate")
-	require.Contains(t, served.Body.String(), `"`+gateway+`"`)
-	all := decode[node](t, written)["components"].(node)["schemas"].(node)
-	for name, schema := range all {
-		require.NotEmpty(t, schema.(node)["description"], name)
-		for field, property := range schema.(node)["properties"].(node) {
-			require.NotEmpty(t, property.(node)["description"], "%s.%s", name, field)
-		}
-	}
-	require.Len(t, aboutWebhookSchemas, len(all))
-	for status := range webhookapi.Problems {
-		require.NotEmpty(t, aboutWebhookProblems[status], status)
-	}
-	require.Len(t, aboutWebhookProblems, len(webhookapi.Problems))
-	for status := range webhookapi.PushProblems {
-		require.NotEmpty(t, aboutPushProblems[status], status)
-	}
-	require.Len(t, aboutPushProblems, len(webhookapi.PushProblems))
+	require.Contains(t, served.Body.String(), `"`+apiservertest.GatewayURL+`"`)
+}
+
+// sentence joins at least two words: a, b and c.
+func sentence(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

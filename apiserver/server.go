@@ -8,257 +8,123 @@
 package apiserver
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"io"
-	"log/slog"
 	"net/http"
-	"strings"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
-	"github.com/danielgtaylor/huma/v2/adapters/humachi"
-	"github.com/go-chi/chi/v5"
 	"github.com/google/uuid"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/internal/cache"
-	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/apiserver/agents"
+	"github.com/agentplatform/agentplatform/apiserver/auditlog"
+	"github.com/agentplatform/agentplatform/apiserver/connectors"
+	"github.com/agentplatform/agentplatform/apiserver/costs"
+	"github.com/agentplatform/agentplatform/apiserver/deployments"
+	"github.com/agentplatform/agentplatform/apiserver/environments"
+	"github.com/agentplatform/agentplatform/apiserver/history"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/apiserver/runs"
+	"github.com/agentplatform/agentplatform/apiserver/webhooks"
 	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/quota"
-	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// apiVersion is the version of the service contract.
-const apiVersion = "1.0.0"
-
-// Store is what the facade reads of the store.
+// Store is what the facade reads and writes in the store.
 type Store interface {
-	store.Catalog
-	store.History
-	store.Eraser
-	store.Statistics
-	// Rates is store.Rates'.
-	Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error)
-	store.Files
-	store.Deployments
-	store.Builds
-	// OpenBundle is store.Bundles'.
-	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
-	// PutUpload and HasUpload are store.Uploads'.
-	PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error)
-	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
-	// Subscribe is store.Notifier's.
-	Subscribe(topic store.Topic) (hints <-chan store.Hint, stop func())
-	store.Audit
-	store.RateLimiter
-	// ListsAtOnce is store.Store's.
-	ListsAtOnce() int
-	// Rejections is store.Rejections'.
-	Rejections(ctx context.Context, connector store.Key) (store.RejectionReport, error)
-	// TickTimes is store.Ticks'.
-	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error)
-	// Attempts, AttemptsOf, DestinationsOf and ResumeDestination are store.Deliveries'.
-	Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error)
-	AttemptsOf(ctx context.Context, deliveries []store.Key) (map[store.Key]store.DeliveryAttempts, error)
-	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
-	ResumeDestination(ctx context.Context, connector store.Key) error
-	// Replays makes what happened happen again.
-	replay.Store
-	// MatchReplay and the others are store.ReplayJobs'.
-	MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (store.ReplayMatch, error)
-	StartReplay(ctx context.Context, r store.NewReplay) (store.Replay, store.Verdict, error)
-	Replay(ctx context.Context, replay store.Key) (store.Replay, error)
-	ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error)
-	CancelReplay(ctx context.Context, replay store.Key) error
-	// Cancel is store.Dispatch's.
-	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
+	rest.Store
+	agents.Store
+	runs.Store
+	costs.Store
+	deployments.Store
+	connectors.Store
+	runs.ConnectorRunStore
+	runs.ReplayStore
+	connectors.RejectionStore
 }
 
-// Claims is what the facade writes of the store.
+// Claims is what the facade writes in the store.
 type Claims interface {
-	// ClaimID is store.Projector's.
-	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
-	// DerivationKey is store.KeyLedger's.
-	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
-	// DerivationKeys is store.KeyLedger's.
-	DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error)
+	rest.Claims
+	connectors.Derivations
 }
 
-// Options are what a facade is made of.
+// Options configure a facade.
 type Options struct {
-	// Client reads uncached and writes. Its scheme knows
-	// SubjectAccessReviews and the kinds of agentplatform.dev.
-	Client client.Client
-	// Index finds API keys and projects; whoever makes it runs it.
-	Index *Index
+	rest.Options
+	// Store replaces the store of the embedded options.
 	Store Store
-	// Claims claims the ids of what is created.
+	// Claims claims the IDs of created objects. It replaces Claims of the embedded options.
 	Claims Claims
-	// PlatformID is what the ids of all projects are made of.
-	PlatformID uuid.UUID
-	// Keys derive the generated secrets that are shown.
+	// Keys derive the generated secrets in responses.
 	Keys *keyring.Keys
 	// GatewayURL is the public URL of the gateway, the start of webhook URLs.
 	GatewayURL string
-	// TrustedProxies may say in X-Forwarded-For where a request came from.
-	TrustedProxies httpserver.Proxies
-	// RequestsPerMinute is how many requests a project may make in any 60 seconds of
-	// which no controller has told the store yet what its plan allows; 0 means the plan's
-	// default.
-	RequestsPerMinute int
-	// GitOpsManagers are field managers over whose fields nothing is written; nil means
-	// DefaultGitOpsManagers.
-	GitOpsManagers []string
-	// Stopping is closed when the facade is to stop: streams end then, whose readers come
-	// again elsewhere. nil: never.
+	// Stopping is closed when the facade stops. Open streams end then, and their readers reconnect to another replica. nil: never.
 	Stopping <-chan struct{}
-	// Logger takes what callers only see as 500; nil means slog's default.
-	Logger *slog.Logger
 }
 
-// Server is the facade.
+// Server is the facade. Its fields are the service and the resources that it serves.
 type Server struct {
-	client     client.Client
-	store      Store
-	claims     Claims
-	platformID uuid.UUID
-	platform   *keyring.Keys
-	gatewayURL string
-	proxies    httpserver.Proxies
-	logger     *slog.Logger
-	now        func() time.Time
-
-	refusals *httpserver.Refusals
-	keys     *cache.Cache[askedKey, credential]
-	reviews  *cache.Cache[review, bool]
-	index    *Index
-	files    *quota.Places // for those that are being sent
-	uploads  *quota.Places // for those that come in
-	streams  *quota.Places // for those that are open
-	searches *quota.Places // for those that go on
-	readings *quota.Budget // of history
-	stopping <-chan struct{}
-	api      huma.API
-	handler  http.Handler
-
-	requestsPerMinute int
-	gitOpsManagers    []string
-	// patience is readyTimeout, and deadline requestTime, but in tests.
-	patience, deadline time.Duration
-
-	// document is the description that is served.
-	document    []byte
-	documentErr error
+	Service       *rest.Service
+	Environments  *environments.API
+	Variables     *environments.Variables
+	Agents        *agents.API
+	Deployments   *deployments.API
+	Connectors    *connectors.API
+	Links         *connectors.Links
+	ConnectorRuns *runs.ConnectorRuns
+	Replays       *runs.Replays
+	Rejections    *connectors.Rejections
+	Runs          *runs.API
+	Costs         *costs.Reader
+	Searches      *history.Searches
+	AuditLog      *auditlog.API
 }
 
-// New makes a facade; an error says what is missing.
+// New makes a facade; an error names the missing options.
 func New(opts Options) (*Server, error) {
 	if opts.Client == nil || opts.Index == nil || opts.Store == nil || opts.Claims == nil || opts.Keys == nil || opts.PlatformID == uuid.Nil {
 		return nil, errors.New("making the REST facade: client, index, store, claims, platform id and keys are needed")
 	}
-	s := &Server{
-		client: opts.Client, store: opts.Store, claims: opts.Claims, platformID: opts.PlatformID, platform: opts.Keys,
-		gatewayURL: opts.GatewayURL, proxies: opts.TrustedProxies, logger: opts.Logger, now: time.Now,
-		patience: readyTimeout, deadline: requestTime, requestsPerMinute: cmp.Or(opts.RequestsPerMinute, int(plan.Default().RequestsPerMinute)),
-		gitOpsManagers: opts.GitOpsManagers,
+	webhooks, err := webhooks.Document(opts.GatewayURL)
+	if err != nil {
+		return nil, err
 	}
-	if s.gitOpsManagers == nil {
-		s.gitOpsManagers = DefaultGitOpsManagers
-	}
-	if s.logger == nil {
-		s.logger = slog.Default()
-	}
-	s.refusals = httpserver.NewRefusals("requests without a valid API key were refused", s.logger, s.now)
-	clock := func() time.Time { return s.now() } // which tests set
-	s.keys = cache.New[askedKey, credential](cacheSize, keyCacheTime, clock)
-	s.reviews = cache.New[review, bool](cacheSize, reviewCacheTime, clock)
-	s.index, s.files = opts.Index, quota.NewPlaces(maxFileStreams, fileShare)
-	s.uploads = quota.NewPlaces(maxUploads, uploadShare)
-	s.searches = quota.NewPlaces(maxSearches, searchShare)
-	s.readings = newReadings(opts.Store.ListsAtOnce(), readingPatience)
-	s.streams, s.stopping = quota.NewPlaces(maxStreams, streamShare), opts.Stopping
-	s.mount()
-	return s, s.documentErr
+	opts.Options.Store, opts.Options.Claims = opts.Store, opts.Claims
+	s := newServer(rest.New(opts.Options), opts)
+	return s, s.Service.Mount(s.Sections(), map[string][]byte{"/v1/webhooks.json": webhooks})
 }
 
 // Handler serves /v1.
-func (s *Server) Handler() http.Handler { return s.handler }
+func (s *Server) Handler() http.Handler { return s.Service.Handler() }
 
-// OpenAPI describes the routes that are mounted.
-func (s *Server) OpenAPI() *huma.OpenAPI { return s.api.OpenAPI() }
+// OpenAPI describes the endpoints.
+func (s *Server) OpenAPI() *huma.OpenAPI { return s.Service.OpenAPI() }
 
-func (s *Server) mount() {
-	replaceErrorModel()
-	router := chi.NewRouter()
-	router.Use(s.follow, s.recoverPanics)
-	router.NotFound(s.notPublic)
-	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { s.methodNotAllowed(router, w, r) })
-	s.api = humachi.New(router, describedConfig())
-	for i := range routes {
-		s.register(&routes[i])
+// newServer gives each resource what it needs of the options, and the resources that it reads.
+func newServer(base *rest.Service, opts Options) *Server {
+	s := &Server{
+		Service:       base,
+		Costs:         &costs.Reader{Store: opts.Store},
+		Searches:      history.NewSearches(base),
+		Variables:     &environments.Variables{Service: base, Keys: opts.Keys},
+		Connectors:    &connectors.API{Service: base, Store: opts.Store, Keys: opts.Keys, Derivations: opts.Claims, GatewayURL: opts.GatewayURL},
+		ConnectorRuns: &runs.ConnectorRuns{Service: base, Store: opts.Store},
+		Rejections:    &connectors.Rejections{Service: base, Store: opts.Store},
+		AuditLog:      &auditlog.API{Service: base},
 	}
-	s.serveDocument(router)
-	s.handler = router
-}
-
-// notPublic answers for every path that is not an endpoint: below a project 403,
-// for those who have a key of it.
-func (s *Server) notPublic(w http.ResponseWriter, r *http.Request) {
-	rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/")
-	if !below {
-		httpserver.WriteProblem(w, problem(http.StatusNotFound, httpserver.CodeNotFound, "there is nothing at this path"))
-		return
+	s.Environments = &environments.API{Service: base, Variables: s.Variables}
+	s.Links = &connectors.Links{Service: base, Connectors: s.Connectors}
+	s.Connectors.Links = s.Links
+	s.Deployments = &deployments.API{
+		Service: base, Store: opts.Store, Costs: s.Costs, Stopping: opts.Stopping,
+		Uploads: quota.NewPlaces(deployments.MaxUploads, deployments.UploadShare), Streams: quota.NewPlaces(deployments.MaxStreams, deployments.StreamShare),
 	}
-	forbidden := func(*caller) error {
-		return problem(http.StatusForbidden, httpserver.CodeNotPublic, "this endpoint is not part of the public API")
+	s.Runs = &runs.API{
+		Service: base, Store: opts.Store, Deployments: s.Deployments, ConnectorRuns: s.ConnectorRuns, Costs: s.Costs,
+		Files: quota.NewPlaces(runs.MaxFileStreams, runs.FileShare), Searches: s.Searches,
 	}
-	_, err := s.identifyUnknown(r, rest, forbidden)
-	httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
-}
-
-// identifyUnknown authenticates a request to a path below that of projects that has no route.
-func (s *Server) identifyUnknown(r *http.Request, rest string, allowed func(*caller) error) (*caller, error) {
-	project, _, _ := strings.Cut(rest, "/")
-	act := store.AuditEntry{Operation: "unknown", Method: r.Method, Route: r.URL.Path}
-	return s.identify(r.Context(), r.Header.Get("Authorization"), project, act, allowed)
-}
-
-// methods are those that an endpoint may have.
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
-
-// methodNotAllowed answers for a path that has endpoints with other methods: 405, below a project
-// for those who have a key of it.
-func (s *Server) methodNotAllowed(router chi.Routes, w http.ResponseWriter, r *http.Request) {
-	var allow []string
-	for _, method := range methods {
-		if router.Match(chi.NewRouteContext(), method, r.URL.Path) {
-			allow = append(allow, method)
-		}
-	}
-	err := error(problem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "this path takes "+strings.Join(allow, " and ")))
-	if rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/"); below {
-		wrong := err
-		_, err = s.identifyUnknown(r, rest, func(*caller) error { return wrong })
-	}
-	if isStatus(err, http.StatusMethodNotAllowed) {
-		w.Header().Set("Allow", strings.Join(allow, ", "))
-	}
-	httpserver.WriteProblem(w, s.asProblem(r.Context(), err))
-}
-
-func (s *Server) recoverPanics(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			if p := recover(); p != nil {
-				s.logger.ErrorContext(r.Context(), "a request panicked", "method", r.Method, "path", r.URL.Path, "panic", p)
-				httpserver.WriteProblem(w, problem(http.StatusInternalServerError, httpserver.CodeInternal, internalDetail))
-			}
-		}()
-		w.Header().Set("Cache-Control", "no-store") // answers hold secrets
-		next.ServeHTTP(w, r)
-	})
+	s.ConnectorRuns.Runs = s.Runs
+	s.Replays = &runs.Replays{Service: base, Store: opts.Store, ConnectorRuns: s.ConnectorRuns}
+	s.Agents = &agents.API{Service: base, Store: opts.Store, Links: s.Links, Deployments: s.Deployments, Searches: s.Searches, Costs: s.Costs}
+	return s
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package apiserver
+package apiserver_test
 
 import (
 	"net/http"
@@ -8,21 +8,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/later"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
-// TestParametersOfALaterRelease: each is refused by its name wherever it may be sent, and none is
-// described.
-func TestParametersOfALaterRelease(t *testing.T) {
+// Each unsupported parameter is rejected by name, and none is described.
+func TestUnsupported_RejectsParameters(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
 	agent := "/agents/hello?environment_id={environment}&"
 	takes := map[string][]string{
 		"guardrail_outcome": {agent, "/runs?"}, "status_filter": {agent, "/runs?"},
 	}
-	names := later.At(later.Query)
+	names := unsupported.At(unsupported.Query)
 	require.NotEmpty(t, names)
 	for _, name := range names {
 		require.NotEmpty(t, takes[name.Field], "where may %s be sent?", name)
@@ -31,28 +32,28 @@ func TestParametersOfALaterRelease(t *testing.T) {
 			value = "CANARY"
 		}
 		for _, path := range takes[name.Field] {
-			status, body := w.call(t, key, http.MethodGet, sample{path: path + name.Field + "=" + value}.fill(t, w.ids), "")
+			status, body := w.Call(t, key, http.MethodGet, apiservertest.FillPath(t, path+name.Field+"="+value, w.IDs), "")
 			require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", name, body)
 			require.NotContains(t, string(body), "CANARY")
-			found := decode[Problem](t, body).Errors
+			found := apiservertest.Decode[rest.Problem](t, body).Errors
 			require.Len(t, found, 1)
 			require.Regexp(t, `^query\.`+name.Field+`(\[0\])?$`, found[0].Location)
-			require.Equal(t, notSupported("").Message, found[0].Message)
+			require.Equal(t, "is not supported in this release", found[0].Message)
 		}
 	}
 }
 
-// TestFieldsOfALaterRelease: each is refused by its name.
-func TestFieldsOfALaterRelease(t *testing.T) {
+// Each unsupported field is rejected by name.
+func TestUnsupported_RejectsFields(t *testing.T) {
 	t.Parallel()
-	w := newPast(t)
-	key := w.key(t, nil)
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
 	bodies := map[string]string{"outbound.mode: middleware": `{"agent_name":"hello","outbound":{"mode":"middleware"}}`}
-	for _, name := range later.At(later.Body) {
+	for _, name := range unsupported.At(unsupported.Body) {
 		require.NotEmpty(t, bodies[name.String()], "which body has %s?", name)
-		status, body := w.call(t, key, http.MethodPost, sample{path: "/connectors/{connector}/links"}.fill(t, w.ids), bodies[name.String()])
+		status, body := w.Call(t, key, http.MethodPost, apiservertest.FillPath(t, "/connectors/{connector}/links", w.IDs), bodies[name.String()])
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", name, body)
-		require.Equal(t, httpserver.Fields{notSupported("body." + name.Field)}, decode[Problem](t, body).Errors)
+		require.Equal(t, httpserver.Fields{{Location: "body." + name.Field, Message: "is not supported in this release"}}, apiservertest.Decode[rest.Problem](t, body).Errors)
 		delete(bodies, name.String())
 	}
 	require.Empty(t, bodies)

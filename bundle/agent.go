@@ -5,158 +5,195 @@ package bundle
 import (
 	"cmp"
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// AgentType says how an agent works.
+// AgentType is the way an agent works.
 type AgentType string
 
 // Types of agents.
 const (
-	// AgentLLM asks a model, which may call tools.
+	// AgentLLM sends its input to a model, which may call tools.
 	AgentLLM AgentType = "llm"
-	// AgentSequential runs other agents one after the other.
+	// AgentSequential runs steps, such as other agents, one after the other.
 	AgentSequential AgentType = "sequential"
 	// AgentTool calls one tool without a model.
 	AgentTool AgentType = "tool"
-	// AgentRemote asks an agent that is served elsewhere.
+	// AgentRemote calls an agent that another service runs.
 	AgentRemote AgentType = "remote"
 )
 
 // Defaults of agents' keys.
 const (
 	DefaultMaxIterations = 100
+	DefaultToolCalls     = 1000
+	DefaultMaxResult     = 64 << 10
 	DefaultTimeout       = 15 * time.Minute
 	DefaultAttempts      = 3
 	DefaultInitialDelay  = 10 * time.Second
 	DefaultMaxDelay      = 30 * time.Second
 )
 
-// Agent is one agent, with the defaults of its folders folded in. What a key means is said in its
-// tag doc, which people read in their editors; see schema.go.
+// Agent is one agent, merged with the defaults of its folders. Each field with the tag yaml is a key; type field
+// explains the tags.
 type Agent struct {
-	Version         string    `yaml:"version" enum:"1.0" doc:"Version of the keys."`
-	Name            string    `yaml:"name" required:"true" form:"name" doc:"Name of the agent, unique in the repository: at most 63 lower-case letters, digits and inner dashes."`
-	Description     string    `yaml:"description" doc:"What the agent is for, for people."`
-	Type            AgentType `yaml:"type" enum:"llm,sequential,tool,remote" doc:"How the agent works: llm asks a model, sequential runs other agents one after the other."`
-	Model           string    `yaml:"model" form:"model" doc:"The model, as provider/model: the provider is a prefix of the project's modelProviders, or scripted for a file of models/."`
-	FallbackModel   string    `yaml:"fallback_model" form:"model" doc:"The model, as provider/model, that answers when the attempts of the first one are used up."`
-	SystemPrompt    string    `yaml:"system_prompt" doc:"What the model is told. {field} stands for a field of the input, {run_id} and {agent_name} for those of the run, {headers.x-name} for a header, {env.NAME} for a variable of the environment."`
-	Temperature     *float64  `yaml:"temperature" min:"0" max:"2" doc:"How freely the model answers, 0 to 2; without it as the model does."`
-	ReasoningEffort string    `yaml:"reasoning_effort" enum:"minimal,low,medium,high" doc:"How long the model thinks; without it as the model does."`
-	Tools           []Tool    `yaml:"tools" doc:"The tools that the model may call."`
-	Agents          []string  `yaml:"agents" doc:"Names of the agents that a sequential agent runs, in order."`
-	ToolName        string    `yaml:"tool_name" doc:"The tool that an agent of type tool calls."`
-	URL             string    `yaml:"url" doc:"Where an agent of type remote is served, http or https."`
-	OutputSchema    string    `yaml:"output_schema" doc:"File of schemas/, without its ending, whose JSON Schema the answer must fit."`
+	Version         string    `yaml:"version" enum:"1.0" without:"1.0" example:"'1.0'" doc:"Version of the keys."`
+	Name            string    `yaml:"name" required:"true" form:"name" defaults:"false" example:"support" doc:"Name of the agent, unique in the repository: at most 63 lower-case letters, digits and inner dashes."`
+	Description     string    `yaml:"description" example:"Answers questions of customers" doc:"Description for people."`
+	Type            AgentType `yaml:"type" enum:"llm,sequential,tool,remote" unsupportedValues:"remote" without:"llm" example:"llm" doc:"How the agent works: 'llm' sends the input to a model, 'sequential' runs other agents or tools, in order or at the same time, 'tool' calls one tool with the input as its arguments, without a model."`
+	Model           string    `yaml:"model" types:"llm" required:"llm" form:"model" example:"openai/gpt-5" doc:"Model, as 'provider/model'. The provider is a prefix of the project's 'modelProviders', or 'scripted' for a file in 'models/'."`
+	FallbackModel   string    `yaml:"fallback_model" types:"llm" form:"model" example:"openai/gpt-5-mini" doc:"Model, as 'provider/model', that answers when all attempts of the first model have failed."`
+	SystemPrompt    string    `yaml:"system_prompt" types:"llm" example:"Help {name} with the order." doc:"Instructions for the model, with placeholders such as '{field}' for a field of the input."`
+	Temperature     *float64  `yaml:"temperature" types:"llm" min:"0" max:"2" without:"the default of the model" example:"0.5" doc:"Randomness of the answers."`
+	ReasoningEffort string    `yaml:"reasoning_effort" types:"llm" enum:"minimal,low,medium,high" without:"the default of the model" example:"low" doc:"How long the model thinks."`
+	Tools           []Tool    `yaml:"tools" types:"llm" example:"[current_time]" doc:"Tools that the model may call: HTTP tools as 'folder.file.name', functions of scripts as 'folder.file.function', all of a file as 'folder.file.*', operations of OpenAPI documents as 'api:name.operationId' or 'api:name.*', or a built-in tool such as 'current_time'. 'reference: condition' offers a tool only while a CEL condition over 'input', 'context' and 'headers' is true. At most 128."`
+	// DiscoverableTools are not part of requests to the model.
+	DiscoverableTools []Tool `yaml:"discoverable_tools" types:"llm" example:"[current_time]" doc:"Tools that the model finds with 'search_tools' and calls with 'use_tool', so that their descriptions cost no tokens in each request. References and conditions as in 'tools'. At most 1000."`
+	// ToolOptions apply to all tools of the agent.
+	ToolOptions ToolOptions `yaml:"tool_options" types:"llm" doc:"How results of tools reach the model."`
+	Agents      []string    `yaml:"agents" types:"sequential" required:"sequential" choice:"steps" example:"[support]" doc:"Names of the agents to run, in order. Each answers the answer of the agent before it, and sees the whole conversation. With the agents that these run, at most 100."`
+	// Steps are an alternative to Agents, with results that have names.
+	Steps        []SequenceStep `yaml:"steps" types:"sequential" required:"sequential" choice:"steps" defaults:"false" doc:"Steps to run, in order. With the steps of the agents that these run, at most 100."`
+	Output       Expression     `yaml:"output" types:"sequential" defaults:"false" without:"the output of the last step that ran" example:"reply" doc:"CEL expression that returns the output of an agent with 'steps'. Text is the output as it is, any other value is JSON."`
+	ToolName     string         `yaml:"tool_name" types:"tool" required:"tool" example:"current_time" doc:"Tool that the agent calls: a reference as in 'tools' that names one tool, or the name of a tool of 'mcp_servers' with its 'prefix'. The input is a JSON object with the arguments. A tool whose only parameter is 'payload' gets the whole input. The output is the result as JSON."`
+	URL          string         `yaml:"url" types:"remote" required:"remote" form:"url" example:"https://agents.example.com/support" doc:"URL of the remote agent, http or https."`
+	OutputSchema string         `yaml:"output_schema" unsupported:"true" file:"schemas/*.json" example:"answer" doc:"File in 'schemas/', without '.json', with the JSON Schema of the answer."`
 	// MaxConcurrentRuns is 0 without a limit.
-	MaxConcurrentRuns int `yaml:"max_concurrent_runs" min:"1" without:"no limit" doc:"Most runs of the agent under way at a time, over all runners of the environment; those beyond wait in their order."`
-	MaxIterations     int `yaml:"max_iterations" min:"1" max:"10000" doc:"Most model answers of the agent in one run."`
+	MaxConcurrentRuns int `yaml:"max_concurrent_runs" scope:"base" min:"1" without:"no limit" example:"3" doc:"Maximum number of concurrent runs of the agent, over all runners of the environment. More runs wait in their order."`
+	MaxIterations     int `yaml:"max_iterations" types:"llm" min:"1" max:"10000" example:"7" doc:"Maximum number of model answers of the agent in one run."`
 	// Timeout is 0 without a limit; see RunTimeout.
-	Timeout       Duration       `yaml:"timeout" over:"0" without:"15 minutes" doc:"How long a run of the agent may take, over all its attempts; of an agent that is a step of another one, the step in one attempt."`
-	Retry         Retry          `yaml:"retry_options" doc:"How failed model requests are repeated."`
-	Concurrency   *Concurrency   `yaml:"concurrency" doc:"Lets one run of the agent with the same key be under way at a time."`
-	Session       *Session       `yaml:"session" doc:"Keeps a conversation over the runs of a key."`
-	Guardrails    *Guardrails    `yaml:"guardrails" doc:"What is checked of the input and of the answer."`
-	Approval      *Approval      `yaml:"approval" doc:"Asks people before tools are called."`
-	MCPServers    []MCPServer    `yaml:"mcp_servers" doc:"Servers whose tools the model may call, by the Model Context Protocol over HTTP."`
-	FilesRequired bool           `yaml:"files_required" doc:"Whether a run fails before it begins when its event has no attachment, or one that was omitted."`
-	Variants      map[string]int `yaml:"variants" doc:"Percentages of the agent's runs that its A/B variants execute, by the variants' names; the agent itself executes what they leave of 100."`
+	Timeout       Duration       `yaml:"timeout" types:"llm,sequential,tool" over:"0" without:"15 minutes" example:"1m30s" doc:"Time limit of a run over all its attempts, in seconds or as text such as '1m30s'. For an agent that is a step of another agent: time limit of the step in one attempt, without a default."`
+	Limits        Limits         `yaml:"limits" types:"llm,sequential" doc:"Limits of what the agent and its steps do in one run, over all attempts. A run that needs more fails with 'run_limit_exceeded'."`
+	Retry         Retry          `yaml:"retry_options" types:"llm,tool" doc:"Retries of failed model requests. For an agent of type 'tool': of calls that failed because a service was unavailable, or in a script, if the tool is idempotent."`
+	Concurrency   *Concurrency   `yaml:"concurrency" scope:"base" doc:"Allows one open run per key: runs of the agent with the same key run one at a time."`
+	Session       *Session       `yaml:"session" scope:"base" unsupported:"true" doc:"Conversation that the runs with the same key share."`
+	Guardrails    *Guardrails    `yaml:"guardrails" unsupported:"true" doc:"Checks of the input and of the answer."`
+	Approval      *Approval      `yaml:"approval" unsupported:"true" doc:"Approval by people before the agent calls a tool."`
+	MCPServers    []MCPServer    `yaml:"mcp_servers" types:"llm,tool" doc:"Servers whose tools the agent may call, by the Model Context Protocol over HTTP."`
+	APIs          map[string]API `yaml:"apis" types:"llm,sequential,tool" example:"{shop: {base_url: '${SHOP_URL}', auth: {bearer: '${SHOP_TOKEN}'}}}" doc:"Base URLs and credentials of the OpenAPI documents in 'apis/', by the names of the files without extension."`
+	FilesRequired bool           `yaml:"files_required" without:"false" example:"true" doc:"Fails a run with 'files_required' before it starts if its event has no attachment, or an attachment was omitted. Without effect for an agent that is a step of another agent."`
+	Variants      map[string]int `yaml:"variants" scope:"base" defaults:"false" example:"{short: 10}" doc:"Percentages of the agent's runs that its A/B variants execute, by the names of the variants. The agent itself executes the rest."`
 
 	// SourcePath is the agent's file.
 	SourcePath string
-	// VariantOf is the name of the agent of which this is an A/B variant, or "", and
-	// TestName the variant's name.
+	// VariantOf is the name of the base if the agent is an A/B variant, else "". TestName is the variant's name.
 	VariantOf, TestName string
 
 	source *node
+	access map[string]*apiAccess // by the name of the API
 }
 
 // Tool is a tool that an agent may call.
 type Tool struct {
 	// Reference names a built-in tool, or a function as folder.file.function.
 	Reference string
-	// Condition says when the tool is offered: CEL or free text, "" for always.
-	Condition string
+	// Condition decides before each model request whether the model may call the tool. Without one it always may.
+	Condition Expression
 }
 
-// Retry says how failed model requests are repeated.
+// ToolOptions configure how results of tools reach the model.
+type ToolOptions struct {
+	MaxResult     int    `yaml:"max_result" min:"1024" max:"262144" example:"32768" doc:"Maximum size of a result that the model sees, in bytes of JSON. The middle of a longer result is left out. The run keeps up to 256 KiB of each result. MCP servers have a 'max_result' of their own."`
+	OnInterrupted string `yaml:"on_interrupted" enum:"fail,tell" without:"fail" example:"tell" doc:"What happens if the runner is lost during a call or a request that is not idempotent: 'fail' fails the run with 'tool_interrupted', 'tell' tells the model that the outcome is unknown."`
+}
+
+// InterruptedTell is the value of OnInterrupted that tells the model about an interrupted call.
+const InterruptedTell = "tell"
+
+// TellsInterrupted reports whether the model learns of an interrupted call, and the run continues.
+func (o ToolOptions) TellsInterrupted() bool { return o.OnInterrupted == InterruptedTell }
+
+// Retry configures the retries of failed model requests and of tools.
 type Retry struct {
-	Attempts     int      `yaml:"attempts" min:"1" max:"20" doc:"How often a request is made, the first one counted."`
-	InitialDelay Duration `yaml:"initial_delay" doc:"Wait before the second attempt; it doubles with each one after."`
-	MaxDelay     Duration `yaml:"max_delay" doc:"Longest wait before an attempt, also where the provider asks for a longer one."`
+	Attempts     int      `yaml:"attempts" min:"1" max:"20" example:"2" doc:"Maximum number of attempts, including the first."`
+	InitialDelay Duration `yaml:"initial_delay" example:"0.5" doc:"Delay before the second attempt. It doubles with each further attempt."`
+	MaxDelay     Duration `yaml:"max_delay" example:"4" doc:"Maximum delay before an attempt, also if the provider asks for a longer one. At least 'initial_delay'."`
 }
 
-// Concurrency lets one run of the agent at a time have a key.
+// Limits bound what an agent does in a run. Zero is no limit.
+type Limits struct {
+	ToolCalls int    `yaml:"tool_calls" min:"1" max:"10000" example:"200" doc:"Maximum number of tool calls."`
+	Tokens    int64  `yaml:"tokens" min:"1" without:"no limit" example:"2000000" doc:"Number of tokens after which no further model request is sent."`
+	Cost      string `yaml:"cost" form:"cost" without:"no limit" example:"'5.00 USD'" doc:"Cost of model requests after which no further one is sent, in the currency of the models' prices, USD or EUR. A run whose prices have the other currency fails. Requests without a known price cost nothing."`
+}
+
+// CostLimit returns the limit of the cost in billionths of a currency, 0 without a limit.
+func (l Limits) CostLimit() (nanos int64, currency string) {
+	amount, currency, _ := strings.Cut(l.Cost, " ")
+	whole, part, _ := strings.Cut(amount, ".")
+	nanos, err := strconv.ParseInt(whole+part+strings.Repeat("0", costDecimals-len(part)), 10, 64)
+	if err != nil {
+		return 0, "" // Not set: the form of a cost was checked.
+	}
+	return nanos, currency
+}
+
+// costDecimals is the number of decimals of a billionth.
+const costDecimals = 9
+
+// Concurrency allows one open run per key.
 type Concurrency struct {
-	Key string `yaml:"key" required:"true" doc:"CEL expression over the run's input, such as input.customer.id, which yields the key."`
-	// OnConflict is queue where it is "".
-	OnConflict string `yaml:"on_conflict" enum:"queue,drop" doc:"What becomes of a run whose key another one has: queue waits for it, drop cancels the run."`
+	Key string `yaml:"key" required:"true" example:"input.id" doc:"CEL expression over the input of the run, such as 'input.customer.id', that returns the key."`
+	// OnConflict is queue if it is "".
+	OnConflict string `yaml:"on_conflict" enum:"queue,drop" without:"queue" example:"drop" doc:"What a run does if another open run has its key: 'queue' waits, 'drop' cancels the run."`
 }
 
-// OnConflictDrop is the OnConflict by which a run whose key another one has is cancelled.
+// OnConflictDrop is the value of OnConflict that cancels a run if another open run has its key.
 const OnConflictDrop = "drop"
 
-// Session keeps a conversation over runs of the same key.
+// Session shares a conversation between the runs with the same key.
 type Session struct {
-	Key string   `yaml:"key" required:"true" doc:"CEL expression over the run's input, which yields the key of the conversation."`
-	TTL Duration `yaml:"ttl" over:"0" without:"no limit" doc:"How long a conversation is kept after its last run."`
+	Key string   `yaml:"key" required:"true" example:"input.user" doc:"CEL expression over the input of the run that returns the key of the conversation."`
+	TTL Duration `yaml:"ttl" over:"0" without:"no limit" example:"3600" doc:"Retention of a conversation after its last run."`
 }
 
-// Guardrails check what comes in and what goes out.
+// Guardrails check the input and the answer of an agent.
 type Guardrails struct {
-	Input  []Guardrail `yaml:"input" doc:"Checks of what the agent is asked."`
-	Output []Guardrail `yaml:"output" doc:"Checks of what the agent answers."`
+	Input  []Guardrail `yaml:"input" doc:"Checks of the input."`
+	Output []Guardrail `yaml:"output" doc:"Checks of the answer."`
 }
 
 // Guardrail is one check.
 type Guardrail struct {
-	Type       string   `yaml:"type" required:"true" enum:"regex,pii,prompt_injection,moderation,topic,custom" doc:"What is looked for."`
-	Mode       string   `yaml:"mode" enum:"block,warn,redact" doc:"What becomes of what is found."`
-	Name       string   `yaml:"name" doc:"File of guardrails/, without its ending, for custom."`
-	Pattern    string   `yaml:"pattern" doc:"Regular expression (RE2), for regex."`
-	Topics     []string `yaml:"topics" doc:"What may not be talked of, for topic."`
-	Entities   []string `yaml:"entities" doc:"What pii looks for; all without them."`
-	Categories []string `yaml:"categories" doc:"What moderation looks for; all without them."`
-	Threshold  *float64 `yaml:"threshold" min:"0" max:"1" doc:"How sure it must be, 0 to 1, for prompt_injection, moderation and topic."`
-	Message    string   `yaml:"message" doc:"What is answered in place of what was blocked."`
-	FailRun    bool     `yaml:"fail_run" doc:"Whether the run fails in place of completing with the message."`
+	Type       string   `yaml:"type" required:"true" enum:"regex,pii,prompt_injection,moderation,topic,custom" example:"regex" doc:"What the check looks for."`
+	Mode       string   `yaml:"mode" enum:"block,warn,redact" example:"redact" doc:"What the check does with a finding."`
+	Name       string   `yaml:"name" required:"custom" file:"guardrails/*.star" example:"polite" doc:"File in 'guardrails/', without '.star', for the type 'custom'."`
+	Pattern    *Pattern `yaml:"pattern" required:"regex" example:"(?i)secret" doc:"Regular expression (RE2), for the type 'regex'."`
+	Topics     []string `yaml:"topics" required:"topic" example:"[politics]" doc:"Forbidden topics, for the type 'topic'."`
+	Entities   []string `yaml:"entities" example:"[email]" without:"all" doc:"Kinds of personal data, for the type 'pii'."`
+	Categories []string `yaml:"categories" example:"[hate]" without:"all" doc:"Categories of content, for the type 'moderation'."`
+	Threshold  *float64 `yaml:"threshold" min:"0" max:"1" example:"0.5" doc:"Minimum score of a finding, for the types 'prompt_injection', 'moderation' and 'topic'."`
+	Message    string   `yaml:"message" example:"I cannot say that." doc:"Answer in place of blocked content."`
+	FailRun    bool     `yaml:"fail_run" example:"true" doc:"Fails the run, which otherwise completes with the message."`
 }
 
-// Approval asks people before tools are called.
+// Approval asks people before the agent calls a tool.
 type Approval struct {
-	Tools       []string `yaml:"tools" doc:"The tools that people are asked about."`
-	Timeout     Duration `yaml:"timeout" over:"0" without:"no limit" doc:"How long people have to answer."`
-	Message     string   `yaml:"message" doc:"What people are asked."`
-	OnRejection string   `yaml:"on_rejection" enum:"fail,continue" doc:"What becomes of the run when they say no."`
+	Tools       []string `yaml:"tools" example:"[current_time]" doc:"Tools that need an approval."`
+	Timeout     Duration `yaml:"timeout" over:"0" without:"no limit" example:"60" doc:"Time that people have to decide."`
+	Message     string   `yaml:"message" example:"May I look at the clock?" doc:"Question to the people who decide."`
+	OnRejection string   `yaml:"on_rejection" enum:"fail,continue" example:"continue" doc:"What the run does after a rejection."`
 }
 
-// MCPServer offers tools over HTTP.
-type MCPServer struct {
-	Name    string            `yaml:"name" required:"true" doc:"What the server is called here."`
-	URL     string            `yaml:"url" required:"true" doc:"Where it is, http or https."`
-	Tools   []string          `yaml:"tools" doc:"The tools that may be called; all without them."`
-	Headers map[string]string `yaml:"headers" doc:"Headers that it is sent; a value may name variables of the environment as ${NAME}."`
-}
-
-// RunTimeout is how long a run of this agent may take, from the beginning of its
-// first attempt.
+// RunTimeout returns the time limit of a run of this agent, measured from the start of its first attempt.
 func (a *Agent) RunTimeout() time.Duration {
 	return cmp.Or(a.Timeout.Std(), DefaultTimeout)
 }
 
-// Has says whether a key is written, and not null.
-func (a *Agent) Has(key string) bool { return a.source.has(key) }
+// Has reports whether a key is written and not null.
+func (a *Agent) Has(key string) bool { return a.source.hasValue(key) }
 
-// At is where a key of the agent is written, or one inside it, which may be a file
-// of defaults: as far down as it is written, the agent's file when it is not at all.
+// At returns the position of a key of the agent, or of a key inside it. The position may be in a file of defaults. For a
+// missing key it is the position of the deepest written key above it, else the start of the agent's file.
 func (a *Agent) At(keys ...string) Position {
 	at, within := Position{File: a.SourcePath, Line: 1, Column: 1}, a.source
 	for _, key := range keys {
 		if within == nil {
 			break
 		}
-		e := within.get(key)
+		e := within.findEntry(key)
 		if e == nil {
 			break
 		}
@@ -165,11 +202,11 @@ func (a *Agent) At(keys ...string) Position {
 	return at
 }
 
-// Config is the agent's configuration as written, defaults folded in.
+// Config returns the agent's configuration as written, merged with the defaults of its folders.
 func (a *Agent) Config() json.RawMessage {
-	data, err := json.Marshal(a.source.value())
+	data, err := json.Marshal(a.source.toValue())
 	if err != nil {
-		return nil // Cannot be: values are scalars, lists and maps.
+		return nil // Impossible: values are scalars, lists and maps.
 	}
 	return data
 }
@@ -180,32 +217,35 @@ func (t *Tool) unmarshalNode(d *decoder, n *node, path string) {
 		t.Reference = reference
 	case n.kind == kindMap && len(n.entries) == 1:
 		t.Reference = n.entries[0].key
-		d.value(n.entries[0].value, reflectString(&t.Condition), join(path, t.Reference))
-		if t.Condition == "" && n.entries[0].value.null() {
-			d.problems.add(n.pos, "%q has no condition; write it after the colon, or the reference alone", path)
+		t.Condition.unmarshalNode(d, n.entries[0].value, joinPath(path, t.Reference))
+		if t.Condition.text == "" && n.entries[0].value.kind == kindScalar {
+			d.report(n.pos, "%q has no condition; write it after the colon, or write the reference alone", path)
 		}
 	default:
-		d.mismatch(n, path, "a tool's reference or {reference: condition}")
+		d.reportMismatch(n, path, "a tool's reference or {reference: condition}")
 	}
 }
 
-// newAgent is an agent with the defaults of all keys, before it is decoded: what
-// is written replaces them, be it zero, and what is absent or null does not.
+// newAgent returns an agent with the defaults of all keys, to decode a file into. Written values replace the defaults,
+// also if they are zero. Missing and null values do not.
 func newAgent(file string, source *node) *Agent {
 	return &Agent{
 		MaxIterations: DefaultMaxIterations,
+		Limits:        Limits{ToolCalls: DefaultToolCalls},
+		ToolOptions:   ToolOptions{MaxResult: DefaultMaxResult},
 		Retry:         Retry{Attempts: DefaultAttempts, InitialDelay: Duration(DefaultInitialDelay), MaxDelay: Duration(DefaultMaxDelay)},
 		SourcePath:    file,
 		source:        source,
 	}
 }
 
-// fillDefaults fills in the defaults that depend on what is written.
+// fillDefaults sets the defaults that depend on other values.
 func (a *Agent) fillDefaults() {
 	if a.Type == "" {
 		a.Type = AgentLLM
 	}
-	if !a.source.written("retry_options", "max_delay") {
+	a.fillNames()
+	if !a.source.isWritten("retry_options", "max_delay") {
 		a.Retry.MaxDelay = max(a.Retry.MaxDelay, a.Retry.InitialDelay)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/internal/displayname"
 	"github.com/agentplatform/agentplatform/internal/expand"
-	"github.com/agentplatform/agentplatform/internal/later"
 )
 
 // Types and modes of connectors.
@@ -26,20 +25,20 @@ const (
 	ModeOutbound = "outbound"
 )
 
-// Connector is a connector that the repository defines. Text of the configuration may
-// hold ${VAR}, which stays as it is here and is resolved from the environment's variables.
+// Connector is a connector that the repository defines. Texts of the configuration may contain ${NAME}. They keep it
+// here, and the environment's variables replace it later.
 type Connector struct {
-	Type string `yaml:"type" required:"true" enum:"webhook,cron" doc:"Where events come from: requests to a URL, or a schedule."`
-	// Mode is inbound of a cron connector.
-	Mode string `yaml:"mode" enum:"inbound,sync,outbound" doc:"Of a webhook: inbound answers with the ids of the runs at once, sync with what the agent answers, outbound sends results. A cron connector is inbound."`
+	Type string `yaml:"type" required:"true" enum:"webhook,cron" example:"webhook" doc:"Source of the events: requests to a URL, or a schedule."`
+	// Mode is inbound for a cron connector.
+	Mode string `yaml:"mode" enum:"inbound,sync,outbound" example:"inbound" doc:"Mode of a webhook: 'inbound' returns the IDs of the runs at once, 'sync' returns the answer of the agent, 'outbound' sends results. Required for a webhook. A cron connector is 'inbound'."`
 	// DisplayName is Key without the key.
-	DisplayName string `yaml:"name" doc:"Name for people, at most 63 characters; without it the file's name."`
+	DisplayName string `yaml:"name" without:"the stem of the file" doc:"Name for people, at most 63 characters."`
 	// Enabled is true without the key.
-	Enabled bool `yaml:"enabled" doc:"Whether events are taken."`
+	Enabled bool `yaml:"enabled" doc:"Whether the connector takes events."`
 	// Config depends on type and mode; the other keys are empty.
-	Config ConnectorConfig `yaml:"config" doc:"What depends on type and mode."`
+	Config ConnectorConfig `yaml:"config" doc:"Settings of the type and mode."`
 	// Agents are linked with default settings; see AllLinks.
-	Agents []string `yaml:"agents" doc:"Names of the agents that are linked with nothing else to say."`
+	Agents []string `yaml:"agents" doc:"Names of the agents that are linked with default settings."`
 	Links  []Link   `yaml:"links" doc:"Agents that are linked with settings of their own."`
 
 	// Key is the stem of the file and the identity of the connector.
@@ -52,51 +51,48 @@ type Connector struct {
 
 // ConnectorConfig holds the keys of all types and modes.
 type ConnectorConfig struct {
-	// For webhooks, inbound and sync.
-	RequireAuthentication *bool    `yaml:"require_authentication" doc:"Whether callers must prove themselves; authentication says how."`
-	Authentication        string   `yaml:"authentication" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" doc:"How callers prove themselves: by the connector's secret, or by the signature of a provider."`
-	ContextHeaders        []string `yaml:"context_headers" doc:"Names of up to 16 headers of a request that runs see."`
-	FilesRequired         *bool    `yaml:"files_required" doc:"Whether runs of an event without an attachment, or with one that was omitted, fail before they begin."`
-	// TimeoutSeconds is for sync (1 to 900) and outbound.
-	TimeoutSeconds *int `yaml:"timeout_seconds" min:"1" max:"900" doc:"How long a sync webhook waits for the answer, or an attempt of an outbound one may take, in seconds."`
-
-	// For webhooks, outbound.
-	URL     string            `yaml:"url" doc:"Where an outbound webhook sends results."`
-	Headers map[string]string `yaml:"headers" doc:"Headers that are sent with results."`
-	Retry   *DeliveryRetry    `yaml:"retry" doc:"How a delivery that failed is repeated."`
-
-	// For cron.
-	Schedule    string `yaml:"schedule" doc:"When, as five fields of cron or a word such as @hourly."`
-	Timezone    string `yaml:"timezone" doc:"IANA name of the time zone of the schedule; UTC without it."`
-	MissedTicks string `yaml:"missed_ticks" enum:"skip,latest" doc:"What becomes of ticks that came while nobody could run them: skip leaves them out, latest runs the newest, once."`
-	Prompt      string `yaml:"prompt" doc:"What the agents are asked."`
-	Payload     any    `yaml:"payload" doc:"What they are given beside it, as keys and values."`
+	RequireAuthentication *bool             `yaml:"require_authentication" modes:"inbound,sync" doc:"Whether callers must authenticate. The key 'authentication' selects the method."`
+	Authentication        string            `yaml:"authentication" modes:"inbound,sync" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" without:"secret" doc:"How callers authenticate: by the secret of the connector, or by the signature of a provider."`
+	ContextHeaders        []string          `yaml:"context_headers" modes:"inbound,sync" doc:"Names of up to 16 request headers that runs can read."`
+	FilesRequired         *bool             `yaml:"files_required" modes:"inbound,sync" doc:"Fails the runs of an event before they start if it has no attachment, or an attachment was omitted."`
+	TimeoutSeconds        *int              `yaml:"timeout_seconds" modes:"sync,outbound" min:"1" max:"900" without:"300 (sync), 15 (outbound)" doc:"Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60)."`
+	URL                   string            `yaml:"url" modes:"outbound" doc:"URL that an outbound webhook sends results to. Required."`
+	Headers               map[string]string `yaml:"headers" modes:"outbound" doc:"Headers of the requests with results."`
+	Retry                 *DeliveryRetry    `yaml:"retry" modes:"outbound" doc:"Retries of failed deliveries."`
+	Schedule              string            `yaml:"schedule" modes:"cron" doc:"Schedule, as five fields of cron or a word such as '@hourly'. Required."`
+	Timezone              string            `yaml:"timezone" modes:"cron" without:"UTC" doc:"IANA name of the schedule's time zone."`
+	MissedTicks           string            `yaml:"missed_ticks" modes:"cron" enum:"skip,latest" without:"skip" doc:"Handling of ticks that nothing could run: 'skip' drops them, 'latest' runs the newest one."`
+	Prompt                string            `yaml:"prompt" modes:"cron" doc:"Question to the agents."`
+	Payload               any               `yaml:"payload" modes:"cron" doc:"Data for the agents beside the prompt, as keys and values."`
 }
 
-// DeliveryRetry says how a delivery is repeated.
+// DeliveryRetry configures the retries of a delivery.
 type DeliveryRetry struct {
-	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20" doc:"How many attempts there are."`
-	ScheduleSeconds []int `yaml:"schedule_seconds" doc:"How long each attempt waits after the one before, in seconds; the first is 0."`
+	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20" doc:"Maximum number of attempts."`
+	ScheduleSeconds []int `yaml:"schedule_seconds" doc:"Delay before each attempt after the previous one, in seconds. The first is 0."`
 }
 
-var configType = reflect.TypeFor[ConnectorConfig]()
+var (
+	connectorFields = fieldsOf(reflect.TypeFor[Connector]())
+	configType      = reflect.TypeFor[ConnectorConfig]()
+)
 
 // Link connects an agent.
 type Link struct {
-	Agent         string        `yaml:"agent" required:"true" doc:"Name of the agent."`
-	FilesRequired bool          `yaml:"files_required" doc:"Whether its runs of an event without an attachment, or with one that was omitted, fail before they begin."`
+	Agent         string        `yaml:"agent" required:"true" example:"support" doc:"Name of the agent."`
+	FilesRequired bool          `yaml:"files_required" doc:"Fails the agent's runs of an event before they start if it has no attachment, or an attachment was omitted."`
 	Outbound      *LinkOutbound `yaml:"outbound" doc:"Which results of the agent an outbound connector sends."`
 }
 
 // LinkOutbound is the policy of a link of an outbound connector.
 type LinkOutbound struct {
-	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" doc:"What sends: the end of a run, or a tool of the agent."`
-	ActionName       string   `yaml:"action_name" doc:"Name of the tool; without it send_to_<connector>."`
-	SourceConnectors []string `yaml:"source_connectors" doc:"Connectors whose runs are sent, by their files' names; all without them."`
-	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" doc:"How runs that are sent have ended; delivery_failed sends word of deliveries that fail."`
+	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" unsupportedValues:"middleware" without:"automatic" doc:"Trigger of a delivery: 'automatic' is the end of a run, 'agent_tool' a tool of the agent."`
+	ActionName       string   `yaml:"action_name" without:"send_to_ and the connector's name" doc:"Name of the tool, for the mode 'agent_tool'."`
+	SourceConnectors []string `yaml:"source_connectors" without:"all" doc:"Connectors whose runs are sent, by the stems of their files."`
+	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" without:"completed" doc:"Final statuses of the runs to send. 'delivery_failed' reports deliveries that fail."`
 }
 
-// AllLinks are the links of both ways to write them, in order.
+// AllLinks returns the links of both ways to write them, in order.
 func (c *Connector) AllLinks() []Link {
 	links := make([]Link, 0, len(c.Agents)+len(c.Links))
 	for _, name := range c.Agents {
@@ -105,95 +101,93 @@ func (c *Connector) AllLinks() []Link {
 	return append(links, c.Links...)
 }
 
-// At is where a key is written, or the file when it is not written at all.
+// At returns the position of a key, or of the file if the key is missing.
 func (c *Connector) At(key string) Position {
-	if e := c.source.get(key); e != nil {
+	if e := c.source.findEntry(key); e != nil {
 		return e.pos
 	}
 	return Position{File: c.SourcePath, Line: 1, Column: 1}
 }
 
+// atConfig returns the position of a key of config, or of config if the key is missing.
 func (c *Connector) atConfig(key string) Position {
-	if config := c.source.path("config"); config != nil {
-		if e := config.get(key); e != nil {
+	if config := c.source.findNode("config"); config != nil {
+		if e := config.findEntry(key); e != nil {
 			return e.pos
 		}
 	}
 	return c.At("config")
 }
 
-// ParseConnector validates the file connectors/<key>.yaml as Parse does, with agents of these
-// names beside it. The error is Problems.
+// ParseConnector validates the file connectors/<key>.yaml like Parse, in a repository with agents of these names.
+// The error is Problems.
 func ParseConnector(key string, content []byte, agents []string) (*Connector, error) {
 	file := "connectors/" + key + ".yaml"
-	p := &parsing{files: Files{file: content}, project: &Project{byName: make(map[string]*Agent, len(agents))}}
+	p := &repoParser{files: Files{file: content}, project: &Project{byName: make(map[string]*Agent, len(agents))}}
 	for _, name := range agents {
 		p.project.byName[name] = &Agent{Name: name}
 	}
-	p.connector(file)
+	p.parseConnector(file)
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
-	if err := p.problems.err(); err != nil {
+	if err := p.problems.errorOrNil(); err != nil {
 		return nil, err
 	}
 	return p.project.Connectors[0], nil
 }
 
-// Unsupported says what the connector asks for that this release does not do, or that a file
-// cannot ask for.
+// Unsupported returns the problems of keys and values that this release rejects, or that a file cannot ask for.
 func (c *Connector) Unsupported() (problems Problems) {
-	for _, l := range c.Links {
-		if l.Outbound != nil && later.Has(later.File, "link.outbound.mode", l.Outbound.Mode) {
-			problems.add(c.At("links"), "the mode %s of a link is not supported by this release; choose automatic or agent_tool", l.Outbound.Mode)
-		}
-	}
+	problems.addUnsupported(c.source, reflect.TypeOf(c), "")
 	if required := c.Config.RequireAuthentication; c.Config.Authentication == "none" || required != nil && !*required {
-		problems.add(c.At("config"), "a webhook without authentication has its URL as its only secret, and that of a connector in code follows from its names: "+
-			"create it by the REST API or kubectl, with a random id")
+		problems.add(c.At("config"), "a file cannot define a webhook without authentication, because its URL would be the only secret and "+
+			"follows from names; create the connector by the REST API or kubectl")
 	}
 	return problems
 }
 
-func (p *parsing) connector(file string) {
-	source := p.parse(file)
+func (p *repoParser) parseConnector(file string) {
+	source := p.parseYAMLFile(file)
 	if source == nil {
 		return
 	}
 	if p.connectors += len(p.files[file]); p.connectors > MaxConnectorsSize || len(p.project.Connectors) >= MaxConnectors {
-		p.problems.add(Position{File: "connectors"}, "more than %d connectors, or files of more than %d KiB together", MaxConnectors, MaxConnectorsSize>>10)
+		p.problems.add(Position{File: "connectors"}, "more than %d connectors, or files of more than %d KiB together",
+			MaxConnectors, MaxConnectorsSize>>10)
 		return
 	}
-	c := &Connector{Key: stem(file), SourcePath: file, Enabled: true, source: source}
+	c := &Connector{Key: fileStem(file), SourcePath: file, Enabled: true, source: source}
 	p.decoder().decode(source, c, "")
 	if source.kind != kindMap {
 		return
 	}
 	if strings.Count(file, "/") != 1 {
-		p.problems.add(Position{File: file}, "connectors lie in connectors/ itself; move the file up")
+		p.problems.add(Position{File: file}, "a connector must be directly in connectors/; move the file up")
 	}
 	if !dnsLabel40.MatchString(c.Key) {
-		p.problems.add(Position{File: file}, "a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it")
+		p.problems.add(Position{File: file},
+			"the name of a connector's file must be at most 40 lower-case letters, digits and inner dashes; rename it")
 	}
 	p.checkConnector(c)
 	p.project.Connectors = append(p.project.Connectors, c)
 }
 
-func (p *parsing) checkConnector(c *Connector) {
-	switch c.Type {
-	case ConnectorWebhook:
-		if modes := allowed[Connector]("mode"); !slices.Contains(modes, c.Mode) {
-			p.problems.add(c.At("mode"), `"mode" must be one of %s, not %q`, strings.Join(modes, ", "), c.Mode)
-			return
-		}
-	case ConnectorCron:
+func (p *repoParser) checkConnector(c *Connector) {
+	switch {
+	case c.Type == ConnectorWebhook && c.Mode == "":
+		p.problems.add(c.At("mode"), `missing key "mode", which type webhook requires; write mode: inbound`)
+		return
+	case c.Type == ConnectorWebhook && !slices.Contains(connectorFields.byName["mode"].enum, c.Mode):
+		return // The decoder has reported the mode.
+	case c.Type == ConnectorWebhook:
+	case c.Type == ConnectorCron:
 		if c.Mode != "" && c.Mode != ModeInbound {
 			p.problems.add(c.At("mode"), `a cron connector is always inbound; remove "mode"`)
 		}
 		c.Mode = ModeInbound
 	default:
-		p.problems.add(c.At("type"), `"type" must be webhook or cron, not %q`, c.Type)
-		return
+		return // The decoder has reported the type.
 	}
 	p.checkConfigKeys(c)
 	switch {
@@ -202,15 +196,16 @@ func (p *parsing) checkConnector(c *Connector) {
 	case c.Mode == ModeOutbound:
 		p.checkOutbound(c)
 	default:
-		p.checkCalled(c)
+		p.checkCallable(c)
 	}
 	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > displayname.MaxLength {
-		p.problems.add(c.At("name"), `"name" has at most %d characters, and no ${`, displayname.MaxLength)
+		p.problems.add(c.At("name"), `"name" must be at most %d characters without ${`, displayname.MaxLength)
 	} else if problem := displayname.Problem(c.DisplayName); problem != "" && c.DisplayName != "" {
 		p.problems.add(c.At("name"), `"name" %s`, problem)
 	}
 	if len(c.AllLinks()) > MaxConnectorLinks {
-		p.problems.add(c.At("links"), "the connector has more than %d links, which is as many runs as one event may start", MaxConnectorLinks)
+		p.problems.add(c.At("links"), "the connector has more than %d links, the maximum number of runs that an event may start",
+			MaxConnectorLinks)
 	}
 	if p.links += len(c.AllLinks()); p.links > MaxAllLinks {
 		p.problems.add(Position{File: "connectors"}, "the connectors have more than %d links together", MaxAllLinks)
@@ -225,46 +220,39 @@ func (p *parsing) checkConnector(c *Connector) {
 	}
 }
 
-var (
-	// webhookKeys are the keys of a webhook's config, by its mode.
-	webhookKeys = map[string][]string{
-		ModeInbound:  {"authentication", "require_authentication", "context_headers", "files_required"},
-		ModeSync:     {"authentication", "require_authentication", "context_headers", "files_required", "timeout_seconds"},
-		ModeOutbound: {"url", "headers", "timeout_seconds", "retry"},
+// configKeys returns the keys of config for a mode of webhooks, or for cron.
+func configKeys(mode string) (keys []string) {
+	for _, f := range fieldsOf(configType).ordered {
+		if slices.Contains(f.modes, mode) {
+			keys = append(keys, f.name)
+		}
 	}
-	// cronKeys are those of a cron connector's.
-	cronKeys = []string{"schedule", "timezone", "missed_ticks", "prompt", "payload"}
-)
+	return keys
+}
 
 // checkConfigKeys reports keys of config that belong to another type or mode.
-func (p *parsing) checkConfigKeys(c *Connector) {
-	allowed, kind := webhookKeys[c.Mode], c.Mode+" webhook"
+func (p *repoParser) checkConfigKeys(c *Connector) {
+	mode, kind := c.Mode, c.Mode+" webhook"
 	if c.Type == ConnectorCron {
-		allowed, kind = cronKeys, "cron"
+		mode, kind = ConnectorCron, ConnectorCron
 	}
-	config := c.source.path("config")
+	config := c.source.findNode("config")
 	if config == nil {
 		return
 	}
 	for _, e := range config.entries {
-		if _, known := fieldsOf(configType)[e.key]; known && !slices.Contains(allowed, e.key) {
-			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, kind, strings.Join(allowed, ", "))
+		if f := fieldsOf(configType).byName[e.key]; f != nil && !slices.Contains(f.modes, mode) {
+			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, kind, strings.Join(configKeys(mode), ", "))
 		}
 	}
 }
 
-// authentications are the ways in which callers of a webhook prove themselves.
-var authentications = allowed[ConnectorConfig]("authentication")
-
-// checkCalled checks what inbound and sync webhooks have in common.
-func (p *parsing) checkCalled(c *Connector) {
+// checkCallable checks the settings that inbound and sync webhooks share.
+func (p *repoParser) checkCallable(c *Connector) {
 	config := c.Config
-	switch required := config.RequireAuthentication; {
-	case config.Authentication == "":
-	case !slices.Contains(authentications, config.Authentication):
-		p.problems.add(c.atConfig("authentication"), `"authentication" must be one of %s, not %q`, strings.Join(authentications, ", "), config.Authentication)
-	case required != nil && *required == (config.Authentication == "none"):
-		p.problems.add(c.atConfig("require_authentication"), `"require_authentication" contradicts "authentication"; remove one of both`)
+	required, method := config.RequireAuthentication, config.Authentication
+	if method != "" && required != nil && *required == (method == "none") {
+		p.problems.add(c.atConfig("require_authentication"), `"require_authentication" contradicts "authentication"; remove one of them`)
 	}
 	if len(config.ContextHeaders) > contextheader.Max {
 		p.problems.add(c.atConfig("context_headers"), `"context_headers" may name at most %d headers`, contextheader.Max)
@@ -276,8 +264,8 @@ func (p *parsing) checkCalled(c *Connector) {
 	}
 }
 
-// checkCron leaves to the deployment what holds a ${VAR}.
-func (p *parsing) checkCron(c *Connector) {
+// checkCron checks the settings of a cron connector. The deployment checks texts with ${NAME}.
+func (p *repoParser) checkCron(c *Connector) {
 	config := c.Config
 	if config.Schedule == "" {
 		p.problems.add(c.At("config"), `a cron connector needs "schedule", such as "0 6 * * 1-5" or "@hourly"`)
@@ -297,13 +285,10 @@ func (p *parsing) checkCron(c *Connector) {
 	for _, wrong := range cron.Check(config.Schedule, config.Timezone, config.Prompt, payload) {
 		p.problems.add(c.atConfig(string(wrong.Field)), "%q %s", wrong.Field, wrong.Problem)
 	}
-	if _, err := cron.ParseMissed(config.MissedTicks); err != nil {
-		p.problems.add(c.atConfig("missed_ticks"), `"missed_ticks" must be skip or latest`)
-	}
 }
 
-// checkVariables checks how the texts of a cron connector name variables.
-func (p *parsing) checkVariables(c *Connector, payload []byte) {
+// checkVariables checks the ${NAME} in the texts of a cron connector.
+func (p *repoParser) checkVariables(c *Connector, payload []byte) {
 	for key, text := range map[string]string{"schedule": c.Config.Schedule, "timezone": c.Config.Timezone, "prompt": c.Config.Prompt} {
 		if err := expand.Check(text); err != nil {
 			p.problems.add(c.atConfig(key), "%q %v", key, err)
@@ -315,12 +300,9 @@ func (p *parsing) checkVariables(c *Connector, payload []byte) {
 	}
 }
 
-func (p *parsing) checkLink(c *Connector, l Link) {
-	if l.Agent == "" {
-		p.problems.add(c.At("links"), `a link needs "agent"`)
-	}
+func (p *repoParser) checkLink(c *Connector, l Link) {
 	if l.FilesRequired && c.Mode == ModeOutbound {
-		p.problems.add(c.At("links"), `"files_required" is for links of connectors that start runs; remove it`)
+		p.problems.add(c.At("links"), `"files_required" is for links of inbound, sync and cron connectors; remove it`)
 	}
 	if l.Outbound == nil {
 		return
@@ -328,34 +310,32 @@ func (p *parsing) checkLink(c *Connector, l Link) {
 	if c.Mode != ModeOutbound {
 		p.problems.add(c.At("links"), `"outbound" is for links of outbound connectors; remove it`)
 	}
-	for _, wrong := range l.Outbound.rules().Check() {
+	for _, wrong := range l.Outbound.validPolicy().Check() {
 		p.problems.add(c.At("links"), `"outbound.%s" %s`, wrong.Field, wrong.Problem)
 	}
 }
 
-// linkNames refuses connectors of one name, in any case of letters: an environment has each once.
-func (p *parsing) linkNames() {
+// linkNames rejects connectors with the same name in any case of letters: an environment has each name once.
+func (p *repoParser) linkNames() {
 	files := map[string]string{} // by name
 	for _, c := range p.project.Connectors {
 		name := strings.ToLower(c.Title())
 		if other, taken := files[name]; taken {
-			p.problems.add(c.At("name"), `the name %q is that of %s already; choose another "name"`, c.Title(), other)
+			p.problems.add(c.At("name"), `%s has the name %q already; choose another "name"`, other, c.Title())
 			continue
 		}
 		files[name] = c.SourcePath
 	}
 }
 
-// linkConnector checks what a connector refers to.
-func (p *parsing) linkConnector(c *Connector) {
+// linkConnector checks the references of a connector to agents.
+func (p *repoParser) linkConnector(c *Connector) {
 	for _, name := range c.Agents {
-		if !p.refusesVariant(c.At("agents"), name) && p.project.byName[name] == nil {
-			p.problems.add(c.At("agents"), "no agent is named %q; write it or correct the name", name)
-		}
+		p.linkAgentName(c.At("agents"), name)
 	}
 	for _, l := range c.Links {
-		if !p.refusesVariant(c.At("links"), l.Agent) && l.Agent != "" && p.project.byName[l.Agent] == nil {
-			p.problems.add(c.At("links"), "no agent is named %q; write it or correct the name", l.Agent)
+		if l.Agent != "" {
+			p.linkAgentName(c.At("links"), l.Agent)
 		}
 	}
 }

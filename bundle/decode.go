@@ -5,114 +5,151 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
-// decoder fills structs from nodes. It is strict (unknown keys and other types
-// are problems) and goes on after a problem, so that all are found at once.
+// decoder fills structs from nodes and enforces the tags of their fields. It is strict (unknown keys and other types
+// are problems) and continues after a problem, to find all of them at once.
 type decoder struct {
 	problems *Problems
-	// outside counts the problems that are numbers beyond their bounds.
-	outside int
+	// files are the files of the repository, which texts may name.
+	files Files
 	// patterns counts the instructions of regular expressions.
 	patterns *int
+	// partial is true for a file of defaults, which may leave out required keys and may have keys of several types.
+	partial bool
+	// suggestedName is written into the problem of a missing name.
+	suggestedName string
+	// reported counts all problems. rejected counts the problems of values that have the right type and break a tag.
+	reported, rejected int
 }
 
-// nodeUnmarshaler is a type with more than one way to write it.
+// report records a problem.
+func (d *decoder) report(at Position, format string, args ...any) {
+	d.reported++
+	d.problems.add(at, format, args...)
+}
+
+// reject records the problem of a value that breaks a tag of its field.
+func (d *decoder) reject(at Position, format string, args ...any) {
+	d.rejected++
+	d.report(at, format, args...)
+}
+
+// nodeUnmarshaler is a type that YAML can write in several ways.
 type nodeUnmarshaler interface {
 	unmarshalNode(d *decoder, n *node, path string)
 }
 
-// decode fills the struct that into points to from a map; path is "" or names
-// the value in messages, such as "mcp_servers[0]".
+// decode fills the struct that into points to. The path names the value in problems, such as "mcp_servers[0]", and is ""
+// for the whole file.
 func (d *decoder) decode(n *node, into any, path string) {
-	d.value(n, reflect.ValueOf(into).Elem(), path)
+	d.decodeValue(n, reflect.ValueOf(into).Elem(), path)
 }
 
-func (d *decoder) value(n *node, v reflect.Value, path string) {
+func (d *decoder) decodeValue(n *node, v reflect.Value, path string) {
 	if u, ok := v.Addr().Interface().(nodeUnmarshaler); ok {
 		u.unmarshalNode(d, n, path)
 		return
 	}
-	if n.null() {
-		return // As if the key were not there.
+	if n.isNull() {
+		return // Null is like a missing key.
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		d.value(n, v.Elem(), path)
+		d.decodeValue(n, v.Elem(), path)
 	case reflect.Struct:
-		d.structure(n, v, path)
+		d.decodeStruct(n, v, path)
 	case reflect.Slice:
-		d.list(n, v, path)
+		d.decodeList(n, v, path)
 	case reflect.Map:
-		d.dictionary(n, v, path)
+		d.decodeMap(n, v, path)
 	case reflect.Interface:
-		v.Set(reflect.ValueOf(n.value()))
+		v.Set(reflect.ValueOf(n.toValue()))
 	default:
-		d.scalar(n, v, path)
+		d.decodeScalar(n, v, path)
 	}
 }
 
-func (d *decoder) structure(n *node, v reflect.Value, path string) {
+func (d *decoder) decodeStruct(n *node, v reflect.Value, path string) {
 	if n.kind != kindMap {
-		d.mismatch(n, path, "keys and values")
+		d.reportMismatch(n, path, "keys and values")
 		return
 	}
 	fields := fieldsOf(v.Type())
+	typeName := fields.typeOf(n)
 	for _, e := range n.entries {
-		i, ok := fields[e.key]
-		if !ok {
-			d.problems.add(e.pos, "unknown key %q%s", e.key, hint(e.key, v.Type()))
-			continue
+		f := fields.byName[e.key]
+		switch {
+		case f == nil:
+			d.report(e.pos, "unknown key %q%s", e.key, suggestKeys(e.key, fields))
+		case !d.partial && !f.isForType(typeName) && !e.value.isNull():
+			d.report(e.pos, "%s", fields.wrongTypeMessage(f))
+		default:
+			d.decodeField(e.value, v.FieldByIndex(f.index), f, joinPath(path, e.key))
 		}
-		before := len(*d.problems)
-		d.value(e.value, v.Field(i), join(path, e.key))
-		if len(*d.problems) == before {
-			d.checkNumber(e.value, v.Field(i), v.Type().Field(i).Tag, join(path, e.key))
-		}
+	}
+	if !d.partial {
+		d.checkRequired(n, fields, typeName, path)
+		d.checkChoices(n, fields, path)
 	}
 }
 
-func (d *decoder) list(n *node, v reflect.Value, path string) {
+// decodeField decodes the value of a key, and checks the value if it could be decoded.
+func (d *decoder) decodeField(n *node, v reflect.Value, f *field, path string) {
+	before := d.reported
+	d.decodeValue(n, v, path)
+	if d.reported == before {
+		d.checkValue(n, v, f, path)
+	}
+}
+
+// wrongTypeMessage returns the problem of a key that the type of its struct does not have.
+func (s *structFields) wrongTypeMessage(f *field) string {
+	if !s.isSupported(f) {
+		return unsupportedMessage(f.name)
+	}
+	return fmt.Sprintf("%q is for type %s; remove it or change the type", f.name, strings.Join(s.supportedTypes(f), " or "))
+}
+
+func (d *decoder) decodeList(n *node, v reflect.Value, path string) {
 	if n.kind != kindList {
-		d.mismatch(n, path, "a list")
+		d.reportMismatch(n, path, "a list")
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.items), len(n.items))
 	for i, item := range n.items {
 		at := fmt.Sprintf("%s[%d]", path, i)
-		if item.null() {
-			d.problems.add(item.pos, "%q is empty; write a value or remove the dash", at)
+		if item.isNull() {
+			d.report(item.pos, "%q is empty; write a value or remove the dash", at)
 			continue
 		}
-		d.value(item, out.Index(i), at)
+		d.decodeValue(item, out.Index(i), at)
 	}
 	v.Set(out)
 }
 
-func (d *decoder) dictionary(n *node, v reflect.Value, path string) {
+func (d *decoder) decodeMap(n *node, v reflect.Value, path string) {
 	if n.kind != kindMap {
-		d.mismatch(n, path, "keys and values")
+		d.reportMismatch(n, path, "keys and values")
 		return
 	}
 	out := reflect.MakeMapWithSize(v.Type(), len(n.entries))
 	for _, e := range n.entries {
 		elem := reflect.New(v.Type().Elem()).Elem()
-		d.value(e.value, elem, join(path, e.key))
+		d.decodeValue(e.value, elem, joinPath(path, e.key))
 		out.SetMapIndex(reflect.ValueOf(e.key), elem)
 	}
 	v.Set(out)
 }
 
-func (d *decoder) scalar(n *node, v reflect.Value, path string) {
+func (d *decoder) decodeScalar(n *node, v reflect.Value, path string) {
 	switch s := n.scalar.(type) {
 	case string:
 		if v.Kind() == reflect.String {
@@ -137,28 +174,28 @@ func (d *decoder) scalar(n *node, v reflect.Value, path string) {
 	}
 	switch {
 	case v.Kind() == reflect.String && n.kind == kindScalar:
-		d.mismatch(n, path, "text: put it in quotes")
+		d.reportMismatch(n, path, "text: put it in quotes")
 	case v.Kind() == reflect.String:
-		d.mismatch(n, path, "text")
+		d.reportMismatch(n, path, "text")
 	case v.Kind() == reflect.Bool:
-		d.mismatch(n, path, "true or false")
+		d.reportMismatch(n, path, "true or false")
 	case v.CanInt():
-		d.mismatch(n, path, "a whole number")
+		d.reportMismatch(n, path, "a whole number")
 	default:
-		d.mismatch(n, path, "a number")
+		d.reportMismatch(n, path, "a number")
 	}
 }
 
-func (d *decoder) mismatch(n *node, path, want string) {
+func (d *decoder) reportMismatch(n *node, path, want string) {
 	if path == "" {
-		d.problems.add(n.pos, "the file must hold %s, not %s", want, n.describe())
+		d.report(n.pos, "the file must hold %s, not %s", want, n.describeKind())
 		return
 	}
-	d.problems.add(n.pos, "%q must be %s, not %s", path, want, n.describe())
+	d.report(n.pos, "%q must be %s, not %s", path, want, n.describeKind())
 }
 
-// describe names the kind of a value for people.
-func (n *node) describe() string {
+// describeKind returns the kind of a value for people.
+func (n *node) describeKind() string {
 	switch {
 	case n.kind == kindList:
 		return "a list"
@@ -180,28 +217,19 @@ func (n *node) describe() string {
 	return "a number"
 }
 
-func fieldsOf(t reflect.Type) map[string]int {
-	fields := make(map[string]int, t.NumField())
-	for i := range t.NumField() {
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ","); name != "" {
-			fields[name] = i
-		}
-	}
-	return fields
-}
-
-// hint says which key of a struct may have been meant, else which there are in this release.
-func hint(key string, t reflect.Type) string {
-	names := slices.DeleteFunc(slices.Sorted(maps.Keys(fieldsOf(t))), func(name string) bool { return isUnsupported(t, name) })
+// suggestKeys returns the end of the problem of an unknown key: the key that the author may have meant, else all supported
+// keys.
+func suggestKeys(key string, fields *structFields) string {
+	names := fields.supportedNames()
 	for _, name := range names {
 		if distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name) <= 2 && len(key) > 2 {
 			return fmt.Sprintf("; did you mean %q?", name)
 		}
 	}
-	return "; the keys here are " + strings.Join(names, ", ")
+	return "; use one of " + strings.Join(names, ", ")
 }
 
-// distance is the number of single-character edits between two short words.
+// distance returns the number of single-character edits between two short words.
 func distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
@@ -225,22 +253,20 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}
 	return path + "." + key
 }
 
-func reflectString(s *string) reflect.Value { return reflect.ValueOf(s).Elem() }
-
-// maxDurationSeconds is the longest Duration.
+// maxDurationSeconds is the maximum of a Duration.
 const maxDurationSeconds = 30 * 24 * 3600
 
-// Duration is written as seconds (90, 0.5) or as text ("1m30s").
+// Duration is a number of seconds (90, 0.5) or a text ("1m30s") in YAML.
 type Duration time.Duration
 
-// Std is the standard library's type of the same value.
+// Std returns the value as a time.Duration.
 func (t Duration) Std() time.Duration { return time.Duration(t) }
 
 func (t *Duration) unmarshalNode(d *decoder, n *node, path string) {
@@ -251,22 +277,22 @@ func (t *Duration) unmarshalNode(d *decoder, n *node, path string) {
 	case string:
 		parsed, err := time.ParseDuration(s)
 		if err != nil {
-			d.mismatch(n, path, `seconds or a duration such as "1m30s"`)
+			d.reportMismatch(n, path, `seconds or a duration such as "1m30s"`)
 			return
 		}
 		seconds = parsed.Seconds()
 	case nil:
-		if n.null() {
+		if n.isNull() {
 			return
 		}
-		d.mismatch(n, path, `seconds or a duration such as "1m30s"`)
+		d.reportMismatch(n, path, `seconds or a duration such as "1m30s"`)
 		return
 	default:
-		d.mismatch(n, path, `seconds or a duration such as "1m30s"`)
+		d.reportMismatch(n, path, `seconds or a duration such as "1m30s"`)
 		return
 	}
 	if !(seconds >= 0 && seconds <= maxDurationSeconds) {
-		d.problems.add(n.pos, "%q must be between 0 and 30 days", path)
+		d.report(n.pos, "%q must be between 0 and 30 days", path)
 		return
 	}
 	*t = Duration(seconds * float64(time.Second))

@@ -2,11 +2,5 @@
 
 package bundle
 
-// FullSchema is Schema with what the parser knows and this release does not do.
-func FullSchema(kind Kind) ([]byte, error) {
-	root, err := fullSchema(kind)
-	if err != nil {
-		return nil, err
-	}
-	return root.encoded(kind)
-}
+// FullSchema is Schema with all keys and values that the parser knows, also unsupported ones.
+func FullSchema(kind Kind) ([]byte, error) { return schemaBuilder{full: true}.encode(kind) }

@@ -15,32 +15,26 @@ import (
 	"unicode/utf8"
 )
 
-// layout are the folders of a repository that are read and packed.
-var layout = []string{
-	"agents", "connectors", "guardrails", "hooks", "middleware", "models", "schemas", "tests", "tools",
-}
-
-// testFiles is the folder of attachments, which do not count as code.
+// testFiles is the folder of attachments of tests. Attachments do not count as code.
 const testFiles = "tests/files/"
 
-// Files are the files of a repository's layout by slash-separated path.
+// Files are the files of a repository, by their paths with slashes.
 type Files map[string][]byte
 
 // Paths returns the paths in order.
 func (f Files) Paths() []string { return slices.Sorted(maps.Keys(f)) }
 
-// ReadFiles reads the folders of the layout from the root of a repository. The
-// error is Problems when the repository is at fault: links, unusual paths, too
-// many files or bytes.
+// ReadFiles reads the folders of the layout from the root of a repository. The error is Problems if the repository has
+// links, invalid paths, too many files or too many bytes.
 func ReadFiles(root fs.FS) (Files, error) {
 	r := reader{root: root, files: Files{}}
-	for _, folder := range layout {
+	for _, folder := range folderNames() {
 		if err := r.readFolder(folder); err != nil {
 			return nil, err
 		}
 	}
 	r.files.checkSizes(&r.problems)
-	if err := r.problems.err(); err != nil {
+	if err := r.problems.errorOrNil(); err != nil {
 		return nil, err
 	}
 	return r.files, nil
@@ -64,7 +58,7 @@ func (r *reader) readFolder(folder string) error {
 		return fmt.Errorf("reading folder %q: %w", folder, err)
 	}
 	if !info.IsDir() {
-		r.problems.add(Position{File: folder}, "must be a folder; a link or a file of that name is not followed")
+		r.problems.add(Position{File: folder}, "must be a folder; replace the link or file by a folder")
 		return nil
 	}
 	err = fs.WalkDir(r.root, folder, func(name string, entry fs.DirEntry, err error) error {
@@ -72,21 +66,21 @@ func (r *reader) readFolder(folder string) error {
 			return fmt.Errorf("reading %q: %w", name, err)
 		}
 		switch {
-		case Hidden(name) && entry.IsDir():
+		case IsHidden(name) && entry.IsDir():
 			return fs.SkipDir
-		case Hidden(name) || entry.IsDir():
+		case IsHidden(name) || entry.IsDir():
 			return nil
 		}
 		return r.readFile(name, entry)
 	})
 	if errors.Is(err, errFull) {
-		return nil // Said as a problem.
+		return nil // Reported as a problem.
 	}
 	return err
 }
 
 func (r *reader) readFile(name string, entry fs.DirEntry) error {
-	at := Position{File: printable(name)}
+	at := Position{File: escapePath(name)}
 	if !entry.Type().IsRegular() {
 		r.problems.add(at, "is a link or a special file; replace it by a regular file")
 		return nil
@@ -116,7 +110,7 @@ func (r *reader) readFile(name string, entry fs.DirEntry) error {
 	return nil
 }
 
-// checkSizes reports when code is more than allowed.
+// checkSizes reports code that is larger than MaxCodeSize.
 func (f Files) checkSizes(problems *Problems) {
 	var code int
 	var largest string
@@ -130,11 +124,12 @@ func (f Files) checkSizes(problems *Problems) {
 		}
 	}
 	if code > MaxCodeSize {
-		problems.add(Position{File: largest}, "all files but those in tests/files are %d bytes together, at most %d are allowed; this is the largest", code, MaxCodeSize)
+		problems.add(Position{File: largest},
+			"all files outside of tests/files have %d bytes together; at most %d are allowed, and this file is the largest", code, MaxCodeSize)
 	}
 }
 
-// checkPath says what is wrong with a path, or nothing.
+// checkPath returns the problem of a path, or "".
 func checkPath(name string) string {
 	switch {
 	case !fs.ValidPath(name) || name == ".":
@@ -143,19 +138,19 @@ func checkPath(name string) string {
 		return fmt.Sprintf("path is longer than %d bytes; shorten it", maxPathLength)
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) || r == '\\' || r == ':' }):
 		return `path has a control character, a backslash or a colon; rename the file`
-	case !inLayout(name):
+	case !isInLayout(name):
 		return "is outside the folders of the layout"
 	}
 	return ""
 }
 
-func inLayout(name string) bool {
+func isInLayout(name string) bool {
 	folder, _, nested := strings.Cut(name, "/")
-	return nested && slices.Contains(layout, folder)
+	return name == LockFile || nested && IsLayoutFolder(folder)
 }
 
-// printable makes a path safe to show in one line.
-func printable(name string) string {
+// escapePath returns a path that is safe to show in one line.
+func escapePath(name string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
@@ -164,12 +159,8 @@ func printable(name string) string {
 	}, name)
 }
 
-// Hidden reports whether a file is passed over because its name, or that of a folder that it is in, begins
-// with a dot: macOS puts ._a.yaml beside a.yaml into archives, and editors write .#a.yaml and .idea/.
-func Hidden(name string) bool {
+// IsHidden reports whether a file is ignored because its name, or the name of a folder above it, begins with a dot. macOS
+// puts ._a.yaml beside a.yaml into archives, and editors write .#a.yaml and .idea/.
+func IsHidden(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.Contains(name, "/.")
 }
-
-// InLayout says whether a name at the root of a repository is a folder that is
-// read and packed.
-func InLayout(folder string) bool { return slices.Contains(layout, folder) }

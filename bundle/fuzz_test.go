@@ -18,9 +18,9 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// parsesOrExplains is what holds for every input: a project, or problems that
+// requireProjectOrProblems checks the rule for every input: the result is a project, or problems that
 // name a file.
-func parsesOrExplains(t *testing.T, f bundle.Files) {
+func requireProjectOrProblems(t *testing.T, f bundle.Files) {
 	t.Helper()
 	p, err := bundle.Parse(f)
 	if err == nil {
@@ -43,7 +43,7 @@ func FuzzAgent(f *testing.F) {
 	f.Add("a: &a [x]", "name: &n a\nagents: [*n]\ntype: sequential\n")
 	f.Add("", "name: a\nguardrails: {input: [{type: regex, pattern: '('}]}\n? [x]: y\n")
 	f.Fuzz(func(t *testing.T, defaults, agent string) {
-		parsesOrExplains(t, files("agents/_defaults.yaml", defaults, "agents/x/a.yaml", agent))
+		requireProjectOrProblems(t, newFiles("agents/_defaults.yaml", defaults, "agents/x/a.yaml", agent))
 	})
 }
 
@@ -52,7 +52,7 @@ func FuzzConnector(f *testing.F) {
 	f.Add("type: cron\nconfig: {schedule: '* * * * *', timezone: UTC}\n")
 	f.Add("type: webhook\nmode: outbound\nconfig: {url: 'https://x', headers: {a: b}, retry: {max_attempts: 1}}\n")
 	f.Fuzz(func(t *testing.T, connector string) {
-		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "connectors/c.yaml", connector))
+		requireProjectOrProblems(t, newFiles("agents/ok.yaml", okAgent, "connectors/c.yaml", connector))
 	})
 }
 
@@ -60,7 +60,7 @@ func FuzzScript(f *testing.F) {
 	f.Add("steps: [{turn: 1, match: 'a(b)', text: '${1}', tokens: {input: 1}}]")
 	f.Add("steps:\n  - tool_calls: [{name: current_time, arguments: {a: 1}}]\n    delay: 1s\n    error: {status: 500}\n")
 	f.Fuzz(func(t *testing.T, script string) {
-		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "models/m.yaml", script))
+		requireProjectOrProblems(t, newFiles("agents/ok.yaml", okAgent, "models/m.yaml", script))
 	})
 }
 
@@ -70,13 +70,13 @@ func FuzzSuite(f *testing.F) {
 	f.Add("agent: x\ncases: [null, 1, {mocks: {models: {a: b, c: [], d: {}}, tools: {t: {result: {}, error: e}}}, expected_tool_calls: [{}, {times: 0}]}]")
 	f.Add("cases: &a [{name: a, expected_no_tool_calls: [y], approval_decisions: [*a]}]")
 	f.Fuzz(func(t *testing.T, suite string) {
-		parsesOrExplains(t, files("agents/ok.yaml", okAgent, "tests/a/t.yaml", suite, "tests/files/a.txt", "hello"))
+		requireProjectOrProblems(t, newFiles("agents/ok.yaml", okAgent, "tests/a/t.yaml", suite, "tests/files/a.txt", "hello"))
 	})
 }
 
 func FuzzUnpack(f *testing.F) {
 	var b bytes.Buffer
-	_, _, err := bundle.Pack(files("agents/ok.yaml", okAgent), &b)
+	_, _, err := bundle.Pack(newFiles("agents/ok.yaml", okAgent), &b)
 	require.NoError(f, err)
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, packed []byte) {
@@ -85,15 +85,14 @@ func FuzzUnpack(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What is accepted can be packed again.
+		// An accepted bundle can be packed again.
 		_, _, err = bundle.Pack(out, &bytes.Buffer{})
 		require.NoError(t, err)
 	})
 }
 
-// What an archive is read from is what Parse may be given, or the error says that the archive
-// is at fault. Run it with -fuzzminimizetime 10x: packing twice never covers quite the same, so
-// that Go tries for a minute to shorten each input that it finds, and counts none of that.
+// Each archive is either files that Parse can read, or an error about the archive. Run it with -fuzzminimizetime 10x: packing
+// twice never covers exactly the same code, so Go would try for a minute to shorten each input that it finds.
 func FuzzUpload(f *testing.F) {
 	tarOf := func(name, content string) []byte {
 		var b bytes.Buffer
@@ -111,7 +110,7 @@ func FuzzUpload(f *testing.F) {
 	f.Fuzz(func(t *testing.T, archive []byte, zstandard bool) {
 		files, err := unpackUpload(packedAs(t, archive, zstandard))
 		if err == nil {
-			parsesOrExplains(t, files)
+			requireProjectOrProblems(t, files)
 			return
 		}
 		require.True(t, errors.Is(err, bundle.ErrInvalid) || errors.Is(err, bundle.ErrTooLarge), "%v", err)

@@ -3,162 +3,143 @@
 package bundle
 
 import (
-	"path"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-var (
-	everyType = agentTypes(allowed[Agent]("type"))
-	onlyLLM   = []AgentType{AgentLLM}
-)
+// agentFields are the keys of an agent.
+var agentFields = fieldsOf(reflect.TypeFor[Agent]())
 
-// typesOf says for which types of agents a key has an effect. A key that is not
-// here is refused for all of them. What a release does not do yet is refused by
-// the engine, whatever the type.
-var typesOf = map[string][]AgentType{
-	"version":             everyType,
-	"name":                everyType,
-	"description":         everyType,
-	"type":                everyType,
-	"model":               onlyLLM,
-	"fallback_model":      onlyLLM,
-	"system_prompt":       onlyLLM,
-	"temperature":         onlyLLM,
-	"reasoning_effort":    onlyLLM,
-	"tools":               onlyLLM,
-	"agents":              {AgentSequential},
-	"tool_name":           {AgentTool},
-	"url":                 {AgentRemote},
-	"output_schema":       everyType,
-	"max_concurrent_runs": everyType,
-	"max_iterations":      onlyLLM,
-	"timeout":             {AgentLLM, AgentSequential},
-	"retry_options":       onlyLLM,
-	"concurrency":         everyType,
-	"session":             everyType,
-	"guardrails":          everyType,
-	"approval":            everyType,
-	"mcp_servers":         everyType,
-	"files_required":      everyType,
-	"variants":            everyType,
+// Key describes a key of a file, from the tags of its field. See type field for their meaning.
+type Key struct {
+	// Path is the name of the key after the keys above it, such as retry_options.attempts. [] follows the name of a list.
+	Path string
+	// Field is the Go field, as Struct.Field.
+	Field string
+	// Types are the values of the key "type" that have the key, nil if there is no such key or the key is for all.
+	Types []string
+	// Modes are the modes of webhooks that have the key of a connector's config, or cron.
+	Modes []string
+	Doc   string
+	// Default is the value without the key, "" for none.
+	Default string
+	// Example is a valid value in YAML, on one line.
+	Example string
+	// File is the file of the repository that the example names, "" for none.
+	File string
+	// Bounds are the bounds of a number as a phrase, such as "between 0 and 2".
+	Bounds string
+	// Enum are the allowed values. UnsupportedValues are the values that this release rejects.
+	Enum, UnsupportedValues []string
+	Required                bool
+	// Excludes are the keys beside it that cannot be written together with it. One of all is required if it is required.
+	Excludes []string
+	// Unsupported is true if this release rejects the key.
+	Unsupported bool
 }
 
-var agentKeys = fieldsOf(reflect.TypeFor[Agent]())
-
-// agentTypes are types by their names.
-func agentTypes(names []string) []AgentType {
-	types := make([]AgentType, len(names))
-	for i, name := range names {
-		types[i] = AgentType(name)
+// Keys returns the keys of the files of a kind, each followed by the keys inside it.
+func Keys(kind Kind) []Key {
+	roots := map[Kind]reflect.Value{
+		KindAgent: reflect.ValueOf(*newAgent("", nil)), KindConnector: reflect.ValueOf(Connector{Enabled: true}),
+		KindModel: reflect.ValueOf(Script{}), KindSuite: reflect.ValueOf(Suite{}),
+		KindTools: reflect.ValueOf(newToolFile("", nil)),
 	}
-	return types
+	root, ok := roots[kind]
+	if !ok {
+		return nil
+	}
+	return listKeys(root, "")
 }
 
-// typeNames lists types for messages.
-func typeNames(types []AgentType) string {
-	names := make([]string, len(types))
-	for i, t := range types {
-		names[i] = string(t)
-	}
-	return strings.Join(names, ", ")
-}
-
-// knowsType says whether there is such a type, and reports one that there is not.
-func (p *parsing) knowsType(t AgentType, at Position) bool {
-	if slices.Contains(everyType, t) {
-		return true
-	}
-	p.problems.add(at, `"type" must be one of %s, not %q`, typeNames(supportedTypes(everyType)), t)
-	return false
-}
-
-// checkType checks the keys that belong to some types of agents.
-func (p *parsing) checkType(a *Agent) {
-	if !p.knowsType(a.Type, a.At("type")) {
-		return
-	}
-	need := map[AgentType]struct {
-		key string
-		set bool
-	}{
-		AgentLLM:        {"model", a.Model != ""},
-		AgentSequential: {"agents", len(a.Agents) > 0},
-		AgentTool:       {"tool_name", a.ToolName != ""},
-		AgentRemote:     {"url", a.URL != ""},
-	}[a.Type]
-	if !need.set {
-		p.problems.add(a.At("type"), "an agent of type %s needs %q", a.Type, need.key)
-	}
-	for _, e := range a.source.entries {
-		types := typesOf[e.key]
-		if _, known := agentKeys[e.key]; known && !e.value.null() && !slices.Contains(types, a.Type) {
-			p.notForType(e, types, "; remove it or change the type")
+// listKeys lists the keys of a struct. The defaults are the values of its fields without their keys.
+func listKeys(defaults reflect.Value, prefix string) (keys []Key) {
+	fields := fieldsOf(defaults.Type())
+	for _, f := range fields.ordered {
+		v := defaults.FieldByIndex(f.index)
+		key := Key{
+			Path: prefix + f.name, Field: f.goName(defaults.Type()),
+			Types: f.types, Modes: f.modes, Doc: f.doc,
+			Default: defaultText(v, f), Example: exampleOf(f), Bounds: f.describeBounds(), Enum: f.enum, UnsupportedValues: f.unsupportedValues,
+			Required: f.required || len(f.requiredFor) > 0, Unsupported: !fields.isSupported(f),
+			Excludes: fields.excluded(f),
 		}
-	}
-	if a.URL != "" {
-		p.checkURL(a, "url", a.URL)
-	}
-}
-
-// notForType reports a key that is for other types of agents; remedy ends the message.
-func (p *parsing) notForType(e entry, types []AgentType, remedy string) {
-	if isUnsupported(things["agent"], e.key) {
-		p.problems.add(e.pos, "%q is not supported by this release; remove it", e.key)
-		return
-	}
-	p.problems.add(e.pos, "%q is for agents of type %s%s", e.key, typeNames(supportedTypes(types)), remedy)
-}
-
-// withDefaults folds defaults into an agent, without the keys that have no effect
-// for its type, or in the file of a variant: one file of defaults serves agents of several
-// types. For a type that is none it keeps them all: it is the type that is reported then.
-func withDefaults(base, own *node) *node {
-	out := fold(base, own)
-	if _, _, isVariant := variantFile(own.pos.File); isVariant {
-		out.entries = slices.DeleteFunc(out.entries, func(e entry) bool {
-			return own.get(e.key) == nil && slices.Contains(ofBase, e.key)
-		})
-	}
-	agentType := AgentLLM
-	if written := out.path("type"); written != nil {
-		if text, _ := written.scalar.(string); text != "" {
-			agentType = AgentType(text)
+		if f.goType.Kind() == reflect.Slice {
+			key.Path += "[]"
 		}
-	}
-	if !slices.Contains(everyType, agentType) {
-		return out
-	}
-	out.entries = slices.DeleteFunc(out.entries, func(e entry) bool {
-		return e.pos.File != own.pos.File && !slices.Contains(typesOf[e.key], agentType)
-	})
-	return out
-}
-
-// linkDefaults reports defaults that no agent takes.
-func (p *parsing) linkDefaults() {
-	if len(p.problems) > 0 {
-		return // An agent with a problem may be the one that takes them.
-	}
-	present := map[string][]AgentType{} // of the agents at and below a folder
-	for _, a := range p.project.Agents {
-		for folder := path.Dir(a.SourcePath); folder != "."; folder = path.Dir(folder) {
-			if !slices.Contains(present[folder], a.Type) {
-				present[folder] = append(present[folder], a.Type)
+		if f.folder != "" {
+			key.File = f.folder + f.example + f.extension
+		}
+		keys = append(keys, key)
+		inner, path := f.goType, key.Path+"."
+		for inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice || inner.Kind() == reflect.Map {
+			if inner.Kind() == reflect.Map {
+				path = key.Path + ".*."
 			}
+			inner = inner.Elem()
+		}
+		switch {
+		case inner.Kind() != reflect.Struct:
+		case inner == f.goType:
+			keys = append(keys, listKeys(v, path)...)
+		case inner == reflect.TypeFor[Case]():
+			keys = append(keys, listKeys(reflect.ValueOf(newCase()), path)...)
+		default:
+			keys = append(keys, listKeys(reflect.Zero(inner), path)...)
 		}
 	}
-	for folder, folded := range p.defaults {
-		if folded == nil {
-			continue
+	return keys
+}
+
+// goName returns the name of the Go field of a key, as Struct.Field.
+func (f *field) goName(t reflect.Type) string {
+	outer := t
+	if len(f.index) > 1 {
+		outer = t.FieldByIndex(f.index[:len(f.index)-1]).Type
+	}
+	return outer.Name() + "." + t.FieldByIndex(f.index).Name
+}
+
+// defaultText returns the default of a field for people.
+func defaultText(v reflect.Value, f *field) string {
+	if f.without != "" {
+		return f.without
+	}
+	switch value := defaultOf(v).(type) {
+	case nil:
+		return ""
+	default:
+		if d, ok := v.Interface().(Duration); ok {
+			return d.Std().String()
 		}
-		for _, e := range folded.entries {
-			types := typesOf[e.key]
-			takes := func(t AgentType) bool { return slices.Contains(types, t) }
-			if path.Dir(e.pos.File) == folder && !e.value.null() && !slices.ContainsFunc(present[folder], takes) {
-				p.notForType(e, types, ", and there is none in "+folder+"; remove it")
-			}
-		}
+		return fmt.Sprint(value)
 	}
 }
+
+// exampleOf returns the example of a field, composed of the examples inside it if the field is a struct or a list of structs.
+func exampleOf(f *field) string {
+	t, format := f.goType, "%s"
+	if t.Kind() == reflect.Slice {
+		t, format = t.Elem(), "[%s]"
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || len(fieldsOf(t).ordered) == 0 {
+		return f.example
+	}
+	var parts []string
+	written := map[string]bool{} // choices
+	for _, inner := range fieldsOf(t).ordered {
+		if example := exampleOf(inner); example != "" && !written[inner.choice] {
+			written[inner.choice] = inner.choice != ""
+			parts = append(parts, inner.name+": "+example)
+		}
+	}
+	return fmt.Sprintf(format, "{"+strings.Join(parts, ", ")+"}")
+}
+
+// AgentTypes returns the types of agents that this release supports.
+func AgentTypes() []string { return slices.Clone(agentFields.byName["type"].supportedEnum()) }

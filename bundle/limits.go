@@ -3,53 +3,74 @@
 package bundle
 
 const (
-	// MaxSize is the most bytes of a bundle, packed and unpacked.
+	// MaxSize is the maximum size of a bundle in bytes, packed and unpacked.
 	MaxSize = 25 << 20
-	// MaxCodeSize is the most bytes of all files but those under tests/files/.
+	// MaxCodeSize is the maximum size of all files outside of tests/files/ in bytes.
 	MaxCodeSize = 5 << 20
-	// MaxFiles is the most files of a repository's layout.
+	// MaxFiles is the maximum number of files in a repository.
 	MaxFiles = 10_000
-	// MaxYAMLSize is the most bytes of one YAML file.
+	// MaxYAMLSize is the maximum size of a YAML file in bytes.
 	MaxYAMLSize = 64 << 10
-	// MaxConfigSize is the most bytes of one agent's configuration as JSON,
-	// defaults folded in; MaxConfigs of those of all agents.
+	// MaxConfigSize is the maximum size of an agent's configuration as JSON in bytes, with its defaults. MaxConfigs is the
+	// maximum of all agents together.
 	MaxConfigSize = 64 << 10
 	MaxConfigs    = 8 << 20
-	// MaxAgents is the most agents of a repository.
+	// MaxScriptSize is the maximum size of a script in bytes, MaxScripts that of all scripts together.
+	MaxScriptSize = 256 << 10
+	MaxScripts    = 2 << 20
+	// MaxAgents is the maximum number of agents in a repository.
 	MaxAgents = 1000
-	// MaxConnectors is the most connectors of a repository, MaxConnectorsSize the most
-	// bytes of their files, MaxConnectorLinks the most links of one, MaxAllLinks of all.
+	// MaxConnectors is the maximum number of connectors in a repository, MaxConnectorsSize the maximum size of their files
+	// in bytes, MaxConnectorLinks the maximum number of links of one connector, MaxAllLinks that of all connectors.
 	MaxConnectors     = 100
 	MaxConnectorsSize = 1 << 20
 	MaxConnectorLinks = 100
 	MaxAllLinks       = 500
-	// MaxSteps is the most agents that a sequential agent runs, nested ones counted.
-	MaxSteps = 100
+	// MaxSteps is the maximum number of agents and tools that a sequential agent runs, with nested ones. MaxParallelSteps
+	// is the maximum number of steps that run at the same time.
+	MaxSteps         = 100
+	MaxParallelSteps = 8
 
-	// MaxTestCases is the most cases of all suites together, MaxTestRuns of their runs.
+	// MaxMCPServers is the maximum number of MCP servers of an agent, MaxMCPTools that of the tools of one server.
+	MaxMCPServers = 20
+	MaxMCPTools   = 64
+	// MaxMCPToolSize is the maximum size of a tool of an MCP server in bytes: name, description, schema and annotations.
+	// MaxMCPListSize is that of all tools that an agent gets from a server. MaxMCPSchemaDepth is the maximum depth of nested
+	// values in a schema.
+	MaxMCPToolSize    = 32 << 10
+	MaxMCPListSize    = 128 << 10
+	MaxMCPSchemaDepth = 64
+	// MaxLockSize is the maximum size of mcp.lock in bytes.
+	MaxLockSize = 2 << 20
+	// MaxTools is the maximum number of tools of an agent, MaxDiscoverableTools that of its discoverable tools, MaxHTTPTools that of all tools in tools/ and apis/ together.
+	MaxTools             = 128
+	MaxDiscoverableTools = 1000
+	MaxHTTPTools         = 1000
+
+	// MaxTestCases is the maximum number of cases of all suites, MaxTestRuns that of their runs.
 	MaxTestCases = 1000
 	MaxTestRuns  = 5000
-	// MaxAttachments is the most files of one case, MaxAttachmentsSize of their bytes
-	// together: what an event may have.
+	// MaxAttachments is the maximum number of files of a case, MaxAttachmentsSize the maximum of their bytes together. The
+	// limits of an event are the same.
 	MaxAttachments     = 10
 	MaxAttachmentsSize = 10 << 20
 
-	// maxName is the most bytes of the name of an agent, a case or a variant.
+	// maxName is the maximum length of the name of an agent, a case or a variant in bytes.
 	maxName = 63
-	// maxVariants is the most variants of an agent.
+	// maxVariants is the maximum number of variants of an agent.
 	maxVariants = 20
-	// maxDepth is how deep YAML may nest.
+	// maxDepth is the maximum depth of nested YAML.
 	maxDepth = 64
-	// maxNodes is the most values of one YAML file or folded defaults, aliases
-	// counted as often as they are used; see node.weight.
+	// maxNodes is the maximum weight of a YAML file or of merged defaults, see node.weight.
 	maxNodes = 50_000
-	// maxAllNodes is the same over all agents together.
+	// maxAllNodes is the maximum weight of all agents together, and of all suites together.
 	maxAllNodes = 250_000
-	// maxPatterns is the most instructions that the regular expressions of all scripts and
-	// mocks are compiled to, together: some 10 MB.
+	// maxExpressions is the maximum number of expressions of all steps and tools together, about a second of compilation.
+	maxExpressions = 2_000
+	// maxPatterns is the maximum number of instructions of all regular expressions together, about 10 MB.
 	maxPatterns = 100_000
-	// maxProblems is the most problems that are reported.
+	// maxProblems is the maximum number of reported problems.
 	maxProblems = 200
-	// maxPathLength is the most bytes of a file's path.
+	// maxPathLength is the maximum length of a path in bytes.
 	maxPathLength = 255
 )

@@ -13,20 +13,19 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// byteOrderMark may begin a file (YAML 1.2.2, 5.2); editors of Windows write it.
+// byteOrderMark may begin a file (YAML 1.2.2, 5.2). Windows editors write it.
 const byteOrderMark = "\ufeff"
 
-// node is a YAML value that knows where it was written. Nodes are immutable
-// and shared: an alias is the node of its anchor, a folded default the node of
-// its file.
+// node is a YAML value with its position. Nodes are immutable and shared: an alias is the node of its anchor, a default
+// the node of its file.
 type node struct {
 	pos     Position
 	scalar  any // nil, bool, json.Number or string; unless items or entries
 	items   []*node
 	entries []entry
 	kind    kind
-	// weight measures this value and all below it, aliases as often as used: one
-	// for a value and one more for every 64 bytes of text.
+	// weight measures this value and all values inside it: 1 for each value, and 1 for each 64 bytes of text. Each use of
+	// an alias counts.
 	weight int
 }
 
@@ -44,19 +43,19 @@ const (
 	kindMap
 )
 
-func (n *node) null() bool { return n.kind == kindScalar && n.scalar == nil }
+func (n *node) isNull() bool { return n.kind == kindScalar && n.scalar == nil }
 
-// has says whether a key is there, and not null; of no node none is.
-func (n *node) has(key string) bool {
+// hasValue reports whether the node has a key that is not null. A nil node has none.
+func (n *node) hasValue(key string) bool {
 	if n == nil {
 		return false
 	}
-	e := n.get(key)
-	return e != nil && !e.value.null()
+	e := n.findEntry(key)
+	return e != nil && !e.value.isNull()
 }
 
-// get returns the entry of a key, or nil.
-func (n *node) get(key string) *entry {
+// findEntry returns the entry of a key, or nil.
+func (n *node) findEntry(key string) *entry {
 	for i := range n.entries {
 		if n.entries[i].key == key {
 			return &n.entries[i]
@@ -65,19 +64,19 @@ func (n *node) get(key string) *entry {
 	return nil
 }
 
-// value turns a node into what exactjson makes of the same data.
-func (n *node) value() any {
+// toValue returns the value that exactjson decodes from the same data.
+func (n *node) toValue() any {
 	switch n.kind {
 	case kindList:
 		list := make([]any, len(n.items))
 		for i, item := range n.items {
-			list[i] = item.value()
+			list[i] = item.toValue()
 		}
 		return list
 	case kindMap:
 		m := make(map[string]any, len(n.entries))
 		for _, e := range n.entries {
-			m[e.key] = e.value.value()
+			m[e.key] = e.value.toValue()
 		}
 		return m
 	default:
@@ -85,24 +84,31 @@ func (n *node) value() any {
 	}
 }
 
-// parseYAML reads one document; nil without one, or when it is wrong, which
-// problems then say.
+// yamlLimits limits a YAML file: its bytes, and the weight of its values.
+type yamlLimits struct{ size, nodes int }
+
+// parseYAML parses a file with one document. It returns nil and reports problems if the file is invalid.
 func parseYAML(file string, data []byte, problems *Problems) *node {
+	return parseYAMLWithin(yamlLimits{size: MaxYAMLSize, nodes: maxNodes}, file, data, problems)
+}
+
+// parseYAMLWithin is parseYAML with other limits.
+func parseYAMLWithin(limits yamlLimits, file string, data []byte, problems *Problems) *node {
 	at := Position{File: file, Line: 1, Column: 1}
-	if len(data) > MaxYAMLSize {
-		problems.add(at, "file has %d bytes, at most %d are allowed; split it", len(data), MaxYAMLSize)
+	if len(data) > limits.size {
+		problems.add(at, "file has %d bytes, at most %d are allowed; split it", len(data), limits.size)
 		return nil
 	}
-	if bad, found := notUTF8(file, data); found {
+	if bad, found := findInvalidUTF8(file, data); found {
 		problems.add(bad, "the file is not UTF-8 from here on; save it as UTF-8")
 		return nil
 	}
 	tokens := lexer.Tokenize(strings.TrimPrefix(string(data), byteOrderMark))
-	if bad, message := guarded(file, tokens); message != "" {
+	if bad, message := checkTokens(file, tokens); message != "" {
 		problems.add(bad, "%s", message)
 		return nil
 	}
-	plainScalars(tokens)
+	retypeNumbers(tokens)
 	parsed, err := parser.Parse(tokens, 0)
 	if err != nil {
 		problems.add(syntaxProblem(at, err))
@@ -122,7 +128,7 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 		problems.add(position(file, docs[1].Body), "second document; a file holds one")
 		return nil
 	}
-	c := converter{file: file, problems: problems, anchors: map[string]*node{}}
+	c := converter{file: file, problems: problems, limit: limits.nodes, anchors: map[string]*node{}}
 	n := c.convert(docs[0].Body, 0)
 	if c.failed {
 		return nil
@@ -130,7 +136,7 @@ func parseYAML(file string, data []byte, problems *Problems) *node {
 	return n
 }
 
-// syntaxProblem is the parser's error without its excerpt of the source.
+// syntaxProblem returns the parser's error without its excerpt of the source.
 func syntaxProblem(at Position, err error) (Position, string, string) {
 	var (
 		syntax  yaml.Error
@@ -139,8 +145,7 @@ func syntaxProblem(at Position, err error) (Position, string, string) {
 	if !errors.As(err, &syntax) {
 		message = err.Error()
 	} else {
-		// Not Error: it prints the source around, at a cost that grows with the
-		// square of a line's length.
+		// Not Error(): it prints the source around the error, at a cost that grows with the square of the line length.
 		message = syntax.GetMessage()
 		if tk := syntax.GetToken(); tk != nil && tk.Position != nil {
 			at.Line, at.Column = tk.Position.Line, tk.Position.Column
@@ -150,7 +155,7 @@ func syntaxProblem(at Position, err error) (Position, string, string) {
 	if strings.Contains(message, "'\t'") {
 		message = "a tab cannot indent; indent by spaces"
 	}
-	for _, unexpected := range []string{"in this context", "non-map value"} { // words and place are of where it noticed
+	for _, unexpected := range []string{"in this context", "non-map value"} { // the parser notices the error late
 		if strings.Contains(message, unexpected) {
 			message += "; look at the indentation here and in the lines after it, and put a text with a colon in quotes"
 		}
@@ -169,6 +174,7 @@ type converter struct {
 	file     string
 	problems *Problems
 	anchors  map[string]*node
+	limit    int // of the weight
 	failed   bool
 }
 
@@ -186,13 +192,13 @@ func (c *converter) convert(n ast.Node, depth int) *node {
 	var out *node
 	switch n := n.(type) {
 	case *ast.MappingNode:
-		return c.mapping(at, n.Values, depth)
+		return c.convertMap(at, n.Values, depth)
 	case *ast.MappingValueNode:
-		return c.mapping(at, []*ast.MappingValueNode{n}, depth)
+		return c.convertMap(at, []*ast.MappingValueNode{n}, depth)
 	case *ast.SequenceNode:
 		out = &node{pos: at, kind: kindList, weight: 1}
 		for _, v := range n.Values {
-			out.items = append(out.items, c.count(out, c.convert(v, depth+1)))
+			out.items = append(out.items, c.addWeight(out, c.convert(v, depth+1)))
 		}
 		return out
 	case *ast.AnchorNode:
@@ -206,22 +212,22 @@ func (c *converter) convert(n ast.Node, depth int) *node {
 		}
 		return out
 	}
-	return c.scalar(at, n)
+	return c.convertScalar(at, n)
 }
 
-// count adds a child's weight and stops expansions that grow without bound.
-func (c *converter) count(parent, child *node) *node {
+// addWeight adds the weight of a child, and stops an expansion without limit.
+func (c *converter) addWeight(parent, child *node) *node {
 	parent.weight += child.weight
-	if parent.weight > maxNodes {
-		parent.weight = maxNodes
+	if parent.weight > c.limit {
+		parent.weight = c.limit
 		if !c.failed {
-			c.fail(child.pos, "more than %d values, aliases counted as often as used", maxNodes)
+			c.fail(child.pos, "more than %d values, aliases counted as often as used", c.limit)
 		}
 	}
 	return child
 }
 
-func (c *converter) mapping(at Position, values []*ast.MappingValueNode, depth int) *node {
+func (c *converter) convertMap(at Position, values []*ast.MappingValueNode, depth int) *node {
 	out := &node{pos: at, kind: kindMap, weight: 1}
 	if len(values) > 0 {
 		out.pos = position(c.file, values[0].Key)
@@ -229,7 +235,7 @@ func (c *converter) mapping(at Position, values []*ast.MappingValueNode, depth i
 	seen := make(map[string]bool, len(values))
 	for _, v := range values {
 		keyPos := position(c.file, v.Key)
-		key, ok := c.key(v.Key)
+		key, ok := c.convertKey(v.Key)
 		switch {
 		case !ok:
 			c.fail(keyPos, "only plain text can be a key")
@@ -239,12 +245,12 @@ func (c *converter) mapping(at Position, values []*ast.MappingValueNode, depth i
 			continue
 		}
 		seen[key] = true
-		out.entries = append(out.entries, entry{key: key, pos: keyPos, value: c.count(out, c.convert(v.Value, depth+1))})
+		out.entries = append(out.entries, entry{key: key, pos: keyPos, value: c.addWeight(out, c.convert(v.Value, depth+1))})
 	}
 	return out
 }
 
-func (c *converter) key(n ast.MapKeyNode) (string, bool) {
+func (c *converter) convertKey(n ast.MapKeyNode) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
 		return n.Value, true
@@ -255,7 +261,7 @@ func (c *converter) key(n ast.MapKeyNode) (string, bool) {
 	}
 }
 
-func (c *converter) scalar(at Position, n ast.Node) *node {
+func (c *converter) convertScalar(at Position, n ast.Node) *node {
 	out := &node{pos: at, weight: 1}
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -264,7 +270,7 @@ func (c *converter) scalar(at Position, n ast.Node) *node {
 	case *ast.StringNode:
 		out.scalar, out.weight = n.Value, 1+len(n.Value)/64
 		if n.Token.Type == token.StringType {
-			value, problem := resolve(n.Value)
+			value, problem := resolveScalar(n.Value)
 			if problem != "" {
 				return c.fail(at, "%s", problem)
 			}
@@ -280,10 +286,10 @@ func (c *converter) scalar(at Position, n ast.Node) *node {
 	return out
 }
 
-// path returns the value at nested keys, or nil.
-func (n *node) path(keys ...string) *node {
+// findNode returns the value at nested keys, or nil.
+func (n *node) findNode(keys ...string) *node {
 	for _, key := range keys {
-		e := n.get(key)
+		e := n.findEntry(key)
 		if e == nil {
 			return nil
 		}
@@ -292,8 +298,8 @@ func (n *node) path(keys ...string) *node {
 	return n
 }
 
-// written says whether nested keys have a value that is not null.
-func (n *node) written(keys ...string) bool {
-	found := n.path(keys...)
-	return found != nil && !found.null()
+// isWritten reports whether nested keys have a value that is not null.
+func (n *node) isWritten(keys ...string) bool {
+	found := n.findNode(keys...)
+	return found != nil && !found.isNull()
 }

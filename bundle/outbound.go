@@ -5,14 +5,15 @@ package bundle
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
-// checkOutbound leaves to the deployment what holds a ${VAR}.
-func (p *parsing) checkOutbound(c *Connector) {
+// checkOutbound checks the settings of an outbound webhook. The deployment checks texts with ${NAME}.
+func (p *repoParser) checkOutbound(c *Connector) {
 	config := outbound.Config{URL: c.Config.URL}
 	if expand.Names(config.URL) {
 		config.URL = "https://example.com"
@@ -44,14 +45,21 @@ func (p *parsing) checkOutbound(c *Connector) {
 	}
 }
 
-// rules are what a link says as the rules know it.
-func (l LinkOutbound) rules() outbound.Link {
-	return outbound.Link{Mode: l.Mode, ActionName: l.ActionName, Sources: l.SourceConnectors, Statuses: l.Statuses}
+// validPolicy returns the policy of the link without values that the decoder has rejected.
+func (l LinkOutbound) validPolicy() outbound.Link {
+	fields := fieldsOf(reflect.TypeFor[LinkOutbound]()).byName
+	if l.Mode != "" && !slices.Contains(fields["mode"].enum, l.Mode) {
+		return outbound.Link{}
+	}
+	statuses := slices.DeleteFunc(slices.Clone(l.Statuses), func(status string) bool {
+		return status != "" && !slices.Contains(fields["statuses"].enum, status)
+	})
+	return outbound.Link{Mode: l.Mode, ActionName: l.ActionName, Sources: l.SourceConnectors, Statuses: statuses}
 }
 
-// linkOutbound checks what outbound connectors say of others, and what they are to an agent
-// together.
-func (p *parsing) linkOutbound() {
+// linkOutbound checks the references of outbound connectors to other connectors, and the number and names of the tools
+// that they give to an agent.
+func (p *repoParser) linkOutbound() {
 	type tool struct{ agent, name string }
 	starts, sends, tools := map[string]bool{}, map[string]int{}, map[tool]string{}
 	for _, c := range p.project.Connectors {
@@ -70,23 +78,24 @@ func (p *parsing) linkOutbound() {
 			}
 			for _, source := range l.Outbound.SourceConnectors {
 				if !starts[source] {
-					p.problems.add(c.At("links"), `"outbound.source_connectors" names %q: it names connectors that start runs, by the stems of their files in connectors/`, source)
+					p.problems.add(c.At("links"),
+						`"outbound.source_connectors": no inbound, sync or cron connector has the file connectors/%s.yaml`, source)
 				}
 			}
 			of := tool{l.Agent, c.ActionName(l)}
 			if other := tools[of]; other != "" && of.name != "" {
-				p.problems.add(c.At("links"), "agent %q has a tool %q by %s already; give one of the two another \"outbound.action_name\"", l.Agent, of.name, other)
+				p.problems.add(c.At("links"), "%s gives agent %q the tool %q already; choose another \"outbound.action_name\"", other, l.Agent, of.name)
 			}
 			tools[of] = c.SourcePath
 		}
 	}
 }
 
-// Title is the connector's name for people: the key where the file gives none.
+// Title returns the connector's name for people: DisplayName, or Key without one.
 func (c *Connector) Title() string { return cmp.Or(c.DisplayName, c.Key) }
 
-// ActionName is the name of the tool that a link gives its agent; "" where it gives none. It is
-// the same in every environment, as it is in tests.
+// ActionName returns the name of the tool that a link gives to its agent, or "". It is the same in every environment and
+// in tests.
 func (c *Connector) ActionName(l Link) string {
 	if c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != outbound.AgentTool {
 		return ""
@@ -94,10 +103,10 @@ func (c *Connector) ActionName(l Link) string {
 	return cmp.Or(l.Outbound.ActionName, outbound.DefaultActionName(c.Title()))
 }
 
-// Action is a tool by which an agent sends to an outbound connector of the repository.
+// Action is a tool that sends to an outbound connector of the repository.
 type Action struct{ Name, Connector string }
 
-// Actions are the tools that links of the repository give an agent.
+// Actions returns the tools that the links of the repository give to an agent.
 func (p *Project) Actions(agent string) (out []Action) {
 	for _, c := range p.Connectors {
 		for _, l := range c.AllLinks() {

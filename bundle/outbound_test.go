@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	sending    = "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/x'}\n"
-	askingFile = "type: webhook\nmode: sync\nagents: [ok]\n"
+	outboundConnector = "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/x'}\n"
+	syncConnector     = "type: webhook\nmode: sync\nagents: [ok]\n"
 )
 
-func TestConnectorsThatSend(t *testing.T) {
+func TestParse_ReadsOutboundConnectors(t *testing.T) {
 	t.Parallel()
-	p, err := bundle.Parse(files("agents/ok.yaml", okAgent, "connectors/ask.yaml", askingFile,
-		"connectors/crm.yaml", sending+"name: The CRM\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n",
-		"connectors/ops.yaml", sending+"links: [{agent: ok, outbound: {mode: agent_tool, action_name: tell}}]\n",
-		"connectors/results.yaml", sending+"links: [{agent: ok, outbound: {source_connectors: [ask], statuses: [completed, delivery_failed]}}]\n"))
+	p, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent, "connectors/ask.yaml", syncConnector,
+		"connectors/crm.yaml", outboundConnector+"name: The CRM\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n",
+		"connectors/ops.yaml", outboundConnector+"links: [{agent: ok, outbound: {mode: agent_tool, action_name: tell}}]\n",
+		"connectors/results.yaml", outboundConnector+"links: [{agent: ok, outbound: {source_connectors: [ask], statuses: [completed, delivery_failed]}}]\n"))
 	require.NoError(t, err)
 	require.Equal(t, []bundle.Action{{Name: "send_to_the_crm", Connector: "The CRM"}, {Name: "tell", Connector: "ops"}}, p.Actions("ok"))
 	require.Empty(t, p.Actions("other"))
@@ -31,11 +31,11 @@ func TestConnectorsThatSend(t *testing.T) {
 	}
 }
 
-func TestProblemsOfConnectorsThatSend(t *testing.T) {
+func TestParse_ReportsOutboundProblems(t *testing.T) {
 	t.Parallel()
 	many := []string{"agents/ok.yaml", okAgent}
 	for i := range outbound.MaxLinks + 1 {
-		many = append(many, fmt.Sprintf("connectors/c%02d.yaml", i), sending+"agents: [ok]\n")
+		many = append(many, fmt.Sprintf("connectors/c%02d.yaml", i), outboundConnector+"agents: [ok]\n")
 	}
 	for name, c := range map[string]struct {
 		files []string
@@ -43,39 +43,39 @@ func TestProblemsOfConnectorsThatSend(t *testing.T) {
 	}{
 		"a URL": {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a/${'}\n"},
-			`connectors/a.yaml:3:10: "url" has ${ without the name of a variable`,
+			`connectors/a.yaml:3:10: "url" has ${ that is not followed by a variable name`,
 		},
 		"a header": {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {X-A: 'CANARY${'}}\n"},
-			`connectors/a.yaml:3:28: "headers" has ${ without the name of a variable and } after it; write $${ where it is meant as it is, in the value of "X-A"`,
+			`connectors/a.yaml:3:28: "headers" has ${ that is not followed by a variable name and }; write $${ for a literal ${, in the value of "X-A"`,
 		},
 		"a variable in a name": {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {'${A}': b}}\n"},
 			`"headers" has "${A}", which is not the name of a header`,
 		},
-		"a source that is none":     {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {source_connectors: [ask]}}]\n"}, `connectors/a.yaml:4:1: "outbound.source_connectors" names "ask"`},
-		"a source that sends":       {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {source_connectors: [a]}}]\n"}, `"outbound.source_connectors" names "a": it names connectors that start runs`},
-		"a status that is none":     {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {statuses: [done]}}]\n"}, `"outbound.statuses" may hold completed, failed, cancelled, delivery_failed, not "done"`},
-		"a tool's name without one": {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, outbound: {action_name: tell}}]\n"}, `"outbound.action_name" is for the mode agent_tool`},
-		"files of who sends":        {[]string{"connectors/a.yaml", sending + "links: [{agent: ok, files_required: true}]\n"}, `"files_required" is for links of connectors that start runs`},
+		"a source that is none":     {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [ask]}}]\n"}, `connectors/a.yaml:4:1: "outbound.source_connectors": no inbound, sync or cron connector has the file connectors/ask.yaml`},
+		"a source that sends":       {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [a]}}]\n"}, `"outbound.source_connectors": no inbound, sync or cron connector has the file connectors/a.yaml`},
+		"a status that is none":     {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {statuses: [done]}}]\n"}, `connectors/a.yaml:4:43: "links[0].outbound.statuses[0]" must be one of completed, failed, cancelled, delivery_failed`},
+		"a tool's name without one": {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {action_name: tell}}]\n"}, `"outbound.action_name" is for the mode agent_tool`},
+		"files of who sends":        {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, files_required: true}]\n"}, `"files_required" is for links of inbound, sync and cron connectors`},
 		"a policy of who starts":    {[]string{"connectors/a.yaml", "type: webhook\nmode: sync\nlinks: [{agent: ok, outbound: {}}]\n"}, `"outbound" is for links of outbound connectors`},
 		"a tool twice": {
-			[]string{"connectors/a.yaml", sending + "name: B\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n", "connectors/b.yaml", sending + "links: [{agent: ok, outbound: {mode: agent_tool}}]\n"},
-			`connectors/b.yaml:4:1: agent "ok" has a tool "send_to_b" by connectors/a.yaml already`,
+			[]string{"connectors/a.yaml", outboundConnector + "name: B\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n", "connectors/b.yaml", outboundConnector + "links: [{agent: ok, outbound: {mode: agent_tool}}]\n"},
+			`connectors/b.yaml:4:1: connectors/a.yaml gives agent "ok" the tool "send_to_b" already`,
 		},
 		"too many": {many[2:], `connectors/c32.yaml:1:1: agent "ok" is linked to more than 32 outbound connectors`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := bundle.Parse(files(append([]string{"agents/ok.yaml", okAgent}, c.files...)...))
+			_, err := bundle.Parse(newFiles(append([]string{"agents/ok.yaml", okAgent}, c.files...)...))
 			require.ErrorContains(t, err, c.want)
 			require.NotContains(t, err.Error(), "CANARY")
 		})
 	}
 }
 
-func TestHeadersAreThoseThatCanBeSent(t *testing.T) {
+func TestParse_RejectsInvalidHeaders(t *testing.T) {
 	t.Parallel()
-	_, err := bundle.Parse(files("agents/ok.yaml", okAgent, "connectors/out.yaml", `type: webhook
+	_, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent, "connectors/out.yaml", `type: webhook
 mode: outbound
 config:
   url: https://x.example.com

@@ -16,28 +16,28 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// digestPrefix begins every digest.
+// digestPrefix is the start of each digest.
 const digestPrefix = "sha256:"
 
-// maxFraming is what tar adds to the contents at most: header and padding of
-// each file, extended headers of long paths, the end.
+// maxFraming is the maximum size of what tar adds to the contents: header and padding of each file, extended headers of
+// long paths, and the end.
 const maxFraming = MaxFiles*4096 + 4096
 
-// maxEntries is the most entries of an archive: files, folders, and what is passed over.
+// maxEntries is the maximum number of entries in an archive, including folders and ignored entries.
 const maxEntries = 4 * MaxFiles
 
 var (
-	// ErrDigest says that bytes do not have the digest that names them.
+	// ErrDigest means that bytes do not have the digest that names them.
 	ErrDigest = errors.New("bundle has another digest")
-	// ErrInvalid says that bytes are no bundle that Pack could have made.
+	// ErrInvalid means that bytes are not a bundle that Pack could have written.
 	ErrInvalid = errors.New("not a valid bundle")
-	// ErrTooLarge says that a bundle exceeds MaxSize.
+	// ErrTooLarge means that a bundle exceeds MaxSize.
 	ErrTooLarge = fmt.Errorf("bundle is larger than %d MiB", MaxSize>>20)
 )
 
-// Pack writes files as a bundle and returns its name, "sha256:" and the
-// SHA-256 of the bytes in hex, and its size in bytes. Equal files give equal bytes.
-// Errors: ErrTooLarge, ErrInvalid for a path outside the layout, or w's.
+// Pack writes files as a bundle. It returns the name of the bundle, "sha256:" and the SHA-256 of the bytes in hex, and its
+// size in bytes. Equal files give equal bytes. Errors: ErrTooLarge, ErrInvalid for a path outside the layout, or an error
+// of w.
 func Pack(files Files, w io.Writer) (digest string, size int64, err error) {
 	sum := sha256.New()
 	counted := &counter{w: io.MultiWriter(w, sum)}
@@ -64,7 +64,7 @@ func Pack(files Files, w io.Writer) (digest string, size int64, err error) {
 	return digestPrefix + hex.EncodeToString(sum.Sum(nil)), counted.n, nil
 }
 
-// counter passes at most MaxSize bytes.
+// counter writes at most MaxSize bytes.
 type counter struct {
 	w io.Writer
 	n int64
@@ -77,8 +77,8 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.w.Write(p)
 }
 
-// Unpack reads the files of a bundle after verifying that its bytes have the
-// digest. Errors: ErrDigest, ErrInvalid, ErrTooLarge, or r's.
+// Unpack returns the files of a bundle after verifying its digest. Errors: ErrDigest, ErrInvalid, ErrTooLarge, or an error
+// of r.
 func Unpack(r io.Reader, digest string) (Files, error) {
 	packed, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -90,12 +90,12 @@ func Unpack(r io.Reader, digest string) (Files, error) {
 	if err := checkDigest(packed, digest); err != nil {
 		return nil, err
 	}
-	z, err := unzstd(packed)
+	z, err := openZstd(packed)
 	if err != nil {
 		return nil, err
 	}
 	defer z.Close()
-	return unpackTar(io.LimitReader(z, MaxSize+maxFraming), packedByUs)
+	return unpackTar(io.LimitReader(z, MaxSize+maxFraming), admitPacked)
 }
 
 func checkDigest(packed []byte, digest string) error {
@@ -106,32 +106,33 @@ func checkDigest(packed []byte, digest string) error {
 	return nil
 }
 
-func unzstd(packed []byte) (io.ReadCloser, error) {
-	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20), zstd.WithDecoderMaxWindow(32<<20))
+func openZstd(packed []byte) (io.ReadCloser, error) {
+	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(64<<20), zstd.WithDecoderMaxWindow(32<<20))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return z.IOReadCloser(), nil
 }
 
-// admission says which path an entry of an archive has, "" of one that is passed over, and
-// what is wrong with it.
+// admission returns the path of an entry in an archive, "" for an entry to ignore, or an error for an entry that is not
+// allowed.
 type admission func(header *tar.Header) (name string, err error)
 
-// packedByUs admits what Pack writes, and nothing else.
-func packedByUs(header *tar.Header) (string, error) {
+// admitPacked accepts only entries that Pack writes.
+func admitPacked(header *tar.Header) (string, error) {
 	if header.Typeflag != tar.TypeReg {
-		return "", fmt.Errorf("%w: %q is not a regular file", ErrInvalid, printable(header.Name))
+		return "", fmt.Errorf("%w: %q is not a regular file", ErrInvalid, escapePath(header.Name))
 	}
 	if msg := checkPath(header.Name); msg != "" {
-		return "", fmt.Errorf("%w: %q %s", ErrInvalid, printable(header.Name), msg)
+		return "", fmt.Errorf("%w: %q %s", ErrInvalid, escapePath(header.Name), msg)
 	}
 	return header.Name, nil
 }
 
-// unpackTar reads the files of an archive. It is the only reader of archives, whoever made them.
+// unpackTar returns the files of an archive. All archives are read by this function.
 func unpackTar(r io.Reader, admit admission) (Files, error) {
-	u := unpacking{files: Files{}, folders: map[string]bool{}}
+	u := tarUnpacker{files: Files{}, folders: map[string]bool{}}
 	archive := tar.NewReader(r)
 	for entries := 0; ; entries++ {
 		header, err := archive.Next()
@@ -148,7 +149,7 @@ func unpackTar(r io.Reader, admit admission) (Files, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "" || Hidden(name) {
+		if name == "" || IsHidden(name) {
 			continue
 		}
 		if err := u.checkEntry(name, header); err != nil {
@@ -167,15 +168,15 @@ func unpackTar(r io.Reader, admit admission) (Files, error) {
 	return u.files, nil
 }
 
-// unpacking is what was read of an archive so far.
-type unpacking struct {
+// tarUnpacker holds the files of an archive that are read so far.
+type tarUnpacker struct {
 	files   Files
-	folders map[string]bool // that the files are in
+	folders map[string]bool // the folders of these files
 	total   int64           // bytes
 }
 
-// checkEntry refuses a file that cannot be among those that were read.
-func (u *unpacking) checkEntry(name string, header *tar.Header) error {
+// checkEntry rejects a file that conflicts with the files read so far or exceeds a limit.
+func (u *tarUnpacker) checkEntry(name string, header *tar.Header) error {
 	if isSparse(header) {
 		return fmt.Errorf("%w: %q is a sparse file; pack it without holes", ErrInvalid, name)
 	}
@@ -189,7 +190,7 @@ func (u *unpacking) checkEntry(name string, header *tar.Header) error {
 		both = both || isFile
 	}
 	if both {
-		return fmt.Errorf("%w: %q and another entry give one path to a file and a folder", ErrInvalid, name)
+		return fmt.Errorf("%w: %q conflicts with another entry: one is a file and the other a folder", ErrInvalid, name)
 	}
 	if header.Size > MaxSize-u.total || len(u.files) >= MaxFiles {
 		return ErrTooLarge
@@ -198,9 +199,8 @@ func (u *unpacking) checkEntry(name string, header *tar.Header) error {
 	return nil
 }
 
-// isSparse says whether a file of the regular type has holes, as PAX writes them: its size is then
-// what its header says, and not what the archive holds of it. The type of GNU's older sparse files
-// is none that an admission takes.
+// isSparse reports whether a regular file has holes, which PAX headers describe. The size in its header is then larger
+// than its data in the archive. No admission accepts the type of GNU's older sparse files.
 func isSparse(header *tar.Header) bool {
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "GNU.sparse.") {

@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-func TestPackAndUnpackAreInverse(t *testing.T) {
+func TestUnpack_ReadsPackedFiles(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		in := bundle.Files{}
@@ -44,10 +44,10 @@ func TestPackAndUnpackAreInverse(t *testing.T) {
 	})
 }
 
-func TestOpenValidates(t *testing.T) {
+func TestOpen_ValidatesFiles(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	digest, _, err := bundle.Pack(files("agents/ok.yaml", okAgent), &b)
+	digest, _, err := bundle.Pack(newFiles("agents/ok.yaml", okAgent), &b)
 	require.NoError(t, err)
 	p, err := bundle.Open(bytes.NewReader(b.Bytes()), digest)
 	require.NoError(t, err)
@@ -57,15 +57,15 @@ func TestOpenValidates(t *testing.T) {
 	require.ErrorIs(t, err, bundle.ErrDigest)
 }
 
-func TestPackRefuses(t *testing.T) {
+func TestPack_RejectsFiles(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"../x", "/agents/x", "agents/../../x", "README.md", "agents/a\x00b", "agents//x", "agents/" + strings.Repeat("x", 300)} {
-		_, _, err := bundle.Pack(files(name, "x"), io.Discard)
+		_, _, err := bundle.Pack(newFiles(name, "x"), io.Discard)
 		require.ErrorIs(t, err, bundle.ErrInvalid, name)
 	}
 }
 
-// bundleOf packs tar entries as they are, as an attacker would.
+// bundleOf packs tar entries without checks, like an attacker.
 func bundleOf(t *testing.T, headers ...tar.Header) (packed []byte, digest string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -74,7 +74,7 @@ func bundleOf(t *testing.T, headers ...tar.Header) (packed []byte, digest string
 	archive := tar.NewWriter(z)
 	for _, h := range headers {
 		require.NoError(t, archive.WriteHeader(&h))
-		_, err := io.CopyN(archive, zeros{}, h.Size)
+		_, err := io.CopyN(archive, zeroReader{}, h.Size)
 		require.NoError(t, err)
 	}
 	require.NoError(t, archive.Close())
@@ -83,11 +83,11 @@ func bundleOf(t *testing.T, headers ...tar.Header) (packed []byte, digest string
 	return b.Bytes(), "sha256:" + hex.EncodeToString(sum[:])
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-func TestUnpackRefuses(t *testing.T) {
+func TestUnpack_RejectsBundles(t *testing.T) {
 	t.Parallel()
 	regular := func(name string, size int64) tar.Header {
 		return tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size}
@@ -112,6 +112,6 @@ func TestUnpackRefuses(t *testing.T) {
 			require.ErrorIs(t, err, tt.want)
 		})
 	}
-	_, err := bundle.Unpack(io.LimitReader(zeros{}, bundle.MaxSize+1), "")
+	_, err := bundle.Unpack(io.LimitReader(zeroReader{}, bundle.MaxSize+1), "")
 	require.ErrorIs(t, err, bundle.ErrTooLarge)
 }

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// Position is a place in a file of a repository. Line and Column count from 1;
-// Line is 0 when the whole file is meant.
+// Position is a position in a file of a repository. Line and Column count from 1. Line is 0 for the whole file.
 type Position struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 }
 
-// String is file:line:column, or the file alone.
+// String returns file:line:column, or only the file.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File
@@ -25,22 +24,21 @@ func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
 
-// Problem is something wrong with a file, with the remedy in its message.
+// Problem is an error in a file, with the remedy in its message.
 type Problem struct {
 	Position
 	Message string `json:"message"`
-	// end is the last place that the problem is about, if it is about more than one.
+	// end is the last position of the value that the problem is about, if the problem covers a whole value.
 	end Position
 }
 
-// String is file:line:column: message.
+// String returns file:line:column: message.
 func (p Problem) String() string { return p.Position.String() + ": " + p.Message }
 
-// Problems are all that is wrong with a repository, in the order of files and
-// lines. As an error it lists them, one a line.
+// Problems are all problems of a repository, in the order of files and lines.
 type Problems []Problem
 
-// Error lists the problems, one a line.
+// Error returns the problems, one a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -49,18 +47,20 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// add records a problem once: a default that is folded into many files is
-// reported a single time.
+// add records a problem once, also if a default with the problem is merged into many files.
 func (ps *Problems) add(at Position, format string, args ...any) {
-	p := Problem{Position: at, Message: fmt.Sprintf(format, args...)}
+	ps.append(Problem{Position: at, Message: fmt.Sprintf(format, args...)})
+}
+
+func (ps *Problems) append(p Problem) {
 	if len(*ps) < maxProblems && !slices.Contains(*ps, p) {
 		*ps = append(*ps, p)
 	}
 }
 
-// With are the problems with more, in order. Of a place that something is wrong with already,
-// what else is wrong there is said when that is mended: mostly it is the same mistake. One of more that is about
-// all of a value, which is to be removed, takes the place of what is wrong inside.
+// With returns the problems together with more, in order. It leaves out one of more at a position that has a problem
+// already, because mostly both are the same mistake. A problem of more that covers a whole value replaces the problems
+// inside the value.
 func (ps Problems) With(more Problems) Problems {
 	known := make(map[Position]bool, len(ps))
 	var out Problems
@@ -79,8 +79,8 @@ func (ps Problems) With(more Problems) Problems {
 	return out
 }
 
-// err returns the problems in order, or nil without any.
-func (ps Problems) err() error {
+// errorOrNil returns the problems in order, or nil without any.
+func (ps Problems) errorOrNil() error {
 	if len(ps) == 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (ps Problems) err() error {
 	return ps
 }
 
-// sort puts problems in the order of files and lines.
+// sort orders problems by file and line.
 func (ps Problems) sort() {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))

@@ -5,31 +5,49 @@ package bundle
 import (
 	"io/fs"
 	"path"
-	"slices"
 	"strings"
+	"sync"
+
+	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
 // Project is a valid project repository.
 type Project struct {
-	// Agents by their files' paths, in order.
+	// Agents are in the order of their files' paths.
 	Agents []*Agent
-	// Connectors by their files' paths, in order.
+	// Connectors are in the order of their files' paths.
 	Connectors []*Connector
-	// Suites are the tests by their files' paths, in order.
+	// Suites are in the order of their files' paths.
 	Suites []*Suite
 	// Scripts are the scripted models, by stem.
 	Scripts map[string]*Script
 	// Files are all files of the layout.
 	Files Files
+	// Lock has the tools of MCP servers that the build listed.
+	Lock Lock
 
-	byName map[string]*Agent
+	byName   map[string]*Agent
+	memo     *sync.Map                // values by key, see Memo
+	starlark map[string]*starlarkFile // by path
+	// scriptTools are the described tools of scripts, by reference.
+	scriptTools *sync.Map
+	httpTools   map[string]*HTTPTool // by reference
 }
 
-// Agent returns the agent of a name, or nil.
+// Memo returns a value that is derived from the project, and computes it once for each key. The value lives as long as the
+// project. Keys of a package have a type of the package.
+func (p *Project) Memo(key any, compute func() any) any {
+	if known, ok := p.memo.Load(key); ok {
+		return known
+	}
+	value, _ := p.memo.LoadOrStore(key, compute())
+	return value
+}
+
+// Agent returns the agent with a name, or nil.
 func (p *Project) Agent(name string) *Agent { return p.byName[name] }
 
-// Load reads and validates a repository from its root. The error is Problems
-// when the repository is at fault.
+// Load reads and validates a repository from its root. The error is Problems if the repository is invalid.
 func Load(root fs.FS) (*Project, error) {
 	files, err := ReadFiles(root)
 	if err != nil {
@@ -38,7 +56,7 @@ func Load(root fs.FS) (*Project, error) {
 	return Parse(files)
 }
 
-// Parse validates the files of a repository. The error is Problems, all of them.
+// Parse validates the files of a repository. The error is Problems, with all problems.
 func Parse(files Files) (*Project, error) {
 	project, problems := Examine(files)
 	if len(problems) > 0 {
@@ -47,92 +65,104 @@ func Parse(files Files) (*Project, error) {
 	return project, nil
 }
 
-// Examine reads the files of a repository as far as they can be read, and says what is wrong
-// with them: nothing of a project that is valid. Who looks for more that is wrong may look at
-// what could be read; nobody else may use it.
+// Examine parses the files of a repository as far as possible and returns their problems, none for a valid repository.
+// With problems, the project is incomplete: use it only to look for more problems.
 func Examine(files Files) (*Project, Problems) {
-	p := &parsing{
-		files:    files,
-		defaults: map[string]*node{},
-		project:  &Project{Files: files, Scripts: map[string]*Script{}, byName: map[string]*Agent{}},
+	p := &repoParser{
+		files:      files,
+		defaults:   map[string]*node{},
+		apis:       map[string]*apiDocument{},
+		conditions: map[string]*expr.Value{},
+		project: &Project{
+			Files: files, Scripts: map[string]*Script{}, byName: map[string]*Agent{}, starlark: map[string]*starlarkFile{}, scriptTools: new(sync.Map), memo: new(sync.Map),
+			httpTools: map[string]*HTTPTool{},
+		},
 	}
 	for _, file := range files.Paths() {
-		p.file(file)
+		p.parseFile(file)
 	}
+	p.parseLock()
+	p.parseStarlark()
 	if len(p.project.Agents) == 0 && len(p.problems) == 0 {
 		p.problems.add(Position{File: "agents"}, "no agent found; write one as agents/<name>.yaml")
 	}
-	if !p.unread { // else what a file says of another would be said to be untrue
-		p.link()
+	if !p.hasUnreadableFile { // otherwise references to the file would be reported too
+		p.linkFiles()
 	}
 	p.problems.sort()
 	return p.project, p.problems
 }
 
-// parsing is the state of one Parse.
-type parsing struct {
+// repoParser is the state of one Parse.
+type repoParser struct {
 	files    Files
 	defaults map[string]*node // by folder
+	apis     map[string]*apiDocument
 	project  *Project
 	problems Problems
 	weight   int
-	configs  int // bytes of all agents
-	// connectors are the bytes of their files, links those of all.
+	configs  int // size of all agents in bytes
+	// connectors is the size of the connectors' files in bytes, links the number of their links.
 	connectors, links int
-	tests             int  // weight of all suites
-	patterns          int  // instructions of all regular expressions
-	unread            bool // a file is no YAML
+	tests             int                    // weight of all suites
+	patterns          int                    // instructions of all regular expressions
+	conditions        map[string]*expr.Value // compiled conditions of tools, by text
+	expressions       int                    // compiled expressions of all steps and tools
+	hasUnreadableFile bool                   // a file is invalid YAML
 }
 
-// parse reads a file's YAML; nil where it is wrong, which the problems say.
-func (p *parsing) parse(file string) *node {
+// parseYAMLFile parses a file. It returns nil and reports problems if the file is invalid YAML.
+func (p *repoParser) parseYAMLFile(file string) *node {
 	n := parseYAML(file, p.files[file], &p.problems)
-	p.unread = p.unread || n == nil
+	p.hasUnreadableFile = p.hasUnreadableFile || n == nil
 	return n
 }
 
-func (p *parsing) decoder() *decoder { return &decoder{problems: &p.problems, patterns: &p.patterns} }
+func (p *repoParser) decoder() *decoder {
+	return &decoder{problems: &p.problems, files: p.files, patterns: &p.patterns}
+}
 
-// file dispatches on the folder and the name of a file.
-func (p *parsing) file(file string) {
+// parseFile dispatches on the folder and the name of a file.
+func (p *repoParser) parseFile(file string) {
 	folder, _, _ := strings.Cut(file, "/")
-	switch {
-	case Hidden(file):
-	case strings.HasPrefix(file, testFiles): // attachments, whatever they are
-	case !slices.Contains(yamlFolders, folder):
+	switch f := folderOf(folder); {
+	case IsHidden(file) || strings.HasPrefix(file, testFiles) || f == nil || !f.holdsYAML():
+	case folder == apiFolder && (path.Ext(file) == ".yaml" || path.Ext(file) == ".json"):
+		p.parseAPI(file)
+	case isScript(file): // parsed by parseStarlark
 	case path.Ext(file) != ".yaml":
-		p.ignored(file, folder)
+		p.checkIgnored(file, folder)
 	case folder == "agents" && path.Base(file) == defaultsFile:
 		p.defaultsOf(path.Dir(file))
 	case folder == "agents":
-		p.agent(file)
+		p.parseAgent(file)
 	case folder == "connectors":
-		p.connector(file)
+		p.parseConnector(file)
 	case folder == "models":
-		p.script(file)
+		p.parseScript(file)
 	case folder == "tests":
-		p.suite(file)
+		p.parseSuite(file)
+	case folder == "tools":
+		p.parseToolFile(file)
 	}
 }
 
-// yamlFolders are the folders of the layout whose files are YAML.
-var yamlFolders = []string{"agents", "connectors", "models", "tests"}
-
-// ignored refuses a file that nothing would read, except notes.
-func (p *parsing) ignored(file, folder string) {
-	switch ext := strings.ToLower(path.Ext(file)); {
-	case ext == ".md":
-	case ext == ".yaml", ext == ".yml", ext == ".json":
-		p.problems.add(Position{File: file}, "would be ignored; rename it to end in .yaml")
+// checkIgnored rejects a file that nothing reads, except for notes.
+func (p *repoParser) checkIgnored(file, folder string) {
+	switch extension := strings.ToLower(path.Ext(file)); {
+	case extension == ".md":
+	case extension == ".yaml", extension == ".yml", extension == ".json":
+		p.problems.add(Position{File: file}, "nothing reads this file; rename it to end in .yaml")
 	case folder == "tests":
-		p.problems.add(Position{File: file}, "would be ignored; a suite ends in .yaml, attachments lie in tests/files/, notes end in .md")
+		p.problems.add(Position{File: file}, "nothing reads this file; name a suite .yaml and a note .md, and move an attachment to tests/files/")
 	default:
-		p.problems.add(Position{File: file}, "would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of %s/", folder)
+		p.problems.add(Position{File: file},
+			"nothing reads this file; rename it to end in .yaml, or in .md if it is a note, or move it out of %s/", folder)
 	}
 }
 
-func (p *parsing) agent(file string) {
-	own := p.parse(file)
+func (p *repoParser) parseAgent(file string) {
+	own := p.parseYAMLFile(file)
 	if own == nil {
 		return
 	}
@@ -144,39 +174,44 @@ func (p *parsing) agent(file string) {
 		p.problems.add(Position{File: "agents"}, "more than %d agents, or agents that are too large together", MaxAgents)
 		return
 	}
-	p.decoder().decode(a.source, a, "")
+	d := p.decoder()
+	d.suggestedName = suggestName(file)
+	d.decode(a.source, a, "")
 	if own.kind != kindMap {
 		return
 	}
 	a.fillDefaults()
-	p.checkAgent(a)
+	p.checkDelays(a)
+	p.checkMCPServers(a)
 	p.checkConfig(a)
 	p.project.Agents = append(p.project.Agents, a)
 	if other := p.project.byName[a.Name]; other != nil {
-		p.problems.add(a.At("name"), "name %q is taken by %s; choose another", a.Name, other.SourcePath)
+		p.problems.add(a.At("name"), "%s has the name %q already; choose another name", other.SourcePath, a.Name)
 	} else if a.Name != "" {
 		p.project.byName[a.Name] = a
 	}
 }
 
-// checkConfig refuses agents that are too large to be kept and shown.
-func (p *parsing) checkConfig(a *Agent) {
+// checkConfig rejects agents whose configurations are too large to store.
+func (p *repoParser) checkConfig(a *Agent) {
 	size := len(a.Config())
 	if size > MaxConfigSize {
-		p.problems.add(a.source.pos, "the agent has %d bytes with its defaults, at most %d are allowed; shorten what is longest", size, MaxConfigSize)
+		p.problems.add(a.source.pos, "the agent has %d bytes with its defaults, at most %d are allowed; shorten its longest texts",
+			size, MaxConfigSize)
 	}
 	if p.configs += size; p.configs > MaxConfigs && p.configs-size <= MaxConfigs {
 		p.problems.add(a.source.pos, "the agents up to this one have more than %d MiB together; shorten them", MaxConfigs>>20)
 	}
 }
 
-// link checks what refers to other files, once all are read.
-func (p *parsing) link() {
+// linkFiles checks the references between files, after all files are parsed.
+func (p *repoParser) linkFiles() {
 	p.linkVariants()
 	for _, a := range p.project.Agents {
 		p.linkAgent(a)
 	}
 	p.findCycles()
+	p.linkMCPServers()
 	for _, c := range p.project.Connectors {
 		p.linkConnector(c)
 	}
@@ -184,15 +219,16 @@ func (p *parsing) link() {
 	p.linkOutbound()
 	p.linkSuites()
 	p.linkDefaults()
+	p.linkScripts()
 }
 
-// exists says whether the repository has a file.
-func (p *parsing) exists(file string) bool {
+// hasFile reports whether the repository has a file.
+func (p *repoParser) hasFile(file string) bool {
 	_, ok := p.files[file]
 	return ok
 }
 
-func stem(file string) string {
+func fileStem(file string) string {
 	base := path.Base(file)
 	return strings.TrimSuffix(base, path.Ext(base))
 }

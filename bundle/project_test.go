@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// files makes a repository of alternating paths and contents.
-func files(pairs ...string) bundle.Files {
+// newFiles returns a repository from alternating paths and contents.
+func newFiles(pairs ...string) bundle.Files {
 	out := bundle.Files{}
 	for i := 0; i < len(pairs); i += 2 {
 		out[pairs[i]] = []byte(pairs[i+1])
@@ -24,13 +24,13 @@ func files(pairs ...string) bundle.Files {
 	return out
 }
 
-const inbound = "type: webhook\nmode: inbound\nagents: [ok]\n"
+const inboundConnector = "type: webhook\nmode: inbound\nagents: [ok]\n"
 
 const okAgent = "name: ok\nmodel: openai/gpt-5\n"
 
-func TestParseReadsEveryAgentKey(t *testing.T) {
+func TestParse_ReadsAgentKeys(t *testing.T) {
 	t.Parallel()
-	p, err := bundle.Parse(files(
+	p, err := bundle.Parse(newFiles(
 		"agents/full.yaml", `version: "1.0"
 name: full
 description: All keys
@@ -65,14 +65,17 @@ files_required: true
 		"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n",
 		"agents/away.yaml", "name: away\ntype: remote\nurl: https://agents.example.com/a\n",
 		"models/spare.yaml", "steps: [{text: hi}]\n",
-		"tools/crm/contacts.star", "def find(): pass\n",
+		"tools/crm/contacts.star", "def find():\n    \"\"\"Finds.\"\"\"\n",
 		"guardrails/polite.star", "def check(content, context): pass\n",
 		"schemas/answer.json", "{}",
 	))
 	require.NoError(t, err)
 	require.Len(t, p.Agents, 4)
 	a := p.Agent("full")
-	require.Equal(t, []bundle.Tool{{Reference: "current_time"}, {Reference: "crm.contacts.find", Condition: "input.amount >= 40"}}, a.Tools)
+	require.Len(t, a.Tools, 2)
+	require.Equal(t, bundle.Tool{Reference: "current_time"}, a.Tools[0])
+	require.Equal(t, "crm.contacts.find", a.Tools[1].Reference)
+	require.Len(t, a.Tools[1].Condition.Value().Uses(), 1)
 	require.Equal(t, 90*time.Second, a.Timeout.Std())
 	require.Equal(t, bundle.Retry{Attempts: 2, InitialDelay: bundle.Duration(500 * time.Millisecond), MaxDelay: bundle.Duration(4 * time.Second)}, a.Retry)
 	require.Equal(t, "drop", a.Concurrency.OnConflict)
@@ -83,9 +86,16 @@ files_required: true
 	require.Equal(t, []string{"full", "full"}, p.Agent("steps").Agents)
 }
 
-func TestParseFillsDefaults(t *testing.T) {
+// A duration below a nanosecond is zero.
+func TestParse_RejectsTinyTimeout(t *testing.T) {
 	t.Parallel()
-	p, err := bundle.Parse(files("agents/ok.yaml", okAgent))
+	_, err := bundle.Parse(newFiles("agents/a.yaml", okAgent+"timeout: 0.0000000001\n"))
+	require.EqualError(t, err, `agents/a.yaml:3:10: "timeout" must be more than 0; leave it out for 15 minutes`)
+}
+
+func TestParse_SetsDefaults(t *testing.T) {
+	t.Parallel()
+	p, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent))
 	require.NoError(t, err)
 	a := p.Agent("ok")
 	require.Equal(t, bundle.AgentLLM, a.Type)
@@ -93,168 +103,158 @@ func TestParseFillsDefaults(t *testing.T) {
 	require.Equal(t, bundle.Retry{Attempts: 3, InitialDelay: bundle.Duration(10 * time.Second), MaxDelay: bundle.Duration(30 * time.Second)}, a.Retry)
 }
 
-func TestDefaultsFold(t *testing.T) {
-	t.Parallel()
-	p, err := bundle.Parse(files(
-		"agents/_defaults.yaml", "model: openai/outer\ntemperature: 1\ntools: [current_time]\nretry_options: {attempts: 5, max_delay: 60}\n",
-		"agents/sales/_defaults.yaml", "model: openai/inner\ntools: [current_time, a.b.c]\n",
-		"agents/sales/one.yaml", "name: one\ntools: [a.b.d, a.b.c]\nretry_options: {attempts: 1}\ntemperature: null\n",
-		"agents/two.yaml", "name: two\n",
-		"tools/a/b.star", "",
-	))
-	require.NoError(t, err)
-	one := p.Agent("one")
-	require.Equal(t, "openai/inner", one.Model)
-	require.Equal(t, []bundle.Tool{{Reference: "current_time"}, {Reference: "a.b.c"}, {Reference: "a.b.d"}}, one.Tools)
-	require.Equal(t, 1, one.Retry.Attempts)
-	require.Equal(t, time.Minute, one.Retry.MaxDelay.Std())
-	require.Nil(t, one.Temperature)
-	require.Equal(t, "openai/outer", p.Agent("two").Model)
-	require.JSONEq(t, `{"name":"two","model":"openai/outer","temperature":1,"tools":["current_time"],"retry_options":{"attempts":5,"max_delay":60}}`, string(p.Agent("two").Config()))
-}
-
-// problemCases are repositories at fault with all that is said of them.
+// problemCases are invalid repositories, each with all its problems.
 var problemCases = map[string]struct {
 	files bundle.Files
 	want  []string // in order
 }{
 	"all of them at once": {
-		files("agents/a.yaml", "name: A\nmodel: gpt\nsystem_promt: x\ntemperature: hot\nmax_iterations: 1.5\n", "agents/b.yaml", "name: [\n"),
+		newFiles("agents/a.yaml", "name: A\nmodel: gpt\nsystem_promt: x\ntemperature: hot\nmax_iterations: 1.5\n", "agents/b.yaml", "name: [\n"),
 		[]string{
-			`agents/a.yaml:1:1: "name" must be at most 63 lower-case letters, digits and inner dashes, not "A"`,
-			`agents/a.yaml:2:1: "model" must be provider/model, such as openai/gpt-5, not "gpt"`,
+			`agents/a.yaml:1:7: "name" must be at most 63 lower-case letters, digits and inner dashes`,
+			`agents/a.yaml:2:8: "model" must be provider/model, such as openai/gpt-5`,
 			`agents/a.yaml:3:1: unknown key "system_promt"; did you mean "system_prompt"?`,
 			`agents/a.yaml:4:14: "temperature" must be a number, not text`,
 			`agents/a.yaml:5:17: "max_iterations" must be a whole number, not a fraction`,
 			`agents/b.yaml:1:7: sequence end token ']' not found`,
 		},
 	},
+	"delays": {
+		newFiles("agents/a.yaml", okAgent+"timeout: 0\nretry_options: {initial_delay: 10, max_delay: 9}\n", "agents/b.yaml", "name: b\nmodel: openai/x\nretry_options: {initial_delay: -1, max_delay: 31d}\ntimeout: 1000h\n"),
+		[]string{
+			`agents/a.yaml:3:10: "timeout" must be more than 0; leave it out for 15 minutes`,
+			`agents/a.yaml:4:47: "retry_options.max_delay" must be at least the initial_delay of 10s`,
+			`agents/b.yaml:3:32: "retry_options.initial_delay" must be between 0 and 30 days`,
+			`agents/b.yaml:3:47: "retry_options.max_delay" must be seconds or a duration such as "1m30s", not text`,
+			`agents/b.yaml:4:10: "timeout" must be between 0 and 30 days`,
+		},
+	},
 	"nested key": {
-		files("agents/a.yaml", okAgent+"retry_options:\n  atempts: 3\n"),
+		newFiles("agents/a.yaml", okAgent+"retry_options:\n  atempts: 3\n"),
 		[]string{`agents/a.yaml:4:3: unknown key "atempts"; did you mean "attempts"?`},
 	},
 	"number for text": {
-		files("agents/a.yaml", okAgent+"version: 1.0\n"),
+		newFiles("agents/a.yaml", okAgent+"version: 1.0\n"),
 		[]string{`agents/a.yaml:3:10: "version" must be text: put it in quotes, not a fraction`},
 	},
 	"default at its own file, once": {
-		files("agents/_defaults.yaml", "temprature: 1\nname: x\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"),
+		newFiles("agents/_defaults.yaml", "temprature: 1\nname: x\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"),
 		[]string{
 			`agents/_defaults.yaml:1:1: unknown key "temprature"; did you mean "temperature"?`,
-			`agents/_defaults.yaml:2:1: defaults cannot hold a name; each agent has its own`,
+			`agents/_defaults.yaml:2:1: defaults cannot have "name"; each agent has its own`,
 		},
 	},
 	"missing name": {
-		files("agents/My_Agent.yaml", "model: openai/x\n"),
-		[]string{`agents/My_Agent.yaml:1:1: missing key "name"; add name: my-agent`},
+		newFiles("agents/My_Agent.yaml", "model: openai/x\n"),
+		[]string{`agents/My_Agent.yaml:1:1: missing key "name"; write name: my-agent`},
 	},
 	"keys of another type": {
-		files("agents/a.yaml", "name: a\ntype: sequential\nmodel: openai/x\n"),
+		newFiles("agents/a.yaml", "name: a\ntype: sequential\nmodel: openai/x\n"),
 		[]string{
-			`agents/a.yaml:2:1: an agent of type sequential needs "agents"`,
-			`agents/a.yaml:3:1: "model" is for agents of type llm; remove it or change the type`,
+			`agents/a.yaml:2:1: missing key "agents" or "steps", which type sequential requires; write agents: [support]`,
+			`agents/a.yaml:3:1: "model" is for type llm; remove it or change the type`,
 		},
 	},
 	"keys without effect": {
-		files("agents/a.yaml", okAgent, "agents/s.yaml", "name: s\ntype: sequential\nagents: [ok]\n\nsystem_prompt: x\ntools:\n  - current_time\ntemperature: 1\nretry_options: {attempts: 1}\n"),
+		newFiles("agents/a.yaml", okAgent, "agents/s.yaml", "name: s\ntype: sequential\nagents: [ok]\n\nsystem_prompt: x\ntools:\n  - current_time\ntemperature: 1\nretry_options: {attempts: 1}\n"),
 		[]string{
-			`agents/s.yaml:5:1: "system_prompt" is for agents of type llm; remove it or change the type`,
-			`agents/s.yaml:6:1: "tools" is for agents of type llm; remove it or change the type`,
-			`agents/s.yaml:8:1: "temperature" is for agents of type llm; remove it or change the type`,
-			`agents/s.yaml:9:1: "retry_options" is for agents of type llm; remove it or change the type`,
+			`agents/s.yaml:5:1: "system_prompt" is for type llm; remove it or change the type`,
+			`agents/s.yaml:6:1: "tools" is for type llm; remove it or change the type`,
+			`agents/s.yaml:8:1: "temperature" is for type llm; remove it or change the type`,
+			`agents/s.yaml:9:1: "retry_options" is for type llm or tool; remove it or change the type`,
 		},
 	},
 	"unknown references": {
-		files("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
+		newFiles("agents/a.yaml", "name: a\nmodel: scripted/none\ntools: [x.y.z, Bad!]\noutput_schema: nope\n", "agents/s.yaml", "name: s\ntype: sequential\nagents: [nobody]\n"),
 		[]string{
-			`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which is not there`,
-			`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.star, which is not there`,
-			`agents/a.yaml:3:1: "Bad!" is not a tool; write folder.file.function or the name of a built-in tool`,
-			`agents/a.yaml:4:1: "output_schema" needs the file schemas/nope.json, which is not there`,
+			`agents/a.yaml:2:1: model "scripted/none" needs the script models/none.yaml, which does not exist`,
+			`agents/a.yaml:3:1: tool "x.y.z" needs the file tools/x/y.yaml or tools/x/y.star, which does not exist`,
+			`agents/a.yaml:3:1: "Bad!" is not a tool; write folder.file.name or the name of a built-in tool`,
+			`agents/a.yaml:4:16: "output_schema": the file schemas/nope.json does not exist; add it or correct the name`,
 			`agents/s.yaml:3:1: no agent is named "nobody"; write it or correct the name`,
 		},
 	},
 	"circle": {
-		files("agents/a.yaml", "name: a\ntype: sequential\nagents: [b]\n", "agents/b.yaml", "name: b\ntype: sequential\nagents: [a]\n"),
-		[]string{`agents/b.yaml:3:1: agents run each other in a circle: a -> b -> a`},
+		newFiles("agents/a.yaml", "name: a\ntype: sequential\nagents: [b]\n", "agents/b.yaml", "name: b\ntype: sequential\nagents: [a]\n"),
+		[]string{`agents/b.yaml:3:1: agents run each other in a loop: a -> b -> a`},
 	},
 	"names twice": {
-		files("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
-		[]string{`agents/b.yaml:1:1: name "ok" is taken by agents/a.yaml; choose another`},
+		newFiles("agents/a.yaml", okAgent, "agents/b.yaml", okAgent),
+		[]string{`agents/b.yaml:1:1: agents/a.yaml has the name "ok" already; choose another name`},
 	},
 	"indented wrongly": {
-		files("agents/a.yaml", "name: a\n  model: openai/gpt-5\n", "agents/a-test-b.yaml", "name: a-test-b\nmodel: openai/gpt-5\n",
+		newFiles("agents/a.yaml", "name: a\n  model: openai/gpt-5\n", "agents/a-test-b.yaml", "name: a-test-b\nmodel: openai/gpt-5\n",
 			"agents/s.yaml", "name: s\ntype: sequential\nagents: [a]\n"),
 		[]string{`agents/a.yaml:1:7: mapping value is not allowed in this context; look at the indentation here and in the lines after it, and put a text with a colon in quotes`},
 	},
 	"tab": {
-		files("agents/a.yaml", "name: a\nmodel: openai/x\nretry_options:\n\tattempts: 2\n"),
+		newFiles("agents/a.yaml", "name: a\nmodel: openai/x\nretry_options:\n\tattempts: 2\n"),
 		[]string{`agents/a.yaml:4:1: a tab cannot indent; indent by spaces`},
 	},
 	"connectors of one name": {
-		files("agents/ok.yaml", okAgent, "connectors/a.yaml", "name: Tickets\n"+inbound, "connectors/b.yaml", inbound+"name: tickets\n", "connectors/tickets.yaml", inbound),
+		newFiles("agents/ok.yaml", okAgent, "connectors/a.yaml", "name: Tickets\n"+inboundConnector, "connectors/b.yaml", inboundConnector+"name: tickets\n", "connectors/tickets.yaml", inboundConnector),
 		[]string{
-			`connectors/b.yaml:4:1: the name "tickets" is that of connectors/a.yaml already; choose another "name"`,
-			`connectors/tickets.yaml:1:1: the name "tickets" is that of connectors/a.yaml already; choose another "name"`,
+			`connectors/b.yaml:4:1: connectors/a.yaml has the name "tickets" already; choose another "name"`,
+			`connectors/tickets.yaml:1:1: connectors/a.yaml has the name "tickets" already; choose another "name"`,
 		},
 	},
 	"key twice": {
-		files("agents/a.yaml", "name: a\nname: b\n"),
+		newFiles("agents/a.yaml", "name: a\nname: b\n"),
 		[]string{`agents/a.yaml:2:1: mapping key "name" already defined at [1:1]`},
 	},
 	"yml": {
-		files("agents/a.yml", okAgent),
-		[]string{`agents/a.yml: would be ignored; rename it to end in .yaml`},
+		newFiles("agents/a.yml", okAgent),
+		[]string{`agents/a.yml: nothing reads this file; rename it to end in .yaml`},
 	},
 	"files that nothing would read": {
-		files("agents/ok.yaml", okAgent, "agents/README.md", "x", "agents/.gitkeep", "", "tests/files/a.json", "{}", "schemas/a.json", "{}",
+		newFiles("agents/ok.yaml", okAgent, "agents/README.md", "x", "agents/.gitkeep", "", "tests/files/a.json", "{}", "schemas/a.json", "{}",
 			"agents/a.YAML", okAgent, "agents/team/_defaults.Yml", "", "agents/b", okAgent,
 			"connectors/in.json", "{}", "models/script.txt", "", "tests/mail.eml", ""),
 		[]string{
-			`agents/a.YAML: would be ignored; rename it to end in .yaml`,
-			`agents/b: would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of agents/`,
-			`agents/team/_defaults.Yml: would be ignored; rename it to end in .yaml`,
-			`connectors/in.json: would be ignored; rename it to end in .yaml`,
-			`models/script.txt: would be ignored; end its name in .yaml, or in .md where it is a note, or move it out of models/`,
-			`tests/mail.eml: would be ignored; a suite ends in .yaml, attachments lie in tests/files/, notes end in .md`,
+			`agents/a.YAML: nothing reads this file; rename it to end in .yaml`,
+			`agents/b: nothing reads this file; rename it to end in .yaml, or in .md if it is a note, or move it out of agents/`,
+			`agents/team/_defaults.Yml: nothing reads this file; rename it to end in .yaml`,
+			`connectors/in.json: nothing reads this file; rename it to end in .yaml`,
+			`models/script.txt: nothing reads this file; rename it to end in .yaml, or in .md if it is a note, or move it out of models/`,
+			`tests/mail.eml: nothing reads this file; name a suite .yaml and a note .md, and move an attachment to tests/files/`,
 		},
 	},
-	"no agent": {files(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
+	"no agent": {newFiles(), []string{`agents: no agent found; write one as agents/<name>.yaml`}},
 	"list instead of keys": {
-		files("agents/a.yaml", "- name: a\n"),
+		newFiles("agents/a.yaml", "- name: a\n"),
 		[]string{`agents/a.yaml:1:1: the file must hold keys and values, not a list`},
 	},
 	"tags": {
-		files("agents/a.yaml", "name: !!binary aGk=\n"),
+		newFiles("agents/a.yaml", "name: !!binary aGk=\n"),
 		[]string{`agents/a.yaml:1:7: tags such as "!!binary" are not supported; write the plain value`},
 	},
 	"second document": {
-		files("agents/a.yaml", okAgent+"---\nname: b\n"),
+		newFiles("agents/a.yaml", okAgent+"---\nname: b\n"),
 		[]string{`agents/a.yaml:4:5: second document; a file holds one`},
 	},
 	"patterns": {
-		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: 'a{1000}a{1000}'\n    text: x\n"),
+		newFiles("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: 'a{1000}a{1000}'\n    text: x\n"),
 		[]string{
-			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2) that can be used: it is compiled to more than 1000 instructions; repeat less",
+			"models/m.yaml:2:12: \"steps[0].match\" is not a valid regular expression (RE2): it compiles to more than 1000 instructions; use fewer repetitions",
 		},
 	},
 	"many patterns": {
-		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 60), "models/n.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 41)),
+		newFiles("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 60), "models/n.yaml", "steps:\n"+strings.Repeat("  - {match: 'a{1000}', text: x}\n", 41)),
 		[]string{
-			"models/n.yaml:42:13: \"steps[40].match\": the regular expressions of the repository are compiled to more than 100000 instructions together",
+			"models/n.yaml:42:13: \"steps[40].match\": the regular expressions of the repository have more than 100000 instructions together",
 		},
 	},
 	"script": {
-		files("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
+		newFiles("agents/a.yaml", okAgent, "models/m.yaml", "steps:\n  - match: '('\n    text: x\n  - turn: 1\n  - error: {status: 200}\n"),
 		[]string{
-			"models/m.yaml:2:12: \"steps[0].match\" is not a regular expression (RE2) that can be used: error parsing regexp: missing closing ): `(`",
+			"models/m.yaml:2:12: \"steps[0].match\" is not a valid regular expression (RE2): error parsing regexp: missing closing ): `(`",
 			`models/m.yaml:4:5: a step needs "text", "tool_calls" or "error"`,
 			`models/m.yaml:5:21: "steps[2].error.status" must be between 400 and 599`,
 		},
 	},
 }
 
-func TestProblemsNamePlaceAndRemedy(t *testing.T) {
+func TestParse_ReportsProblems(t *testing.T) {
 	t.Parallel()
 	for name, tt := range problemCases {
 		t.Run(name, func(t *testing.T) {
@@ -268,9 +268,9 @@ func TestProblemsNamePlaceAndRemedy(t *testing.T) {
 	}
 }
 
-func TestConnectors(t *testing.T) {
+func TestParse_ReadsConnectors(t *testing.T) {
 	t.Parallel()
-	p, err := bundle.Parse(files(
+	p, err := bundle.Parse(newFiles(
 		"agents/ok.yaml", okAgent,
 		"connectors/orders.yaml", "type: webhook\nmode: sync\nname: Orders\nagents: [ok]\nconfig: {timeout_seconds: 20}\n",
 		"connectors/nightly.yaml", "type: cron\nenabled: false\nconfig: {schedule: '0 3 * * *', timezone: Europe/Paris, prompt: Go, payload: {a: [1]}}\nlinks: [{agent: ok, files_required: true}]\n",
@@ -289,7 +289,7 @@ func TestConnectors(t *testing.T) {
 	require.Equal(t, "${TARGET}", out.Config.URL)
 }
 
-func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
+func TestParseConnector_ReportsProblems(t *testing.T) {
 	t.Parallel()
 	c, err := bundle.ParseConnector("orders", []byte("type: webhook\nmode: sync\nagents: [ok]\n"), []string{"ok"})
 	require.NoError(t, err)
@@ -297,20 +297,20 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 	require.Empty(t, c.Unsupported())
 	for content, want := range map[string]string{
 		"type: webhook\nmode: sync\nagents: [who]\n": `connectors/orders.yaml:3:1: no agent is named "who"`,
-		"type: mail\n":       `"type" must be webhook or cron`,
+		"type: mail\n":       `"type" must be one of webhook, cron`,
 		"# nothing\n":        "connectors/orders.yaml:1:1: file is empty",
 		"[a]\n":              "connectors/orders.yaml:1:1",
 		"type: *a\n":         `unknown alias "a"`,
 		"a: &a [*a]\n":       `unknown alias "a"`,
 		"type: &t\n  - *t\n": "connectors/orders.yaml",
-		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:30: "prompt" has ${ without the name of a variable`,
-		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ without`,
-		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ without`,
+		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:30: "prompt" has ${ that is not followed by a variable name`,
+		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ that is not`,
+		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ that is not`,
 		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                            `"payload" has ${ in the name of a field`,
 		"type: cron\nname: \"a\\u202Eb\"\nconfig: {schedule: '@daily'}\n":                             `connectors/orders.yaml:2:1: "name" must not have control characters`,
 		"type: cron\nname: ' a'\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must have no white space around it`,
 		"type: cron\nname: '  '\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must not be blank`,
-		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" has at most 63 characters, and no ${`,
+		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" must be at most 63 characters without ${`,
 		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n": "more than 100 links",
 	} {
 		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
@@ -320,13 +320,13 @@ func TestOneConnectorIsValidatedAsAllAre(t *testing.T) {
 	}
 }
 
-func TestConnectorsThatAreNotSupported(t *testing.T) {
+func TestConnector_Unsupported(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n":                                      "",
-		"type: webhook\nmode: outbound\nconfig: {url: '${A}'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n": "connectors/c.yaml:4:1: the mode middleware of a link",
-		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                                             "a webhook without authentication",
-		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":                                    "a webhook without authentication",
+		"type: webhook\nmode: outbound\nconfig: {url: '${A}'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n": `"links[0].outbound.mode": middleware is not supported by this release; use automatic or agent_tool`,
+		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                                             "a file cannot define a webhook without authentication",
+		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":                                    "a file cannot define a webhook without authentication",
 		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":                                     "",
 		"type: cron\nconfig: {schedule: '${WHEN}', timezone: '${ZONE}', prompt: '$${x}'}\n":                          "",
 	} {
@@ -342,7 +342,7 @@ func TestConnectorsThatAreNotSupported(t *testing.T) {
 	}
 }
 
-func TestConnectorsAreBounded(t *testing.T) {
+func TestParse_LimitsConnectors(t *testing.T) {
 	t.Parallel()
 	many := bundle.Files{"agents/ok.yaml": []byte(okAgent)}
 	for i := range bundle.MaxConnectors + 1 {
@@ -378,9 +378,9 @@ func TestConnectorsAreBounded(t *testing.T) {
 	require.ErrorContains(t, err, "files of more than 1024 KiB together")
 }
 
-func TestConnectorProblems(t *testing.T) {
+func TestParse_ReportsConnectorProblems(t *testing.T) {
 	t.Parallel()
-	_, err := bundle.Parse(files(
+	_, err := bundle.Parse(newFiles(
 		"agents/ok.yaml", okAgent,
 		"connectors/A_b.yaml", "type: webhook\nmode: inbound\n",
 		"connectors/c.yaml", "type: cron\nconfig: {schedule: 'x', timezone: Mars, missed_ticks: all, payload: [1]}\nagents: [who]\n",
@@ -391,26 +391,26 @@ func TestConnectorProblems(t *testing.T) {
 		"connectors/h.yaml", "type: webhook\nmode: sync\nconfig: {authentication: GitHub, context_headers: [a"+strings.Repeat(", a", 16)+"]}\n",
 	))
 	require.EqualError(t, err, strings.Join([]string{
-		`connectors/A_b.yaml: a connector's file is named by at most 40 lower-case letters, digits and inner dashes; rename it`,
+		`connectors/A_b.yaml: the name of a connector's file must be at most 40 lower-case letters, digits and inner dashes; rename it`,
 		`connectors/c.yaml:2:10: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`,
 		`connectors/c.yaml:2:25: "timezone" must be the IANA name of a time zone, such as Europe/Paris`,
-		`connectors/c.yaml:2:41: "missed_ticks" must be skip or latest`,
+		`connectors/c.yaml:2:55: "config.missed_ticks" must be one of skip, latest`,
 		`connectors/c.yaml:2:60: "payload" must be a JSON object`,
 		`connectors/c.yaml:3:1: no agent is named "who"; write it or correct the name`,
 		`connectors/d.yaml:4:3: "url" must be an http or https URL, such as https://example.com/results`,
 		`connectors/d.yaml:5:3: "headers" has the header "X-Service-Secret", which the platform sets itself: remove it`,
-		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are url, headers, timeout_seconds, retry`,
-		`connectors/e.yaml:1:1: "type" must be webhook or cron, not "mail"`,
-		`connectors/f.yaml:1:1: "mode" must be one of inbound, sync, outbound, not ""`,
-		`connectors/g.yaml:3:34: "require_authentication" contradicts "authentication"; remove one of both`,
+		`connectors/d.yaml:6:3: "schedule" is not for outbound webhook connectors; their keys are timeout_seconds, url, headers, retry`,
+		`connectors/e.yaml:1:7: "type" must be one of webhook, cron`,
+		`connectors/f.yaml:1:1: missing key "mode", which type webhook requires; write mode: inbound`,
+		`connectors/g.yaml:3:34: "require_authentication" contradicts "authentication"; remove one of them`,
 		`connectors/g.yaml:3:65: "a b" must be the name of a header, such as X-GitHub-Event`,
-		`connectors/g.yaml:3:65: "Cookie" must not be a header with a credential, a signature or an idempotency key: runs never see those`,
-		`connectors/h.yaml:3:10: "authentication" must be one of secret, none, github, gitlab, stripe, slack, standard_webhooks, not "GitHub"`,
+		`connectors/g.yaml:3:65: "Cookie" must not be a header with a credential, a signature or an idempotency key: runs never see it`,
+		`connectors/h.yaml:3:26: "config.authentication" must be one of secret, none, github, gitlab, stripe, slack, standard_webhooks`,
 		`connectors/h.yaml:3:34: "context_headers" may name at most 16 headers`,
 	}, "\n"))
 }
 
-func TestBombsAreProblems(t *testing.T) {
+func TestParse_LimitsExpansion(t *testing.T) {
 	t.Parallel()
 	laughs := "a: &a [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n"
 	for c := 'b'; c <= 'i'; c++ {
@@ -423,13 +423,13 @@ func TestBombsAreProblems(t *testing.T) {
 		files bundle.Files
 		want  string
 	}{
-		"aliases":  {files("agents/a.yaml", laughs), "values, aliases counted as often as used"},
-		"text":     {files("agents/a.yaml", "x: &x "+strings.Repeat("y", 50_000)+"\nz: ["+strings.Repeat("*x, ", 100)+"]\n"), "values, aliases counted as often as used"},
-		"itself":   {files("agents/a.yaml", "a: &a [*a]\n"), `unknown alias "a"`},
-		"brackets": {files("agents/a.yaml", strings.Repeat("[", 10_000)), "nested deeper"},
-		"dashes":   {files("agents/a.yaml", strings.Repeat("- ", 10_000)), "nested deeper"},
-		"size":     {files("agents/a.yaml", "# "+strings.Repeat("x", bundle.MaxYAMLSize)), "bytes, at most"},
-		"steps":    {files("agents/a.yaml", steps("a", "b"), "agents/b.yaml", steps("b", "c"), "agents/c.yaml", "name: c\nmodel: openai/x\n"), "runs 400 agents in the end"},
+		"aliases":  {newFiles("agents/a.yaml", laughs), "values, aliases counted as often as used"},
+		"text":     {newFiles("agents/a.yaml", "x: &x "+strings.Repeat("y", 50_000)+"\nz: ["+strings.Repeat("*x, ", 100)+"]\n"), "values, aliases counted as often as used"},
+		"itself":   {newFiles("agents/a.yaml", "a: &a [*a]\n"), `unknown alias "a"`},
+		"brackets": {newFiles("agents/a.yaml", strings.Repeat("[", 10_000)), "nested deeper"},
+		"dashes":   {newFiles("agents/a.yaml", strings.Repeat("- ", 10_000)), "nested deeper"},
+		"size":     {newFiles("agents/a.yaml", "# "+strings.Repeat("x", bundle.MaxYAMLSize)), "bytes, at most"},
+		"steps":    {newFiles("agents/a.yaml", steps("a", "b"), "agents/b.yaml", steps("b", "c"), "agents/c.yaml", "name: c\nmodel: openai/x\n"), "runs 400 agents with all nested steps"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -439,7 +439,7 @@ func TestBombsAreProblems(t *testing.T) {
 	}
 }
 
-func TestReadFilesTakesTheLayoutOnly(t *testing.T) {
+func TestReadFiles_ReadsLayout(t *testing.T) {
 	t.Parallel()
 	got, err := bundle.ReadFiles(fstest.MapFS{
 		"agents/ok.yaml":      {Data: []byte(okAgent)},
@@ -457,7 +457,7 @@ func TestReadFilesTakesTheLayoutOnly(t *testing.T) {
 	require.Equal(t, []string{"agents/ok.yaml", "tests/files/a.bin"}, got.Paths())
 }
 
-func TestReadFilesRefuses(t *testing.T) {
+func TestReadFiles_RejectsFiles(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		fs   fstest.MapFS
@@ -466,7 +466,7 @@ func TestReadFilesRefuses(t *testing.T) {
 		"link":      {fstest.MapFS{"agents/l.yaml": {Mode: 0o777 | 1<<27, Data: []byte("/etc/passwd")}}, "agents/l.yaml: is a link or a special file"},
 		"folder":    {fstest.MapFS{"agents": {Data: []byte("x")}}, "agents: must be a folder"},
 		"backslash": {fstest.MapFS{`tools/a\b.star`: {}}, "has a control character, a backslash or a colon"},
-		"code":      {fstest.MapFS{"tools/a.star": {Data: make([]byte, bundle.MaxCodeSize+1)}}, "tools/a.star: all files but those in tests/files are 5242881 bytes"},
+		"code":      {fstest.MapFS{"tools/a.star": {Data: make([]byte, bundle.MaxCodeSize+1)}}, "tools/a.star: all files outside of tests/files have 5242881 bytes"},
 		"all":       {fstest.MapFS{"tests/files/a": {Data: make([]byte, bundle.MaxSize+1)}}, "more than 25 MiB together"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -477,10 +477,10 @@ func TestReadFilesRefuses(t *testing.T) {
 	}
 }
 
-func TestAgentsAreBounded(t *testing.T) {
+func TestParse_LimitsAgents(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", bundle.MaxConfigSize/2)
-	_, err := bundle.Parse(files("agents/_defaults.yaml", "description: "+long+"\n", "agents/big.yaml", "# a comment\nname: big\nmodel: openai/x\nsystem_prompt: "+long+"\n"))
+	_, err := bundle.Parse(newFiles("agents/_defaults.yaml", "description: "+long+"\n", "agents/big.yaml", "# a comment\nname: big\nmodel: openai/x\nsystem_prompt: "+long+"\n"))
 	require.ErrorContains(t, err, "agents/big.yaml:2:1: the agent has ")
 	require.ErrorContains(t, err, "at most 65536 are allowed")
 
@@ -488,6 +488,6 @@ func TestAgentsAreBounded(t *testing.T) {
 	for i := range bundle.MaxConfigs/len(long) + 1 {
 		many = append(many, fmt.Sprintf("agents/a%03d.yaml", i), fmt.Sprintf("name: a%d\nmodel: openai/x\n", i))
 	}
-	_, err = bundle.Parse(files(many...))
+	_, err = bundle.Parse(newFiles(many...))
 	require.ErrorContains(t, err, "the agents up to this one have more than 8 MiB together")
 }

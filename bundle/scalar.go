@@ -15,19 +15,18 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
-// The numbers of YAML 1.2's core schema (10.3.2). The parser's own are of YAML 1.1 and 1.2 in part.
+// Numbers of YAML 1.2's core schema (10.3.2). The parser mixes YAML 1.1 and 1.2.
 var (
 	decimalNumber = regexp.MustCompile(`^([-+]?)(?:0*([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))([eE][-+]?[0-9]+)?$`)
 	otherBase     = regexp.MustCompile(`^0(?:o[0-7]+|x[0-9a-fA-F]+)$`)
 	notFinite     = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
-// maxNumber is the most characters of an octal or hexadecimal number that is converted: a double holds none
-// with more.
+// maxNumber is the maximum length of an octal or hexadecimal number. No double holds a longer one.
 const maxNumber = 400
 
-// plainScalars has every number a plain text for the parser, so that resolve alone says what it is.
-func plainScalars(tokens token.Tokens) {
+// retypeNumbers turns number tokens into plain text, so that only resolveScalar decides about numbers.
+func retypeNumbers(tokens token.Tokens) {
 	for _, tk := range tokens {
 		switch tk.Type {
 		case token.IntegerType, token.BinaryIntegerType, token.OctetIntegerType, token.HexIntegerType,
@@ -38,16 +37,16 @@ func plainScalars(tokens token.Tokens) {
 	}
 }
 
-// resolve is the value of a plain scalar that is no null and no bool: a json.Number with the digits of the
-// text, or the text. problem says why the scalar can be neither.
-func resolve(text string) (value any, problem string) {
+// resolveScalar returns the value of a plain scalar that is not null and not a bool: a json.Number with the digits of the
+// text, or the text. problem says why the scalar is invalid.
+func resolveScalar(text string) (value any, problem string) {
 	if text == "" || !strings.ContainsAny(text[:1], "+-.0123456789") {
 		return text, ""
 	}
 	var number json.Number
 	switch {
 	case notFinite.MatchString(text):
-		return nil, "JSON has no such number; put it in quotes if it is a text"
+		return nil, "JSON has no such number; put it in quotes if it is text"
 	case otherBase.MatchString(text):
 		if len(text) > maxNumber {
 			return nil, tooLarge
@@ -55,7 +54,7 @@ func resolve(text string) (value any, problem string) {
 		parsed, _ := new(big.Int).SetString(text, 0)
 		number = json.Number(parsed.String())
 	default:
-		number = decimal(text)
+		number = parseDecimal(text)
 	}
 	if number == "" {
 		return text, ""
@@ -66,10 +65,10 @@ func resolve(text string) (value any, problem string) {
 	return number, ""
 }
 
-const tooLarge = "number is too large; put it in quotes if it is a text"
+const tooLarge = "number is too large; put it in quotes if it is text"
 
-// decimal is the number of JSON that a text is in YAML; "" of any other text.
-func decimal(text string) json.Number {
+// parseDecimal returns a text as a JSON number if it is a decimal number of YAML, else "".
+func parseDecimal(text string) json.Number {
 	parts := decimalNumber.FindStringSubmatch(text)
 	if parts == nil {
 		return ""
@@ -84,8 +83,8 @@ func decimal(text string) json.Number {
 	return json.Number(sign + whole + fraction + exponent)
 }
 
-// notUTF8 finds the first byte of a file that is not UTF-8.
-func notUTF8(file string, data []byte) (at Position, found bool) {
+// findInvalidUTF8 returns the position of the first byte that is not UTF-8.
+func findInvalidUTF8(file string, data []byte) (at Position, found bool) {
 	at = Position{File: file, Line: 1, Column: 1}
 	for len(data) > 0 {
 		r, size := utf8.DecodeRune(data)

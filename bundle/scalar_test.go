@@ -13,16 +13,16 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// payloadOf is the value of a payload's only key that is written so.
+// payloadOf returns the value of a payload's only key, from its text in YAML.
 func payloadOf(written string) (any, error) {
-	p, err := bundle.Parse(files("agents/ok.yaml", okAgent, "tests/t.yaml", "agent: ok\ncases:\n- name: a\n  payload:\n    k: "+written+"\n"))
+	p, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent, "tests/t.yaml", "agent: ok\ncases:\n- name: a\n  payload:\n    k: "+written+"\n"))
 	if err != nil {
 		return nil, err
 	}
 	return p.Suites[0].Cases[0].Payload.(map[string]any)["k"], nil
 }
 
-// Plain scalars are those of YAML 1.2's core schema (10.3.2), numbers with all their digits.
+// Plain scalars follow YAML 1.2's core schema (10.3.2). Numbers keep all their digits.
 func TestScalar_FollowsTheCoreSchema(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string]string{
@@ -49,8 +49,8 @@ func TestScalar_FollowsTheCoreSchema(t *testing.T) {
 	}
 }
 
-// JSON has no number that is infinite or none, and a double none beyond 1.8e308.
-func TestScalar_RefusesNumbersThatJSONLacks(t *testing.T) {
+// JSON has no infinite numbers and no NaN, and a double has no number beyond 1.8e308.
+func TestScalar_RejectsNonJSONNumbers(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string]string{
 		".inf": "JSON has no such number", "-.Inf": "JSON has no such number", "+.INF": "JSON has no such number", ".nan": "JSON has no such number",
@@ -64,21 +64,21 @@ func TestScalar_RefusesNumbersThatJSONLacks(t *testing.T) {
 	}
 }
 
-// A number is one in each notation for the keys of agents and models too.
+// The keys of agents and models accept each notation of a number.
 func TestScalar_NumbersOfKeys(t *testing.T) {
 	t.Parallel()
-	p, err := bundle.Parse(files("agents/ok.yaml", okAgent+"temperature: 5e-1\nmax_iterations: 010\ntimeout: 6e1\n"))
+	p, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent+"temperature: 5e-1\nmax_iterations: 010\ntimeout: 6e1\n"))
 	require.NoError(t, err)
 	a := p.Agent("ok")
 	require.InDelta(t, 0.5, *a.Temperature, 0)
 	require.Equal(t, 10, a.MaxIterations)
 	require.Equal(t, "1m0s", a.Timeout.Std().String())
 
-	_, err = bundle.Parse(files("agents/ok.yaml", okAgent+"max_iterations: 99999999999999999999\n"))
+	_, err = bundle.Parse(newFiles("agents/ok.yaml", okAgent+"max_iterations: 99999999999999999999\n"))
 	require.ErrorContains(t, err, `"max_iterations" must be a whole number`)
 }
 
-func TestYAML_IsReadAsFilesHaveIt(t *testing.T) {
+func TestParse_ReportsYAMLProblems(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, problem string }{
 		"a byte order mark":              {"\ufeff" + okAgent, ""},
@@ -94,7 +94,7 @@ func TestYAML_IsReadAsFilesHaveIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := bundle.Parse(files("agents/ok.yaml", c.text))
+			_, err := bundle.Parse(newFiles("agents/ok.yaml", c.text))
 			if c.problem == "" {
 				require.NoError(t, err)
 				return

@@ -5,14 +5,13 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"reflect"
 	"slices"
 	"strings"
 )
 
-// Kind is what a YAML file of a repository describes.
+// Kind is the kind of a YAML file in a repository.
 type Kind string
 
 // Kinds of files.
@@ -22,9 +21,10 @@ const (
 	KindConnector Kind = "connector"
 	KindModel     Kind = "model"
 	KindSuite     Kind = "suite"
+	KindTools     Kind = "tools"
 )
 
-// Kinds are all, in the order of the layout, each with the files that are of it.
+// Kinds are all kinds, in the order of the layout, each with the pattern of its files.
 var Kinds = []struct {
 	Kind  Kind
 	Files string
@@ -34,9 +34,10 @@ var Kinds = []struct {
 	{KindConnector, "connectors/*.yaml"},
 	{KindModel, "models/*.yaml"},
 	{KindSuite, "tests/**/*.yaml"},
+	{KindTools, "tools/**/*.yaml"},
 }
 
-// KindOf is what a file of a repository describes; "" of one that is read as it is.
+// KindOf returns the kind of a file in a repository, "" for a file that is not parsed.
 func KindOf(file string) Kind {
 	folder, _, _ := strings.Cut(file, "/")
 	switch {
@@ -45,57 +46,66 @@ func KindOf(file string) Kind {
 	case folder == "agents" && path.Base(file) == defaultsFile:
 		return KindDefaults
 	}
-	return map[string]Kind{"agents": KindAgent, "connectors": KindConnector, "models": KindModel, "tests": KindSuite}[folder]
+	return map[string]Kind{"agents": KindAgent, "connectors": KindConnector, "models": KindModel, "tests": KindSuite, "tools": KindTools}[folder]
 }
 
 // schema is a JSON Schema, or a part of one.
 type schema map[string]any
 
-// Schema is the JSON Schema (2020-12) of files of a kind: the keys that the parser knows, their
-// types, bounds and words, without those that this release does not do, by which an editor completes and checks. It refuses no file that a
-// build takes, but for a word that is written and empty; what needs another file is the build's
-// to refuse.
-func Schema(kind Kind) ([]byte, error) {
-	root, err := fullSchema(kind)
+// schemaBuilder makes schemas from the tags of structs.
+type schemaBuilder struct {
+	// full is true for schemas that have all keys and values that the parser knows, also unsupported ones.
+	full bool
+	// partial is true for files of defaults, in which no key is required.
+	partial bool
+}
+
+// Schema returns the JSON Schema (2020-12) of the files of a kind, for editors: the keys and values that this release
+// supports, their types and bounds. It accepts each file that a build accepts, except for an enum value that is written
+// and empty. It cannot check references to other files.
+func Schema(kind Kind) ([]byte, error) { return schemaBuilder{}.encode(kind) }
+
+func (b schemaBuilder) encode(kind Kind) ([]byte, error) {
+	root, err := b.rootSchema(kind)
 	if err != nil {
 		return nil, err
 	}
-	removeUnsupported(kind, root)
-	return root.encoded(kind)
-}
-
-// fullSchema has what the parser knows, also of what this release does not do.
-func fullSchema(kind Kind) (root schema, err error) {
-	switch kind {
-	case KindAgent:
-		root = structSchema(reflect.ValueOf(*newAgent("", nil)))
-		root["allOf"] = agentTypeRules()
-	case KindDefaults:
-		root = structSchema(reflect.ValueOf(*newAgent("", nil)))
-		delete(root["properties"].(schema), "name")
-		delete(root, "required")
-	case KindConnector:
-		root = structSchema(reflect.ValueOf(Connector{Enabled: true}))
-		root["allOf"] = connectorRules()
-	case KindModel:
-		root = structSchema(reflect.ValueOf(Script{}))
-	case KindSuite:
-		root = structSchema(reflect.ValueOf(Suite{}))
-	default:
-		return nil, fmt.Errorf("there is no kind of file %q; there is %s", kind, strings.Join(kindNames(), ", "))
-	}
-	return root, nil
-}
-
-// encoded is the text of the schema of a kind of files.
-func (s schema) encoded(kind Kind) ([]byte, error) {
-	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	s["title"] = "Agent Platform: " + string(kind)
-	data, err := json.MarshalIndent(s, "", "  ")
+	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+	root["title"] = "Agent Platform: " + string(kind)
+	data, err := json.MarshalIndent(root, "", "  ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the schema of kind %q: %w", kind, err)
 	}
 	return append(data, '\n'), nil
+}
+
+func (b schemaBuilder) rootSchema(kind Kind) (root schema, err error) {
+	switch kind {
+	case KindAgent:
+		root = b.structSchema(reflect.ValueOf(*newAgent("", nil)))
+		rules, _ := root["allOf"].([]schema)
+		root["allOf"] = append(rules, b.agentTypeRules()...)
+	case KindDefaults:
+		b.partial = true
+		root = b.structSchema(reflect.ValueOf(*newAgent("", nil)))
+		for _, f := range agentFields.ordered {
+			if f.noDefault {
+				delete(root["properties"].(schema), f.name)
+			}
+		}
+	case KindConnector:
+		root = b.structSchema(reflect.ValueOf(Connector{Enabled: true}))
+		root["allOf"] = connectorRules()
+	case KindModel:
+		root = b.structSchema(reflect.ValueOf(Script{}))
+	case KindSuite:
+		root = b.structSchema(reflect.ValueOf(Suite{}))
+	case KindTools:
+		root = b.structSchema(reflect.ValueOf(newToolFile("", nil)))
+	default:
+		return nil, fmt.Errorf("unknown kind of file %q; use one of %s", kind, strings.Join(kindNames(), ", "))
+	}
+	return root, nil
 }
 
 func kindNames() (names []string) {
@@ -105,74 +115,106 @@ func kindNames() (names []string) {
 	return names
 }
 
-// agentTypeRules say which keys are not for the type that an agent names. One that names none
-// may have it from a file of defaults.
-func agentTypeRules() (rules []schema) {
-	for _, t := range everyType {
+// agentTypeRules returns a rule for each type: an agent that names the type cannot have keys of other types. An agent
+// without a type may have one from a file of defaults.
+func (b schemaBuilder) agentTypeRules() (rules []schema) {
+	for _, typeName := range b.allowedValues(agentFields.byName["type"]) {
 		others := schema{}
-		for key := range agentKeys {
-			if !slices.Contains(typesOf[key], t) {
-				others[key] = schema{"type": "null"}
+		for _, f := range agentFields.ordered {
+			if !f.isForType(typeName) && (b.full || agentFields.isSupported(f)) {
+				others[f.name] = schema{"type": "null"}
 			}
 		}
-		rules = append(rules, when("type", string(t), schema{"properties": others}))
+		rules = append(rules, conditionalRule("type", typeName, schema{"properties": others}))
 	}
 	return rules
 }
 
-// connectorRules say which keys of config are for a type and mode.
+// allowedValues returns the allowed values of a field.
+func (b schemaBuilder) allowedValues(f *field) []string {
+	if b.full {
+		return f.enum
+	}
+	return f.supportedEnum()
+}
+
+// connectorRules returns a rule for each type and mode with the keys of config.
 func connectorRules() (rules []schema) {
-	config := func(keys []string) schema {
+	config := func(mode string) schema {
 		none := schema{}
-		for key := range fieldsOf(configType) {
-			if !slices.Contains(keys, key) {
-				none[key] = false
+		for _, f := range fieldsOf(configType).ordered {
+			if !slices.Contains(f.modes, mode) {
+				none[f.name] = false
 			}
 		}
 		return schema{"properties": schema{"config": schema{"properties": none}}}
 	}
-	for _, mode := range slices.Sorted(maps.Keys(webhookKeys)) {
-		rule := when("type", ConnectorWebhook, when("mode", mode, config(webhookKeys[mode])))
+	for _, mode := range slices.Sorted(slices.Values(connectorFields.byName["mode"].enum)) {
+		rule := conditionalRule("type", ConnectorWebhook, conditionalRule("mode", mode, config(mode)))
 		rules = append(rules, rule)
 	}
-	cron := config(cronKeys)
+	cron := config(ConnectorCron)
 	cron["properties"].(schema)["mode"] = schema{"enum": []any{ModeInbound, nil}}
 	needsMode := schema{"required": []string{"mode"}, "properties": schema{"mode": schema{"type": "string"}}}
-	return append(rules, when("type", ConnectorCron, cron), when("type", ConnectorWebhook, needsMode))
+	return append(rules, conditionalRule("type", ConnectorCron, cron), conditionalRule("type", ConnectorWebhook, needsMode))
 }
 
-// when is a rule for values of which a key has that value.
-func when(key, value string, then schema) schema {
+// conditionalRule returns a rule for maps whose key has the value.
+func conditionalRule(key, value string, then schema) schema {
 	return schema{"if": schema{"properties": schema{key: schema{"const": value}}, "required": []string{key}}, "then": then}
 }
 
-// structSchema is that of a struct, with what its fields are without their keys.
-func structSchema(defaults reflect.Value) schema {
+// structSchema returns the schema of a struct. The defaults are the values of its fields without their keys.
+func (b schemaBuilder) structSchema(defaults reflect.Value) schema {
 	properties, required := schema{}, []string{}
-	for i := range defaults.NumField() {
-		field := defaults.Type().Field(i)
-		key, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		if key == "" {
+	fields := fieldsOf(defaults.Type())
+	for _, f := range fields.ordered {
+		if !b.full && !fields.isSupported(f) {
 			continue
 		}
-		s := fieldSchema(defaults.Field(i), field.Tag)
-		if field.Tag.Get("required") != "" {
-			required = append(required, key)
+		s := b.fieldSchema(defaults.FieldByIndex(f.index), f)
+		if f.required && f.choice == "" {
+			required = append(required, f.name)
 		} else {
-			s = orNull(s)
+			s = allowNull(s)
 		}
-		s["description"] = field.Tag.Get("doc")
-		properties[key] = s
+		s["description"] = f.doc
+		properties[f.name] = s
 	}
 	out := schema{"type": "object", "properties": properties, "additionalProperties": false}
-	if len(required) > 0 {
+	if len(required) > 0 && !b.partial {
 		out["required"] = required
+	}
+	if choices := fields.choiceRules(); len(choices) > 0 && !b.partial {
+		out["allOf"] = choices
 	}
 	return out
 }
 
-// fieldSchema is that of a field by its type and tags.
-func fieldSchema(v reflect.Value, tag reflect.StructTag) schema {
+// choiceRules returns a rule for each choice: exactly one of its keys is written, or at most one if they are not required.
+func (s *structFields) choiceRules() (rules []schema) {
+	seen := map[string]bool{"": true}
+	for _, f := range s.ordered {
+		if seen[f.choice] {
+			continue
+		}
+		seen[f.choice] = true
+		null := schema{}
+		var one []schema
+		for _, name := range append([]string{f.name}, s.excluded(f)...) {
+			null[name] = schema{"type": "null"}
+			one = append(one, schema{"required": []string{name}, "properties": schema{name: schema{"not": schema{"type": "null"}}}})
+		}
+		if !f.required {
+			one = append(one, schema{"properties": null})
+		}
+		rules = append(rules, schema{"oneOf": one})
+	}
+	return rules
+}
+
+// fieldSchema returns the schema of a field from its type and tags.
+func (b schemaBuilder) fieldSchema(v reflect.Value, f *field) schema {
 	t := v.Type()
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -181,46 +223,55 @@ func fieldSchema(v reflect.Value, tag reflect.StructTag) schema {
 	if t == reflect.TypeFor[Case]() {
 		v = reflect.ValueOf(newCase())
 	}
-	s := valueSchema(v, tag)
-	least := tag.Get("required") != ""
+	s := b.valueSchema(v, f)
 	switch t.Kind() {
 	case reflect.String:
-		s = words(s, tag)
-		if least {
+		b.addEnum(s, f)
+		if f.required {
 			s["minLength"] = 1
 		}
-		if form, ok := forms[tag.Get("form")]; ok {
-			s["pattern"], s["maxLength"] = form.pattern.String(), form.longest
+		if form := textForms[f.form]; form.pattern != nil {
+			s["pattern"], s["maxLength"] = form.pattern.String(), form.maxLength
 		}
 	case reflect.Slice:
-		if least {
+		if f.required {
 			s["minItems"] = 1
 		}
-		if _, named := tag.Lookup("enum"); named {
-			s["items"] = words(s["items"].(schema), tag)
-		}
+		b.addEnum(s["items"].(schema), f)
 	}
-	if text := defaultOf(v); text != nil {
-		s["default"] = text
+	if value := defaultOf(v); value != nil {
+		s["default"] = value
 	}
 	return s
 }
 
-// valueSchema is that of a type.
-func valueSchema(v reflect.Value, tag reflect.StructTag) schema {
+// addEnum adds the allowed values of a field to the schema of a text.
+func (b schemaBuilder) addEnum(s schema, f *field) {
+	if f.enum == nil {
+		return
+	}
+	var values []any
+	for _, value := range b.allowedValues(f) {
+		values = append(values, value)
+	}
+	s["enum"] = values
+}
+
+// valueSchema returns the schema of a type.
+func (b schemaBuilder) valueSchema(v reflect.Value, f *field) schema {
 	t := v.Type()
 	if own, ok := reflect.New(t).Interface().(interface {
-		schemaOf(tag reflect.StructTag) schema
+		schemaOf(b schemaBuilder, f *field) schema
 	}); ok {
-		return own.schemaOf(tag)
+		return own.schemaOf(b, f)
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		return structSchema(v)
+		return b.structSchema(v)
 	case reflect.Slice:
-		return schema{"type": "array", "items": fieldSchema(reflect.Zero(t.Elem()), "")}
+		return schema{"type": "array", "items": b.fieldSchema(reflect.Zero(t.Elem()), &field{})}
 	case reflect.Map:
-		return schema{"type": "object", "additionalProperties": orNull(fieldSchema(reflect.Zero(t.Elem()), ""))}
+		return schema{"type": "object", "additionalProperties": allowNull(b.fieldSchema(reflect.Zero(t.Elem()), &field{}))}
 	case reflect.Bool:
 		return schema{"type": "boolean"}
 	case reflect.String:
@@ -232,21 +283,21 @@ func valueSchema(v reflect.Value, tag reflect.StructTag) schema {
 	if v.CanInt() {
 		s["type"] = "integer"
 	}
-	return bounds(s, tag)
+	return addBounds(s, f)
 }
 
-// bounds are those of a number, as checkNumber reads them.
-func bounds(s schema, tag reflect.StructTag) schema {
-	for key, name := range map[string]string{"min": "minimum", "max": "maximum", "over": "exclusiveMinimum"} {
-		if _, ok := tag.Lookup(key); ok {
-			s[name] = bound(tag, key, 0)
+// addBounds adds the bounds of a number, which checkNumber enforces.
+func addBounds(s schema, f *field) schema {
+	for name, bound := range map[string]*float64{"minimum": f.min, "maximum": f.max, "exclusiveMinimum": f.over} {
+		if bound != nil {
+			s[name] = *bound
 		}
 	}
 	return s
 }
 
-// orNull is a schema that takes null too, which is an absent key.
-func orNull(s schema) schema {
+// allowNull returns a schema that accepts null too, which means a missing key.
+func allowNull(s schema) schema {
 	switch {
 	case s["enum"] != nil:
 		s["enum"] = append(s["enum"].([]any), nil)
@@ -260,7 +311,7 @@ func orNull(s schema) schema {
 	return s
 }
 
-// defaultOf is what holds without a key, nil where that is nothing.
+// defaultOf returns the default value of a field, nil for none.
 func defaultOf(v reflect.Value) any {
 	switch value := v.Interface().(type) {
 	case Duration:

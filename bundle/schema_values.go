@@ -2,64 +2,38 @@
 
 package bundle
 
-import (
-	"reflect"
-	"regexp"
-	"strings"
-)
+import "reflect"
 
-// forms are the forms of text that fields name in the tag form.
-var forms = map[string]struct {
-	pattern *regexp.Regexp
-	longest int
-}{
-	"name":  {agentName, maxName},
-	"model": {modelName, MaxYAMLSize},
-}
-
-// allowed are the words that a key of a struct may have, from its field's tag enum.
-func allowed[T any](key string) []string {
-	t := reflect.TypeFor[T]()
-	i, ok := fieldsOf(t)[key]
-	if !ok {
-		return nil
-	}
-	return strings.Split(t.Field(i).Tag.Get("enum"), ",")
-}
-
-// words are a schema with those of the tag enum.
-func words(s schema, tag reflect.StructTag) schema {
-	text, ok := tag.Lookup("enum")
-	if !ok {
-		return s
-	}
-	var all []any
-	for word := range strings.SplitSeq(text, ",") {
-		all = append(all, word)
-	}
-	s["enum"] = all
-	return s
-}
-
-// durationText is how text says how long something takes, as time.ParseDuration reads it.
+// durationText is the form of a duration as text that time.ParseDuration reads.
 const durationText = `^\+?(0|([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+$`
 
-func (*Duration) schemaOf(tag reflect.StructTag) schema {
-	number := bounds(schema{"type": "number", "minimum": 0, "maximum": maxDurationSeconds}, tag)
+func (*Duration) schemaOf(_ schemaBuilder, f *field) schema {
+	number := addBounds(schema{"type": "number", "minimum": 0, "maximum": maxDurationSeconds}, f)
 	text := schema{"type": "string", "pattern": durationText}
-	if _, over := tag.Lookup("over"); over {
+	if f.over != nil {
 		text["allOf"] = []schema{{"pattern": "[1-9]"}}
 	}
 	return schema{"anyOf": []schema{number, text}}
 }
 
-func (*Pattern) schemaOf(reflect.StructTag) schema { return schema{"type": "string"} }
+func (*Pattern) schemaOf(schemaBuilder, *field) schema { return schema{"type": "string"} }
 
-func (*Tool) schemaOf(reflect.StructTag) schema {
-	conditional := schema{"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": schema{"type": "string"}}
+func (*Expression) schemaOf(schemaBuilder, *field) schema {
+	return schema{"anyOf": []schema{{"type": "string"}, {"type": "number"}, {"type": "boolean"}}}
+}
+
+func (*StepInput) schemaOf(b schemaBuilder, f *field) schema {
+	var one Expression
+	whole := one.schemaOf(b, f)
+	return schema{"anyOf": append(whole["anyOf"].([]schema), schema{"type": "object", "additionalProperties": one.schemaOf(b, f)})}
+}
+
+func (*Tool) schemaOf(b schemaBuilder, f *field) schema {
+	var condition Expression
+	conditional := schema{"type": "object", "minProperties": 1, "maxProperties": 1, "additionalProperties": condition.schemaOf(b, f)}
 	return schema{"anyOf": []schema{{"type": "string"}, conditional}}
 }
 
-func (*ModelMock) schemaOf(reflect.StructTag) schema {
-	return schema{"anyOf": []schema{{"type": "string"}, structSchema(reflect.ValueOf(Script{}))}}
+func (*ModelMock) schemaOf(b schemaBuilder, _ *field) schema {
+	return schema{"anyOf": []schema{{"type": "string"}, b.structSchema(reflect.ValueOf(Script{}))}}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pattern"
 )
 
-// Script is what a scripted model answers: the first step that fits the turn
-// and the conversation. See docs/spec/scripted-model.md.
+// Script holds the answers of a scripted model: the first step that fits the turn and the conversation. See
+// docs/spec/scripted-model.md.
 type Script struct {
-	Steps []Step `yaml:"steps" required:"true" doc:"Answers: the first one that fits the turn and the conversation is given."`
+	Steps []Step `yaml:"steps" required:"true" example:"[{text: Hello}]" doc:"Answers. The model gives the first one that fits the turn and the conversation."`
 
 	// SourcePath is the file.
 	SourcePath string
@@ -20,38 +20,38 @@ type Script struct {
 
 // Step is one answer of a scripted model.
 type Step struct {
-	// Turn is 0 where every turn fits.
-	Turn int `yaml:"turn" min:"1" without:"every turn" doc:"Which answer to the agent this is, counted from 1."`
-	// Match is nil where all fits.
-	Match     *Pattern   `yaml:"match" doc:"Regular expression (RE2) that must be found in the conversation."`
-	Text      string     `yaml:"text" doc:"The answer; ${1} and ${name} stand for groups of match, ${0} for all that it matched, $$ for a dollar sign."`
-	ToolCalls []ToolCall `yaml:"tool_calls" doc:"Tools to call; text in arguments is expanded like text."`
-	Delay     Duration   `yaml:"delay" doc:"Wait before the answer."`
-	Error     *StepError `yaml:"error" doc:"An error in place of an answer, as a provider's."`
-	// Tokens are counted as words where it is nil.
-	Tokens *Tokens `yaml:"tokens" doc:"Usage to report; without it words are counted."`
+	// Turn is 0 if the step fits every turn.
+	Turn int `yaml:"turn" min:"1" without:"every turn" example:"1" doc:"Number of the answer to the agent, counted from 1."`
+	// Match is nil if the step fits every conversation.
+	Match     *Pattern   `yaml:"match" example:"hello" doc:"Regular expression (RE2) that must match in the conversation."`
+	Text      string     `yaml:"text" example:"Hello" doc:"The answer. ${1} and ${name} stand for groups of match, ${0} for the whole match, $$ for a dollar sign."`
+	ToolCalls []ToolCall `yaml:"tool_calls" doc:"Tools to call. Text in arguments is expanded like the answer."`
+	Delay     Duration   `yaml:"delay" example:"0.1" doc:"Delay before the answer."`
+	Error     *StepError `yaml:"error" doc:"Error of the provider, in place of an answer."`
+	// Tokens is nil if the words of the answer are counted.
+	Tokens *Tokens `yaml:"tokens" doc:"Usage to report. Without it the model counts words."`
 }
 
 // ToolCall asks for a tool.
 type ToolCall struct {
-	Name      string         `yaml:"name" required:"true" doc:"Name of the tool."`
-	Arguments map[string]any `yaml:"arguments" doc:"Arguments of the call."`
+	Name      string         `yaml:"name" required:"true" example:"current_time" doc:"Name of the tool."`
+	Arguments map[string]any `yaml:"arguments" example:"{timezone: UTC}" doc:"Arguments of the call."`
 }
 
-// StepError makes a request fail as a provider's would.
+// StepError makes a request fail as it would fail at a provider.
 type StepError struct {
-	Status  int    `yaml:"status" required:"true" min:"400" max:"599" doc:"HTTP status; 408, 409, 429 and 5xx are tried again."`
-	Message string `yaml:"message" doc:"What the provider says."`
+	Status  int    `yaml:"status" required:"true" min:"400" max:"599" example:"503" doc:"HTTP status. The agent retries after 408, 409, 429 and 5xx."`
+	Message string `yaml:"message" example:"overloaded" doc:"Message of the provider."`
 	// Times is 0 for all.
-	Times int `yaml:"times" min:"0" doc:"How many attempts fail before the step answers; 0 means all."`
+	Times int `yaml:"times" min:"0" example:"1" doc:"Number of attempts that fail before the step answers. 0 means all."`
 }
 
 // Tokens are a model's usage of one answer.
 type Tokens struct {
-	Input       int64 `yaml:"input" min:"0" doc:"Tokens of the request."`
-	Output      int64 `yaml:"output" min:"0" doc:"Tokens of the answer."`
-	Thinking    int64 `yaml:"thinking" min:"0" doc:"Tokens of what the model thought."`
-	CachedInput int64 `yaml:"cached_input" min:"0" doc:"Tokens of the request that the provider had already."`
+	Input       int64 `yaml:"input" min:"0" example:"4" doc:"Tokens of the request."`
+	Output      int64 `yaml:"output" min:"0" example:"3" doc:"Tokens of the answer."`
+	Thinking    int64 `yaml:"thinking" min:"0" example:"2" doc:"Tokens of the model's reasoning."`
+	CachedInput int64 `yaml:"cached_input" min:"0" example:"1" doc:"Tokens of the request that the provider read from its cache."`
 }
 
 // Pattern is a regular expression in RE2's syntax.
@@ -60,23 +60,30 @@ type Pattern struct{ *regexp.Regexp }
 func (m *Pattern) unmarshalNode(d *decoder, n *node, path string) {
 	text, ok := n.scalar.(string)
 	if !ok {
-		d.mismatch(n, path, "a regular expression in quotes")
+		d.reportMismatch(n, path, "a regular expression in quotes")
 		return
 	}
 	compiled, size, err := pattern.Compile(text)
 	if err != nil {
-		d.problems.add(n.pos, "%q is not a regular expression (RE2) that can be used: %v", path, err)
+		d.report(n.pos, "%q is not a valid regular expression (RE2): %v", path, err)
 		return
 	}
-	if *d.patterns += size; *d.patterns > maxPatterns {
-		d.problems.add(n.pos, "%q: the regular expressions of the repository are compiled to more than %d instructions together", path, maxPatterns)
-		return
+	if d.countPatterns(n, size, path) {
+		m.Regexp = compiled
 	}
-	m.Regexp = compiled
 }
 
-func (p *parsing) script(file string) {
-	source := p.parse(file)
+// countPatterns adds the instructions of regular expressions. It reports the problem of too many.
+func (d *decoder) countPatterns(n *node, size int, path string) bool {
+	if *d.patterns += size; *d.patterns > maxPatterns {
+		d.report(n.pos, "%q: the regular expressions of the repository have more than %d instructions together", path, maxPatterns)
+		return false
+	}
+	return true
+}
+
+func (p *repoParser) parseScript(file string) {
+	source := p.parseYAMLFile(file)
 	if source == nil {
 		return
 	}
@@ -84,26 +91,14 @@ func (p *parsing) script(file string) {
 	s := &Script{SourcePath: file}
 	p.decoder().decode(source, s, "")
 	p.project.Scripts[name] = s
-	if len(s.Steps) == 0 {
-		p.problems.add(source.pos, `a script needs "steps"`)
-	}
-	steps := source.path("steps")
+	steps := source.findNode("steps")
 	for i, step := range s.Steps {
 		p.checkStep(steps.items[i], step)
 	}
 }
 
-func (p *parsing) checkStep(source *node, s Step) {
-	at := source.pos
+func (p *repoParser) checkStep(source *node, s Step) {
 	if s.Text == "" && len(s.ToolCalls) == 0 && s.Error == nil {
-		p.problems.add(at, `a step needs "text", "tool_calls" or "error"`)
-	}
-	for _, call := range s.ToolCalls {
-		if call.Name == "" {
-			p.problems.add(at, `a tool call needs "name"`)
-		}
-	}
-	if s.Error != nil && !source.written("error", "status") {
-		p.problems.add(at, `"error" needs "status"`)
+		p.problems.add(source.pos, `a step needs "text", "tool_calls" or "error"`)
 	}
 }

@@ -11,70 +11,79 @@ const (
 	DefaultTestTimeoutSec = 60
 )
 
-// Suite is a file of tests/: cases of one agent. See docs/spec/tests.md.
+// Suite is a file of tests/ with test cases of one agent. See docs/spec/tests.md.
 type Suite struct {
-	Agent string  `yaml:"agent" required:"true" doc:"Name of the agent that the cases are of."`
-	Mocks Mocks   `yaml:"mocks" doc:"What answers in place of models and tools in all cases; those of a case come before them."`
-	Cases []*Case `yaml:"cases" required:"true" doc:"What the agent is asked, and what is expected of it."`
+	Agent string  `yaml:"agent" required:"true" example:"support" doc:"Name of the agent under test."`
+	Mocks Mocks   `yaml:"mocks" doc:"Mocks of models and tools in all cases. Mocks of a case take precedence."`
+	Cases []*Case `yaml:"cases" required:"true" example:"[{name: greeting, payload: Hello}]" doc:"Inputs of the agent, each with the expected result."`
 
 	source *node
 }
 
-// Case is an input of an agent and what is expected of its runs.
+// Case is an input of an agent and the expected result of its runs.
 type Case struct {
-	Name    string      `yaml:"name" required:"true" form:"name" doc:"Name of the case, unique among those of the agent: at most 63 lower-case letters, digits and inner dashes."`
-	Payload any         `yaml:"payload" doc:"What the agent is asked: any value, as the JSON body of a webhook."`
-	Files   []string    `yaml:"files" doc:"Attachments, by their paths below tests/, such as files/invoice.pdf."`
-	Context CaseContext `yaml:"context" doc:"What a run knows of its event beside the input."`
+	Name    string      `yaml:"name" required:"true" form:"name" example:"greeting" doc:"Name of the case, unique among the cases of the agent: at most 63 lower-case letters, digits and inner dashes."`
+	Payload any         `yaml:"payload" example:"{question: Hello}" doc:"Input of the agent: any value, like the JSON body of a webhook."`
+	Files   []string    `yaml:"files" example:"[files/invoice.txt]" doc:"Attachments, by their paths below tests/, such as files/invoice.pdf."`
+	Context CaseContext `yaml:"context" doc:"Facts about the event that a run knows beside its input."`
 	// Runs and SuccessThreshold go together: see enough in runner/suite.
-	Runs             int     `yaml:"runs" min:"1" max:"100" doc:"How often the case is run."`
-	SuccessThreshold float64 `yaml:"success_threshold" min:"0.01" max:"1" doc:"Which share of the runs must be as expected."`
-	TimeoutSeconds   int     `yaml:"timeout_s" min:"1" max:"900" doc:"How long one run may take, in seconds, beside the agent's own timeout."`
-	Mocks            Mocks   `yaml:"mocks" doc:"What answers in place of models and tools."`
-	// ExpectedResult is "" where a run must complete.
-	ExpectedResult      string         `yaml:"expected_result" doc:"CEL expression over output, status, error and context that must be true; without it the run must complete."`
+	Runs             int     `yaml:"runs" min:"1" max:"100" example:"2" doc:"Number of runs of the case."`
+	SuccessThreshold float64 `yaml:"success_threshold" min:"0.01" max:"1" example:"0.5" doc:"Share of the runs that must have the expected result."`
+	TimeoutSeconds   int     `yaml:"timeout_s" min:"1" max:"900" example:"30" doc:"Time limit of one run in seconds, beside the agent's own timeout."`
+	Mocks            Mocks   `yaml:"mocks" doc:"Mocks of models and tools."`
+	// ExpectedResult is "" if a run only has to complete.
+	ExpectedResult      string         `yaml:"expected_result" example:"output != ''" doc:"CEL expression over output, status, error and context that must be true. Without it the run must complete."`
 	ExpectedToolCalls   []ExpectedCall `yaml:"expected_tool_calls" doc:"Calls that a run must make, in any order."`
-	ExpectedNoToolCalls []string       `yaml:"expected_no_tool_calls" doc:"Tools that a run must not call."`
-	// ApprovalDecisions are refused by the engine as long as it has no approvals.
-	ApprovalDecisions any `yaml:"approval_decisions" doc:"What people say when the agent asks them."`
+	ExpectedNoToolCalls []string       `yaml:"expected_no_tool_calls" example:"[current_time]" doc:"Tools that a run must not call."`
+	ApprovalDecisions   any            `yaml:"approval_decisions" unsupported:"true" example:"[approve]" doc:"Decisions of the people whom the agent asks."`
 
 	source *node
 }
 
-// CaseContext is what a run knows of its event beside the input.
+// CaseContext holds the facts about an event that a run knows beside its input.
 type CaseContext struct {
 	// Headers are by names in any case of letters.
-	Headers map[string]string `yaml:"headers" doc:"Headers of the event, by their names."`
+	Headers map[string]string `yaml:"headers" example:"{x-event: push}" doc:"Headers of the event, by their names."`
 }
 
 // Mocks answer in place of models and tools.
 type Mocks struct {
-	Models map[string]ModelMock `yaml:"models" doc:"Models, by the names that agents give them: scripted/<file> of models/, or a script written in place."`
-	Tools  map[string]ToolMock  `yaml:"tools" doc:"Tools, by their names, each with a result or an error."`
+	Models map[string]ModelMock `yaml:"models" example:"{openai/gpt-5: scripted/spare}" doc:"Models, by the names that agents use: scripted/<file> of models/, or a script in place."`
+	Tools  map[string]ToolMock  `yaml:"tools" example:"{current_time: {result: {time: noon}}, look: {error: broken}}" doc:"Tools, by their names, each with a result or an error."`
+	HTTP   []HTTPMock           `yaml:"http" doc:"HTTP requests of tools. The first mock that fits a request answers it, and a request without a mock fails the case: no test sends a request to a service."`
+	MCP    []MCPMock            `yaml:"mcp" doc:"Calls of tools of MCP servers. The first mock that fits a call answers it, and a call without a mock fails the case: no test connects to a server."`
 }
 
-// ModelMock is a script that answers in place of a model: Reference names one of the
-// folder models/, or Script is written in place.
+// ModelMock is a script that answers in place of a model: Reference names one in models/, or Script holds one.
 type ModelMock struct {
 	Reference string
 	Script    *Script
 }
 
-// ToolMock is what a tool answers: a result or an error.
+// ToolMock is the answer of a tool: a result or an error.
 type ToolMock struct {
-	Result map[string]any `yaml:"result" doc:"What the tool answers, as keys and values."`
-	Error  string         `yaml:"error" doc:"The error that the tool answers in place of a result."`
+	Result map[string]any `yaml:"result" example:"{time: noon}" doc:"Result of the tool, as keys and values."`
+	Error  string         `yaml:"error" example:"broken" doc:"Error of the tool, in place of a result."`
+}
+
+// MCPMock answers calls of a tool of an MCP server.
+type MCPMock struct {
+	Server    string         `yaml:"server" required:"true" example:"shop" doc:"Name of the server."`
+	Tool      string         `yaml:"tool" required:"true" example:"get_customer" doc:"Name of the tool at the server, without the 'prefix'."`
+	Arguments map[string]any `yaml:"arguments" example:"{id: 7}" without:"any arguments" doc:"Arguments that the call must have, beside any others. A part of a map is enough."`
+	Result    map[string]any `yaml:"result" example:"{name: Ada}" doc:"Result of the tool, as keys and values."`
+	Error     string         `yaml:"error" doc:"Error of the tool, in place of a result."`
 }
 
 // ExpectedCall is a call of a tool that a run must make.
 type ExpectedCall struct {
-	Tool      string         `yaml:"tool" required:"true" doc:"Name of the tool."`
-	Arguments map[string]any `yaml:"arguments" doc:"Arguments that the call must have, beside any others; of maps inside them a part is enough."`
+	Tool      string         `yaml:"tool" required:"true" example:"current_time" doc:"Name of the tool."`
+	Arguments map[string]any `yaml:"arguments" example:"{timezone: UTC}" doc:"Arguments that the call must have, beside any others. A part of a map is enough."`
 	// Times is 0 for at least one.
-	Times int `yaml:"times" min:"1" max:"1000" without:"at least one" doc:"How many such calls there must be, exactly."`
+	Times int `yaml:"times" min:"1" max:"1000" without:"at least one" example:"1" doc:"Exact number of such calls."`
 }
 
-// newCase has the defaults that written keys replace.
+// newCase returns a case with the defaults of all keys.
 func newCase() Case {
 	return Case{Runs: DefaultTestRuns, SuccessThreshold: DefaultTestThreshold, TimeoutSeconds: DefaultTestTimeoutSec}
 }
@@ -94,18 +103,19 @@ func (m *ModelMock) unmarshalNode(d *decoder, n *node, path string) {
 		m.Script = &Script{SourcePath: n.pos.File}
 		d.decode(n, m.Script, path)
 	default:
-		d.mismatch(n, path, "a script, scripted/<file>, or its steps")
+		d.reportMismatch(n, path, "a script, scripted/<file>, or its steps")
 	}
 }
 
-// Has says whether a key is written, and not null.
-func (c *Case) Has(key string) bool { return c.source.has(key) }
+// Has reports whether a key is written and not null.
+func (c *Case) Has(key string) bool { return c.source.hasValue(key) }
 
-// At is where a key of the case is written, or one inside it: as far down as it is written.
+// At returns the position of a key of the case, or of a key inside it. For a missing key it is the position of the deepest
+// written key above it.
 func (c *Case) At(keys ...string) Position {
 	at, within := c.source.pos, c.source
 	for _, key := range keys {
-		e := within.get(key)
+		e := within.findEntry(key)
 		if e == nil {
 			break
 		}
@@ -114,10 +124,10 @@ func (c *Case) At(keys ...string) Position {
 	return at
 }
 
-// TestFile is the path in the repository of an attachment, which cases name below tests/.
+// TestFile returns the path of an attachment in the repository. Cases name attachments by their paths below tests/.
 func TestFile(name string) string { return "tests/" + name }
 
-// Steps are an agent and the agents that it runs, each once.
+// Steps returns an agent and the agents that it runs, each once.
 func (p *Project) Steps(agent string) (out []*Agent) {
 	queue := []string{agent}
 	for len(queue) > 0 {
@@ -125,7 +135,7 @@ func (p *Project) Steps(agent string) (out []*Agent) {
 		queue = queue[1:]
 		if a != nil && !slices.Contains(out, a) {
 			out = append(out, a)
-			queue = append(queue, a.Agents...)
+			queue = append(queue, a.subagents()...)
 		}
 	}
 	return out

@@ -18,15 +18,15 @@ const (
 	testScript  = "steps: [{text: hi}]\n"
 )
 
-// withSuite is a repository with one suite.
+// withSuite returns a repository with one suite.
 func withSuite(text string, more ...string) bundle.Files {
-	return files(append([]string{
+	return newFiles(append([]string{
 		"agents/ok.yaml", testedAgent, "agents/flow.yaml", "name: flow\ntype: sequential\nagents: [ok]\n", "models/m.yaml", testScript,
 		"tests/files/a.txt", "hello", "tests/t.yaml", text,
 	}, more...)...)
 }
 
-func TestParseReadsEveryKeyOfASuite(t *testing.T) {
+func TestParse_ReadsSuites(t *testing.T) {
 	t.Parallel()
 	p, err := bundle.Parse(withSuite(`agent: flow
 mocks:
@@ -77,25 +77,25 @@ cases:
 	require.Equal(t, "no clock", s.Mocks.Tools["current_time"].Error)
 }
 
-func TestProblemsOfSuites(t *testing.T) {
+func TestParse_ReportsSuiteProblems(t *testing.T) {
 	t.Parallel()
 	one := func(keys string) string {
 		return "agent: ok\ncases:\n  - name: a\n    payload: {}\n    " + strings.ReplaceAll(keys, "\n", "\n    ") + "\n"
 	}
 	for name, c := range map[string]struct{ suite, want string }{
-		"no agent":               {"cases: [{name: a, payload: x}]", `tests/t.yaml:1:1: a suite needs "agent"`},
+		"no agent":               {"cases: [{name: a, payload: x}]", `tests/t.yaml:1:1: missing key "agent"; write agent: support`},
 		"no such agent":          {"agent: none\ncases: [{name: a, payload: x}]", `tests/t.yaml:1:1: no agent is named "none"`},
-		"no cases":               {"agent: ok", `tests/t.yaml:1:1: a suite needs "cases"`},
+		"no cases":               {"agent: ok", `tests/t.yaml:1:1: missing key "cases"; write cases: [{name: greeting, payload: Hello}]`},
 		"an empty case":          {"agent: ok\ncases: [null]", `"cases[0]" is empty`},
 		"a case that is none":    {"agent: ok\ncases: [x]", `"cases[0]" must be keys and values, not text`},
 		"unknown key":            {one("expected_resul: x"), `tests/t.yaml:5:5: unknown key "expected_resul"; did you mean "expected_result"?`},
-		"no name":                {"agent: ok\ncases: [{payload: x}]", `a case needs a "name"`},
-		"a name of another form": {"agent: ok\ncases: [{name: A b, payload: x}]", `a case needs a "name"`},
+		"no name":                {"agent: ok\ncases: [{payload: x}]", `tests/t.yaml:2:10: missing key "cases[0].name"; write name: greeting`},
+		"a name of another form": {"agent: ok\ncases: [{name: A b, payload: x}]", `"cases[0].name" must be at most 63 lower-case letters, digits and inner dashes`},
 		"no input":               {"agent: ok\ncases: [{name: a}]", `a case needs "payload" or "files"`},
 		"text beside files":      {"agent: ok\ncases: [{name: a, payload: x, files: [files/a.txt]}]", `beside "files" the payload must be keys and values`},
-		"no such file":           {one("files: [files/b.txt]"), `tests/t.yaml:5:5: there is no file tests/files/b.txt`},
-		"a file elsewhere":       {one("files: [t.yaml]"), "there is no file tests/t.yaml"},
-		"a file outside":         {one("files: [../agents/ok.yaml]"), "there is no file"},
+		"no such file":           {one("files: [files/b.txt]"), `tests/t.yaml:5:5: the file tests/files/b.txt does not exist`},
+		"a file elsewhere":       {one("files: [t.yaml]"), "the file tests/t.yaml does not exist"},
+		"a file outside":         {one("files: [../agents/ok.yaml]"), "does not exist; write its path below tests/"},
 		"too many files":         {one("files: [" + strings.Repeat("files/a.txt, ", 11) + "]"), "at most 10 files"},
 		"no runs":                {one("runs: 0"), `tests/t.yaml:5:11: "cases[0].runs" must be between 1 and 100`},
 		"too many runs":          {one("runs: 101"), `"cases[0].runs" must be between 1 and 100`},
@@ -103,18 +103,18 @@ func TestProblemsOfSuites(t *testing.T) {
 		"threshold above all":    {one("success_threshold: 2"), `must be between 0.01 and 1`},
 		"too long":               {one("timeout_s: 901"), `must be between 1 and 900`},
 		"header with a secret":   {one("context: {headers: {Cookie: x}}"), `tests/t.yaml:5:25: "Cookie" must not be a header with a credential`},
-		"mock of nobody's model": {one("mocks: {models: {openai/gpt-4: scripted/m}}"), `tests/t.yaml:5:22: agent "ok" asks no model "openai/gpt-4"; there is openai/gpt-5`},
-		"mock by no script":      {one("mocks: {models: {openai/gpt-5: openai/gpt-4}}"), `the mock "openai/gpt-4" is no script`},
-		"mock by none there":     {one("mocks: {models: {openai/gpt-5: scripted/n}}"), `the mock "scripted/n" is no script`},
+		"mock of nobody's model": {one("mocks: {models: {openai/gpt-4: scripted/m}}"), `tests/t.yaml:5:22: agent "ok" does not use the model "openai/gpt-4"; its models: openai/gpt-5`},
+		"mock by no script":      {one("mocks: {models: {openai/gpt-5: openai/gpt-4}}"), `the mock "openai/gpt-4" is not a script`},
+		"mock by none there":     {one("mocks: {models: {openai/gpt-5: scripted/n}}"), `the mock "scripted/n" is not a script`},
 		"mock that is a list":    {one("mocks: {models: {openai/gpt-5: [x]}}"), "must be a script, scripted/<file>, or its steps, not a list"},
-		"mock without steps":     {one("mocks: {models: {openai/gpt-5: {steps: []}}}"), `a script needs "steps"`},
+		"mock without steps":     {one("mocks: {models: {openai/gpt-5: {steps: []}}}"), `"cases[0].mocks.models.openai/gpt-5.steps" must not be empty`},
 		"mock with a bad step":   {one("mocks: {models: {openai/gpt-5: {steps: [{turn: 1}]}}}"), `a step needs "text"`},
-		"mock of no tool":        {one("mocks: {tools: {current_tim: {error: x}}}"), `agent "ok" has no tool "current_tim"; there is current_time`},
+		"mock of no tool":        {one("mocks: {tools: {current_tim: {error: x}}}"), `agent "ok" has no tool "current_tim"; its tools: current_time`},
 		"mock with nothing":      {one("mocks: {tools: {current_time: {}}}"), `needs either "result" or "error"`},
 		"mock with both":         {one("mocks: {tools: {current_time: {result: {}, error: x}}}"), `needs either "result" or "error"`},
 		"suite's mock of nobody": {"agent: ok\nmocks: {tools: {x: {error: x}}}\ncases: [{name: a, payload: x}]", `agent "ok" has no tool "x"`},
 		"call of no tool":        {one("expected_tool_calls: [{tool: x}]"), `tests/t.yaml:5:5: agent "ok" has no tool "x"`},
-		"call of nothing":        {one("expected_tool_calls: [{arguments: {}}]"), `an expected call needs "tool"`},
+		"call of nothing":        {one("expected_tool_calls: [{arguments: {}}]"), `missing key "cases[0].expected_tool_calls[0].tool"; write tool: current_time`},
 		"call no times":          {one("expected_tool_calls: [{tool: current_time, times: 0}]"), `leave it out for at least one`},
 		"no call of no tool":     {one("expected_no_tool_calls: [x]"), `agent "ok" has no tool "x"`},
 		"the same name":          {"agent: ok\ncases: [{name: a, payload: x}, {name: a, payload: x}]", `agent "ok" has a case "a" already, at tests/t.yaml:2:10`},
@@ -126,8 +126,8 @@ func TestProblemsOfSuites(t *testing.T) {
 	}
 }
 
-// TestTestsAreBounded: in number, and in what aliases make of them.
-func TestTestsAreBounded(t *testing.T) {
+// The limits count cases, runs, and values after the expansion of aliases.
+func TestParse_LimitsSuites(t *testing.T) {
 	t.Parallel()
 	var runs strings.Builder
 	for i := range bundle.MaxTestRuns/100 + 1 {
@@ -144,7 +144,7 @@ func TestTestsAreBounded(t *testing.T) {
 		}
 		cases = append(cases, fmt.Sprintf("tests/%d.yaml", file), "agent: ok\ncases:\n"+text.String())
 	}
-	_, err = bundle.Parse(files(append(cases, "agents/ok.yaml", testedAgent)...))
+	_, err = bundle.Parse(newFiles(append(cases, "agents/ok.yaml", testedAgent)...))
 	require.ErrorContains(t, err, "at most 1000 cases")
 
 	heavy := "agent: ok\ncases:\n  - name: a\n    payload: {a: &a [" + strings.Repeat("x,", 1000) + "], b: [" + strings.Repeat("*a, ", 45) + "]}\n"
@@ -152,13 +152,12 @@ func TestTestsAreBounded(t *testing.T) {
 	for i := range 7 {
 		many = append(many, fmt.Sprintf("tests/%d.yaml", i), strings.Replace(heavy, "name: a", fmt.Sprintf("name: a%d", i), 1))
 	}
-	_, err = bundle.Parse(files(append(many, "agents/ok.yaml", testedAgent)...))
+	_, err = bundle.Parse(newFiles(append(many, "agents/ok.yaml", testedAgent)...))
 	require.ErrorContains(t, err, "too large together")
 }
 
-// TestWhatATestedAgentMayCall: the tools of the steps too, and those of links in the
-// repository.
-func TestWhatATestedAgentMayCall(t *testing.T) {
+// A case may name the tools of the agent's steps, and the tools that links give to the agent.
+func TestProject_Actions(t *testing.T) {
 	t.Parallel()
 	p, err := bundle.Parse(withSuite(
 		"agent: flow\ncases: [{name: a, payload: x, expected_no_tool_calls: [current_time, send_to_the_crm, tell]}]",
@@ -170,12 +169,12 @@ func TestWhatATestedAgentMayCall(t *testing.T) {
 	require.Empty(t, p.Actions("ok"))
 }
 
-// TestAttachmentsAreNoSuites: whatever their names.
-func TestAttachmentsAreNoSuites(t *testing.T) {
+// Attachments are not parsed, also if their names end in .yaml.
+func TestParse_IgnoresAttachments(t *testing.T) {
 	t.Parallel()
 	p, err := bundle.Parse(withSuite("agent: ok\ncases: [{name: a, files: [files/x.yml, files/y.yaml]}]", "tests/files/x.yml", "a: b: c", "tests/files/y.yaml", "]"))
 	require.NoError(t, err)
 	require.Len(t, p.Suites, 1)
 	_, err = bundle.Parse(withSuite("agent: ok\ncases: [{name: a, payload: x}]", "tests/u.yml", "a: b"))
-	require.ErrorContains(t, err, "tests/u.yml: would be ignored; rename it to end in .yaml")
+	require.ErrorContains(t, err, "tests/u.yml: nothing reads this file; rename it to end in .yaml")
 }

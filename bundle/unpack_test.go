@@ -14,8 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// rawEntry is an entry of a tar archive with a valid header, of any type and size: archive/tar
-// does not write all that it reads.
+// rawEntry returns an entry of a tar archive with a valid header, of any type and size. archive/tar cannot write every entry
+// that it reads.
 func rawEntry(kind byte, name string, data []byte) []byte {
 	header := make([]byte, 512)
 	copy(header, name)
@@ -37,7 +37,7 @@ func rawEntry(kind byte, name string, data []byte) []byte {
 	return append(padded, make([]byte, (512-len(data)%512)%512)...)
 }
 
-// paxRecords are the records of an extended header.
+// paxRecords returns the records of an extended header.
 func paxRecords(records ...string) []byte {
 	var out []byte
 	for _, r := range records {
@@ -50,14 +50,14 @@ func paxRecords(records ...string) []byte {
 	return out
 }
 
-// sparseFile is a file that says it has so many bytes, none of which the archive holds.
+// sparseFile returns a file with a size in its header and no data in the archive.
 func sparseFile(name, size string) []byte {
 	return append(
 		rawEntry('x', "pax", paxRecords("GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name="+name, "GNU.sparse.realsize="+size)),
 		rawEntry(tar.TypeReg, "GNUSparseFile.0/x", []byte("0\n"+strings.Repeat("\x00", 510)))...)
 }
 
-func TestUnpack_RefusesInEveryArchive(t *testing.T) {
+func TestUnpack_RejectsEntries(t *testing.T) {
 	t.Parallel()
 	const mostInt64 = "9223372036854775807"
 	agent := rawEntry(tar.TypeReg, "agents/a.yaml", []byte("x"))
@@ -70,8 +70,8 @@ func TestUnpack_RefusesInEveryArchive(t *testing.T) {
 		"total beyond int64":    {[][]byte{agent, sparseFile("agents/b.yaml", mostInt64)}, bundle.ErrInvalid, "sparse"},
 		"sparse and small":      {[][]byte{sparseFile("agents/b.yaml", "1024")}, bundle.ErrInvalid, "sparse"},
 		"sparse of old GNU tar": {[][]byte{agent, oldSparse}, bundle.ErrInvalid, "agents/b.yaml"},
-		"folder over a file":    {[][]byte{agent, rawEntry(tar.TypeReg, "agents/a.yaml/b.yaml", nil)}, bundle.ErrInvalid, "a file and a folder"},
-		"file over a folder":    {[][]byte{rawEntry(tar.TypeReg, "agents/a/b/c.yaml", nil), rawEntry(tar.TypeReg, "agents/a", nil)}, bundle.ErrInvalid, "a file and a folder"},
+		"folder over a file":    {[][]byte{agent, rawEntry(tar.TypeReg, "agents/a.yaml/b.yaml", nil)}, bundle.ErrInvalid, "conflicts with another entry"},
+		"file over a folder":    {[][]byte{rawEntry(tar.TypeReg, "agents/a/b/c.yaml", nil), rawEntry(tar.TypeReg, "agents/a", nil)}, bundle.ErrInvalid, "conflicts with another entry"},
 	} {
 		archive := append(bytes.Join(tt.entries, nil), make([]byte, 1024)...)
 		readers := map[string]func(packed []byte) error{

@@ -13,19 +13,18 @@ import (
 	"strings"
 )
 
-// Media types of the archives of a folder that are read.
+// Media types of uploaded archives.
 const (
 	MediaGzip = "application/gzip"
 	MediaZstd = "application/zstd"
 )
 
-// maxUnpacked is the most bytes of an archive of a folder, with what is passed over.
+// maxUnpacked is the maximum size of an uploaded archive in bytes, unpacked and with ignored files.
 const maxUnpacked = 4 * MaxSize
 
-// UnpackUpload reads the folders of the layout from an archive of a repository's folder, a tar
-// packed by gzip or zstd, after verifying that its bytes have the digest. What lies outside the
-// layout is passed over, as when a repository is read. Errors: ErrDigest, ErrInvalid,
-// ErrTooLarge, which say what is wrong with the archive.
+// UnpackUpload returns the files of an uploaded archive after verifying its digest: a tar archive of a repository's
+// folder, compressed with gzip or zstd. It ignores files outside the layout, like ReadFiles. Errors: ErrDigest,
+// ErrInvalid, ErrTooLarge, with the reason.
 func UnpackUpload(packed []byte, digest string) (Files, error) {
 	if len(packed) > MaxSize {
 		return nil, ErrTooLarge
@@ -33,15 +32,15 @@ func UnpackUpload(packed []byte, digest string) (Files, error) {
 	if err := checkDigest(packed, digest); err != nil {
 		return nil, err
 	}
-	unpacked, err := decompressed(packed)
+	unpacked, err := decompress(packed)
 	if err != nil {
 		return nil, err
 	}
 	defer unpacked.Close()
 	bounded := &io.LimitedReader{R: unpacked, N: maxUnpacked}
-	files, err := unpackTar(bounded, uploaded)
+	files, err := unpackTar(bounded, admitUploaded)
 	if err == nil {
-		if _, end := io.Copy(io.Discard, bounded); end != nil { // its end says whether all of it came
+		if _, end := io.Copy(io.Discard, bounded); end != nil { // the checksum at the end
 			err = fmt.Errorf("%w: %w", ErrInvalid, end)
 		}
 	}
@@ -53,14 +52,14 @@ func UnpackUpload(packed []byte, digest string) (Files, error) {
 	case err != nil:
 		return nil, err
 	case len(files) == 0:
-		return nil, fmt.Errorf("%w: the archive has no file in %s at its root; pack what is in the project's folder, and not the folder itself",
-			ErrInvalid, strings.Join(layout, ", "))
+		return nil, fmt.Errorf("%w: the archive has no file in %s at its root; pack the contents of the project's folder, not the folder itself",
+			ErrInvalid, strings.Join(folderNames(), ", "))
 	}
 	return files, nil
 }
 
-// decompressed reads what is packed by gzip or zstd, which its first bytes tell.
-func decompressed(packed []byte) (io.ReadCloser, error) {
+// decompress returns a reader of gzip or zstd, which the first bytes identify.
+func decompress(packed []byte) (io.ReadCloser, error) {
 	switch MediaOf(packed) {
 	case MediaGzip:
 		z, err := gzip.NewReader(bytes.NewReader(packed))
@@ -69,12 +68,12 @@ func decompressed(packed []byte) (io.ReadCloser, error) {
 		}
 		return z, nil
 	case MediaZstd:
-		return unzstd(packed)
+		return openZstd(packed)
 	}
-	return nil, fmt.Errorf("%w: it is packed neither by gzip nor by zstd", ErrInvalid)
+	return nil, fmt.Errorf("%w: it is compressed with neither gzip nor zstd", ErrInvalid)
 }
 
-// MediaOf says by what the beginning of bytes shows they are packed; "" for nothing known.
+// MediaOf returns the media type that the first bytes of an archive identify, "" for any other.
 func MediaOf(start []byte) string {
 	switch {
 	case bytes.HasPrefix(start, []byte{0x1f, 0x8b}):
@@ -85,20 +84,20 @@ func MediaOf(start []byte) string {
 	return ""
 }
 
-// uploaded admits what programs write that pack a folder. Only regular files of the layout
-// are taken; a link among them is refused.
-func uploaded(header *tar.Header) (string, error) {
+// admitUploaded accepts the entries that archive programs write for a folder. It ignores entries outside the layout and
+// rejects links inside.
+func admitUploaded(header *tar.Header) (string, error) {
 	if header.Typeflag == tar.TypeXGlobalHeader {
 		return "", nil
 	}
 	name := path.Clean(header.Name)
-	shown := printable(header.Name)
+	shown := escapePath(header.Name)
 	if path.IsAbs(header.Name) || name == ".." || strings.HasPrefix(name, "../") {
 		return "", fmt.Errorf("%w: %q is not a path inside the folder", ErrInvalid, shown)
 	}
 	root, _, _ := strings.Cut(name, "/")
 	switch {
-	case header.Typeflag == tar.TypeDir || !InLayout(root) || Hidden(name):
+	case header.Typeflag == tar.TypeDir || !IsLayoutFolder(root) || IsHidden(name):
 		return "", nil
 	case header.Typeflag != tar.TypeReg:
 		return "", fmt.Errorf("%w: %q is a link or a special file; replace it by a regular file", ErrInvalid, shown)

@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// folder packs entries by gzip as a program that is not ours may.
-func folder(t *testing.T, headers ...tar.Header) []byte {
+// packFolder packs entries with gzip, like a third-party program.
+func packFolder(t *testing.T, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -26,7 +26,7 @@ func folder(t *testing.T, headers ...tar.Header) []byte {
 	for _, h := range headers {
 		require.NoError(t, archive.WriteHeader(&h))
 		if h.Typeflag == tar.TypeReg {
-			_, err := io.CopyN(archive, zeros{}, h.Size)
+			_, err := io.CopyN(archive, zeroReader{}, h.Size)
 			require.NoError(t, err)
 		}
 	}
@@ -44,18 +44,19 @@ func unpackUpload(data []byte) (bundle.Files, error) {
 	return bundle.UnpackUpload(data, digestOf(data))
 }
 
-func entry(kind byte, name string, size int64) tar.Header {
+func newEntry(kind byte, name string, size int64) tar.Header {
 	return tar.Header{Typeflag: kind, Name: name, Size: size}
 }
 
-func TestAnUploadIsReadAsARepositoryIs(t *testing.T) {
+// An upload is read like a repository: files outside the layout and hidden files are ignored.
+func TestUnpackUpload_ReadsLayout(t *testing.T) {
 	t.Parallel()
-	packed := folder(t,
+	packed := packFolder(t,
 		tar.Header{Typeflag: tar.TypeXGlobalHeader, Name: "pax_global_header", PAXRecords: map[string]string{"comment": "of git archive"}},
-		entry(tar.TypeDir, "./", 0), entry(tar.TypeDir, "./agents/", 0),
-		entry(tar.TypeReg, "./agents/a.yaml", 3), entry(tar.TypeReg, "tests/files/b", 1<<20),
-		entry(tar.TypeReg, "./agents/._a.yaml", 4), entry(tar.TypeReg, "agents/.idea/a.yaml", 4), entry(tar.TypeReg, "tools/.gitkeep", 0),
-		entry(tar.TypeReg, "README.md", 5), entry(tar.TypeReg, ".git/config", 5),
+		newEntry(tar.TypeDir, "./", 0), newEntry(tar.TypeDir, "./agents/", 0),
+		newEntry(tar.TypeReg, "./agents/a.yaml", 3), newEntry(tar.TypeReg, "tests/files/b", 1<<20),
+		newEntry(tar.TypeReg, "./agents/._a.yaml", 4), newEntry(tar.TypeReg, "agents/.idea/a.yaml", 4), newEntry(tar.TypeReg, "tools/.gitkeep", 0),
+		newEntry(tar.TypeReg, "README.md", 5), newEntry(tar.TypeReg, ".git/config", 5),
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "node_modules/x", Linkname: "/etc"},
 		tar.Header{Typeflag: tar.TypeSymlink, Name: "agents/.#a.yaml", Linkname: "me@here"},
 	)
@@ -71,42 +72,42 @@ func TestAnUploadIsReadAsARepositoryIs(t *testing.T) {
 	digest, _, err := bundle.Pack(bundle.Files{"agents/ok.yaml": []byte(okAgent)}, &ours)
 	require.NoError(t, err)
 	files, err = bundle.UnpackUpload(ours.Bytes(), digest)
-	require.NoError(t, err, "what Pack makes is one too")
+	require.NoError(t, err, "a bundle is an upload too")
 	require.Equal(t, okAgent, string(files["agents/ok.yaml"]))
 }
 
-func TestUploadsThatAreRefused(t *testing.T) {
+func TestUnpackUpload_RejectsArchives(t *testing.T) {
 	t.Parallel()
-	agent := entry(tar.TypeReg, "agents/a.yaml", 1)
+	agent := newEntry(tar.TypeReg, "agents/a.yaml", 1)
 	many := make([]tar.Header, 0, 4*bundle.MaxFiles+1)
 	for range cap(many) {
-		many = append(many, entry(tar.TypeDir, "x/", 0))
+		many = append(many, newEntry(tar.TypeDir, "x/", 0))
 	}
-	cut := folder(t, agent)
+	cut := packFolder(t, agent)
 	for name, tt := range map[string]struct {
 		packed []byte
 		want   error
 		says   string
 	}{
-		"link":         {folder(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "agents/x", Linkname: "/etc/passwd"}), bundle.ErrInvalid, "is a link"},
-		"hard link":    {folder(t, tar.Header{Typeflag: tar.TypeLink, Name: "agents/x", Linkname: "agents/y"}), bundle.ErrInvalid, "is a link"},
-		"linked root":  {folder(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "agents", Linkname: "/etc"}), bundle.ErrInvalid, "is a link"},
-		"device":       {folder(t, tar.Header{Typeflag: tar.TypeChar, Name: "tools/x"}), bundle.ErrInvalid, "special file"},
-		"outside":      {folder(t, entry(tar.TypeReg, "agents/../../x", 1)), bundle.ErrInvalid, "not a path inside"},
-		"far outside":  {folder(t, entry(tar.TypeReg, "../agents/x", 1)), bundle.ErrInvalid, "not a path inside"},
-		"absolute":     {folder(t, entry(tar.TypeReg, "/agents/x", 1)), bundle.ErrInvalid, "not a path inside"},
-		"odd name":     {folder(t, entry(tar.TypeReg, "agents/a\\b", 1)), bundle.ErrInvalid, "backslash"},
-		"twice":        {folder(t, agent, entry(tar.TypeReg, "./agents/a.yaml", 1)), bundle.ErrInvalid, "twice"},
-		"nested":       {folder(t, entry(tar.TypeReg, "project/agents/a.yaml", 1)), bundle.ErrInvalid, "not the folder itself"},
-		"empty":        {folder(t), bundle.ErrInvalid, "no file in agents"},
-		"too many":     {folder(t, many...), bundle.ErrTooLarge, "files and folders"},
-		"bomb":         {folder(t, entry(tar.TypeReg, "tests/files/x", 200<<20)), bundle.ErrTooLarge, ""},
-		"bomb outside": {folder(t, entry(tar.TypeReg, "x", 200<<20)), bundle.ErrTooLarge, "when it is unpacked"},
-		"code":         {folder(t, entry(tar.TypeReg, "tools/x", 6<<20)), bundle.ErrTooLarge, "5242880"},
+		"link":         {packFolder(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "agents/x", Linkname: "/etc/passwd"}), bundle.ErrInvalid, "is a link"},
+		"hard link":    {packFolder(t, tar.Header{Typeflag: tar.TypeLink, Name: "agents/x", Linkname: "agents/y"}), bundle.ErrInvalid, "is a link"},
+		"linked root":  {packFolder(t, tar.Header{Typeflag: tar.TypeSymlink, Name: "agents", Linkname: "/etc"}), bundle.ErrInvalid, "is a link"},
+		"device":       {packFolder(t, tar.Header{Typeflag: tar.TypeChar, Name: "tools/x"}), bundle.ErrInvalid, "special file"},
+		"outside":      {packFolder(t, newEntry(tar.TypeReg, "agents/../../x", 1)), bundle.ErrInvalid, "not a path inside"},
+		"far outside":  {packFolder(t, newEntry(tar.TypeReg, "../agents/x", 1)), bundle.ErrInvalid, "not a path inside"},
+		"absolute":     {packFolder(t, newEntry(tar.TypeReg, "/agents/x", 1)), bundle.ErrInvalid, "not a path inside"},
+		"odd name":     {packFolder(t, newEntry(tar.TypeReg, "agents/a\\b", 1)), bundle.ErrInvalid, "backslash"},
+		"twice":        {packFolder(t, agent, newEntry(tar.TypeReg, "./agents/a.yaml", 1)), bundle.ErrInvalid, "twice"},
+		"nested":       {packFolder(t, newEntry(tar.TypeReg, "project/agents/a.yaml", 1)), bundle.ErrInvalid, "not the folder itself"},
+		"empty":        {packFolder(t), bundle.ErrInvalid, "no file in agents"},
+		"too many":     {packFolder(t, many...), bundle.ErrTooLarge, "files and folders"},
+		"bomb":         {packFolder(t, newEntry(tar.TypeReg, "tests/files/x", 200<<20)), bundle.ErrTooLarge, ""},
+		"bomb outside": {packFolder(t, newEntry(tar.TypeReg, "x", 200<<20)), bundle.ErrTooLarge, "when it is unpacked"},
+		"code":         {packFolder(t, newEntry(tar.TypeReg, "tools/x", 6<<20)), bundle.ErrTooLarge, "5242880"},
 		"too large":    {make([]byte, bundle.MaxSize+1), bundle.ErrTooLarge, ""},
 		"cut off":      {cut[:len(cut)-10], bundle.ErrInvalid, "unexpected EOF"},
-		"no archive":   {[]byte("PK\x03\x04"), bundle.ErrInvalid, "neither by gzip nor by zstd"},
-		"nothing":      {nil, bundle.ErrInvalid, "neither by gzip nor by zstd"},
+		"no archive":   {[]byte("PK\x03\x04"), bundle.ErrInvalid, "neither gzip nor zstd"},
+		"nothing":      {nil, bundle.ErrInvalid, "neither gzip nor zstd"},
 		"no tar":       {gzipped(t, strings.Repeat("x", 2000)), bundle.ErrInvalid, "not a tar archive"},
 	} {
 		t.Run(name, func(t *testing.T) {

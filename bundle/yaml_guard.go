@@ -8,47 +8,47 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds of one YAML file before it is parsed: the parser's cost grows with the
-// square of some of them, and its stack with others.
+// Limits of a YAML file before it is parsed. The cost of the parser grows with the square of some of them, and its stack
+// with others.
 const (
-	// maxKeys is the most keys of one map.
+	// maxKeys is the maximum number of keys in a map.
 	maxKeys = 1000
-	// maxStarts is the most values that begin inside each other in one line.
+	// maxStarts is the maximum number of nested values that begin in the same line.
 	maxStarts = maxDepth
-	// maxLineKeys is the most keys of one line outside of brackets.
+	// maxLineKeys is the maximum number of keys in a line, outside of brackets.
 	maxLineKeys = 16
-	// maxReferences is the most anchors and aliases.
+	// maxReferences is the maximum number of anchors and aliases.
 	maxReferences = 1000
 )
 
-// guard looks at the tokens of a file before the recursive parser sees them. It
-// knows no grammar, so it may count what the parser would refuse anyway. Nesting
-// by indentation costs the square of its depth in bytes and is left to the converter.
+// guard checks the tokens of a file before the recursive parser sees them. It knows no grammar, so it may count tokens
+// that the parser would reject. The converter limits nesting by indentation, whose cost in bytes is the square of its
+// depth.
 type guard struct {
 	flow  int   // open brackets
-	keys  []int // of the map at each flow depth; keys[0] is not used
+	keys  []int // of the map at each flow depth; keys[0] is unused
 	line  int
 	start int // values that begin in this line
 	pairs int // keys of this line outside of brackets
-	// columns are the keys of the map that begins in each column outside of
-	// brackets; what begins further left ends it.
+	// columns counts the keys of the map that begins in each column, outside of brackets. A token further left ends the
+	// map.
 	columns    map[int]int
 	references int
 	headers    int
 }
 
-// guarded finds the first token that is beyond a bound; "" when none is.
-func guarded(file string, tokens token.Tokens) (Position, string) {
+// checkTokens returns the first token that exceeds a limit, or "".
+func checkTokens(file string, tokens token.Tokens) (Position, string) {
 	g := guard{keys: make([]int, maxDepth+2), columns: map[int]int{}}
 	for _, tk := range tokens {
-		if message := g.next(tk); message != "" {
+		if message := g.checkToken(tk); message != "" {
 			return Position{File: file, Line: tk.Position.Line, Column: tk.Position.Column}, message
 		}
 	}
 	return Position{}, ""
 }
 
-func (g *guard) next(tk *token.Token) string {
+func (g *guard) checkToken(tk *token.Token) string {
 	if tk.Position.Line != g.line {
 		g.line, g.start, g.pairs = tk.Position.Line, 0, 0
 	}
@@ -61,7 +61,7 @@ func (g *guard) next(tk *token.Token) string {
 		g.flow = max(g.flow-1, 0)
 	case token.SequenceEntryType:
 		g.start++
-		g.leave(tk.Position.Column)
+		g.closeMaps(tk.Position.Column)
 	case token.MappingKeyType, token.TagType:
 		g.start++
 	case token.AnchorType:
@@ -70,7 +70,7 @@ func (g *guard) next(tk *token.Token) string {
 	case token.AliasType:
 		g.references++
 	case token.MappingValueType:
-		return g.key(tk)
+		return g.countKey(tk)
 	case token.DocumentHeaderType:
 		g.headers++
 		clear(g.columns)
@@ -87,8 +87,8 @@ func (g *guard) next(tk *token.Token) string {
 	return ""
 }
 
-// key counts a key by the colon after it.
-func (g *guard) key(colon *token.Token) string {
+// countKey counts a key when it sees the colon after it.
+func (g *guard) countKey(colon *token.Token) string {
 	count := 0
 	if g.flow > 0 {
 		g.keys[g.flow]++
@@ -101,7 +101,7 @@ func (g *guard) key(colon *token.Token) string {
 		if colon.Prev != nil && colon.Prev.Position.Line == colon.Position.Line {
 			column = colon.Prev.Position.Column
 		}
-		g.leave(column)
+		g.closeMaps(column)
 		g.columns[column]++
 		count = g.columns[column]
 	}
@@ -111,8 +111,8 @@ func (g *guard) key(colon *token.Token) string {
 	return ""
 }
 
-// leave forgets the maps that begin to the right of a column.
-func (g *guard) leave(column int) {
+// closeMaps ends the maps that begin to the right of a column.
+func (g *guard) closeMaps(column int) {
 	for c := range g.columns {
 		if c > column {
 			delete(g.columns, c)

@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
 
-// bombs are files of n bytes that repeat one thing.
-func bombs(n int) map[string]string {
+// costlyFiles returns files of n bytes that repeat one construct.
+func costlyFiles(n int) map[string]string {
 	fill := func(s string) string { return strings.Repeat(s, n/len(s)) }
 	generate := func(format string) string {
 		var b strings.Builder
@@ -55,9 +55,8 @@ func bombs(n int) map[string]string {
 	}
 }
 
-// parseWithin is what is wrong with a text, whose parsing must allocate no more than
-// so many bytes.
-func parseWithin(t *testing.T, most uint64, text, name string) Problems {
+// parseWithMemory returns the problems of a text and checks the bytes that the parser allocates.
+func parseWithMemory(t *testing.T, most uint64, text, name string) Problems {
 	t.Helper()
 	var problems Problems
 	memtest.AtMost(t, most, func() {
@@ -67,26 +66,26 @@ func parseWithin(t *testing.T, most uint64, text, name string) Problems {
 	return problems
 }
 
-// bearable is the most bytes that a file may cost: 1 KiB for each of its own.
-func bearable(text string) uint64 { return 1<<20 + 1<<10*uint64(len(text)) }
+// allowedBytes returns the maximum number of bytes that the parser may allocate: 1 KiB for each byte of the file.
+func allowedBytes(text string) uint64 { return 1<<20 + 1<<10*uint64(len(text)) }
 
-// TestYAMLCostsWhatItWeighs: no file makes the parser work with the square of
-// what it holds. Not parallel: it counts what the process allocates.
-func TestYAMLCostsWhatItWeighs(t *testing.T) {
-	for name, text := range bombs(MaxYAMLSize) {
-		_ = parseWithin(t, bearable(text), text[:min(len(text), MaxYAMLSize)], name)
+// The cost of the parser grows with the size of a file, not with its square. The test is not parallel, because it counts the
+// allocations of the process.
+func TestParseYAML_LimitsMemory(t *testing.T) {
+	for name, text := range costlyFiles(MaxYAMLSize) {
+		_ = parseWithMemory(t, allowedBytes(text), text[:min(len(text), MaxYAMLSize)], name)
 	}
-	for name, text := range bombs(4 * MaxYAMLSize) {
-		problems := parseWithin(t, 1<<20, text, name)
+	for name, text := range costlyFiles(4 * MaxYAMLSize) {
+		problems := parseWithMemory(t, 1<<20, text, name)
 		require.Contains(t, problems.Error(), "at most 65536 are allowed", name)
 	}
 }
 
-func TestGuardsNameLineAndLimit(t *testing.T) {
+func TestParseYAML_ReportsLimits(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"a:\n" + repeated("  k%d: 1\n", maxKeys+1):                       "f.yaml:1002:8: more than 1000 keys in one map",
-		"a: {" + repeated("k%d: 1,", maxKeys+1) + "}":                    "more than 1000 keys in one map",
+		"a:\n" + repeatLine("  k%d: 1\n", maxKeys+1):                     "f.yaml:1002:8: more than 1000 keys in one map",
+		"a: {" + repeatLine("k%d: 1,", maxKeys+1) + "}":                  "more than 1000 keys in one map",
 		"a: &a 1\nb:\n" + strings.Repeat("- *a\n", maxReferences):        "f.yaml:1002:3: more than 1000 anchors and aliases",
 		strings.Repeat("a: ", 20) + "1\n":                                "f.yaml:1:50: more than 16 keys in one line",
 		strings.Repeat("- ", 70) + "1\n":                                 "nested deeper than 64 levels",
@@ -102,18 +101,17 @@ func TestGuardsNameLineAndLimit(t *testing.T) {
 	}
 }
 
-// TestGuardsLetUsualFilesThrough: what is counted belongs to one map, one line or
-// one file.
-func TestGuardsLetUsualFilesThrough(t *testing.T) {
+// The limits apply to one map, one line or one file.
+func TestParseYAML_AcceptsUsualFiles(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"many maps":      repeated("- a: %d\n  b: {c: 1, d: 2}\n", 1500),
-		"maps of maps":   repeated("k%d:\n  a: 1\n  b: 2\n  c: 3\n", maxKeys),
-		"list in a map":  "steps:\n" + repeated("- text: %d\n", 3000),
-		"deeper lists":   "steps:\n" + repeated("  - text: %d\n    tokens: {input: 1}\n", 1500),
-		"one long list":  "a: [" + repeated("%d, ", 5000) + "]",
-		"json":           "{\"a\": [" + repeated("{\"k\": %d, \"l\": 1},", 2500) + "{}]}",
-		"a long text":    "a: |\n" + repeated("  line %d: of text\n", 2500),
+		"many maps":      repeatLine("- a: %d\n  b: {c: 1, d: 2}\n", 1500),
+		"maps of maps":   repeatLine("k%d:\n  a: 1\n  b: 2\n  c: 3\n", maxKeys),
+		"list in a map":  "steps:\n" + repeatLine("- text: %d\n", 3000),
+		"deeper lists":   "steps:\n" + repeatLine("  - text: %d\n    tokens: {input: 1}\n", 1500),
+		"one long list":  "a: [" + repeatLine("%d, ", 5000) + "]",
+		"json":           "{\"a\": [" + repeatLine("{\"k\": %d, \"l\": 1},", 2500) + "{}]}",
+		"a long text":    "a: |\n" + repeatLine("  line %d: of text\n", 2500),
 		"header":         "---\na: 1\n",
 		"header and end": "---\na: 1\n...\n",
 		"some aliases":   "a: &a [1]\nb:\n" + strings.Repeat("- *a\n", 900),
@@ -125,7 +123,7 @@ func TestGuardsLetUsualFilesThrough(t *testing.T) {
 	}
 }
 
-func repeated(format string, times int) string {
+func repeatLine(format string, times int) string {
 	var b strings.Builder
 	for i := range times {
 		fmt.Fprintf(&b, strings.ReplaceAll(format, "%d", "%[1]d"), i)
@@ -133,13 +131,13 @@ func repeated(format string, times int) string {
 	return b.String()
 }
 
-// FuzzYAML looks for files that are dear to parse.
+// FuzzYAML looks for files that are costly to parse.
 func FuzzYAML(f *testing.F) {
-	for _, text := range bombs(2048) {
+	for _, text := range costlyFiles(2048) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, p := range parseWithin(t, bearable(text), text, "fuzzed") {
+		for _, p := range parseWithMemory(t, allowedBytes(text), text, "fuzzed") {
 			require.NotEmpty(t, p.Message)
 			require.Positive(t, p.Line)
 		}

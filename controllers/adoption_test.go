@@ -24,7 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// children are all that the controllers make for an owner, by its kind and name.
+// children lists the children that the controllers create, with their owners.
 var children = []struct {
 	owner       v1alpha1.ConditionedObject
 	kind, child string
@@ -40,13 +40,13 @@ var children = []struct {
 	{&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1"}}, "Job", buildJob},
 }
 
-// buildJob controls the build's token.
+// buildJob is the owner of the build's token.
 const buildJob = "v1-build"
 
-// planted is the token in Secrets that a stranger made.
+// planted is the token in Secrets that another user created.
 const planted = "planted-by-a-stranger"
 
-// foreign is an object of a child's kind that somebody else made.
+// foreign returns an object of a child's kind that another user created.
 func foreign(kind string, meta metav1.ObjectMeta) client.Object {
 	labels := map[string]string{"app": "foreign"}
 	pod := corev1.PodTemplateSpec{
@@ -74,7 +74,7 @@ func foreign(kind string, meta metav1.ObjectMeta) client.Object {
 	return nil
 }
 
-// collision is one child whose name somebody else has.
+// collision is a child whose name another object has.
 type collision struct {
 	*team
 	what    string
@@ -82,7 +82,7 @@ type collision struct {
 	foreign client.Object
 }
 
-// collide plants the foreign object and then makes all owners.
+// collide creates the foreign object and then all owners.
 func (p *platform) collide(ctx context.Context, i int, labels map[string]string) collision {
 	GinkgoHelper()
 	row := children[i]
@@ -105,7 +105,7 @@ func (p *platform) collide(ctx context.Context, i int, labels map[string]string)
 	return c
 }
 
-// clear deletes what we made, for other specs' managers see it too.
+// clear deletes the platform's objects, because managers of other specs see them too.
 func (t *team) clear(ctx context.Context) {
 	GinkgoHelper()
 	for _, o := range []client.Object{&v1alpha1.Deployment{}, &v1alpha1.Connector{}, &v1alpha1.Environment{}, &v1alpha1.Project{}} {
@@ -113,7 +113,7 @@ func (t *team) clear(ctx context.Context) {
 	}
 }
 
-// refused waits until the owner says what is in its way, and looks at that.
+// refused waits until the owner reports the conflict, and checks the report.
 func (c collision) refused(ctx context.Context) {
 	GinkgoHelper()
 	By(c.what)
@@ -123,7 +123,7 @@ func (c collision) refused(ctx context.Context) {
 		return stalled != nil && stalled.Reason == v1alpha1.ReasonNameCollision
 	})
 	message := c.owner.CommonStatus().Condition(v1alpha1.ConditionStalled).Message
-	Expect(message).To(ContainSubstring(fmt.Sprintf("%q exists and was not made for this object", c.foreign.GetName())))
+	Expect(message).To(ContainSubstring(fmt.Sprintf("%q exists and does not belong to this object", c.foreign.GetName())))
 	Expect(message).To(ContainSubstring("delete or rename it"))
 
 	now := c.foreign.DeepCopyObject().(client.Object)
@@ -133,7 +133,7 @@ func (c collision) refused(ctx context.Context) {
 	Expect(err).To(MatchError(store.ErrNotFound), "a planted token is not trusted")
 }
 
-// heals takes the foreign object away and waits for the child.
+// heals deletes the foreign object and waits for the child.
 func (c collision) heals(ctx context.Context) {
 	GinkgoHelper()
 	By(c.what + ", gone")
@@ -144,16 +144,16 @@ func (c collision) heals(ctx context.Context) {
 	Expect(c.client.Patch(ctx, owner, client.MergeFrom(before))).To(Succeed())
 	c.eventually(ctx, c.foreign, func() bool {
 		by := metav1.GetControllerOf(c.foreign)
-		// The build's token goes with its Job, which goes with the Deployment.
+		// The build's token is deleted with its Job, and the Job with the Deployment.
 		if by != nil && c.owner.ObjectKind() == "Project" {
-			return by.Kind == "Namespace" && by.Name == c.namespace // walls outlive the Project
+			return by.Kind == "Namespace" && by.Name == c.namespace // policies outlive the Project
 		}
 		return by != nil && (by.UID == owner.GetUID() || by.Kind == "Job" && by.Name == buildJob)
 	})
 	c.eventually(ctx, owner, func() bool { return !v1alpha1.IsStalled(c.owner) })
 }
 
-// ours lists, over all kinds that the cluster knows, what our objects control.
+// ours returns the objects of all kinds in the cluster that the platform's objects control.
 func (t *team) ours(ctx context.Context) (found []string) {
 	GinkgoHelper()
 	known, err := discovery.NewDiscoveryClientForConfig(t.cluster)
@@ -178,7 +178,7 @@ func (t *team) ours(ctx context.Context) (found []string) {
 }
 
 var _ = Describe("Children", func() {
-	It("are adopted only where their owner made them", func(ctx SpecContext) {
+	It("are adopted only if their owner created them", func(ctx SpecContext) {
 		p := start()
 		var collisions []collision
 		for i := range children {
@@ -193,11 +193,11 @@ var _ = Describe("Children", func() {
 			c.heals(ctx)
 		}
 
-		By("knowing them all")
+		By("covering all children")
 		var want []string
 		for _, row := range children {
 			if row.child == buildJob+"-token" || row.owner.ObjectKind() == "Project" {
-				continue // the Job's, and the namespace's, as heals has seen
+				continue // controlled by the Job or the namespace, as heals has checked
 			}
 			want = append(want, row.owner.ObjectKind()+"/"+row.kind+"/"+row.child)
 		}
@@ -205,7 +205,7 @@ var _ = Describe("Children", func() {
 			Should(ConsistOf(want), "a child that is missing in the table of children above is not tested")
 	}, SpecTimeout(3*time.Minute))
 
-	It("of an earlier object of the same name are waited for, not trusted", func(ctx SpecContext) {
+	It("of an earlier object with the same name are not trusted until they are deleted", func(ctx SpecContext) {
 		t := start().empty()
 		yes := true
 		meta := t.at("dev-runner-token")

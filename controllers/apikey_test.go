@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("An API key", func() {
-	It("says which permissions there are not, and when one with groups ends", func(ctx SpecContext) {
+	It("reports unknown permissions, and the expiry of a key with groups", func(ctx SpecContext) {
 		t := start().team(ctx)
 		key := func(name string) *v1alpha1.APIKey {
 			return &v1alpha1.APIKey{ObjectMeta: t.at(name), Spec: v1alpha1.APIKeySpec{

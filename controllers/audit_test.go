@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("The audit log", func() {
-	It("tells that a key appeared and that it was revoked, whoever wrote it", func(ctx SpecContext) {
+	It("records the creation and revocation of a key by any client", func(ctx SpecContext) {
 		p := start()
 		ns := p.plane.Namespace(GinkgoTB())
 		at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }

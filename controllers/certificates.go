@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/certificate"
 )
 
-// facadeService is the facade's Service, as in config/.
+// facadeService is the name of the facade's Service in config/.
 const facadeService = "agentplatform-api"
 
-// certificates keeps the certificates that the options name: of dispatch for the
-// host at which pods reach it, of the facade for the names of its Service.
-// changed is told when build and runner pods have to trust others.
+// certificates reconciles the Secrets with TLS certificates that the options name: for the dispatch
+// host, and for the names of the facade's Service. It sends to changed when build and runner pods must
+// trust another certificate.
 func certificates(mgr ctrl.Manager, opts Options, changed chan<- event.GenericEvent) *certificate.Reconciler {
 	serving := map[string][]string{}
 	if opts.DispatchTLSSecret != "" {

@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
-// Register adds all controllers and the sweep to a manager.
+// Register adds all controllers and background loops to the manager.
 func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return err
@@ -50,26 +50,26 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		name       string
 		controller interface{ SetupWithManager(ctrl.Manager) error }
 	}{
-		{"project", &project.Reconciler{Base: base(mgr, opts, "project"), Store: opts.Store, Network: project.Network{
+		{"project", &project.Reconciler{Base: newBase(mgr, opts, "project"), Store: opts.Store, Keys: opts.Keys, Network: project.Network{
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust, GatewayURL: opts.GatewayURL}},
 		{"environment", &environment.Reconciler{
-			Base: base(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads, Pools: pools,
+			Base: newBase(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads, Pools: pools,
 		}},
 		{"branches", &environment.Branches{
-			Base: base(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes, Metrics: opts.Metrics,
+			Base: newBase(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes, Metrics: opts.Metrics,
 		}},
 		{"deployment", &deployment.Reconciler{
-			Base: base(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
+			Base: newBase(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
-		{"commitstatus", &deployment.Reporter{Base: base(mgr, opts, "deployment"), Guard: egress.New(rules)}},
+		{"commitstatus", &deployment.Reporter{Base: newBase(mgr, opts, "deployment"), Guard: egress.New(rules)}},
 		{"connector", &connector.Reconciler{
-			Base: base(mgr, opts, "connector"), Store: opts.Store,
+			Base: newBase(mgr, opts, "connector"), Store: opts.Store,
 			Keys: opts.Keys, Anew: anew, Calm: told, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
-		{"code", &code.Reconciler{Base: base(mgr, opts, "code"), Store: opts.Store}},
-		{"connectorlink", &connectorlink.Reconciler{Base: base(mgr, opts, "connectorlink"), Store: opts.Store}},
-		{"apikey", &apikey.Reconciler{Base: base(mgr, opts, "apikey"), Audit: opts.Store}},
+		{"code", &code.Reconciler{Base: newBase(mgr, opts, "code"), Store: opts.Store}},
+		{"connectorlink", &connectorlink.Reconciler{Base: newBase(mgr, opts, "connectorlink"), Store: opts.Store}},
+		{"apikey", &apikey.Reconciler{Base: newBase(mgr, opts, "apikey"), Audit: opts.Store}},
 		{"certificate", certificates(mgr, opts, trust)},
 	} {
 		if err := c.controller.SetupWithManager(mgr); err != nil {
@@ -77,13 +77,13 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		}
 	}
 	if err := mgr.Add(pushes); err != nil {
-		return fmt.Errorf("registering what hears of pushes: %w", err)
+		return fmt.Errorf("registering the push listener: %w", err)
 	}
 	return addLoops(mgr, opts, anew, told, pools)
 }
 
-// addLoops adds what runs beside the controllers; anew takes connectors to look at, told knows
-// what they tell, pools are those that scale.
+// addLoops adds the background loops to the manager. The loops send to anew the connectors to
+// reconcile. told records the notifications of the connectors. pools are the pools that scale.
 func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told *connector.Calm, pools *environment.Pools) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
@@ -91,15 +91,15 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told
 	if err := mgr.Add(&connector.Destinations{
 		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Calm: told,
 	}); err != nil {
-		return fmt.Errorf("registering the look at destinations: %w", err)
+		return fmt.Errorf("registering the check of destinations: %w", err)
 	}
 	if err := mgr.Add(&environment.Scaler{
 		Store: opts.Store, Hints: opts.Hints, Pools: pools, Clock: clock.RealClock{}, Metrics: opts.Metrics, Logger: slog.Default(),
 	}); err != nil {
-		return fmt.Errorf("registering what scales runner pools: %w", err)
+		return fmt.Errorf("registering the scaler of runner pools: %w", err)
 	}
-	if err := mgr.Add(newRejections(base(mgr, opts, "connector"), opts.Store)); err != nil {
-		return fmt.Errorf("registering what tells of refused webhooks: %w", err)
+	if err := mgr.Add(newRejections(newBase(mgr, opts, "connector"), opts.Store)); err != nil {
+		return fmt.Errorf("registering the reports of rejected webhooks: %w", err)
 	}
 	if err := addRates(mgr, opts); err != nil {
 		return err
@@ -118,7 +118,7 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told
 	return nil
 }
 
-// addRates adds what looks for exchange rates, where it is to.
+// addRates adds the loop that fetches exchange rates, if a URL is set.
 func addRates(mgr ctrl.Manager, opts Options) error {
 	rules, err := opts.Egress.Rules()
 	if err != nil || opts.RatesURL == "" {
@@ -132,12 +132,12 @@ func addRates(mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	if err := mgr.Add(follower); err != nil {
-		return fmt.Errorf("registering what looks for exchange rates: %w", err)
+		return fmt.Errorf("registering the fetch of exchange rates: %w", err)
 	}
 	return nil
 }
 
-func base(mgr ctrl.Manager, opts Options, name string) *object.Base {
+func newBase(mgr ctrl.Manager, opts Options, name string) *object.Base {
 	platform := plan.Default()
 	if opts.Plan != nil {
 		platform = *opts.Plan

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// service is a connector that is linked to the agent of what is live.
+// service creates a connector with a link to the agent of the live deployment.
 func (t *team) service(ctx context.Context) (*v1alpha1.Connector, *v1alpha1.ConnectorLink) {
 	GinkgoHelper()
 	connector := &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{
@@ -31,7 +31,7 @@ func (t *team) service(ctx context.Context) (*v1alpha1.Connector, *v1alpha1.Conn
 	return connector, link
 }
 
-// served says whether the gateway takes webhooks of a connector.
+// served reports whether the gateway accepts webhooks of a connector.
 func (t *team) served(ctx context.Context, connector *v1alpha1.Connector) bool {
 	GinkgoHelper()
 	key, err := v1alpha1.ObjectID(t.projectID, connector)
@@ -41,14 +41,14 @@ func (t *team) served(ctx context.Context, connector *v1alpha1.Connector) bool {
 	return row.Enabled
 }
 
-// notReady says whether an object is not ready, for that reason.
+// notReady reports whether an object is not ready for this reason.
 func notReady(o v1alpha1.ConditionedObject, reason string) bool {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
 	return ready != nil && ready.Status != metav1.ConditionTrue && ready.Reason == reason
 }
 
-var _ = Describe("What stood on an object that goes", func() {
-	It("says so, and is in effect again when it comes back", func(ctx SpecContext) {
+var _ = Describe("An object whose dependency is deleted", func() {
+	It("reports it, and is in effect again when it comes back", func(ctx SpecContext) {
 		t := start().team(ctx)
 		live := t.goLive(ctx, "v1")
 		connector, link := t.service(ctx)
@@ -91,7 +91,7 @@ var _ = Describe("What stood on an object that goes", func() {
 		Expect(t.served(ctx, connector)).To(BeTrue())
 	}, SpecTimeout(2*time.Minute))
 
-	It("is no default any more, and the next environment shows that it is", func(ctx SpecContext) {
+	It("is no longer the default, and the next environment is", func(ctx SpecContext) {
 		t := start().team(ctx)
 		project, next := &v1alpha1.Project{ObjectMeta: t.at("project")}, &v1alpha1.Environment{ObjectMeta: t.at("prod")}
 		t.eventually(ctx, project, func() bool { return project.Status.DefaultEnvironment == "dev" })
@@ -102,7 +102,7 @@ var _ = Describe("What stood on an object that goes", func() {
 		t.eventually(ctx, next, func() bool { return next.Status.Default })
 	}, SpecTimeout(time.Minute))
 
-	It("makes no pod while somebody else's policy stands where one of its own would", func(ctx SpecContext) {
+	It("has no pods while a foreign policy has the name of its own", func(ctx SpecContext) {
 		t := start().empty()
 		theirs := &networkingv1.NetworkPolicy{ObjectMeta: t.at("agentplatform-runner")}
 		Expect(t.client.Create(ctx, theirs)).To(Succeed())
@@ -116,17 +116,17 @@ var _ = Describe("What stood on an object that goes", func() {
 		for _, o := range []v1alpha1.ConditionedObject{environment, version} {
 			t.eventually(ctx, o.(client.Object), func() bool {
 				ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
-				return ready != nil && ready.Message == `Project "project" is not in effect yet; see what it says`
+				return ready != nil && ready.Message == `Project "project" is not in effect yet; see its conditions`
 			})
 		}
 		pool := &appsv1.Deployment{ObjectMeta: t.at("dev-runner")}
 		Expect(client.IgnoreNotFound(t.client.Get(ctx, client.ObjectKeyFromObject(pool), pool))).To(Succeed())
 		Expect(pool.UID).To(BeEmpty())
 
-		By("making them once it is gone")
+		By("creating them after the policy is deleted")
 		Expect(t.client.Delete(ctx, theirs)).To(Succeed())
 		before := project.DeepCopy()
-		project.Annotations = map[string]string{"looked": "after"} // or half a minute later by itself
+		project.Annotations = map[string]string{"looked": "after"} // otherwise half a minute later
 		Expect(t.client.Patch(ctx, project, client.MergeFrom(before))).To(Succeed())
 		t.eventually(ctx, pool, func() bool { return pool.UID != "" })
 		t.eventually(ctx, version, func() bool { return version.Status.Phase == v1alpha1.DeploymentBuilding })

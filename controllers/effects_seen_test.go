@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
@@ -21,9 +22,10 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/store"
 )
 
-// inBuild is seen in the Job of a deployment whose project asks for something.
+// inBuild reads the Job of a deployment after a change of its project.
 func inBuild(change func(*v1alpha1.ProjectSpec), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -32,7 +34,7 @@ func inBuild(change func(*v1alpha1.ProjectSpec), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// told is seen in what a Deployment says of its commit's status at the provider.
+// told reads a Deployment's commit status after a change of the Git settings.
 func told(change func(*v1alpha1.ProjectGit), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -53,7 +55,22 @@ func told(change func(*v1alpha1.ProjectGit), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inPool is seen in the pool of an environment whose runners ask for something.
+// exported reads the stored export of traces after a change of the settings of the collector.
+func exported(change func(*v1alpha1.OTLPExport), seen func(s *stage, stored store.Telemetry) any, want types.GomegaMatcher) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		p := s.changed(ctx, func(p *v1alpha1.ProjectSpec) {
+			otlp := &v1alpha1.OTLPExport{Endpoint: "https://otlp.example.com"}
+			change(otlp)
+			p.Telemetry = &v1alpha1.ProjectTelemetry{OTLP: otlp}
+		})
+		stored, err := s.Store.ProjectTelemetry(ctx, uuid.MustParse(p.Status.ID))
+		Expect(err).NotTo(HaveOccurred())
+		return seen(s, *stored)
+	}, want}
+}
+
+// inPool reads the pool of an environment after a change of its runner settings.
 func inPool(change func(*v1alpha1.RunnerPool), seen func(pods corev1.PodTemplateSpec) any, want types.GomegaMatcher) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -61,7 +78,7 @@ func inPool(change func(*v1alpha1.RunnerPool), seen func(pods corev1.PodTemplate
 	}, want}
 }
 
-// inProviders is seen in the configuration of runners.
+// inProviders reads the model providers in the runners' configuration.
 func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -76,7 +93,7 @@ func inProviders(change func(*v1alpha1.ModelProvider), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inPrices is seen in the prices that runners have.
+// inPrices reads the prices in the runners' configuration.
 func inPrices(change func(*v1alpha1.ModelPrice), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -89,7 +106,7 @@ func inPrices(change func(*v1alpha1.ModelPrice), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inVariables is seen in the variables that the runners of an environment have; value is that of REGION.
+// inVariables reads the variables in the runners' configuration; value is the variable REGION.
 func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable, want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -101,7 +118,7 @@ func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.Environm
 	}, Equal(`{"variables":[` + want + `]}`)}
 }
 
-// plainly is a variable that stands in the object, secretly one of a Secret.
+// plainly is a variable with a value in the object, secretly one with a value from a Secret.
 func plainly(v v1alpha1.EnvironmentVariable) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
 	return func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable { v.Value = ptr.To("eu"); return v }
 }
@@ -112,12 +129,12 @@ func secretly(key string) func(*stage, *v1alpha1.Environment) v1alpha1.Environme
 	}
 }
 
-// inRow is seen in the row of a connector.
+// inRow reads the row of a connector.
 func inRow(change func(*v1alpha1.Connector), field string, want any) effect {
 	return effect{func(ctx context.Context, s *stage) any { GinkgoHelper(); return s.row(ctx, change) }, HaveField(field, want)}
 }
 
-// inCron is seen in the configuration of a cron connector.
+// inCron reads the configuration of a cron connector.
 func inCron(change func(*v1alpha1.CronConnector), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -128,7 +145,7 @@ func inCron(change func(*v1alpha1.CronConnector), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inOutbound is seen in the configuration of an outbound connector.
+// inOutbound reads the configuration of an outbound connector.
 func inOutbound(change func(*v1alpha1.Connector), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -140,7 +157,7 @@ func makeOutbound(c *v1alpha1.Connector) {
 	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results"
 }
 
-// inPolicy is seen in what the store has of a link to an outbound connector.
+// inPolicy reads the store's policy of a link to an outbound connector.
 func inPolicy(change func(context.Context, *stage, *v1alpha1.OutboundLink), want types.GomegaMatcher) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -159,7 +176,7 @@ func inPolicy(change func(context.Context, *stage, *v1alpha1.OutboundLink), want
 	}, want}
 }
 
-// inAudit is seen in what the audit log tells of a key; the facade reads the object.
+// inAudit reads the audit log of a key. The facade reads the object itself.
 func inAudit(change func(*v1alpha1.APIKeySpec), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -168,7 +185,7 @@ func inAudit(change func(*v1alpha1.APIKeySpec), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inState is seen in the state of a key.
+// inState reads the state of a key.
 func inState(change func(s *stage, spec *v1alpha1.APIKeySpec), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -181,7 +198,7 @@ func cpu(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 }
 
-// inGrace is seen in how long the secret before stays valid.
+// inGrace reads how long the previous secret stays valid.
 func inGrace() effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
@@ -195,7 +212,7 @@ func inGrace() effect {
 	}, HaveLen(1)}
 }
 
-// inRoute is seen in what the gateway starts.
+// inRoute reads the agents that the gateway starts.
 func inRoute(agent string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()

@@ -23,14 +23,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// effect is what is seen of a field, in a child, in the store or in a status, when
-// an object asks for something by it.
+// effect is the visible effect of a field: in a child, in the store or in a status.
 type effect struct {
 	seen func(ctx context.Context, s *stage) any
 	want types.GomegaMatcher
 }
 
-// effects are what is seen of each field.
+// effects has the effect of each field.
 var effects = map[string]effect{
 	"Project.displayName": {func(ctx context.Context, s *stage) any {
 		s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.DisplayName = "The Team" })
@@ -39,7 +38,7 @@ var effects = map[string]effect{
 		return name
 	}, Equal("The Team")},
 	"Project.git.url":           inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.URL = "https://other.example.com" }, "--url=https://other.example.com "),
-	"Project.git.provider":      told(func(git *v1alpha1.ProjectGit) { git.Provider, git.SecretRef = "GitLab", nil }, "names no Secret with a token"),
+	"Project.git.provider":      told(func(git *v1alpha1.ProjectGit) { git.Provider, git.SecretRef = "GitLab", nil }, "to a Secret with a token"),
 	"Project.git.apiURL":        told(func(git *v1alpha1.ProjectGit) { git.Provider, git.APIURL = "GitLab", "https://127.0.0.1/api/v4" }, "127.0.0.1"), // forbidden
 	"Project.git.defaultBranch": inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.DefaultBranch = "trunk" }, " --branch=trunk"),
 	"Project.git.path":          inBuild(func(p *v1alpha1.ProjectSpec) { p.Git.Path = "agents/here" }, " --path=agents/here"),
@@ -52,6 +51,26 @@ var effects = map[string]effect{
 		s.ExpectEnvironment(ctx, "prod")
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.DefaultEnvironment = "prod" }).Status.DefaultEnvironment
 	}, Equal("prod")},
+	"Project.telemetry.otlp.endpoint": exported(func(o *v1alpha1.OTLPExport) { o.Endpoint = "https://other.example.com" },
+		func(_ *stage, stored store.Telemetry) any { return stored.Endpoint }, Equal("https://other.example.com")),
+	"Project.telemetry.otlp.content": exported(func(o *v1alpha1.OTLPExport) { o.Content = v1alpha1.TelemetryContentRedacted },
+		func(_ *stage, stored store.Telemetry) any { return stored.WithContent }, BeTrue()),
+	"Project.telemetry.otlp.samplePercent": exported(func(o *v1alpha1.OTLPExport) { o.SamplePercent = ptr.To[int32](7) },
+		func(_ *stage, stored store.Telemetry) any { return stored.SamplePercent }, Equal(7)),
+	"Project.telemetry.otlp.environments": exported(func(o *v1alpha1.OTLPExport) { o.Environments = []v1alpha1.EnvironmentName{"dev"} },
+		func(_ *stage, stored store.Telemetry) any { return stored.Environments }, HaveLen(1)),
+	"Project.telemetry.otlp.headersSecretRef.name": {func(ctx context.Context, s *stage) any {
+		secret := s.Secret(s.name(), map[string]string{"Authorization": "t0ken"})
+		s.ExpectApplied(ctx, secret)
+		return exported(func(o *v1alpha1.OTLPExport) {
+			o.HeadersSecretRef = &v1alpha1.SecretReference{Name: v1alpha1.Name(secret.Name)}
+		},
+			func(s *stage, stored store.Telemetry) any {
+				headers, err := s.Keys.Open(seal.TelemetryField(s.ProjectID(s.Namespace)), stored.SealedHeaders)
+				Expect(err).NotTo(HaveOccurred())
+				return string(headers)
+			}, nil).seen(ctx, s)
+	}, ContainSubstring("t0ken")},
 	"Project.limits.environments": {func(ctx context.Context, s *stage) any {
 		return s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Limits.Environments = ptr.To(int32(77)) }).Status.Limits.Environments
 	}, HaveValue(BeEquivalentTo(77))},
@@ -149,8 +168,8 @@ var effects = map[string]effect{
 		return s.pool(ctx, func(r *v1alpha1.RunnerPool) { r.MinReplicas = ptr.To(int32(3)) }).Spec.Replicas
 	}, HaveValue(BeEquivalentTo(3))},
 	"Environment.runner.maxReplicas": {func(ctx context.Context, s *stage) any {
-		// Of the three that were there it keeps, for a while, as many as it may have. How pools grow is
-		// tested beside their controller.
+		// Three existed before. The pool keeps as many as the maximum allows for a while. The
+		// controller's own tests cover the growth of pools.
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) })
 		s.brought(ctx, e)
 		e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(int32(0)), ptr.To(int32(2))
@@ -297,7 +316,7 @@ var effects = map[string]effect{
 			makeOutbound(c)
 			c.Spec.Webhook.Headers = map[string]string{"X-Team": "payments"}
 		})
-	}, ContainSubstring("spec.webhook.headers are for connectors of the project's code")},
+	}, ContainSubstring("spec.webhook.headers are only for connectors of the project's code")},
 	"Connector.webhook.sealedSecret": {func(ctx context.Context, s *stage) any {
 		return s.credentials(ctx, func(c *v1alpha1.Connector) {
 			c.Spec.ID = s.id()

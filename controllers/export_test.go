@@ -11,13 +11,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Sweep lets a test sweep at a moment of its own.
+// Sweep runs one sweep.
 func Sweep(ctx context.Context, reader client.Reader, control store.Control, limit int, within ...string) (int, error) {
-	return newSweep(reader, nil, Options{Store: control, SweepLimit: limit, Namespaces: within}).run(ctx)
+	return newSweep(reader, nil, Options{Store: control, SweepLimit: limit, Namespaces: within}).removeDeleted(ctx)
 }
 
-// SweepUntil sweeps again and again until wait, which is called between sweeps,
-// returns an error.
+// SweepUntil sweeps until wait, which is called between sweeps, returns an error.
 func SweepUntil(
 	ctx context.Context, c client.Client, control store.Control, systemNamespace string, wait func(context.Context, time.Duration) error,
 ) error {

@@ -34,8 +34,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// stage is a namespace with a reconciler of each kind, which read as from the cache
-// that a manager has.
+// stage is a namespace with a reconciler of each kind. They read as from the cache of a manager.
 type stage struct {
 	*controllertest.Fixture
 	by map[string]reconcile.Reconciler
@@ -52,7 +51,7 @@ func newStage(ctx context.Context) *stage {
 	f.PlatformPlan.Runner.RuntimeClassNames = []string{"gvisor"}
 	pods := object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
-		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Network: project.Network{SystemNamespace: f.Namespace}},
+		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Network: project.Network{SystemNamespace: f.Namespace}},
 		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods, Heads: environment.NewHeads(), Pools: environment.NewPools(0)},
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods},
 		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
@@ -71,20 +70,20 @@ func (s *stage) brought(ctx context.Context, o v1alpha1.ConditionedObject) {
 	s.ExpectReconciled(ctx, s.by[o.ObjectKind()], o)
 }
 
-// name is another one each time.
+// name returns a new name each time.
 func (s *stage) name() string {
 	s.made++
 	return fmt.Sprintf("o%d", s.made)
 }
 
-// id is another one each time, and the same in each run.
+// id returns a new ID each time, and the same sequence in each run.
 func (s *stage) id() v1alpha1.UUID {
 	s.made++
 	return v1alpha1.UUID(fmt.Sprintf("7b0c7a52-6c1f-4c3e-9a55-%012d", s.made))
 }
 
-// build brings a deployment to its build and returns what is asked of the Job: the
-// arguments of the container that fetches, and the Secrets.
+// build reconciles a deployment until its build, and returns the arguments of the Job's fetch container
+// and its Secrets.
 func (s *stage) build(ctx context.Context, d *v1alpha1.Deployment) string {
 	GinkgoHelper()
 	s.brought(ctx, d)
@@ -104,7 +103,7 @@ func (s *stage) build(ctx context.Context, d *v1alpha1.Deployment) string {
 	return asked
 }
 
-// changed is a copy of the project with a change, applied and reconciled.
+// changed applies a change to the project, reconciles it and returns a copy.
 func (s *stage) changed(ctx context.Context, change func(*v1alpha1.ProjectSpec)) *v1alpha1.Project {
 	GinkgoHelper()
 	p := s.Project()
@@ -115,7 +114,7 @@ func (s *stage) changed(ctx context.Context, change func(*v1alpha1.ProjectSpec))
 	return p
 }
 
-// limits are those that the project has in the store once its own are changed.
+// limits changes the project's limits and returns the stored ones.
 func (s *stage) limits(ctx context.Context, change func(*v1alpha1.ProjectLimits)) store.ProjectLimits {
 	GinkgoHelper()
 	p := s.changed(ctx, func(spec *v1alpha1.ProjectSpec) { change(&spec.Limits) })
@@ -124,14 +123,14 @@ func (s *stage) limits(ctx context.Context, change func(*v1alpha1.ProjectLimits)
 	return load.Limits
 }
 
-// providers is the configuration of the runners of a new environment.
+// providers returns the configuration of a new environment's runners.
 func (s *stage) providers(ctx context.Context, p v1alpha1.ModelProvider) string {
 	GinkgoHelper()
 	s.changed(ctx, func(spec *v1alpha1.ProjectSpec) { spec.ModelProviders = []v1alpha1.ModelProvider{p} })
 	return s.runnerConfig(ctx, s.Environment(s.name()), runnerconfig.ProvidersFile)
 }
 
-// runnerConfig is a file that the runners of a new environment have.
+// runnerConfig returns a file of a new environment's runners.
 func (s *stage) runnerConfig(ctx context.Context, e *v1alpha1.Environment, file string) string {
 	GinkgoHelper()
 	s.brought(ctx, e)
@@ -140,19 +139,19 @@ func (s *stage) runnerConfig(ctx context.Context, e *v1alpha1.Environment, file 
 	return string(config.Data[file])
 }
 
-// pool is the pool of a new environment with runners that ask for something.
+// pool returns the pool of a new environment with changed runner settings.
 func (s *stage) pool(ctx context.Context, change func(*v1alpha1.RunnerPool)) *appsv1.Deployment {
 	GinkgoHelper()
 	e := s.Environment(s.name())
 	s.brought(ctx, e)
-	change(&e.Spec.Runner) // later, so that the effect is that of a change
+	change(&e.Spec.Runner) // change it later, so that the effect is the effect of a change
 	s.brought(ctx, e)
 	pool := &appsv1.Deployment{ObjectMeta: s.At(e.Name + "-runner")}
 	s.ExpectExists(ctx, pool)
 	return pool
 }
 
-// row is what the store has of a new connector to which a change was made.
+// row returns the row of a new connector with a change.
 func (s *stage) row(ctx context.Context, change func(*v1alpha1.Connector)) store.Connector {
 	GinkgoHelper()
 	c := s.Connector(s.name())
@@ -163,7 +162,7 @@ func (s *stage) row(ctx context.Context, change func(*v1alpha1.Connector)) store
 	return row
 }
 
-// message is what is said of a connector to which a change was made.
+// message returns the message of a connector with a change.
 func (s *stage) message(ctx context.Context, change func(*v1alpha1.Connector)) string {
 	GinkgoHelper()
 	c := s.Connector(s.name())
@@ -172,7 +171,7 @@ func (s *stage) message(ctx context.Context, change func(*v1alpha1.Connector)) s
 	return controllertest.Message(c)
 }
 
-// credentials are what is sealed of a new outbound connector to which a change was made.
+// credentials returns the sealed values of a new outbound connector with a change.
 func (s *stage) credentials(ctx context.Context, change func(*v1alpha1.Connector)) string {
 	GinkgoHelper()
 	row := s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) })
@@ -182,8 +181,7 @@ func (s *stage) credentials(ctx context.Context, change func(*v1alpha1.Connector
 	return string(plain)
 }
 
-// key makes an API key that asks for something, and returns it with what the audit
-// log tells of it.
+// key creates an API key with a change. It returns the key and its audit log entry.
 func (s *stage) key(ctx context.Context, change func(*v1alpha1.APIKeySpec)) (*v1alpha1.APIKey, string) {
 	GinkgoHelper()
 	k := &v1alpha1.APIKey{ObjectMeta: s.At(s.name()), Spec: v1alpha1.APIKeySpec{
@@ -196,7 +194,7 @@ func (s *stage) key(ctx context.Context, change func(*v1alpha1.APIKeySpec)) (*v1
 	return k, string(entries[0].Outcome.After)
 }
 
-// withBadConnector brings a deployment to its end that may leave out a connector which cannot be.
+// withBadConnector deploys code with an invalid connector that the deployment may skip.
 func (s *stage) withBadConnector(ctx context.Context) *v1alpha1.Deployment {
 	GinkgoHelper()
 	d := s.Deployment(s.name(), func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true })
@@ -206,10 +204,10 @@ func (s *stage) withBadConnector(ctx context.Context) *v1alpha1.Deployment {
 	return d
 }
 
-// whole are fields whose parts are Kubernetes' own, or of no fixed name.
+// whole are fields with parts of Kubernetes types, or with arbitrary names.
 var whole = []string{"nodeSelector", "tolerations", "affinity", "requests", "limits", "labels", "annotations"}
 
-// leaves are the fields of a schema by their paths.
+// leaves collects the fields of a schema by their paths.
 func leaves(path string, node apiextensionsv1.JSONSchemaProps, found map[string]bool) {
 	for name, property := range node.Properties {
 		below := path + "." + name
@@ -264,7 +262,7 @@ var _ = Describe("Each field of a spec", func() {
 	}
 })
 
-// at is a moment for fields that hold one.
+// at returns a time relative to the clock.
 func at(s *stage, after time.Duration) *metav1.Time {
 	moment := metav1.NewTime(s.Clock.Now().Add(after).Truncate(time.Second))
 	return &moment

@@ -15,8 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// followed is seen in when the repository is asked again whose branch an environment
-// follows.
+// followed reads the time until the next poll of a repository whose branch an environment follows.
 func followed(seconds *int32, want time.Duration) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()

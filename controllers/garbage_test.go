@@ -21,8 +21,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// collectGarbage deletes the children of what is deleted, as Kubernetes'
-// garbage collector does, which the test's control plane does not have.
+// collectGarbage deletes the children of deleted objects like Kubernetes' garbage collector, which the
+// test's control plane does not have.
 func collectGarbage(ctx context.Context, mgr ctrl.Manager, c client.Client) {
 	GinkgoHelper()
 	for _, owner := range []client.Object{&v1alpha1.Project{}, &v1alpha1.Environment{}, &v1alpha1.Deployment{}, &v1alpha1.Connector{}} {
@@ -40,7 +40,7 @@ func collectGarbage(ctx context.Context, mgr ctrl.Manager, c client.Client) {
 	}
 }
 
-// deleteChildren leaves errors to whoever waits for what comes instead.
+// deleteChildren ignores errors: a test waits for the results instead.
 func deleteChildren(ctx context.Context, c client.Client, owner client.Object) {
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &corev1.ConfigMapList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}, &networkingv1.NetworkPolicyList{},

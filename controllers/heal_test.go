@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-var _ = Describe("A child that somebody deletes", func() {
-	It("is made again, for it is watched: nobody touches its owner", func(ctx SpecContext) {
+var _ = Describe("A child that a user deletes", func() {
+	It("is re-created without a change of its owner, because it is watched", func(ctx SpecContext) {
 		t := start().team(ctx)
 		DeferCleanup(t.clear)
 		Expect(t.client.Create(ctx, &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{
@@ -34,10 +34,10 @@ var _ = Describe("A child that somebody deletes", func() {
 			before := child.GetUID()
 			Expect(t.client.Delete(ctx, child, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 			if row.child == buildJob {
-				token := foreign("Secret", t.at(buildJob+"-token")) // goes with the Job, of which no garbage collector takes care here
+				token := foreign("Secret", t.at(buildJob+"-token")) // owned by the Job, which no garbage collector handles here
 				Expect(t.client.Delete(ctx, token)).To(Succeed())
 			}
-			// Sooner than what is looked at again by itself.
+			// Sooner than the periodic reconcile.
 			Eventually(ctx, func() bool {
 				err := t.client.Get(ctx, client.ObjectKeyFromObject(child), child)
 				return err == nil && child.GetUID() != before && metav1.GetControllerOf(child) != nil
@@ -45,7 +45,7 @@ var _ = Describe("A child that somebody deletes", func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
-	It("gets the label back by which it is cached, and nothing is tried in vain", func(ctx SpecContext) {
+	It("gets the label of the cache back", func(ctx SpecContext) {
 		t := start().team(ctx)
 		DeferCleanup(t.clear)
 		Expect(t.client.Create(ctx, &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{

@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("The image of build and runner pods", func() {
-	It("is the one that this process's own container was asked to run", func(ctx SpecContext) {
+	It("is the image in the spec of this process's own container", func(ctx SpecContext) {
 		t := start().empty()
 		pod := &corev1.Pod{ObjectMeta: t.at("agentplatform-manager-x"), Spec: corev1.PodSpec{Containers: []corev1.Container{
 			{Name: "sidecar", Image: "mesh:v1"}, {Name: "manager", Image: "registry.example.com/agentplatform@sha256:" + digest},
@@ -26,7 +26,7 @@ var _ = Describe("The image of build and runner pods", func() {
 		name := client.ObjectKeyFromObject(pod)
 		Expect(controllers.OwnImage(ctx, t.client, name, "manager")).To(Equal("registry.example.com/agentplatform@sha256:" + digest))
 
-		By("saying what to do where it cannot be found")
+		By("explaining the remedy if it cannot be found")
 		_, err := controllers.OwnImage(ctx, t.client, name, "all")
 		Expect(err).To(MatchError(And(ContainSubstring(`no container "all"`), ContainSubstring("--container-name"), ContainSubstring("--image"))))
 		name.Name = "another"

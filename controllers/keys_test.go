@@ -43,7 +43,7 @@ func newKeyScene(ctx context.Context) keyScene {
 	return keyScene{secret: platformkeys.Secret{Client: plane.Client, Namespace: plane.Namespace(GinkgoTB())}, db: db}
 }
 
-// begun has its first keys in use, of which a manager is the holder.
+// begun puts the first keys into use, with one manager as their holder.
 func (s keyScene) begun(ctx context.Context) *platformkeys.Keeper {
 	GinkgoHelper()
 	platform, err := s.secret.Ensure(ctx, s.db, uuid.Nil)
@@ -54,7 +54,7 @@ func (s keyScene) begun(ctx context.Context) *platformkeys.Keeper {
 	return keeper
 }
 
-// ring is what the Secret holds.
+// ring returns the ring in the Secret.
 func (s keyScene) ring(ctx context.Context) keyring.Ring {
 	GinkgoHelper()
 	ring, err := s.secret.Read(ctx)
@@ -69,7 +69,7 @@ func (s keyScene) object(ctx context.Context) *corev1.Secret {
 	return o
 }
 
-// change puts another ring into the Secret, as an operator does.
+// change writes another ring to the Secret, like an operator.
 func (s keyScene) change(ctx context.Context, ring keyring.Ring) {
 	GinkgoHelper()
 	o := s.object(ctx)
@@ -93,7 +93,7 @@ func (s keyScene) state(ctx context.Context, id string) keyring.KeyStatus {
 	return keyring.KeyStatus{}
 }
 
-// process reads the same keys and makes none.
+// process returns a follower that reads the same keys and creates none.
 func (s keyScene) process(name string) *keyring.Follower {
 	return &keyring.Follower{
 		Read: s.secret.Read, Register: s.db, Process: name, Keys: &keyring.Keys{}, Logger: slog.New(slog.DiscardHandler),
@@ -102,7 +102,7 @@ func (s keyScene) process(name string) *keyring.Follower {
 }
 
 var _ = Describe("The platform's keys", func() {
-	It("are made for an empty store, and not made again for one that is not", func(ctx SpecContext) {
+	It("are created only for an empty store", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		facade := s.process("facade")
 		Expect(facade.Await(ctx)).To(MatchError(context.Canceled), "it waits")
@@ -128,7 +128,7 @@ var _ = Describe("The platform's keys", func() {
 		_, err = s.secret.Read(ctx)
 		Expect(err).To(MatchError(keyring.ErrAbsent))
 
-		By("refusing other keys under its name")
+		By("rejecting other keys with its name")
 		other, err := keyring.New()
 		Expect(err).NotTo(HaveOccurred())
 		data, err := other.Data()
@@ -139,14 +139,14 @@ var _ = Describe("The platform's keys", func() {
 		Expect(errors.As(newKeeper(s.secret, s.db, "another manager").Begin(ctx), &missing)).To(BeTrue())
 		Expect(errors.As(s.process("another facade").Await(ctx), &missing)).To(BeTrue())
 
-		By("taking the old ones back")
+		By("accepting the old ones again")
 		old, err := keyring.Parse(lost.Data)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, old)
 		Expect(keeper.Keep(ctx)).To(Succeed())
 	})
 
-	It("change once every live process holds the new ones", func(ctx SpecContext) {
+	It("come into use after every live process has them", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper, facade := s.begun(ctx), s.process("facade")
 		Expect(facade.Await(ctx)).To(Succeed())
@@ -172,7 +172,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(facade.Refresh(ctx)).To(Succeed())
 		Expect(facade.Keys.SealingKey()).To(Equal(sealing))
 
-		By("saying in the audit log that they were added")
+		By("recording them in the audit log")
 		entries, err := s.db.ListAudit(ctx, store.AuditQuery{Limit: 10})
 		Expect(err).NotTo(HaveOccurred())
 		var added []string
@@ -184,7 +184,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(added).To(ConsistOf(oldDerivation, oldSealing, derivation, sealing), "once each")
 	})
 
-	It("seal anew what a former key has sealed, and let a revoked one go when nothing needs it", func(ctx SpecContext) {
+	It("seal values again, and a revoked one is removed when it is no longer needed", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		old := s.ring(ctx).IDs(keyring.Sealing)[0]
@@ -214,7 +214,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(keeper.Keep(ctx)).To(Succeed(), "it is not missed")
 	})
 
-	It("take no note of a revoked key that nobody ever knew", func(ctx SpecContext) {
+	It("ignore a revoked key that never existed", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		audited := func() int {
@@ -231,7 +231,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(audited()).To(Equal(before))
 	})
 
-	It("hand nothing over that another manager works on", func(ctx SpecContext) {
+	It("leave connectors of another manager alone", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
@@ -252,7 +252,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(anew).To(BeEmpty())
 	})
 
-	It("let nothing go that still derives from a revoked key", func(ctx SpecContext) {
+	It("keep a revoked key while secrets derive from it", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
@@ -283,9 +283,9 @@ var _ = Describe("The platform's keys", func() {
 		Expect(s.ring(ctx).IDs(keyring.Derivation)).To(Equal([]string{row.SecretKey}))
 	})
 
-	It("are changed under a running manager: a leaked one's secrets are derived anew", func(ctx SpecContext) {
+	It("change under a running manager, which derives the secrets of a leaked key again", func(ctx SpecContext) {
 		p := start()
-		s := keyScene{secret: platformkeys.Secret{Client: p.client, Namespace: p.keys.Namespace}, db: p.store} // as an operator
+		s := keyScene{secret: platformkeys.Secret{Client: p.client, Namespace: p.keys.Namespace}, db: p.store} // like an operator
 		ns := p.plane.Namespace(GinkgoTB())
 		at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
 		connector := &v1alpha1.Connector{ObjectMeta: at("ask"), Spec: v1alpha1.ConnectorSpec{

@@ -19,52 +19,52 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// renewInterval is how often the lease on the store is renewed, a small part of
+// renewInterval is the interval between renewals of the store lease. It is a small part of
 // store.AdoptionAge.
 const renewInterval = 10 * time.Second
 
-// clockSkew is how much older or younger than its last renewal a lease may seem.
+// clockSkew is the tolerated difference between the age of a lease and the time since its last renewal.
 const clockSkew = 5 * time.Second
 
-// ErrStoreWentBack ends a manager whose store has forgotten what was written to
-// it: the next one lists and projects everything anew.
-var ErrStoreWentBack = errors.New("the store does not know of the lease's last renewal, as after a restore: the manager starts again")
+// ErrStoreWentBack stops a manager whose store has lost earlier writes. The next manager projects all
+// objects again.
+var ErrStoreWentBack = errors.New("the store does not have the last renewal of the lease, as after a restore; the manager restarts")
 
-// Lease keeps a store this cluster's: one store serves one cluster at a time.
+// Lease claims the store for this cluster. A store serves one cluster at a time.
 type Lease struct {
 	Store      store.Clusters
 	ClusterUID string
 	PlatformID uuid.UUID
 	Logger     *slog.Logger
-	// Tick is called before each renewal; nil waits renewInterval.
+	// Tick is called before each renewal. If nil, Start waits for renewInterval.
 	Tick func(ctx context.Context) error
-	// Now is the time; nil is time.Now.
+	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 
-	// others is how often in a row somebody else renewed the lease.
+	// others counts consecutive renewals by another manager.
 	others int
 }
 
-func (l *Lease) now() time.Time {
+func (l *Lease) currentTime() time.Time {
 	if l.Now != nil {
 		return l.Now()
 	}
 	return time.Now()
 }
 
-// ClusterUID is the uid of the live cluster, that of its kube-system namespace.
-// c must not read from a cache.
+// ClusterUID returns the UID of the cluster, which is the UID of its kube-system namespace. c must not
+// read from a cache.
 func ClusterUID(ctx context.Context, c client.Reader) (string, error) {
 	system := &metav1.PartialObjectMetadata{}
 	system.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := c.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("reading the cluster's uid: %w", err)
+		return "", fmt.Errorf("reading the UID of the cluster: %w", err)
 	}
 	return string(system.UID), nil
 }
 
-// Await returns once the store is this cluster's. While it is another's it says
-// so in the log and looks again, so that `agentctl store adopt` is all it takes.
+// Await returns when this cluster holds the store. While another cluster holds it, Await logs this and
+// polls, so that `agentctl store adopt` is the only necessary action.
 func (l *Lease) Await(ctx context.Context) error {
 	for {
 		err := l.Store.HoldCluster(ctx, l.ClusterUID, l.PlatformID)
@@ -73,18 +73,18 @@ func (l *Lease) Await(ctx context.Context) error {
 			return err
 		}
 		l.Logger.ErrorContext(ctx, "waiting for the store", "error", err)
-		if err := l.tick(ctx); err != nil {
+		if err := l.renewLease(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// NeedLeaderElection says that only the leader renews.
+// NeedLeaderElection reports true: only the leader renews the lease.
 func (l *Lease) NeedLeaderElection() bool { return true }
 
-// Start renews the lease until ctx ends. That another cluster has it ends the
-// manager, and so does a store that went back; that the store does not answer
-// does not: each transaction asserts the lease by itself.
+// Start renews the lease until ctx ends. It returns an error, which stops the manager, if another
+// cluster holds the lease or the store has lost writes. An unavailable store is no error, because each
+// transaction asserts the lease.
 func (l *Lease) Start(ctx context.Context) error {
 	var renewed time.Time
 	for {
@@ -100,42 +100,42 @@ func (l *Lease) Start(ctx context.Context) error {
 		case errors.As(err, &foreign), errors.As(err, &platform):
 			return err
 		case err == nil:
-			renewed = l.now()
+			renewed = l.currentTime()
 		case ctx.Err() == nil:
 			l.Logger.ErrorContext(ctx, "renewing the lease on the store", "error", err)
 		}
-		if l.tick(ctx) != nil {
+		if l.renewLease(ctx) != nil {
 			return nil // the manager stops
 		}
 	}
 }
 
-// remembered returns ErrStoreWentBack where the lease was not renewed at the
-// moment given, the zero one for never.
+// remembered returns ErrStoreWentBack if the store does not have the renewal of the given time. The
+// zero time stands for no renewal.
 func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
 	if renewed.IsZero() {
 		return nil
 	}
 	lease, err := l.Store.Cluster(ctx)
-	age := l.now().Sub(renewed)
+	age := l.currentTime().Sub(renewed)
 	switch {
 	case err != nil:
-		return nil // which the renewal says too
+		return nil // the renewal reports it too
 	case lease.Age > age+clockSkew:
 		return ErrStoreWentBack
 	case lease.Age >= age-clockSkew:
 		l.others = 0
 		return nil
 	}
-	// A manager that stands by renews it once, when it starts.
+	// A standby manager renews the lease once, when it starts.
 	if l.others++; l.others > 1 {
-		l.Logger.ErrorContext(ctx, "another manager renews the lease on the store: was a cluster made of this one's etcd? stop one of the two",
+		l.Logger.ErrorContext(ctx, "another manager renews the lease on the store. If another cluster was created from this cluster's etcd, stop one of the two",
 			"clusterUID", l.ClusterUID, "renewed", lease.Age.String()+" ago")
 	}
 	return nil
 }
 
-func (l *Lease) tick(ctx context.Context) error {
+func (l *Lease) renewLease(ctx context.Context) error {
 	if l.Tick != nil {
 		return l.Tick(ctx)
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// leases is the lease of a store, answered by a function.
+// leases is a store whose lease a function determines.
 type leases struct {
 	store.Clusters
 	hold func() error
-	// age is that of the lease, each time it is asked for.
+	// age returns the age of the lease at each read.
 	age func() time.Duration
 }
 
@@ -34,9 +34,9 @@ func (l leases) Cluster(context.Context) (store.ClusterLease, error) {
 
 func (l leases) HoldCluster(context.Context, string, uuid.UUID) error { return l.hold() }
 
-// TestAManagerWaitsForTheStoreOfAnotherCluster: until it is adopted, and no
-// longer; another platform's store it does not take at all.
-func TestAManagerWaitsForTheStoreOfAnotherCluster(t *testing.T) {
+// A manager waits until the store of another cluster is adopted. It rejects the store of another
+// platform.
+func TestLease_WaitsForForeignStore(t *testing.T) {
 	t.Parallel()
 	foreign, away := &store.ForeignClusterError{}, errors.New("away")
 	for name, c := range map[string]struct {
@@ -68,9 +68,8 @@ func TestAManagerWaitsForTheStoreOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestALeaseIsRenewedUntilAnotherClusterHasIt: a store that is away is asked
-// again, one that serves another cluster ends the manager.
-func TestALeaseIsRenewedUntilAnotherClusterHasIt(t *testing.T) {
+// The lease is renewed until another cluster holds it. An unavailable store is retried.
+func TestLease_EndsWhenAnotherClusterHoldsIt(t *testing.T) {
 	t.Parallel()
 	answers := []error{nil, errors.New("away"), nil, &store.ForeignClusterError{}}
 	asked := 0
@@ -92,12 +91,11 @@ func TestALeaseIsRenewedUntilAnotherClusterHasIt(t *testing.T) {
 	require.NoError(t, lease.Start(t.Context()), "the manager stops")
 }
 
-// TestAManagerStartsAgainWhereTheStoreWentBack: what it projected may be gone, and
-// no object tells of that.
-func TestAManagerStartsAgainWhereTheStoreWentBack(t *testing.T) {
+// A manager restarts after the store lost writes, because no object reports the missing rows.
+func TestLease_EndsWhenStoreLostWrites(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		ages []time.Duration // the last one stays
+		ages []time.Duration // the last one repeats
 		want error
 		says string
 	}{

@@ -18,37 +18,37 @@ import (
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 )
 
-// What a manager does outside of the projects' namespaces.
+// Permissions of the manager outside of the projects' namespaces.
 //
 // +kubebuilder:rbac:groups="",namespace=kube-system,resources=namespaces,verbs=get,resourceNames=kube-system
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=agentplatform-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=agentplatform-system,resources=leases,verbs=get;update,resourceNames=agentplatform-manager
 // +kubebuilder:rbac:groups="",namespace=agentplatform-system,resources=events,verbs=create;patch
 
-// ManagerOptions are what a manager process is asked to be.
+// ManagerOptions configures the manager process.
 type ManagerOptions struct {
-	// SystemNamespace holds the leader's lease.
+	// SystemNamespace holds the lease for leader election.
 	SystemNamespace string
-	// LeaderElect elects one leader among managers.
+	// LeaderElect enables leader election.
 	LeaderElect bool
-	// Namespaces are those that the manager works in.
+	// Namespaces limits the manager to some namespaces.
 	Namespaces namespaces.Set
 }
 
-// Scheme knows all kinds that controllers and facade work with.
+// Scheme returns a scheme with all types that the controllers and the facade use.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the kinds of Kubernetes: %w", err)
+		return nil, fmt.Errorf("registering the Kubernetes types: %w", err)
 	}
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering our own kinds: %w", err)
+		return nil, fmt.Errorf("registering the platform's types: %w", err)
 	}
 	return scheme, nil
 }
 
-// NewManager makes a manager whose cache holds our own kinds, and of the others
-// only what the platform made.
+// NewManager returns a manager whose cache holds the platform's custom resources, and only those other
+// objects that the platform created.
 func NewManager(cluster *rest.Config, opts ManagerOptions) (ctrl.Manager, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -61,14 +61,14 @@ func NewManager(cluster *rest.Config, opts ManagerOptions) (ctrl.Manager, error)
 		Cache:          caches,
 		LeaderElection: opts.LeaderElect, LeaderElectionID: "agentplatform-manager",
 		LeaderElectionNamespace: opts.SystemNamespace, LeaderElectionReleaseOnCancel: true,
-		// The process answers probes and shows metrics by itself, also while it has no manager.
+		// The process serves probes and metrics itself, also without a manager.
 		HealthProbeBindAddress: "0",
 		Metrics:                server.Options{BindAddress: "0"},
-		// A manager may be made anew in the same process after it ended.
+		// The process may create a second manager after the first one has ended.
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making the manager: %w", err)
+		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	return mgr, nil
 }

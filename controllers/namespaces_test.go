@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// listener notes what a client asks for and what it is refused.
+// listener records the requests of a client, and the rejected ones.
 type listener struct {
 	next http.RoundTripper
 
@@ -43,17 +43,16 @@ func (l *listener) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// outside are the requests for objects that are neither in the namespace nor the
-// platform's own.
+// outside returns the requests for objects outside of the namespace and the platform's own objects.
 func (l *listener) outside(namespace string) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []string
 	for _, path := range l.paths {
-		// /api, /apis, /apis/<group>/<version>: what kinds there are.
+		// Discovery: /api, /apis, /apis/<group>/<version>.
 		discovers := strings.Count(path, "/") <= 3 && !strings.HasPrefix(path, "/api/v1/")
 		own := strings.Contains(path, "/namespaces/"+kube.SystemNamespace+"/") || path == "/api/v1/namespaces/kube-system"
-		inside := strings.Contains(path+"/", "/namespaces/"+namespace+"/") // it, with its plan, and what is in it
+		inside := strings.Contains(path+"/", "/namespaces/"+namespace+"/") // the namespace with its plan, and its objects
 		if !discovers && !own && !inside {
 			out = append(out, path)
 		}
@@ -61,8 +60,8 @@ func (l *listener) outside(namespace string) []string {
 	return out
 }
 
-var _ = Describe("A manager that has rights in one namespace", func() {
-	It("works there and asks for no other", func(ctx SpecContext) {
+var _ = Describe("A manager with permissions in one namespace", func() {
+	It("works there and requests no other namespace", func(ctx SpecContext) {
 		plane := kube.Start(GinkgoTB())
 		mine, other := plane.Namespace(GinkgoTB()), plane.Namespace(GinkgoTB())
 		plane.Grant(GinkgoTB(), "limited", "agentplatform-manager", mine)
@@ -96,7 +95,7 @@ var _ = Describe("A manager that has rights in one namespace", func() {
 		shown := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: mine, Name: connector.Status.SecretName}}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })
 
-		By("taking for gone only what it could see")
+		By("treating only visible objects as deleted")
 		Eventually(func() ([]string, error) {
 			rows, err := p.store.ListProjected(ctx)
 			var left []string

@@ -23,16 +23,16 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// wired is a pod that the platform makes, or that its manifests hold.
+// wired is a pod of a controller or of a manifest.
 type wired struct {
-	namespace string // "" stands for a project's
+	namespace string // "" stands for a project's namespace
 	template  corev1.PodTemplateSpec
 }
 
-// The cluster of the tests enforces no NetworkPolicy; what they select is shown
-// against every pod template that there is.
+// The test cluster enforces no NetworkPolicy, so this test compares the selectors with every pod
+// template.
 var _ = Describe("NetworkPolicies", func() {
-	It("stand around every pod of the platform, and let through who is meant", func(ctx SpecContext) {
+	It("select every pod of the platform, and allow the intended traffic", func(ctx SpecContext) {
 		t := start().empty()
 		t.populate(ctx)
 		DeferCleanup(t.clear)
@@ -45,12 +45,12 @@ var _ = Describe("NetworkPolicies", func() {
 		for _, name := range []string{"agentplatform-build", "agentplatform-runner"} {
 			policies[name] = &networkingv1.NetworkPolicy{ObjectMeta: t.at(name)}
 			t.eventually(ctx, policies[name], func() bool { return policies[name].UID != "" })
-			policies[name].Namespace = "" // as that of the pods above
+			policies[name].Namespace = "" // like the pods above
 		}
 		readManifests(pods, policies)
 		Expect(pods).To(HaveLen(6), "pods that are tested here")
 
-		By("selecting each pod by the policies that are meant")
+		By("selecting each pod with the intended policies")
 		for name, want := range map[string][]string{
 			"runner": {"agentplatform-runner"}, "build": {"agentplatform-build"},
 			"agentplatform-webhookgw": {"agentplatform-gateway", "agentplatform-metrics"},
@@ -61,7 +61,7 @@ var _ = Describe("NetworkPolicies", func() {
 			Expect(selecting(pods[name], policies)).To(Equal(want), name)
 		}
 
-		By("letting build and runner pods reach dispatch, and nobody else")
+		By("allowing only build and runner pods to reach dispatch")
 		stranger := wired{template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{object.LabelComponent: "runner"}}}}
 		rule := ruleOf(policies["agentplatform-gateway"], "dispatch")
 		for name, pod := range pods {
@@ -71,7 +71,7 @@ var _ = Describe("NetworkPolicies", func() {
 		for _, name := range []string{"agentplatform-build", "agentplatform-runner"} {
 			out := policies[name].Spec
 			Expect(out.Ingress).To(HaveLen(map[string]int{"agentplatform-runner": 1}[name]), name)
-			for _, in := range out.Ingress { // who reads metrics
+			for _, in := range out.Ingress { // ingress for metrics
 				Expect(in.Ports).To(HaveExactElements(HaveField("Port.StrVal", "metrics")))
 				Expect(in.From).To(HaveExactElements(HaveField("NamespaceSelector.MatchLabels", HaveKeyWithValue("agentplatform.dev/monitoring", "true"))))
 			}
@@ -85,7 +85,7 @@ var _ = Describe("NetworkPolicies", func() {
 			}
 		}
 
-		By("naming ports that the pods have")
+		By("naming ports of the pods")
 		for name, policy := range policies {
 			for _, in := range policy.Spec.Ingress {
 				for _, port := range in.Ports {
@@ -96,7 +96,7 @@ var _ = Describe("NetworkPolicies", func() {
 			}
 		}
 
-		By("opening and denying the ranges of the egress guard, each for its purpose")
+		By("allowing and denying the ranges of the egress flags by purpose")
 		Expect(ranges(policies["agentplatform-build"])).To(ContainElement("10.20.0.0/16"))
 		Expect(ranges(policies["agentplatform-build"])).To(ContainElement("10.0.0.0/8 less 10.96.0.0/12"), "its tests ask models")
 		Expect(ranges(policies["agentplatform-runner"])).NotTo(ContainElement("10.20.0.0/16"))
@@ -106,7 +106,7 @@ var _ = Describe("NetworkPolicies", func() {
 		)))
 	}, SpecTimeout(2*time.Minute))
 
-	It("and whom pods trust come back", func(ctx SpecContext) {
+	It("and the trusted CA are restored", func(ctx SpecContext) {
 		t := start().empty()
 		t.populate(ctx)
 		DeferCleanup(t.clear)
@@ -118,7 +118,7 @@ var _ = Describe("NetworkPolicies", func() {
 		t.eventually(ctx, pool, func() bool { return pool.UID != "" })
 		Expect(pool.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--dispatch-ca-file=/etc/agentplatform/dispatch/ca.crt"))
 
-		By("when they are deleted or edited")
+		By("after they are deleted or edited")
 		was := trusted.DeepCopy()
 		trusted.Data[object.DispatchCAKey] = "another"
 		Expect(t.client.Patch(ctx, trusted, client.MergeFrom(was))).To(Succeed())
@@ -138,7 +138,7 @@ func readManifests(pods map[string]wired, policies map[string]*networkingv1.Netw
 		for _, o := range kube.Manifests(GinkgoTB(), installation) {
 			switch o.GetKind() {
 			case "Deployment", "StatefulSet":
-				workload := &appsv1.Deployment{} // a StatefulSet's template is at the same place
+				workload := &appsv1.Deployment{} // a StatefulSet has its template at the same path
 				into(o, workload)
 				pods[o.GetName()] = wired{o.GetNamespace(), workload.Spec.Template}
 			case "NetworkPolicy":
@@ -162,7 +162,7 @@ func matches(selector *metav1.LabelSelector, set map[string]string) bool {
 	return s.Matches(labels.Set(set))
 }
 
-// selecting are the names of the policies around a pod.
+// selecting returns the names of the policies that select a pod.
 func selecting(pod wired, policies map[string]*networkingv1.NetworkPolicy) (names []string) {
 	GinkgoHelper()
 	for name, policy := range policies {
@@ -197,7 +197,7 @@ func ruleOf(policy *networkingv1.NetworkPolicy, port string) networkingv1.Networ
 	return networkingv1.NetworkPolicyIngressRule{}
 }
 
-// admits says whether one of the peers is the pod.
+// admits reports whether a pod is one of the peers.
 func admits(peers []networkingv1.NetworkPolicyPeer, pod wired) bool {
 	GinkgoHelper()
 	namespace := map[string]string{corev1.LabelMetadataName: pod.namespace}
@@ -215,7 +215,7 @@ func portsOf(pod wired) (names []string) {
 	return names
 }
 
-// ranges are those that a policy lets through, as CIDR or "CIDR less CIDR,CIDR".
+// ranges returns the allowed ranges of a policy, as CIDR or "CIDR less CIDR,CIDR".
 func ranges(policy *networkingv1.NetworkPolicy) (out []string) {
 	for _, rule := range policy.Spec.Egress {
 		for _, to := range rule.To {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers lists all controllers of the platform and what a manager
-// process needs to run them.
+// Package controllers wires all controllers of the platform into a manager process.
 package controllers
 
 import (
@@ -21,53 +20,56 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Options are what controllers depend on.
+// Options are the dependencies of the controllers.
 type Options struct {
-	// Store is the store as this cluster's manager may write it.
+	// Store is the store with the write access of this cluster's manager.
 	Store store.Control
-	// Hints are the store's, by which the manager hears of runs and of what is asked of it.
+	// Hints delivers the store's notifications about runs and requests.
 	Hints store.Notifier
-	// Lease keeps the store this cluster's while the controllers run; nil keeps nothing.
+	// Lease keeps the store assigned to this cluster while the controllers run. If nil, nothing renews
+	// the lease.
 	Lease *Lease
-	// Keys derive connectors' secrets and seal credentials.
+	// Keys derives the secrets of connectors and seals credentials.
 	Keys *keyring.Keys
-	// KeyKeeper keeps the platform's keys while the controllers run; nil leaves them as they are.
+	// KeyKeeper maintains the platform's keys while the controllers run. If nil, the keys stay
+	// unchanged.
 	KeyKeeper *platformkeys.Keeper
 	// Image is the image of build and runner pods.
 	Image string
-	// DispatchURL is where those pods reach the gateway's internal port.
+	// DispatchURL is the URL of the gateway's internal port for build and runner pods.
 	DispatchURL string
-	// GatewayURL is the public start of webhook URLs.
+	// GatewayURL is the public base of webhook URLs.
 	GatewayURL string
-	// SystemNamespace is where the platform's own pods and Secrets are.
+	// SystemNamespace is the namespace of the platform's pods and Secrets.
 	SystemNamespace string
-	// DispatchTLSSecret and APITLSSecret are the Secrets there with the certificates
-	// of the dispatch port and of the facade, which are made and renewed where they
-	// are absent. What the first one trusts (ca.crt) build and runner pods trust.
-	// Empty: the ports speak plain HTTP, or somebody else sees to it.
+	// DispatchTLSSecret and APITLSSecret name the Secrets in SystemNamespace with the certificates of
+	// the dispatch port and the facade. The manager creates and renews them if they are missing. Build
+	// and runner pods trust the CA of the first one (ca.crt). If empty, the port uses plain HTTP or its
+	// certificate is managed elsewhere.
 	DispatchTLSSecret, APITLSSecret string
-	// PlatformID is what the ids of all projects are made of; see platformkeys.Secret.
+	// PlatformID is the base of all project IDs; see platformkeys.Secret.
 	PlatformID uuid.UUID
-	// Egress is what build and runner pods may reach beside dispatch.
+	// Egress lists the destinations that build and runner pods can reach besides dispatch.
 	Egress egress.Flags
-	// RatesURL is where the European Central Bank's exchange rates are; empty asks for none.
+	// RatesURL is the URL of the European Central Bank's exchange rates. If empty, no rates are
+	// fetched.
 	RatesURL string
-	// Namespaces are those that the manager works in; rows of objects elsewhere
-	// are left alone.
+	// Namespaces limits the manager to some namespaces. Rows of objects in other namespaces stay
+	// unchanged.
 	Namespaces namespaces.Set
-	// SweepLimit is how many objects of a kind a sweep may remove from the store
-	// that are most of that kind; 0: DefaultSweepLimit.
+	// SweepLimit is the number of objects of a kind that a sweep may remove even if they are most of
+	// that kind. If 0, DefaultSweepLimit is used.
 	SweepLimit int
-	// StabilizationWindow is how long pools that scale keep runners that they needed; 0:
-	// environment.DefaultStabilizationWindow.
+	// StabilizationWindow is how long an autoscaled pool keeps runners after the last demand for them.
+	// If 0, environment.DefaultStabilizationWindow is used.
 	StabilizationWindow time.Duration
-	// Metrics count what controllers see; nil counts nowhere.
+	// Metrics receives the metrics of the controllers. If nil, nothing is recorded.
 	Metrics *metrics.Manager
-	// Workers is how many objects of a kind are reconciled at once; 0:
-	// object.DefaultWorkers.
+	// Workers is the number of objects of a kind that are reconciled concurrently. If 0,
+	// object.DefaultWorkers is used.
 	Workers int
-	// Plan is what projects may have whose Namespace says nothing else; nil:
-	// plan.Default().
+	// Plan is the plan of projects whose Namespace has no plan annotation. If nil, plan.Default() is
+	// used.
 	Plan *plan.Plan
 }
 
@@ -76,7 +78,7 @@ func (o Options) validate() error {
 	case o.Store == nil:
 		return errors.New("controllers need a store")
 	case o.Hints == nil:
-		return errors.New("controllers need the store's hints")
+		return errors.New("controllers need the store's notifications")
 	case o.Keys == nil:
 		return errors.New("controllers need the platform's keys")
 	case o.Image == "":
@@ -90,9 +92,9 @@ func (o Options) validate() error {
 	case o.GatewayURL == "":
 		return errors.New("controllers need the public address of the gateway (--gateway-url)")
 	case o.StabilizationWindow != 0 && (o.StabilizationWindow < 10*time.Second || o.StabilizationWindow > 24*time.Hour):
-		return fmt.Errorf("the window of pools that scale (--scale-down-window) is 10s to 24h, not %s", o.StabilizationWindow)
+		return fmt.Errorf("--scale-down-window must be 10s to 24h, not %s", o.StabilizationWindow)
 	case o.PlatformID == uuid.Nil:
-		return errors.New("controllers need the platform's id")
+		return errors.New("controllers need the platform ID")
 	}
 	return nil
 }

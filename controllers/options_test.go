@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-func TestTheWindowOfPoolsThatScaleHasBounds(t *testing.T) {
+func TestOptions_BoundStabilizationWindow(t *testing.T) {
 	t.Parallel()
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "test.db")})
 	require.NoError(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// team is a project with one environment, in a namespace of its own.
+// team is a project with one environment in its own namespace.
 type team struct {
 	*platform
 	namespace string
@@ -32,7 +32,7 @@ func (p *platform) team(ctx context.Context) *team {
 	return t
 }
 
-// empty is a namespace in which nothing is yet.
+// empty creates an empty namespace.
 func (p *platform) empty() *team {
 	GinkgoHelper()
 	namespace := p.plane.Namespace(GinkgoTB())
@@ -56,7 +56,7 @@ func (t *team) at(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: t.namespace, Name: name}
 }
 
-// deploy creates a Deployment of a branch and waits for its build to start.
+// deploy creates a Deployment of a branch and waits until its build starts.
 func (t *team) deploy(ctx context.Context, name, branch string) *v1alpha1.Deployment {
 	GinkgoHelper()
 	d := &v1alpha1.Deployment{ObjectMeta: t.at(name), Spec: v1alpha1.DeploymentSpec{
@@ -86,7 +86,7 @@ func (t *team) goLive(ctx context.Context, name string) *v1alpha1.Deployment {
 	return d
 }
 
-// activate asks for a deployment to be live, at an instant of the asker's clock.
+// activate requests the activation of a deployment at a time of the requester's clock.
 func (t *team) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Time) {
 	GinkgoHelper()
 	before := d.DeepCopy()
@@ -95,7 +95,7 @@ func (t *team) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Tim
 }
 
 var _ = Describe("The outcome of a deployment", func() {
-	It("is rolled back by activation, and is not built again when the object comes back", func(ctx SpecContext) {
+	It("is rolled back by an activation, and is not built again after a restore", func(ctx SpecContext) {
 		t := start().team(ctx)
 		first := t.goLive(ctx, "v1")
 		second := t.goLive(ctx, "v2")
@@ -106,7 +106,7 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(first.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
 
-		By("making the same one live when all come back, in whatever order")
+		By("restoring the same live one when all come back, in any order")
 		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 		t.eventually(ctx, environment, func() bool { return environment.Status.ID != "" })
 		environmentID := environment.Status.ID
@@ -119,7 +119,7 @@ var _ = Describe("The outcome of a deployment", func() {
 		t.eventually(ctx, first, func() bool { return first.Status.Live })
 		t.eventually(ctx, second, func() bool { return !second.Status.Live })
 
-		By("making it live again when the environment alone comes back")
+		By("restoring it when only the environment comes back")
 		Expect(t.client.Delete(ctx, environment)).To(Succeed())
 		Eventually(ctx, func() error {
 			_, err := t.store.Environment(ctx, store.Key{ProjectID: t.projectID, ID: uuid.MustParse(environmentID)})
@@ -147,7 +147,7 @@ var _ = Describe("The outcome of a deployment", func() {
 			Expect(j.DeletionTimestamp).NotTo(BeNil(), "nothing is built again")
 		}
 
-		By("refusing another source under the same name")
+		By("rejecting another source with the same name")
 		Expect(t.client.Delete(ctx, again)).To(Succeed())
 		reused := t.deploy(ctx, "v2", "another")
 		t.eventually(ctx, reused, func() bool {
@@ -156,11 +156,11 @@ var _ = Describe("The outcome of a deployment", func() {
 		})
 	}, SpecTimeout(2*time.Minute))
 
-	It("goes live when asked, whatever was asked of others before", func(ctx SpecContext) {
+	It("goes live on request, whatever was requested earlier", func(ctx SpecContext) {
 		t := start().team(ctx)
 		first, second := t.goLive(ctx, "v1"), t.goLive(ctx, "v2")
-		t.activate(ctx, first, time.Now().Add(2*time.Minute)) // by a clock that is ahead
-		// What a status says may be from before.
+		t.activate(ctx, first, time.Now().Add(2*time.Minute)) // with a clock that is ahead
+		// A status may be stale.
 		t.eventually(ctx, first, func() bool { return first.Status.Live && !first.ActivationPending() })
 		back := func() bool { return second.Status.Live && !second.ActivationPending() }
 		t.activate(ctx, second, time.Now().Add(-time.Second))
@@ -171,7 +171,7 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(second.Status.Activation.Result).To(Equal(v1alpha1.ActivationActivated))
 		t.eventually(ctx, third, func() bool { return !third.Status.Live })
 
-		By("carrying out nothing twice whose answer was lost")
+		By("carrying out no request twice after its response was lost")
 		Expect(t.client.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
 		before := first.DeepCopy()
 		first.Status.Activation = nil
@@ -180,14 +180,14 @@ var _ = Describe("The outcome of a deployment", func() {
 		Expect(first.Status.Activation.Message).To(ContainSubstring("another deployment was activated since"))
 		Expect(first.Status.Live).To(BeFalse())
 
-		By("answering a request that is older than the one that is live")
+		By("handling a request that is older than the live one")
 		t.activate(ctx, third, time.Now().Add(-time.Minute))
 		t.eventually(ctx, third, func() bool { return third.Status.Activation != nil })
 		Expect(third.Status.Activation.Result).To(Equal(v1alpha1.ActivationSuperseded))
 		t.eventually(ctx, second, func() bool { return second.Status.Live })
 	}, SpecTimeout(2*time.Minute))
 
-	It("is failed when the build's pod could not report, and cancelled when asked", func(ctx SpecContext) {
+	It("is failed if the build could not report, and cancelled on request", func(ctx SpecContext) {
 		t := start().team(ctx)
 		failed := t.deploy(ctx, "v1", "main")
 		job := &batchv1.Job{ObjectMeta: t.at("v1-build")}

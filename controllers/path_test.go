@@ -23,8 +23,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-var _ = Describe("The way of a change", func() {
-	It("goes from manifests to a live deployment that webhooks reach, and back", func(ctx SpecContext) {
+var _ = Describe("The path of a change", func() {
+	It("leads from manifests to a live deployment with webhooks, and back", func(ctx SpecContext) {
 		p := start()
 		ns := p.plane.Namespace(GinkgoTB())
 		at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns, Name: name} }
@@ -40,19 +40,19 @@ var _ = Describe("The way of a change", func() {
 		}}
 		link := &v1alpha1.ConnectorLink{ObjectMeta: at("ask-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "ask", Agent: "hello"}}
 		stray := &v1alpha1.ConnectorLink{ObjectMeta: at("ask-nobody"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "ask", Agent: "nobody"}}
-		// In the wrong order, as manifests come.
+		// In a wrong order, as manifests may come.
 		for _, o := range []client.Object{link, stray, connector, version, environment, project} {
 			Expect(p.client.Create(ctx, o)).To(Succeed())
 		}
 
-		By("starting a build with the credentials apart")
+		By("starting a build with separate credentials")
 		job := &batchv1.Job{ObjectMeta: at("v1-build")}
 		p.eventually(ctx, job, func() bool { return job.UID != "" })
 		Expect(job.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--dispatch-url=https://dispatch.example.svc:8081"))
 		pool := &appsv1.Deployment{ObjectMeta: at("dev-runner")}
 		p.eventually(ctx, pool, func() bool { return pool.UID != "" })
 
-		By("going live once the build has reported")
+		By("going live after the build has reported")
 		p.eventually(ctx, version, func() bool { return version.Status.Phase == v1alpha1.DeploymentBuilding })
 		p.eventually(ctx, project, ready(project))
 		key := func(o v1alpha1.ConditionedObject) store.Key {
@@ -79,7 +79,7 @@ var _ = Describe("The way of a change", func() {
 		Expect(route.Links).To(HaveLen(2))
 		Expect(route.Connector.Secrets[0].SHA256).To(Equal(seal.Digest(string(shown.Data["secret"]))))
 
-		By("taking a deleted connector out of the store")
+		By("removing a deleted connector from the store")
 		Expect(p.client.Delete(ctx, connector)).To(Succeed())
 		Eventually(func() error {
 			_, err := p.store.Route(ctx, route.Connector.Key())
@@ -88,7 +88,7 @@ var _ = Describe("The way of a change", func() {
 	}, SpecTimeout(2*time.Minute))
 })
 
-// eventually reads o until holds.
+// eventually reads o until the condition holds.
 func (p *platform) eventually(ctx context.Context, o client.Object, holds func() bool) {
 	GinkgoHelper()
 	Eventually(func() bool {
@@ -96,7 +96,7 @@ func (p *platform) eventually(ctx context.Context, o client.Object, holds func()
 	}).WithContext(ctx).WithTimeout(30*time.Second).WithPolling(50*time.Millisecond).Should(BeTrue(), "%T %s: %+v", o, o.GetName(), o)
 }
 
-// build reports what the build of a deployment would.
+// build reports the result of a deployment's build.
 func (p *platform) build(ctx context.Context, deployment store.Key) {
 	GinkgoHelper()
 	content := []byte("bundle")

@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
-// allow writes the plan of the team's project as the operator does.
+// allow writes the plan of the team's project, like an operator.
 func (t *team) allow(ctx context.Context, text string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
@@ -31,7 +31,7 @@ func (t *team) allow(ctx context.Context, text string) {
 	Expect(t.client.Patch(ctx, namespace, client.MergeFrom(before))).To(Succeed())
 }
 
-// stalled waits until an object is, for a reason, and returns the message.
+// stalled waits until an object is stalled for a reason, and returns the message.
 func (t *team) stalled(ctx context.Context, o v1alpha1.ConditionedObject, reason string) string {
 	GinkgoHelper()
 	t.eventually(ctx, o.(client.Object), func() bool {
@@ -41,7 +41,7 @@ func (t *team) stalled(ctx context.Context, o v1alpha1.ConditionedObject, reason
 	return o.CommonStatus().Condition(v1alpha1.ConditionStalled).Message
 }
 
-// absent says that an object is not there.
+// absent reports whether an object does not exist.
 func (t *team) absent(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	err := t.client.Get(ctx, client.ObjectKeyFromObject(o), o)
@@ -49,7 +49,7 @@ func (t *team) absent(ctx context.Context, o client.Object) {
 }
 
 var _ = Describe("The plan of a project", func() {
-	It("lets as many environments be in effect as it says, and the next one when one goes", func(ctx SpecContext) {
+	It("limits the environments in effect, and admits the next one after a deletion", func(ctx SpecContext) {
 		t := start().empty()
 		t.allow(ctx, "environments: 1")
 		t.populate(ctx)
@@ -61,19 +61,19 @@ var _ = Describe("The plan of a project", func() {
 
 		second, third := &v1alpha1.Environment{ObjectMeta: t.at("second")}, &v1alpha1.Environment{ObjectMeta: t.at("third")}
 		Expect(t.client.Create(ctx, second)).To(Succeed())
-		Expect(t.stalled(ctx, second, v1alpha1.ReasonLimitReached)).To(ContainSubstring("the project has the 1 environments that it may have"))
+		Expect(t.stalled(ctx, second, v1alpha1.ReasonLimitReached)).To(ContainSubstring("the project has reached its limit of 1 environments"))
 		Expect(t.client.Create(ctx, third)).To(Succeed())
 		t.stalled(ctx, third, v1alpha1.ReasonLimitReached)
 		waiting := t.deployTo(ctx, "v1", "second")
 		t.eventually(ctx, waiting, func() bool {
 			reconciling := waiting.Status.Condition(v1alpha1.ConditionReconciling)
-			return reconciling != nil && reconciling.Message == `Environment "second" is not in effect yet; see what it says`
+			return reconciling != nil && reconciling.Message == `Environment "second" is not in effect yet; see its conditions`
 		})
 		Expect(second.Status.ID).To(BeEmpty())
 		t.absent(ctx, &appsv1.Deployment{ObjectMeta: t.at("second-runner")})
 		t.absent(ctx, &batchv1.Job{ObjectMeta: t.at("v1-build")})
 
-		By("moving up, without anybody touching it")
+		By("admitting the next one without a change of it")
 		Expect(t.client.Delete(ctx, first)).To(Succeed())
 		t.eventually(ctx, second, func() bool { return second.Status.ID != "" && !v1alpha1.IsStalled(second) })
 		t.eventually(ctx, &appsv1.Deployment{ObjectMeta: t.at("second-runner")}, func() bool { return true })
@@ -84,7 +84,7 @@ var _ = Describe("The plan of a project", func() {
 		t.allow(ctx, "environments: 2")
 		t.eventually(ctx, third, func() bool { return third.Status.ID != "" && !v1alpha1.IsStalled(third) })
 
-		By("lowering it, by the project itself")
+		By("lowering it in the project")
 		Expect(t.client.Get(ctx, client.ObjectKeyFromObject(project), project)).To(Succeed())
 		before := project.DeepCopy()
 		project.Spec.Limits.Environments = ptr.To(int32(1))
@@ -99,7 +99,7 @@ var _ = Describe("The plan of a project", func() {
 		t.eventually(ctx, project, func() bool { return ptr.Deref(project.Status.Limits.Environments, 0) == 2 })
 	}, SpecTimeout(2*time.Minute))
 
-	It("keeps pods from what it does not allow, and goes on once it does", func(ctx SpecContext) {
+	It("blocks pods that it does not allow, until it allows them", func(ctx SpecContext) {
 		t := start().team(ctx)
 		DeferCleanup(t.clear)
 		toleration := corev1.Toleration{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists}
@@ -131,7 +131,7 @@ var _ = Describe("The plan of a project", func() {
 		}
 	}, SpecTimeout(2*time.Minute))
 
-	It("that cannot be read is told of, and the platform's holds", func(ctx SpecContext) {
+	It("is reported if it is invalid, and the platform's plan applies", func(ctx SpecContext) {
 		t := start().empty()
 		t.allow(ctx, "environment: 1")
 		t.populate(ctx)

@@ -23,21 +23,21 @@ import (
 )
 
 const (
-	// rejectionInterval is how often the store is asked for connectors that refused requests,
-	// rejectionNews for how many at a time: what there is more waits.
+	// rejectionInterval is the interval between queries for rejected requests. rejectionNews is the
+	// maximum number of connectors per query; the rest waits for the next one.
 	rejectionInterval = time.Minute
 	rejectionNews     = 100
 	// reasonWebhookRejected is the reason of the event.
 	reasonWebhookRejected = "WebhookRejected"
 )
 
-// rejections tells of requests that connectors refused, by events of the connectors: the gateway
-// that refuses them does not talk to Kubernetes. Each number is told once, or never, where the
-// manager stops in that moment: the REST API has them all.
+// rejections reports rejected webhook requests as events of the connectors, because the gateway does
+// not call Kubernetes. Each count is reported at most once: if the manager stops between the query and
+// the event, only the REST API has the count.
 type rejections struct {
 	base  *object.Base
 	store store.RejectionTeller
-	// wait is called between two looks.
+	// wait is called between two queries.
 	wait func(ctx context.Context, pause time.Duration) error
 }
 
@@ -45,23 +45,23 @@ func newRejections(base *object.Base, teller store.RejectionTeller) *rejections 
 	return &rejections{base: base, store: teller, wait: pause.For}
 }
 
-// NeedLeaderElection says that only the leader tells.
+// NeedLeaderElection reports true: only the leader writes the events.
 func (r *rejections) NeedLeaderElection() bool { return true }
 
-// Start tells until ctx ends.
+// Start reports rejections until ctx ends.
 func (r *rejections) Start(ctx context.Context) error {
 	for r.wait(ctx, rejectionInterval) == nil {
-		if err := r.tell(ctx); err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("rejections").Error(err, "connectors that refused requests have no event of it")
+		if err := r.reportRejections(ctx); err != nil && ctx.Err() == nil {
+			ctrl.Log.WithName("rejections").Error(err, "reporting rejected requests; some connectors have no event")
 		}
 	}
 	return nil
 }
 
-func (r *rejections) tell(ctx context.Context) error {
+func (r *rejections) reportRejections(ctx context.Context) error {
 	news, err := r.store.TakeRejectionNews(ctx, rejectionNews)
 	if err != nil {
-		return fmt.Errorf("asking which connectors refused requests: %w", err)
+		return fmt.Errorf("reading rejected requests: %w", err)
 	}
 	var failed []error
 	for _, n := range news {
@@ -72,7 +72,7 @@ func (r *rejections) tell(ctx context.Context) error {
 		err := r.base.Client.Get(ctx, types.NamespacedName{Namespace: n.Ref.Namespace, Name: n.Ref.Name}, conn)
 		switch {
 		case apierrors.IsNotFound(err), err == nil && string(conn.UID) != n.Ref.ObjectUID:
-			continue // it is gone
+			continue // the connector was deleted
 		case err != nil:
 			failed = append(failed, fmt.Errorf("reading %s: %w", n.Ref, err))
 			continue
@@ -82,7 +82,7 @@ func (r *rejections) tell(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// rejectionNote says how often requests were refused and by which codes, the most frequent first.
+// rejectionNote returns the number of rejected requests and their codes, most frequent first.
 func rejectionNote(counts map[string]int64) string {
 	var (
 		total int64
@@ -102,5 +102,5 @@ func rejectionNote(counts map[string]int64) string {
 	if total == 1 {
 		requests = "request was"
 	}
-	return fmt.Sprintf("%d %s refused: %s. The newest are at GET …/connectors/{id}/rejections of the REST API", total, requests, strings.Join(parts, ", "))
+	return fmt.Sprintf("%d %s rejected: %s. GET …/connectors/{id}/rejections of the REST API lists the newest", total, requests, strings.Join(parts, ", "))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// teller has news, or fails.
+// teller returns rejections, or an error.
 type teller struct {
 	news  []store.RejectionNews
 	err   error
@@ -37,9 +37,8 @@ func newsOf(namespace, name, uid string, counts map[string]int64) store.Rejectio
 	return store.RejectionNews{Ref: store.ObjectRef{Namespace: namespace, Kind: store.KindConnector, Name: name, ObjectUID: uid}, Counts: counts}
 }
 
-// TestRefusedRequestsAreAnEventOfTheirConnector: of that very object, and only where the manager
-// works.
-func TestRefusedRequestsAreAnEventOfTheirConnector(t *testing.T) {
+// Rejected requests are an event of the connector with this UID, in the manager's namespaces only.
+func TestRejections_AreEventsOfTheirConnector(t *testing.T) {
 	t.Parallel()
 	connector := func(namespace, name, uid string) *v1alpha1.Connector {
 		return &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
@@ -67,11 +66,11 @@ func TestRefusedRequestsAreAnEventOfTheirConnector(t *testing.T) {
 	require.True(t, r.NeedLeaderElection())
 	require.NoError(t, r.Start(t.Context()))
 	require.Equal(t, rejectionNews, from.limit)
-	const where = ". The newest are at GET …/connectors/{id}/rejections of the REST API"
+	const where = ". GET …/connectors/{id}/rejections of the REST API lists the newest"
 	require.Equal(t, []string{
-		"Warning WebhookRejected: 39 requests were refused: invalid_secret 35, backlog_full 2, no_agent 2" + where,
-		"Warning WebhookRejected: 1 request was refused: no_agent 1" + where,
+		"Warning WebhookRejected: 39 requests were rejected: invalid_secret 35, backlog_full 2, no_agent 2" + where,
+		"Warning WebhookRejected: 1 request was rejected: no_agent 1" + where,
 	}, events.Sent())
 	from.err = errors.New("away")
-	require.ErrorIs(t, r.tell(t.Context()), from.err)
+	require.ErrorIs(t, r.reportRejections(t.Context()), from.err)
 }

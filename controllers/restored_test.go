@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("An object of a restored etcd", func() {
-	It("counts, although the store knows a later generation", func(ctx SpecContext) {
+	It("is used although the store has a later generation", func(ctx SpecContext) {
 		p := start()
 		t := p.team(ctx)
 		connector := &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{

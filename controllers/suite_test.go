@@ -26,7 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-func TestControllers(t *testing.T) {
+func TestControllers_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "controllers")
 }
@@ -47,8 +47,8 @@ func start() *platform {
 	return startOn(func(context.Context, store.Store, uuid.UUID) {})
 }
 
-// startOn runs a manager on a store that prepare has filled for the platform of
-// that id. It may what its role lets it and no more.
+// startOn runs a manager on a store that prepare has filled for the platform with this ID. The manager
+// has only the permissions of its role.
 func startOn(prepare func(ctx context.Context, db store.Store, platformID uuid.UUID)) *platform {
 	GinkgoHelper()
 	plane := kube.Start(GinkgoTB())
@@ -56,7 +56,7 @@ func startOn(prepare func(ctx context.Context, db store.Store, platformID uuid.U
 	return startAs(plane.User(GinkgoTB(), "manager"), controllers.ManagerOptions{SystemNamespace: kube.SystemNamespace}, prepare)
 }
 
-// startAs runs a manager as somebody.
+// startAs runs a manager as a user.
 func startAs(
 	user *rest.Config, opts controllers.ManagerOptions, prepare func(ctx context.Context, db store.Store, platformID uuid.UUID),
 ) *platform {
@@ -97,7 +97,7 @@ func startAs(
 	return &platform{client: plane.Client, store: db, cluster: plane.Config, plane: plane, platformID: platformID, keys: secret}
 }
 
-// newKeeper keeps the keys of a process of that name.
+// newKeeper returns the keeper of a process with this name.
 func newKeeper(secret platformkeys.Secret, db store.Store, process string) *platformkeys.Keeper {
 	logger := slog.New(slog.DiscardHandler)
 	return &platformkeys.Keeper{Secret: secret, Store: db, Logger: logger, Follower: &keyring.Follower{
@@ -105,12 +105,12 @@ func newKeeper(secret platformkeys.Secret, db store.Store, process string) *plat
 	}}
 }
 
-// shortPause lets a manager look at its keys more often than in earnest.
+// shortPause makes a manager check its keys more often than in production.
 func shortPause(ctx context.Context) error {
 	return pause.For(ctx, 50*time.Millisecond)
 }
 
-// ready and stalled ask an object that eventually has read.
+// ready and stalled check an object that eventually has read.
 func ready(o v1alpha1.ConditionedObject) func() bool {
 	return func() bool { return v1alpha1.IsReady(o) }
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,43 +18,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// DefaultSweepLimit is how many objects of a kind a sweep may remove that are
+	// DefaultSweepLimit is the number of objects of a kind that a sweep may remove even if they are
 	// most of that kind.
 	DefaultSweepLimit = 10
-	// sweepInterval and sweepRetry are the pauses after a sweep and a failed one.
+	// sweepInterval and sweepRetry are the pauses after a successful and a failed sweep.
 	sweepInterval = time.Hour
 	sweepRetry    = time.Minute
 )
 
-// sweepRefused says what the last sweep left, of which Prometheus may warn.
-var sweepRefused = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "agentplatform_sweep_refused_objects",
-	Help: "Objects in the data store that Kubernetes does not have and the last sweep left, for they are most of their kind.",
-}, []string{"kind"})
+// sweepRefused is the number of rows that the last sweep refused to remove. An alert reads it.
+var sweepRefused = metrics.NewSweepRefused(ctrlmetrics.Registry) //nolint:gochecknoglobals // the registry is a global of controller-runtime
 
-func init() { metrics.Registry.MustRegister(sweepRefused) } //nolint:gochecknoinits // the registry is a global of controller-runtime
-
-// sweep removes what was deleted while no manager looked.
+// sweep removes rows of objects that were deleted while no manager ran.
 type sweep struct {
-	// reader reads past the cache.
+	// reader reads from kube-apiserver, without a cache.
 	reader client.Reader
-	// within are the namespaces that the manager works in.
+	// within limits the sweep to the namespaces of the manager.
 	within namespaces.Set
 	store  store.Control
 	limit  int
-	// events takes what is refused, about the platform's keys: it has no other
-	// object of its own.
+	// events receives warnings about refused sweeps. They refer to the Secret with the platform's keys,
+	// because the sweep has no object of its own.
 	events client.Writer
 	system string
 	// wait is called between sweeps.
@@ -69,26 +64,26 @@ func newSweep(reader client.Reader, events client.Writer, opts Options) *sweep {
 	}
 }
 
-// NeedLeaderElection says that only the leader sweeps.
+// NeedLeaderElection reports true: only the leader sweeps.
 func (s *sweep) NeedLeaderElection() bool { return true }
 
-// Start sweeps at once, every hour, and a minute after a sweep that failed.
+// Start sweeps at once, then every hour, and a minute after a failed sweep.
 func (s *sweep) Start(ctx context.Context) error {
 	logger := ctrl.Log.WithName("sweep")
 	for {
 		next := sweepInterval
-		removed, err := s.run(ctx)
+		removed, err := s.removeDeleted(ctx)
 		switch {
 		case errors.Is(err, store.ErrSweepRefused):
-			logger.Error(err, "the rest of the projection is as Kubernetes says", "removed", removed)
-			if err := s.warn(ctx, err.Error()); err != nil {
-				logger.Error(err, "warning of it by an event")
+			logger.Error(err, "sweeping; all other rows match Kubernetes", "removed", removed)
+			if err := s.writeWarning(ctx, err.Error()); err != nil {
+				logger.Error(err, "writing the event of a refused sweep")
 			}
 		case err != nil && ctx.Err() == nil:
-			logger.Error(err, "what was deleted while no manager ran may still be served")
+			logger.Error(err, "sweeping; objects that were deleted while no manager ran may still be served")
 			next = sweepRetry
 		case removed > 0:
-			logger.Info("removed from the store what Kubernetes does not have", "removed", removed)
+			logger.Info("removed rows of deleted objects from the store", "removed", removed)
 		}
 		if s.wait(ctx, next) != nil {
 			return nil // the manager stops
@@ -96,9 +91,8 @@ func (s *sweep) Start(ctx context.Context) error {
 	}
 }
 
-// warn writes an event. The manager may write those of the core group in its own
-// namespace, whatever namespaces it works in.
-func (s *sweep) warn(ctx context.Context, message string) error {
+// writeWarning writes a Kubernetes event to the manager's own namespace, where its role allows it.
+func (s *sweep) writeWarning(ctx context.Context, message string) error {
 	now := metav1.Now()
 	return s.events.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "agentplatform-sweep-", Namespace: s.system},
@@ -108,18 +102,18 @@ func (s *sweep) warn(ctx context.Context, message string) error {
 	}, client.FieldOwner(object.FieldManager))
 }
 
-// run removes rows of objects that are gone and returns how many; of kinds of
-// which most would go nothing, and then store.ErrSweepRefused.
-func (s *sweep) run(ctx context.Context) (removed int, err error) {
+// removeDeleted removes rows of deleted objects and returns their number. If most rows of a kind would be
+// removed, it keeps all rows of that kind and returns store.ErrSweepRefused.
+func (s *sweep) removeDeleted(ctx context.Context) (removed int, err error) {
 	lease, err := s.store.Cluster(ctx)
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("reading the lease of the store: %w", err)
 	case lease.Adopting:
-		ctrl.Log.WithName("sweep").Info("nothing is swept: the store was adopted; run `agentctl store adopt --finish` once all objects are here")
+		ctrl.Log.WithName("sweep").Info("no sweep, because the store was adopted; run `agentctl store adopt --finish` when all objects exist in this cluster")
 		return 0, nil
 	}
-	// The rows come first: what is created meanwhile is no row without an object.
+	// List the rows first: an object that is created later has no row in this list.
 	rows, err := s.store.ListProjected(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("listing the projection: %w", err)
@@ -127,7 +121,7 @@ func (s *sweep) run(ctx context.Context) (removed int, err error) {
 	if s, rows, err = s.readable(ctx, rows); err != nil {
 		return 0, err
 	}
-	gone, refused, err := s.gone(ctx, rows)
+	gone, refused, err := s.deletedRows(ctx, rows)
 	if err != nil {
 		return 0, err
 	}
@@ -138,14 +132,14 @@ func (s *sweep) run(ctx context.Context) (removed int, err error) {
 		removed++
 	}
 	if len(refused) > 0 {
-		return removed, fmt.Errorf("%s are in the data store and not in Kubernetes. Restore them, or, if they were deleted on purpose, "+
+		return removed, fmt.Errorf("%s are in the store and not in Kubernetes. Restore them or, if they were deleted on purpose, "+
 			"start the manager once with a higher --sweep-limit: %w", strings.Join(refused, ", "), store.ErrSweepRefused)
 	}
 	return removed, nil
 }
 
-// readable is the sweep of those rows alone whose objects may be read. A manager of
-// some namespaces may have lost its rights in one of them.
+// readable limits the sweep to rows whose objects the manager may read. A manager that is limited to
+// some namespaces may have lost its permissions in one of them.
 func (s *sweep) readable(ctx context.Context, rows []store.ProjectedObject) (*sweep, []store.ProjectedObject, error) {
 	if len(s.within) == 0 {
 		return s, rows, nil
@@ -159,9 +153,9 @@ func (s *sweep) readable(ctx context.Context, rows []store.ProjectedObject) (*sw
 	return &narrow, slices.DeleteFunc(rows, func(row store.ProjectedObject) bool { return !within.Has(row.Ref.Namespace) }), nil
 }
 
-// gone are the rows whose objects Kubernetes does not have, but for the kinds of
-// which most would go; refused says what those are.
-func (s *sweep) gone(ctx context.Context, rows []store.ProjectedObject) (gone []store.ProjectedObject, refused []string, err error) {
+// deletedRows returns the rows without an object, except for kinds that would lose most of their rows.
+// refused describes those kinds.
+func (s *sweep) deletedRows(ctx context.Context, rows []store.ProjectedObject) (gone []store.ProjectedObject, refused []string, err error) {
 	namespaces := map[string]bool{}
 	for _, kind := range store.Kinds {
 		of := slices.DeleteFunc(slices.Clone(rows), func(row store.ProjectedObject) bool { return row.Ref.Kind != kind })
@@ -182,15 +176,15 @@ func (s *sweep) gone(ctx context.Context, rows []store.ProjectedObject) (gone []
 	return gone, refused, nil
 }
 
-// missing are the rows of a kind whose objects are not there: alone, or with their
-// namespace, of which namespaces remembers whether it is there.
+// missing returns the rows of a kind whose object or namespace does not exist. namespaces caches which
+// namespaces exist.
 func (s *sweep) missing(
 	ctx context.Context, kind string, rows []store.ProjectedObject, namespaces map[string]bool,
 ) (alone, within []store.ProjectedObject, err error) {
 	if len(rows) == 0 {
 		return nil, nil, nil
 	}
-	there, err := s.names(ctx, kind)
+	there, err := s.objectNames(ctx, kind)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,7 +195,7 @@ func (s *sweep) missing(
 		}
 		exists, asked := namespaces[name.Namespace]
 		if !asked {
-			if exists, err = s.exists(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), types.NamespacedName{Name: name.Namespace}); err != nil {
+			if exists, err = s.objectExists(ctx, corev1.SchemeGroupVersion.WithKind("Namespace"), types.NamespacedName{Name: name.Namespace}); err != nil {
 				return nil, nil, err
 			}
 			namespaces[name.Namespace] = exists
@@ -210,7 +204,7 @@ func (s *sweep) missing(
 			within = append(within, row)
 			continue
 		}
-		switch exists, err := s.exists(ctx, v1alpha1.GroupVersion.WithKind(kind), name); {
+		switch exists, err := s.objectExists(ctx, v1alpha1.GroupVersion.WithKind(kind), name); {
 		case err != nil:
 			return nil, nil, err
 		case !exists:
@@ -220,9 +214,9 @@ func (s *sweep) missing(
 	return alone, within, nil
 }
 
-// names are those of all objects of a kind. Another incarnation of a row's object
-// takes the row over when it is reconciled.
-func (s *sweep) names(ctx context.Context, kind string) (map[types.NamespacedName]bool, error) {
+// objectNames returns the names of all objects of a kind. UIDs do not matter here: a re-created object takes
+// over the row when it is reconciled.
+func (s *sweep) objectNames(ctx context.Context, kind string) (map[types.NamespacedName]bool, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
 	if err := s.reader.List(ctx, list); err != nil {
@@ -235,8 +229,8 @@ func (s *sweep) names(ctx context.Context, kind string) (map[types.NamespacedNam
 	return there, nil
 }
 
-// exists asks kube-apiserver for an object.
-func (s *sweep) exists(ctx context.Context, kind schema.GroupVersionKind, name types.NamespacedName) (bool, error) {
+// objectExists reports whether kube-apiserver has the object.
+func (s *sweep) objectExists(ctx context.Context, kind schema.GroupVersionKind, name types.NamespacedName) (bool, error) {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(kind)
 	err := s.reader.Get(ctx, name, o)

@@ -59,7 +59,7 @@ func (s sweepScene) claim(ctx context.Context, namespace, kind string, count int
 	}
 }
 
-// create puts count Connectors into Kubernetes, named as claim names them.
+// create creates count Connectors with the names of claim.
 func (s sweepScene) create(ctx context.Context, count int) {
 	GinkgoHelper()
 	for i := range count {
@@ -70,7 +70,7 @@ func (s sweepScene) create(ctx context.Context, count int) {
 	}
 }
 
-// left counts what is in the store by kind.
+// left counts the rows by kind.
 func (s sweepScene) left(ctx context.Context) map[string]int {
 	GinkgoHelper()
 	rows, err := s.db.ListProjected(ctx)
@@ -82,7 +82,7 @@ func (s sweepScene) left(ctx context.Context) map[string]int {
 	return left
 }
 
-// leftByTheSweep is what the metric says of a kind.
+// leftByTheSweep returns the metric of a kind.
 func leftByTheSweep(kind string) float64 {
 	GinkgoHelper()
 	families, err := metrics.Registry.Gather()
@@ -99,7 +99,7 @@ func leftByTheSweep(kind string) float64 {
 }
 
 var _ = Describe("The sweep", func() {
-	It("removes what was deleted while no manager looked, and all of a namespace that is gone", func(ctx SpecContext) {
+	It("removes objects that were deleted while no manager ran, and all objects of a deleted namespace", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		s.create(ctx, 3)
 		s.claim(ctx, s.namespace, store.KindConnector, 5)
@@ -110,7 +110,7 @@ var _ = Describe("The sweep", func() {
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 3}))
 	})
 
-	It("leaves a kind of which most would go, until it is told", func(ctx SpecContext) {
+	It("refuses to remove most objects of a kind, until the limit is raised", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		s.create(ctx, 2)
 		s.claim(ctx, s.namespace, store.KindConnector, 40)
@@ -130,7 +130,7 @@ var _ = Describe("The sweep", func() {
 		Expect(leftByTheSweep(store.KindConnector)).To(BeZero())
 	})
 
-	It("says nothing of what it left once that is there no more", func(ctx SpecContext) {
+	It("stops reporting refused objects after they are gone", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		s.claim(ctx, s.namespace, store.KindEnvironment, 11)
 		_, err := controllers.Sweep(ctx, s.client, s.db, 0)
@@ -145,7 +145,7 @@ var _ = Describe("The sweep", func() {
 		Expect(leftByTheSweep(store.KindEnvironment)).To(BeZero())
 	})
 
-	It("leaves a namespace alone in which the manager has no rights any more", func(ctx SpecContext) {
+	It("skips a namespace without permissions", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		plane := kube.Start(GinkgoTB())
 		other := plane.Namespace(GinkgoTB())
@@ -159,7 +159,7 @@ var _ = Describe("The sweep", func() {
 		Expect(controllers.Sweep(ctx, narrow, s.db, 0, other)).To(BeZero())
 	})
 
-	It("knows what an adoption made forget its uid by its name", func(ctx SpecContext) {
+	It("finds an adopted object without a UID by its name", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		s.create(ctx, 3)
 		s.claim(ctx, s.namespace, store.KindConnector, 4)
@@ -176,7 +176,7 @@ var _ = Describe("The sweep", func() {
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 3}))
 	})
 
-	It("comes again after an hour, after a failure sooner, and warns of what it leaves", func(ctx SpecContext) {
+	It("runs every hour, sooner after a failure, and warns of refused objects", func(ctx SpecContext) {
 		s := newSweepScene(ctx)
 		system := s.namespace
 		var pauses []time.Duration

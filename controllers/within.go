@@ -10,8 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// within is a store that shows only rows of objects in some namespaces: what a
-// manager cannot see, it must not take for gone.
+// within wraps a store and shows only the rows of objects in some namespaces. A manager must not treat
+// objects that it cannot see as deleted.
 type within struct {
 	store.Control
 	namespaces namespaces.Set

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package examples holds project repositories that somebody would deploy: what the demo
-// and the tests deploy, and what `agentctl init` begins with.
+// Package examples embeds example project repositories. The demo and the tests deploy them, and
+// `agentctl init` copies one.
 package examples
 
 import (
@@ -14,16 +14,16 @@ import (
 //go:embed all:*/*
 var files embed.FS
 
-// Names are the names of all, in order.
+// Names returns the names of all examples in alphabetical order.
 func Names() (names []string) {
-	entries, _ := fs.ReadDir(files, ".") // which cannot fail: it is part of the program
+	entries, _ := fs.ReadDir(files, ".") // cannot fail: the files are embedded
 	for _, entry := range entries {
 		names = append(names, entry.Name())
 	}
 	return names
 }
 
-// Open returns the files of one.
+// Open returns the files of an example.
 func Open(name string) (fs.FS, error) {
 	for _, known := range Names() {
 		if name == known {
@@ -33,9 +33,9 @@ func Open(name string) (fs.FS, error) {
 	return nil, fmt.Errorf("there is no example %q; there is %s", name, strings.Join(Names(), ", "))
 }
 
-// About is what one is, as its README says first: the first line after the heading.
+// About returns the summary of an example: the first line after the heading of its README.
 func About(name string) string {
-	readme, _ := fs.ReadFile(files, name+"/README.md") // whose README is missing says nothing; a test holds that none is
+	readme, _ := fs.ReadFile(files, name+"/README.md") // a test checks that every example has a README
 	for line := range strings.Lines(string(readme)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			return line

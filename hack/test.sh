@@ -29,9 +29,9 @@ esac
 concurrent=(./store/... ./webhookgw/... ./runner/serve/... ./runner/engine/...)
 # What databases plan and how much memory is taken: under the race detector the first is the same
 # and would take as long as all the rest, and the second says nothing.
-measuring='^TestPlans|^TestResultsTakeNoMemory$'
+measuring='^TestPlans|^TestResults_UseNoMemory$'
 # `make chaos` and `make bench` run these; `make nightly` runs the second as a test.
-elsewhere='^TestScenes$|^TestRowsWork$'
+elsewhere='^TestScenes_|^TestRows_'
 
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT

@@ -10,55 +10,54 @@ import (
 	"github.com/google/uuid"
 )
 
-// MaxInlineInput is the size in bytes up to which an input lies in its
-// connector run's row; larger ones are blobs.
+// MaxInlineInput is the largest input in bytes that is stored in the row of its connector run.
+// Larger inputs are blobs.
 const MaxInlineInput = 64 << 10
 
-// MaxInlineText is the size in bytes up to which a run's output and the data of a journal
-// entry lie in their rows; larger ones are blobs that the store writes and reads itself.
+// MaxInlineText is the largest output of a run, and the largest data of a journal entry, in bytes,
+// that is stored in its row. The store writes and reads larger values as blobs.
 const MaxInlineText = 64 << 10
 
-// BlobChunk is the size in bytes of the pieces in which blobs are stored.
+// BlobChunk is the size in bytes of the chunks of a blob.
 const BlobChunk = 256 << 10
 
-// Blobs keeps bytes in chunks. A blob is written chunk by chunk in transactions
-// of its own and is complete once PutBlob returns; blobs that no transaction came to
-// mark as kept are swept after a day.
+// Blobs stores bytes in chunks. A blob is written chunk by chunk, in transactions of its own, and
+// is complete once PutBlob returns. Blobs that no transaction marks as kept are deleted after a
+// day.
 type Blobs interface {
-	// PutBlob stores all of r under a new id of the project and returns the number of bytes.
+	// PutBlob stores all of r under a new ID of the project and returns the number of bytes.
 	PutBlob(ctx context.Context, key Key, r io.Reader) (int64, error)
-	// DropBlob deletes a blob, complete or not, that is kept for nothing; ErrConflict
-	// of one that is, nil where there is none.
+	// DropBlob deletes a blob, complete or not, that is not marked as kept. It returns ErrConflict
+	// for a kept blob, and nil if there is no blob.
 	DropBlob(ctx context.Context, key Key) error
-	// OpenBlob reads a blob; ErrNotFound when there is none or it is incomplete.
+	// OpenBlob opens a blob. It returns ErrNotFound if there is none or it is incomplete.
 	OpenBlob(ctx context.Context, key Key) (io.ReadCloser, error)
 }
 
 const (
-	// BundleAge is how long a bundle is kept at least since a build stored it or ended with it, and
-	// since it was last live; and how often is looked whether something needs it.
+	// BundleAge is the minimum time that a bundle is kept after its upload, after the end of its
+	// build, and after it was last live. It is also the interval between checks for unused bundles.
 	BundleAge = 24 * time.Hour
-	// BundlesKept is of how many deployments of an environment the bundles are kept, the last that
-	// were deployed: they can be live again.
+	// BundlesKept is the number of deployments per environment whose bundles are kept: the latest
+	// deployed ones, which can become live again.
 	BundlesKept = 20
 )
 
-// Bundles keeps packed project repositories by the digest of their bytes. After BundleAge the sweep
-// takes those that none of these need: what is live or about to be in an environment, the last
-// BundlesKept deployed deployments of one, open runs.
+// Bundles stores packed project repositories by digest. After BundleAge a sweep deletes bundles
+// that none of these need: deployments that are live or about to be, the last BundlesKept deployed
+// deployments of an environment, open runs.
 type Bundles interface {
-	// PutBundle stores a bundle of at most limit bytes and verifies that the
-	// bytes have the digest ("sha256:<hex>"): ErrConflict when they don't or are
-	// more, and *StorageFullError. Till it goes its bytes count among those that its project
-	// has stored.
-	// A bundle that is stored already is kept as long, and counts once.
+	// PutBundle stores a bundle of at most limit bytes and verifies its digest ("sha256:<hex>"). It
+	// returns ErrConflict if the digest or the size is wrong, and *StorageFullError if the
+	// project's storage is full. The bytes count as stored until the bundle is deleted. A bundle
+	// that is stored already gets a new age and counts once.
 	//
-	// A deployment has one: another takes the place of what its build stored before, which
-	// goes unless a build has ended with it, or another one that is open has stored it, too.
-	// Once its own build has ended with one, ErrConflict of others.
+	// A deployment has one bundle. A second one replaces the first. The first is deleted unless a
+	// build ended with it or another open deployment stored it too. After the build of the
+	// deployment has ended with a bundle, PutBundle returns ErrConflict for other bundles.
 	PutBundle(ctx context.Context, deployment Key, digest string, r io.Reader, limit int64) (int64, error)
-	// OpenBundle reads a bundle of a project; ErrNotFound when there is none.
+	// OpenBundle opens a bundle of a project. It returns ErrNotFound if there is none.
 	OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error)
-	// NamesBundle says ErrNotFound of a digest that no deployment of an environment has.
+	// NamesBundle returns ErrNotFound if no deployment of the environment has the digest.
 	NamesBundle(ctx context.Context, environment Key, digest string) error
 }

@@ -8,101 +8,105 @@ import (
 	"github.com/google/uuid"
 )
 
-// Times of leases.
+// Lease durations.
 const (
-	// LeaseDuration is how long a claim on a run holds without a heartbeat.
+	// LeaseDuration is how long a claim lasts without a heartbeat.
 	LeaseDuration = 30 * time.Second
-	// UnconfirmedLease is how long a new claim holds: its answer may be lost on its
-	// way, and the runner confirms it at once by a heartbeat.
+	// UnconfirmedLease is how long a new claim lasts. Its response may be lost, and the runner
+	// confirms it at once with a heartbeat.
 	UnconfirmedLease = 5 * time.Second
 )
 
 // Class orders the runs of an environment's queue.
 type Class int
 
-// Classes, the first one first.
+// Classes, in order of priority.
 const (
-	// ClassSync: somebody waits for the answer.
+	// ClassSync is a run with a waiting caller.
 	ClassSync Class = iota
-	// ClassInbound: an event from outside.
+	// ClassInbound is a run of an external event.
 	ClassInbound
-	// ClassDeferred: cron ticks and replays.
+	// ClassDeferred is a run of a cron tick or a replay.
 	ClassDeferred
 )
 
-// Classes is how many there are.
+// Classes is the number of classes.
 const Classes = 3
 
-// String is the class's word in metrics.
+// String returns the label of the class in metrics.
 func (c Class) String() string { return [...]string{"sync", "inbound", "deferred"}[c] }
 
-// Claim takes queued runs of an environment for a runner.
+// Claim is a request of a runner for queued runs of an environment.
 type Claim struct {
 	Environment Key
-	// RunnerID names the runner process: what is leased to it is known by this.
+	// RunnerID identifies the runner process. Leases belong to this ID.
 	RunnerID string
-	// Digests are the bundles that the runner holds, recorded for prefetching;
-	// runs of those that it Refused are not handed to it.
+	// Digests are the bundles that the runner has, recorded for prefetching. Runs of Refused
+	// bundles are not given to the runner.
 	Digests, Refused []string
-	// Places is the most runs of the runner at a time.
+	// Places is the number of slots of the runner.
 	Places int
-	// Limit is the most runs to take; 0 only records the runner and tells what is lost.
+	// Limit is the maximum number of runs to claim. With 0 the claim only records the runner and
+	// returns lost leases.
 	Limit int
-	// Holding are the claims that the runner works on.
+	// Holding are the leases of the runs in progress on the runner.
 	Holding []Lease
-	// Lease is how long the claims hold.
+	// Lease is the duration of the new leases.
 	Lease time.Duration
 }
 
-// RunnerKey names a runner process.
+// RunnerKey identifies a runner process.
 type RunnerKey struct {
 	Environment Key
 	ID          string
 }
 
-// ClaimResult is what a runner is told.
+// ClaimResult is the result of a claim.
 type ClaimResult struct {
-	// Runs are newly claimed, or were before in an answer that did not reach the runner.
+	// Runs are newly claimed runs, and runs of an earlier response that did not reach the runner.
 	Runs []Claimed
-	// Lost are those of Claim.Holding that are no longer current.
+	// Lost are the leases of Claim.Holding that are no longer current.
 	Lost []Lease
-	// More says that runs are queued which were not taken although more were wanted: a
-	// limit or the pool's places are in the way, of which TopicFreed tells.
+	// More reports that queued runs were left because of a limit or the slots of the pool.
+	// TopicFreed notifies when that changes.
 	More bool
 }
 
-// Claimed is a run that a runner may execute.
+// Claimed is a run that the runner may execute.
 type Claimed struct {
 	Run Run
-	// Token is the fencing token that everything about this claim must carry.
+	// Token is the fencing token. Every later request for this claim must carry it.
 	Token int64
-	// LeaseUntil is when the claim ends without a heartbeat, by the database's clock;
-	// Now is that clock's time.
+	// LeaseUntil is when the lease ends without a heartbeat. Now is the current time. Both are by
+	// the database's clock.
 	LeaseUntil, Now time.Time
-	// BundleDigest is the bundle of Run.DeploymentID.
+	// BundleDigest is the digest of the bundle of Run.DeploymentID.
 	BundleDigest string
-	// Input is the raw input; nil when it is at InputBlob.
+	// Input is the raw input; nil if it is in InputBlob.
 	Input       []byte
 	InputBlob   *uuid.UUID
 	ContentType string
-	// Files says whether the input has attachments, accepted or omitted: see RunFiles.
+	// Files reports whether the input has attachments, stored or omitted; see RunFiles.
 	Files bool
-	// Headers are those of its event's request that the run sees, by their names in lower case.
+	// Headers are the request headers that the run may see, by lower-case name.
 	Headers map[string]string
-	// JournalLength and JournalSize, in bytes, are of what earlier attempts recorded.
+	// Traceparent is the W3C traceparent of the event; "" without one.
+	Traceparent string
+	// JournalLength and JournalSize are the number of entries and the bytes that earlier attempts
+	// recorded.
 	JournalLength, JournalSize int64
 }
 
-// Lease names one claim.
+// Lease identifies one claim.
 type Lease struct {
 	Run   Key
 	Token int64
 }
 
-// Held is a claim that a runner works on, and what it says of the run.
+// Held is a claim in progress on a runner, with the runner's report about the run.
 type Held struct {
 	Lease
-	// TestName is the A/B variant that executes the run; "" of the agent itself, and while
-	// none is chosen.
+	// TestName is the A/B variant that executes the run; "" for the agent itself, and before the
+	// choice.
 	TestName string
 }

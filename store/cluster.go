@@ -10,52 +10,49 @@ import (
 	"github.com/google/uuid"
 )
 
-// AdoptionAge is how long the lease of a store must not have been renewed
-// before another cluster may adopt the store.
+// AdoptionAge is the minimum time since the last renewal of the lease before another cluster may
+// adopt the store.
 const AdoptionAge = time.Minute
 
-// ClusterLease says which cluster the store serves. One store serves one
-// cluster at a time.
+// ClusterLease identifies the cluster that the store serves. A store serves one cluster at a time.
 type ClusterLease struct {
-	// ClusterUID is the uid of that cluster's kube-system namespace.
+	// ClusterUID is the UID of the cluster's kube-system namespace.
 	ClusterUID string
-	// PlatformID is what the ids of all projects are made of; another one would
-	// make another project of every namespace.
+	// PlatformID is the ID from which all project IDs are derived. Another value would turn every
+	// namespace into another project.
 	PlatformID uuid.UUID
-	// Age is how long ago a manager renewed the lease, by the database's clock.
+	// Age is the time since a manager renewed the lease, by the database's clock.
 	Age time.Duration
-	// Adopting: the store was adopted, and not all objects are expected to be in
-	// the cluster yet. Nothing is swept until the adoption is finished.
+	// Adopting is true after an adoption, until all objects are expected in the cluster. Meanwhile
+	// nothing is swept.
 	Adopting bool
 }
 
-// Clusters keeps the lease.
+// Clusters manages the lease.
 type Clusters interface {
-	// Cluster returns the lease; ErrNotFound before the first manager, also of a
-	// store without a schema.
+	// Cluster returns the lease. It returns ErrNotFound before the first manager has started, also
+	// if the store has no schema.
 	Cluster(ctx context.Context) (ClusterLease, error)
-	// HoldCluster takes the lease for a cluster when nobody ever did, and renews
-	// it for the one that has it. *ForeignClusterError when another cluster has
-	// it, *ForeignPlatformError when the store was made under another platform id.
+	// HoldCluster takes the lease for a cluster if it was never taken, and renews it for the
+	// cluster that has it. It returns *ForeignClusterError if another cluster has it, and
+	// *ForeignPlatformError if the store was created with another platform ID.
 	HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error
-	// AdoptCluster hands the store to a cluster, in one transaction: the claims
-	// become that cluster's and forget their objects' uids, so that the first
-	// object of a kind and name takes its row over without the effects of a
-	// deletion. *LeaseInUseError when a manager renewed the lease within
-	// AdoptionAge; nothing happens where the cluster has the store already. It
-	// returns the number of claims handed over.
+	// AdoptCluster hands the store over to a cluster, in one transaction. The ID claims become
+	// claims of that cluster and forget the UIDs of their objects, so the first object of a kind
+	// and name takes over its row without the effects of a deletion. It returns the number of
+	// claims, and *LeaseInUseError if a manager renewed the lease within AdoptionAge. Nothing
+	// happens if the cluster has the store already.
 	AdoptCluster(ctx context.Context, clusterUID string) (int, error)
-	// FinishAdoption says that what should be in the cluster is: claims that no
-	// object took over may be swept. ErrConflict when the cluster does not have
-	// the store.
+	// FinishAdoption declares that all objects are in the cluster. From then on ID claims without
+	// an object may be swept. It returns ErrConflict if the cluster does not have the store.
 	FinishAdoption(ctx context.Context, clusterUID string) error
-	// ForCluster returns the store as that cluster's manager writes it: each
-	// writing transaction asserts that the cluster has the lease, and fails with
-	// *ForeignClusterError otherwise. An empty uid asserts nothing.
+	// ForCluster returns the store for the manager of a cluster: each writing transaction asserts
+	// that the cluster has the lease, and otherwise fails with *ForeignClusterError. An empty UID
+	// asserts nothing.
 	ForCluster(clusterUID string) Control
 }
 
-// Control is what a manager needs of the store.
+// Control is the part of the store that a manager uses.
 type Control interface {
 	Cluster(ctx context.Context) (ClusterLease, error)
 	KeyLedger
@@ -64,7 +61,7 @@ type Control interface {
 	Catalog
 	Deployments
 	Activations
-	// HasUpload is Uploads'.
+	// HasUpload is a method of Uploads.
 	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	Tokens
 	Audit
@@ -75,35 +72,35 @@ type Control interface {
 	Rates
 }
 
-// ForeignClusterError says that the store serves another cluster.
+// ForeignClusterError reports that the store serves another cluster.
 type ForeignClusterError struct {
-	// Lease is the other cluster's; zero when no cluster ever had the store.
+	// Lease is the lease of the other cluster; zero if no cluster ever had the store.
 	Lease ClusterLease
 }
 
 // Error names the other cluster and the remedy.
 func (e *ForeignClusterError) Error() string {
 	if e.Lease.ClusterUID == "" {
-		return "the store serves no cluster yet: its manager must hold the lease before it writes"
+		return "the store serves no cluster yet; a manager must take its lease before it writes"
 	}
-	return fmt.Sprintf("the store serves the cluster %s, whose manager was last seen %s ago; to move it here, stop that manager "+
+	return fmt.Sprintf("the store serves cluster %s, whose manager was last seen %s ago; to move the store here, stop that manager "+
 		"and run: agentctl store adopt", e.Lease.ClusterUID, e.Lease.Age.Truncate(time.Second))
 }
 
-// ForeignPlatformError says that the store was made under another platform id.
+// ForeignPlatformError reports that the store was created with another platform ID.
 type ForeignPlatformError struct{ Stored, Given uuid.UUID }
 
-// Error shows both ids and the remedy.
+// Error names both IDs and the remedy.
 func (e *ForeignPlatformError) Error() string {
-	return fmt.Sprintf("the store was made under platform id %s, not %s: restore the keys that belong to it, or give --platform-id=%s",
+	return fmt.Sprintf("the store was created with platform ID %s, not %s: restore the matching keys, or set --platform-id=%s",
 		e.Stored, e.Given, e.Stored)
 }
 
-// LeaseInUseError says that a manager of another cluster may still run.
+// LeaseInUseError reports that a manager of another cluster may still run.
 type LeaseInUseError struct{ Lease ClusterLease }
 
-// Error tells when to try again.
+// Error states when to retry.
 func (e *LeaseInUseError) Error() string {
-	return fmt.Sprintf("a manager of cluster %s renewed its lease %s ago; stop it and try again %s later",
+	return fmt.Sprintf("a manager of cluster %s renewed its lease %s ago; stop it and retry %s later",
 		e.Lease.ClusterUID, e.Lease.Age.Truncate(time.Second), AdoptionAge)
 }

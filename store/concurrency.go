@@ -10,51 +10,50 @@ import (
 )
 
 const (
-	// MaxConcurrencyKey is the most bytes of a run's concurrency key,
-	// MaxConcurrencyExpression those of the expression that tells it.
+	// MaxConcurrencyKey is the maximum size of a concurrency key in bytes. MaxConcurrencyExpression
+	// is the maximum size of the expression.
 	MaxConcurrencyKey        = 256
 	MaxConcurrencyExpression = 1 << 10
 )
 
-// Causes of runs that ended for their concurrency key.
+// Error codes of runs that end because of their concurrency key.
 const (
-	// RunErrorKeyUnavailable: the agent's expression tells no key of the input.
+	// RunErrorKeyUnavailable means that the agent's expression yields no key for the input.
 	RunErrorKeyUnavailable RunErrorCode = "key_unavailable"
-	// RunErrorConcurrencyDropped: another open run had the key.
+	// RunErrorConcurrencyDropped means that another open run had the key.
 	RunErrorConcurrencyDropped RunErrorCode = "concurrency_dropped"
 )
 
-// Concurrency says which runs of an agent take turns: of those with one key one at a
-// time is under way.
+// Concurrency is the concurrency setting of an agent. Runs with the same key execute one at a time.
 type Concurrency struct {
-	// Expression tells the key of a run by its input; "" where none has one.
+	// Expression computes the key of a run from its input; "" if runs have no key.
 	Expression string
-	// Drop cancels a run whose key another open one has; else it waits.
+	// Drop cancels a run if another open run has its key. Otherwise the run waits.
 	Drop bool
 }
 
-// ConcurrencyKey is a run's. Of the open runs of an agent in an environment with the
-// same key, the first has it until it ends, also while it is suspended; the others
-// wait in the order in which they were accepted, and no claim sees them.
+// ConcurrencyKey is the key of a run. Among the open runs of an agent in an environment with the
+// same key, the first has the slot until it ends, also while it is suspended. The others wait in
+// the order of acceptance, and no claim sees them.
 type ConcurrencyKey struct {
-	// Text is at most MaxConcurrencyKey bytes; "" of a run that waits for no other.
+	// Text has at most MaxConcurrencyKey bytes; "" if the run waits for no other run.
 	Text string
-	// Unknown: no deployment was live that could tell it; the run's first claim does,
-	// and Text and Drop say nothing.
+	// Unknown means that no deployment was live to evaluate the key. The first claim of the run
+	// evaluates it. Text and Drop are unset.
 	Unknown bool
-	// Drop cancels the run where another one has the key.
+	// Drop cancels the run if another run has the key.
 	Drop bool
 }
 
-// Evaluator tells what expressions make of an input, which it reads once.
+// Evaluator evaluates expressions on an input, which it parses once.
 type Evaluator func(input []byte) func(expression string) (string, error)
 
-// errInputTooLarge is why an input that is not at hand has no key.
-var errInputTooLarge = errors.New("an input of more than 64 KiB has no key")
+// errInputTooLarge explains why a run whose input is a blob has no key.
+var errInputTooLarge = errors.New("inputs above 64 KiB have no concurrency key")
 
-// KeyOf is the key of a run of an agent with this concurrency. input is nil where it
-// is in a blob; evaluate is an Evaluator's on it. An error says why the run has no
-// key: it fails with RunErrorKeyUnavailable.
+// KeyOf returns the key of a run of an agent with this setting. input is nil if it is in a blob.
+// evaluate is the result of an Evaluator for the input. If it returns an error, the run has no key
+// and fails with RunErrorKeyUnavailable.
 func (c Concurrency) KeyOf(input []byte, evaluate func(expression string) (string, error)) (ConcurrencyKey, error) {
 	if c.Expression == "" {
 		return ConcurrencyKey{}, nil
@@ -64,10 +63,10 @@ func (c Concurrency) KeyOf(input []byte, evaluate func(expression string) (strin
 		key, err = evaluate(c.Expression)
 	}
 	if err == nil && (strings.ContainsRune(key, 0) || !utf8.ValidString(key)) {
-		err = errors.New("the key has characters that are no text")
+		err = errors.New("the key is not valid text")
 	}
 	if err == nil && len(key) > MaxConcurrencyKey {
-		err = fmt.Errorf("the key has %d bytes, at most %d are allowed", len(key), MaxConcurrencyKey)
+		err = fmt.Errorf("the key has %d bytes; the limit is %d", len(key), MaxConcurrencyKey)
 	}
 	if err != nil {
 		return ConcurrencyKey{}, errors.New(Cut(fmt.Sprintf("concurrency.key %q: %v", c.Expression, err), MaxError))
@@ -75,7 +74,7 @@ func (c Concurrency) KeyOf(input []byte, evaluate func(expression string) (strin
 	return ConcurrencyKey{Text: key, Drop: c.Drop}, nil
 }
 
-// KeyOf is the key of a run of one of the route's agents; see Concurrency.KeyOf.
+// KeyOf returns the key of a run of one of the route's agents; see Concurrency.KeyOf.
 func (r Route) KeyOf(agent string, input []byte, evaluate func(expression string) (string, error)) (ConcurrencyKey, error) {
 	if !r.Live {
 		return ConcurrencyKey{Unknown: true}, nil

@@ -14,20 +14,20 @@ import (
 )
 
 const (
-	// MaxExcerpt is how many bytes of a destination's answer are kept of an attempt.
+	// MaxExcerpt is the maximum number of bytes stored of a receiver's response.
 	MaxExcerpt = 64 << 10
-	// MaxDeliveryError is how many bytes the error of an attempt has at most.
+	// MaxDeliveryError is the maximum size of an attempt's error in bytes.
 	MaxDeliveryError = 1 << 10
-	// MaxDeliveryClaim is how many deliveries one claim takes at most.
+	// MaxDeliveryClaim is the maximum number of deliveries per claim.
 	MaxDeliveryClaim = 256
 )
 
-// LinkMode says when the result of a run goes out over a link.
+// LinkMode determines when a link sends the result of a run.
 type LinkMode string
 
 // Modes of links to outbound connectors.
 const (
-	// LinkAutomatic sends the result of each run that the link is for, once it ends.
+	// LinkAutomatic sends the result of each matching run when the run ends.
 	LinkAutomatic LinkMode = "automatic"
 	// LinkAgentTool gives the agent a tool that sends.
 	LinkAgentTool LinkMode = "agent_tool"
@@ -35,33 +35,33 @@ const (
 	LinkMiddleware LinkMode = "middleware"
 )
 
-// OutboundPolicy is what a link to an outbound connector says, in its REST shape.
+// OutboundPolicy is the outbound part of a link, in its REST shape.
 type OutboundPolicy struct {
 	Mode LinkMode `json:"mode"`
 	// ActionName is the name of the tool; "" without one.
 	ActionName string `json:"action_name,omitempty"`
-	// SourceConnectorIDs narrow an automatic link to runs that these connectors
-	// started; none means all.
+	// SourceConnectorIDs limit an automatic link to runs that these connectors started; empty means
+	// all.
 	SourceConnectorIDs []uuid.UUID `json:"source_connector_ids,omitempty"`
-	// Statuses are those of the runs whose results are sent; none means completed.
+	// Statuses are the run statuses whose results are sent; empty means completed.
 	Statuses []RunStatus `json:"statuses,omitempty"`
 }
 
-// StatusDeliveryFailed among the statuses of an automatic link lets it send word of deliveries
-// that fail, of any connector and agent of its environment, but of its own connector. It is
-// no status of a run.
+// StatusDeliveryFailed among the statuses of an automatic link makes it send notices of failed
+// deliveries, of every connector and agent of its environment except its own connector. It is not a
+// run status.
 const StatusDeliveryFailed = "delivery_failed"
 
-// MaxTold is how many connectors of an environment are told of a delivery that fails: those
-// whose links are oldest.
+// MaxTold is the maximum number of connectors in an environment that receive a notice of a failed
+// delivery: the ones with the oldest links.
 const MaxTold = 16
 
-// TellsFailures says whether word of deliveries that fail goes out.
+// TellsFailures reports whether the link sends notices of failed deliveries.
 func (p OutboundPolicy) TellsFailures() bool {
 	return p.Mode == LinkAutomatic && slices.Contains(p.Statuses, RunStatus(StatusDeliveryFailed))
 }
 
-// FailedDelivery is the body of what tells of a delivery that has failed.
+// FailedDelivery is the body of a notice of a failed delivery.
 type FailedDelivery struct {
 	Type        string    `json:"type" doc:"delivery_failed." example:"delivery_failed"`
 	DeliveryID  uuid.UUID `json:"delivery_id" format:"uuid" doc:"The connector run of the delivery that has failed."`
@@ -75,11 +75,11 @@ type FailedDelivery struct {
 	Count       int64     `json:"count" doc:"How many deliveries of the connector have failed since it was told of last, this one, the latest, among them." minimum:"1"`
 }
 
-// TellEvery is how often at most is told of a connector whose deliveries fail.
+// TellEvery is the minimum interval between notices about the same connector.
 const TellEvery = time.Minute
 
-// Sends says whether the result of a run goes out by itself: one that ended with a
-// status, started by a connector unless that is nil.
+// Sends reports whether the link sends the result of a run automatically. The run ended with status
+// and was started by the connector source, if it is not nil.
 func (p OutboundPolicy) Sends(status RunStatus, source *uuid.UUID) bool {
 	statuses := p.Statuses
 	if len(statuses) == 0 {
@@ -89,74 +89,76 @@ func (p OutboundPolicy) Sends(status RunStatus, source *uuid.UUID) bool {
 	return p.Mode == LinkAutomatic && from && slices.Contains(statuses, status)
 }
 
-// Delivery is a result, or another payload, on its way to where an outbound connector sends:
-// a connector run with the trigger outbound.
+// Delivery is a result, or another payload, that is sent by an outbound connector. It is a
+// connector run with the trigger outbound.
 type Delivery struct {
-	// ID is that of the connector run, the same over all attempts.
+	// ID is the ID of the connector run. All attempts share it.
 	ID            uuid.UUID
 	ProjectID     uuid.UUID
 	EnvironmentID uuid.UUID
 	ConnectorID   uuid.UUID
 	LinkID        uuid.UUID
-	// RunID is the run whose result it is, or which has sent it; the zero id of a DeliverTest,
-	// which has no LinkID either.
+	// RunID is the run whose result is sent, or the run that sent the payload. It is the zero ID
+	// for a DeliverTest, which has no LinkID either.
 	RunID uuid.UUID
 	Kind  DeliveryKind
-	// Attempt is the number of the claim that began it, from 1: it fences what is recorded
-	// of it.
+	// Attempt is the number of the claim, from 1. It fences the records of the attempt.
 	Attempt int
-	// Tries is how many attempts before it count.
+	// Tries is the number of earlier attempts that count.
 	Tries     int
 	StartedAt time.Time
-	// Hops is one more than that of the event which started the run, 1 of one that another
-	// thing did.
+	// Hops is one more than the hops of the event that started the run, or 1 if no delivery caused
+	// the run.
 	Hops int
+	// Traceparent is the W3C traceparent of the event that started the run; "" without one.
+	Traceparent string
 }
 
-// Key is the delivery's primary key.
+// Key returns the primary key of the delivery.
 func (d Delivery) Key() Key { return Key{d.ProjectID, d.ID} }
 
-// Connector is the key of its connector.
+// Connector returns the key of the connector.
 func (d Delivery) Connector() Key { return Key{d.ProjectID, d.ConnectorID} }
 
-// Result is the key of the run that it is of.
+// Result returns the key of the run whose result is sent.
 func (d Delivery) Result() Key { return Key{d.ProjectID, d.RunID} }
 
-// ClaimedDelivery is one whose attempt has begun, with what it takes.
+// ClaimedDelivery is a delivery whose attempt has begun, with the data to send.
 type ClaimedDelivery struct {
 	Delivery
-	// Connector is where it goes, as it is now.
+	// Connector is the destination, in its current state.
 	Connector Connector
-	// Run, of a DeliverResult, is what has ended; the zero Run where it is not stored any
-	// more. Its output is in OutputBlob where that is set.
+	// Run is the ended run of a DeliverResult; zero if it is no longer stored. Its output is in
+	// OutputBlob if that is set.
 	Run        Run
 	OutputBlob *uuid.UUID
-	// Payload is the body of any other; it is in PayloadBlob where that is set, and not
-	// stored any more where neither is.
+	// Payload is the body of any other kind. It is in PayloadBlob if that is set. If neither is
+	// set, it is no longer stored.
 	Payload     []byte
 	PayloadBlob *uuid.UUID
 }
 
-// DeliveryClaim asks for deliveries that are due.
+// DeliveryClaim is a request for due deliveries.
 type DeliveryClaim struct {
-	// Limit is how many at most.
+	// Limit is the maximum number of deliveries.
 	Limit int
-	// PerConnector is how many attempts of a connector may be under way, over all
-	// who claim; of one whose attempts have failed BreakAfter times in a row, one.
+	// PerConnector is the maximum number of concurrent attempts per connector, across all gateways.
+	// It is 1 if the last BreakAfter attempts of the connector failed.
 	PerConnector int
-	// Lease is how long the attempts may take: after that they are due again.
+	// Lease is the maximum duration of the attempts. After that they are due again.
 	Lease time.Duration
-	// PerProject is how many attempts of a project may be under way at who claims, and a
-	// connector has half of what the others of its project leave: so there is some left for the
-	// next, while half a dozen are slow. UnderWay and OfConnector are how many are.
+	// PerProject is the maximum number of concurrent attempts per project on this gateway. A
+	// connector gets half of the slots that the other connectors of its project leave. So slots
+	// remain for the next connector even if half a dozen are slow. UnderWay and OfConnector are the
+	// current numbers.
 	PerProject  int
 	UnderWay    map[uuid.UUID]int
 	OfConnector map[Key]int
-	// Most is how many attempts may begin of those connectors that it names.
+	// Most is the maximum number of new attempts for the connectors that it names.
 	Most map[Key]int
 }
 
-// Without are the projects of which none is taken.
+// Without returns the projects that the claim leaves out.
 func (c DeliveryClaim) Without() (full []uuid.UUID) {
 	for project, n := range c.UnderWay {
 		if n >= c.PerProject {
@@ -166,8 +168,8 @@ func (c DeliveryClaim) Without() (full []uuid.UUID) {
 	return full
 }
 
-// Left is how many more of a connector may begin at who claims, of whose project so many are
-// under way there.
+// Left returns how many more attempts of a connector may begin on this gateway if its project has
+// ofProject attempts in progress there.
 func (c DeliveryClaim) Left(connector Key, ofProject int) int {
 	own := c.OfConnector[connector]
 	left := (c.PerProject-ofProject+own+1)/2 - own
@@ -177,12 +179,12 @@ func (c DeliveryClaim) Left(connector Key, ofProject int) int {
 	return left
 }
 
-// After is the claim once these have begun.
+// After returns the claim after these attempts have begun.
 func (c DeliveryClaim) After(begun []ClaimedDelivery) DeliveryClaim {
 	if c.PerProject <= 0 {
-		return c // which bounds none of what it counts
+		return c // counted in full, so it limits nothing
 	}
-	c.UnderWay, c.OfConnector, c.Most = plus(c.UnderWay), plus(c.OfConnector), plus(c.Most)
+	c.UnderWay, c.OfConnector, c.Most = copyCounts(c.UnderWay), copyCounts(c.OfConnector), copyCounts(c.Most)
 	for _, d := range begun {
 		connector := d.Delivery.Connector()
 		c.UnderWay[connector.ProjectID]++
@@ -194,16 +196,16 @@ func (c DeliveryClaim) After(begun []ClaimedDelivery) DeliveryClaim {
 	return c
 }
 
-// plus is a copy of a map to which can be added.
-func plus[K comparable](counts map[K]int) map[K]int {
+// copyCounts returns a copy of a map that can be changed.
+func copyCounts[K comparable](counts map[K]int) map[K]int {
 	if counts == nil {
 		return map[K]int{}
 	}
 	return maps.Clone(counts)
 }
 
-// Full are the connectors of other projects than Without of which none is taken, for they have
-// their half, or Most says so. Each has some under way at who claims.
+// Full returns the connectors of other projects than Without that the claim leaves out, because
+// they have used their half or because of Most. Each has attempts in progress on this gateway.
 func (c DeliveryClaim) Full() (full []Key) {
 	for connector := range c.OfConnector {
 		if of := c.UnderWay[connector.ProjectID]; c.PerProject > 0 && of < c.PerProject && c.Left(connector, of) <= 0 {
@@ -213,12 +215,12 @@ func (c DeliveryClaim) Full() (full []Key) {
 	return full
 }
 
-// BreakAfter is how many attempts of a connector fail in a row until its deliveries
-// wait for one that succeeds.
+// BreakAfter is the number of consecutive failed attempts after which the deliveries of a connector
+// wait until one attempt succeeds.
 const BreakAfter = 5
 
-// BreakFor is how long a connector's deliveries wait at least after so many attempts
-// that failed in a row: from 5 s, twice as long each time, up to 5 min.
+// BreakFor returns how long the deliveries of a connector wait after so many consecutive failures:
+// from 5 s, doubled each time, up to 5 min.
 func BreakFor(failures int) time.Duration {
 	if failures < BreakAfter {
 		return 0
@@ -226,61 +228,63 @@ func BreakFor(failures int) time.Duration {
 	return min(5*time.Second<<min(failures-BreakAfter, 6), 5*time.Minute)
 }
 
-// DeliveryOutcome is what an attempt makes of its delivery.
+// DeliveryOutcome is the effect of an attempt on its delivery.
 type DeliveryOutcome int
 
 // Outcomes of attempts.
 const (
-	// DeliveryFailed ends it.
+	// DeliveryFailed ends the delivery as failed.
 	DeliveryFailed DeliveryOutcome = iota
-	// DeliveryDone ends it well.
+	// DeliveryDone ends the delivery as completed.
 	DeliveryDone
-	// DeliveryRetry lets it wait for the next attempt.
+	// DeliveryRetry schedules the next attempt.
 	DeliveryRetry
-	// DeliveryGone ends it, and pauses the connector: the destination wants no more.
+	// DeliveryGone ends the delivery as failed and pauses the connector: the destination wants no
+	// more deliveries.
 	DeliveryGone
-	// DeliveryCancelled ends it: there is nothing to send, or nobody to send for.
+	// DeliveryCancelled ends the delivery as cancelled: there is no payload, or no connector or
+	// link to send it.
 	DeliveryCancelled
 )
 
-// String is the outcome in a word, as metrics have it.
+// String returns the label of the outcome in metrics.
 func (o DeliveryOutcome) String() string {
 	return [...]string{"failed", "delivered", "retry", "gone", "cancelled"}[o]
 }
 
-// DeliveryOutcomes are all of them.
+// DeliveryOutcomes lists all outcomes.
 var DeliveryOutcomes = []DeliveryOutcome{DeliveryFailed, DeliveryDone, DeliveryRetry, DeliveryGone, DeliveryCancelled}
 
-// Attempt is what was seen of an attempt.
+// Attempt is the result of an attempt.
 type Attempt struct {
 	Delivery Delivery
-	// Generation is that of the connector's object with which the attempt was made: a
-	// DeliveryGone pauses no other.
+	// Generation is the generation of the connector's object during the attempt. DeliveryGone
+	// pauses only this generation.
 	Generation int64
 	Outcome    DeliveryOutcome
-	// Free says that the platform could not make the attempt: it does not count, and is not
-	// written down; until the next one its Error is that of the connector run, which is open.
+	// Free means that the platform could not make the attempt. It does not count and is not stored.
+	// Until the next attempt, its Error is the error of the open connector run.
 	Free bool
-	// Down says that the destination did not answer, or that it could not just now: after
-	// some of these in a row the connector's deliveries wait.
+	// Down means that the destination did not respond or was temporarily unable to. After some of
+	// these in a row, the deliveries of the connector wait.
 	Down bool
-	// Wait, of a retry, is until the next attempt.
+	// Wait is the time until the next attempt of a DeliveryRetry.
 	Wait     time.Duration
 	At       time.Time
 	Duration time.Duration
-	// StatusCode is that of the answer; 0 without one.
+	// StatusCode is the status of the response; 0 without a response.
 	StatusCode int
-	// ErrorClass is a word for what went wrong, Error says it to people; "" where nothing
-	// did.
+	// ErrorClass is the machine-readable kind of the error. Error is the readable message. Both are
+	// "" without an error.
 	ErrorClass, Error string
-	// Response is the beginning of the answer's body. Of a project that has stored what it may
-	// none is kept.
+	// Response is the beginning of the response body. Nothing is kept if the project's storage is
+	// full.
 	Response string
-	// Reason is why the delivery ended as it did, where that was not well.
+	// Reason explains why the delivery did not end well.
 	Reason string
 }
 
-// PastAttempt is an attempt as it is stored.
+// PastAttempt is a stored attempt.
 type PastAttempt struct {
 	Number            int
 	At                time.Time
@@ -290,21 +294,21 @@ type PastAttempt struct {
 	Response          string
 }
 
-// DeliveryExpired begins the reason of deliveries that were not taken within MaxOpen.
+// DeliveryExpired begins the reason of deliveries that were not accepted within MaxOpen.
 const DeliveryExpired = "expired"
 
-// ErrorClassLost is of attempts of which nobody has said what came of them: the process
-// that made them may have ended.
+// ErrorClassLost marks attempts without a recorded result. The process that made them may have
+// ended.
 const ErrorClassLost = "lost"
 
-// SetAsideError says of rows that they fail, each by itself, and wait for another turn; what was to be
-// done with the others is done.
+// SetAsideError reports rows that fail individually and are retried later. All other rows were
+// processed.
 type SetAsideError struct {
-	// Rows says of each which it is, and why.
+	// Rows identifies each row and its error.
 	Rows []error
 }
 
-// shownAside is of how many rows a SetAsideError says all.
+// shownAside is the number of rows that a SetAsideError prints.
 const shownAside = 4
 
 func (e *SetAsideError) Error() string {
@@ -318,107 +322,108 @@ func (e *SetAsideError) Error() string {
 // Unwrap returns Rows.
 func (e *SetAsideError) Unwrap() []error { return e.Rows }
 
-// UnrecordedError says which attempts could not be recorded.
+// UnrecordedError reports the attempts that could not be recorded.
 type UnrecordedError struct {
 	Left []Attempt
 	Err  error
 }
 
 func (e *UnrecordedError) Error() string {
-	return fmt.Sprintf("%d attempts to deliver are not recorded: %v", len(e.Left), e.Err)
+	return fmt.Sprintf("%d delivery attempts were not recorded: %v", len(e.Left), e.Err)
 }
 
 // Unwrap returns Err.
 func (e *UnrecordedError) Unwrap() error { return e.Err }
 
-// Deliveries takes the results of runs to where outbound connectors send.
+// Deliveries sends the results of runs to outbound connectors.
 type Deliveries interface {
-	// PostDeliveries makes deliveries of what at most limit runs have left to be sent, one
-	// for each link that sends it, and of word of deliveries that have failed, one for each
-	// connector of which and connector that is told, at most one each TellEvery. Projects take
-	// turns. It returns how many runs and deliveries these were. With a *SetAsideError all were
-	// posted but some, which wait for a while, the longer the more often they fail; with
-	// another error it is not known which were. A delivery to a connector that is
-	// disabled, or paused, is skipped, with the reason.
+	// PostDeliveries creates deliveries from at most limit outbox rows of runs: one for each link
+	// that sends the result. It also creates notices of failed deliveries: one for each pair of
+	// failing and notified connector, at most one per TellEvery. Projects are served round robin. A
+	// delivery to a disabled or paused connector is skipped, with the reason. It returns the number
+	// of runs and deliveries that were processed. With a *SetAsideError, the named rows wait,
+	// longer after each failure, and all others were posted. With another error the outcome is
+	// unknown.
 	PostDeliveries(ctx context.Context, limit int) (runs int, err error)
-	// ClaimDeliveries begins the next attempt of deliveries that are due, of connectors
-	// in turns. It ends those of connectors that are not there, disabled or paused. With
-	// an error the attempts that it returns have begun, and what they would send is not
-	// known, except with a *SetAsideError: then connectors or deliveries that fail are passed
-	// over for some calls.
+	// ClaimDeliveries begins the next attempt of due deliveries, with connectors round robin. It
+	// ends deliveries of connectors that are missing, disabled or paused. If it returns an error,
+	// the returned attempts have begun but their payload is unknown. The exception is a
+	// *SetAsideError: the failing connectors or deliveries are skipped for some calls, and the rest
+	// is valid.
 	ClaimDeliveries(ctx context.Context, c DeliveryClaim) ([]ClaimedDelivery, error)
-	// RecordAttempts writes what came of attempts. What is known of one that was claimed
-	// again meanwhile is dropped. With an *UnrecordedError all were recorded but some; with
-	// another error none need be. It can be called again with any of them.
+	// RecordAttempts stores the results of attempts. It drops results of attempts that were claimed
+	// again. With an *UnrecordedError all others were recorded. With another error the outcome is
+	// unknown. It may be called again with any of the attempts.
 	RecordAttempts(ctx context.Context, attempts []Attempt) error
-	// NextDelivery says how long it is until a claim may find something, of the projects and
-	// connectors that it does not leave out; waits is false where nothing of these is to be delivered.
+	// NextDelivery returns the time until a claim may find a delivery of the projects and
+	// connectors that it does not leave out. waits is false if there are no such deliveries.
 	NextDelivery(ctx context.Context, c DeliveryClaim) (in time.Duration, waits bool, err error)
-	// Attempts are those of a delivery, oldest first; next is when the next one is due, nil
-	// where one is under way or none will be made.
+	// Attempts returns the attempts of a delivery, oldest first. next is the due time of the next
+	// attempt; nil if an attempt is in progress or no attempt will follow.
 	Attempts(ctx context.Context, delivery Key) (past []PastAttempt, next *time.Time, err error)
-	// AttemptsOf are those of many deliveries, without what was answered; a delivery that
-	// has neither attempts nor a next one is not among them.
+	// AttemptsOf returns the attempts of many deliveries, without response bodies. It omits
+	// deliveries that have neither attempts nor a next attempt.
 	AttemptsOf(ctx context.Context, deliveries []Key) (map[Key]DeliveryAttempts, error)
 	Destinations
 	// ResumeDestination ends the pause of a connector, if it is paused.
 	ResumeDestination(ctx context.Context, connector Key) error
 }
 
-// DeliveryAttempts are the attempts of a delivery, oldest first, and when the next one is due; see
-// Deliveries.Attempts.
+// DeliveryAttempts has the attempts of a delivery, oldest first, and the due time of the next one;
+// see Deliveries.Attempts.
 type DeliveryAttempts struct {
 	Past []PastAttempt
 	Next *time.Time
 }
 
-// Destinations tells how deliveries go.
+// Destinations returns the state of destinations.
 type Destinations interface {
-	// DestinationsOf are how deliveries of connectors of a project go, of those that have had
-	// any.
+	// DestinationsOf returns the destinations of connectors of a project that have had deliveries.
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]Destination, error)
-	// TroubledDestinations are those that fail or are paused, of connectors after a key, in
-	// the order of their keys.
+	// TroubledDestinations returns failing and paused destinations of connectors after a key, in
+	// key order.
 	TroubledDestinations(ctx context.Context, after Key, limit int) ([]TroubledDestination, error)
 }
 
-// Destination is how deliveries of a connector go.
+// Destination is the delivery state of a connector.
 type Destination struct {
 	Connector Key
-	// Failures is how many attempts have failed in a row.
+	// Failures is the number of consecutive failed attempts.
 	Failures int
-	// Rejected is how many deliveries have ended failed since one has ended well,
-	// RejectedReason why the last of them did.
+	// Rejected is the number of deliveries that ended as failed since the last success.
+	// RejectedReason is the reason of the latest.
 	Rejected       int
 	RejectedReason string
-	// PausedGeneration is the generation of the connector's object that is paused, 0 of
-	// none, PausedReason why.
+	// PausedGeneration is the generation of the connector's object that is paused, 0 if none is.
+	// PausedReason is the reason.
 	PausedGeneration int64
 	PausedReason     string
 }
 
-// Paused says why a generation of the connector's object sends nothing; ok is false where it
-// is not paused.
+// Paused returns why a generation of the connector's object sends nothing. ok is false if it is not
+// paused.
 func (d Destination) Paused(generation int64) (reason string, ok bool) {
 	return d.PausedReason, d.PausedGeneration != 0 && d.PausedGeneration == generation
 }
 
-// DestinationState says how the deliveries of a connector go.
+// DestinationState is the state of a destination.
 type DestinationState string
 
 // States of destinations.
 const (
-	// DestinationDelivering sends all that there is to send.
+	// DestinationDelivering means that all deliveries are sent.
 	DestinationDelivering DestinationState = "delivering"
-	// DestinationFailing has failed BreakAfter attempts in a row: others wait for one that succeeds.
+	// DestinationFailing means that BreakAfter consecutive attempts failed. Deliveries wait until
+	// one succeeds.
 	DestinationFailing DestinationState = "failing"
-	// DestinationRejecting did not take the delivery that ended last; those that come are sent.
+	// DestinationRejecting means that the last delivery was rejected. New deliveries are sent.
 	DestinationRejecting DestinationState = "rejecting"
-	// DestinationPaused wants no more: nothing is sent until somebody resumes it.
+	// DestinationPaused means that nothing is sent until a user resumes the connector.
 	DestinationPaused DestinationState = "paused"
 )
 
-// State is how the deliveries of a generation of the connector's object go, with the reason that is known.
+// State returns the state of deliveries for a generation of the connector's object, with the reason
+// if it is known.
 func (d Destination) State(generation int64) (state DestinationState, reason string) {
 	if reason, paused := d.Paused(generation); paused {
 		return DestinationPaused, reason
@@ -432,7 +437,7 @@ func (d Destination) State(generation int64) (state DestinationState, reason str
 	return DestinationDelivering, ""
 }
 
-// TroubledDestination is one that fails or is paused, with its connector's object.
+// TroubledDestination is a failing or paused destination, with the object of its connector.
 type TroubledDestination struct {
 	Destination
 	Ref ObjectRef

@@ -7,34 +7,35 @@ import (
 	"time"
 )
 
-// Demand is what the open runs of an environment ask of its pool of runners.
+// Demand counts the running and claimable runs of an environment. The scaler sizes the pool from
+// it.
 type Demand struct {
-	// Running are the runs under way, Waiting those that a free place would take: a
-	// deployment is live, their time has come, and neither the agent's limit nor a
-	// concurrency key is in the way.
+	// Running are the runs in progress. Waiting are the runs that a free slot would start: a
+	// deployment is live, their start time has come, and neither the agent's limit nor a
+	// concurrency key holds them back.
 	Running, Waiting Runs
-	// Oldest is how long the first of those that wait does; 0 without any.
+	// Oldest is the waiting time of the oldest of the waiting runs; 0 without any.
 	Oldest time.Duration
 }
 
-// Runs are a number of runs.
+// Runs is a number of runs.
 type Runs struct {
 	All int
-	// Lower are those of All that leave a part of the pool free, as Pool.Kept says: fresh,
-	// and not sync.
+	// Lower counts the runs of All that leave reserved slots free (see Pool.Kept): new, and not
+	// sync.
 	Lower int
 }
 
-// Open are the runs that the pool is to have places for.
+// Open returns the runs that the pool should have slots for.
 func (d Demand) Open() Runs {
 	return Runs{All: d.Running.All + d.Waiting.All, Lower: d.Running.Lower + d.Waiting.Lower}
 }
 
-// Demands tells what environments ask of their pools.
+// Demands returns the demand of environments.
 type Demands interface {
-	// Demand is what is open of an environment: of each line (an agent's runs in a class) as many
-	// as are enough to decide by, which is more than the pool can have places for, and fewer
-	// where there are very many lines. A pool for which that is too few grows by these, and then
-	// counts on. So it costs what a claim does, and not what is queued.
+	// Demand returns the demand of an environment. It counts at most enough runs of each queue (the
+	// runs of an agent in a class), which is more than the pool can have slots for, and fewer if
+	// there are very many queues. If that is too few for a pool, the pool grows by these runs and
+	// the next look counts more. So the cost is that of a claim and does not depend on the backlog.
 	Demand(ctx context.Context, environment Key, enough int) (Demand, error)
 }

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store is the truth for what happened: outcomes of deployments,
-// connector runs, agent runs, their journals. It also holds a projection of
-// the configuration (projects, environments, connectors, links) that the
-// gateway serves webhooks from without asking Kubernetes.
+// Package store is the source of truth for runs and outcomes: deployments, connector runs, agent
+// runs and their journals. It also holds a projection of the configuration (projects, environments,
+// connectors, links). The gateway serves webhooks from the projection, without Kubernetes.
 //
-// The package itself holds values, pure state machines and small interfaces,
-// one a concern. Two engines implement them, store/postgres and store/sqlite;
-// store/storetest is their common specification.
+// The package holds values, pure state machines and small interfaces, one per concern. Two engines
+// implement them, store/postgres and store/sqlite. store/storetest is their common specification.
 //
-// # Promises
+// # Guarantees
 //
-//   - Every method that returns nil has made its effect durable.
-//   - Every method is one transaction, but for those of Housekeeping; for Accept,
-//     which halves a batch where the data of one event is at fault and takes events
-//     of one key in rounds; for Claim, which records the runner, tells keys, fails runs
-//     without an agent and starts others, each in a transaction, and again when it is
-//     decided anew, so that an error may come after some of it; for Complete, which has
-//     more for completions that are not as usual; for Reclaim, which releases each run
-//     by itself; and for blobs, which are written in pieces, before what names them.
+//   - A method that returns nil has made its effect durable.
+//   - A method is one transaction, with the exceptions below.
 //   - Methods are safe for concurrent use.
-//   - Leases and expiries are decided by the database's clock, never by the
-//     caller's; durations are passed in.
-//   - An error is one of the sentinels of errors.go (by errors.Is) or means
-//     that the store could not be reached or answered something unexpected:
-//     then the outcome is unknown, and the caller must not claim success.
+//   - The database's clock decides leases and expiries, never the clock of the caller. Callers pass
+//     durations.
+//   - An error is one of the sentinels in errors.go (by errors.Is), or the store was unreachable or
+//     returned something unexpected. In the second case the outcome is unknown, and the caller must
+//     not report success.
 //
-// # The life of an agent run
+// # Methods with several transactions
 //
-//	      Accept, of a sync run for a runner that waits
+//   - The methods of Housekeeping.
+//   - Accept halves a batch if the data of one event is invalid, and processes events with the same
+//     key in rounds.
+//   - Claim records the runner, evaluates keys, fails runs without an agent and starts runs, each in a
+//     transaction. It repeats them if it has to decide again, so an error may follow partial effects.
+//   - Complete uses more transactions for completions with concurrency keys, large values or errors.
+//   - Reclaim releases each run in a transaction of its own.
+//   - Blobs are written in pieces before the row that names them.
+//
+// # States of an agent run
+//
+//	      Accept, of a sync run for a waiting runner
 //	    +-----------------------------------------+
 //	    |                                         v
 //	(webhook) ---------->  queued  ----------> running ----------> completed | failed | cancelled
@@ -39,8 +42,7 @@
 //	                                              |  Sweep with a tool in flight
 //	                                              +-----------------------------> failed (tool_interrupted)
 //
-// Each Claim raises the run's fencing token. Heartbeats, journal entries and
-// the completion carry the token and are refused with ErrFenced when another
-// claim came in between, so a runner that was thought dead and is not cannot
-// do harm.
+// Each Claim gives the run a new fencing token. Heartbeats, journal entries and the completion carry
+// the token. They are rejected with ErrFenced if another claim came in between, so a runner that was
+// wrongly considered dead can do no harm.
 package store

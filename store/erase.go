@@ -4,11 +4,11 @@ package store
 
 import "context"
 
-// Eraser erases what somebody wants gone before its time.
+// Eraser erases runs before their retention ends.
 type Eraser interface {
-	// EraseRun erases what an ended run was about: output, error and journal; its input, files and
-	// headers with the last run of its event; what it has sent, and what receivers answered. The
-	// run is not found from then on; numbers keep it. A delivery of it that is open ends without
-	// being sent. ErrConflict of a run that is open.
+	// EraseRun erases the contents of an ended run: output, error, journal, sent payloads and the
+	// responses of receivers. With the last run of an event it also erases the input, files and
+	// headers. The run is not found afterwards, but statistics include it. An open delivery of the
+	// run ends unsent. It returns ErrConflict if the run is open.
 	EraseRun(ctx context.Context, run Key) error
 }

@@ -9,85 +9,87 @@ import (
 	"github.com/google/uuid"
 )
 
-// Sentinels that the engines answer, by errors.Is. Any other error means that
-// the outcome is unknown.
+// Sentinels that the engines return, by errors.Is. With any other error the outcome is unknown.
 var (
-	// ErrNotFound says that no such row exists.
+	// ErrNotFound means that there is no such row.
 	ErrNotFound = errors.New("not found")
-	// ErrFenced says that the caller's claim on a run is no longer the current
-	// one: another runner has it, or it ended.
+	// ErrFenced means that the caller's claim on a run is no longer current: another runner has the
+	// run, or it ended.
 	ErrFenced = errors.New("claim is no longer current")
-	// ErrConflict says that the change contradicts the state of the row.
+	// ErrConflict means that the change contradicts the state of the row.
 	ErrConflict = errors.New("conflict")
-	// ErrBundleGone says that what a deployment's build made is not stored any more.
-	ErrBundleGone = errors.New("what the deployment's build made is not stored any more")
-	// ErrNotLive says that what is put mirrors an activation that another one has followed.
+	// ErrBundleGone means that the bundle of the deployment is no longer stored.
+	ErrBundleGone = errors.New("the bundle of the deployment is no longer stored")
+	// ErrNotLive means that the written object mirrors an activation that is no longer in effect.
 	ErrNotLive = errors.New("another activation is in effect in the environment")
-	// ErrNothingLive says that what is put mirrors an activation, and none is in effect.
+	// ErrNothingLive means that the written object mirrors an activation, and none is in effect.
 	ErrNothingLive = errors.New("nothing is live in the environment")
-	// ErrLeaving says that an environment of that id was deleted and its runs are being
-	// cancelled; what was asked is to be tried again in a moment.
-	ErrLeaving = errors.New("runs of the environment that had this id before are still being cancelled; this is tried again")
-	// ErrNameReused says that a deployment id is taken by another source.
-	ErrNameReused = errors.New("deployment name was used before for another source")
-	// ErrSearchTooBroad says that too many runs would have to be looked at to tell numbers of those
-	// that somebody looks for, or that a list could look for none in its time.
+	// ErrLeaving means that an environment with this ID was deleted and its runs are being
+	// cancelled. The caller retries after a moment.
+	ErrLeaving = errors.New("runs of the previous environment with this ID are still being cancelled; this is retried")
+	// ErrNameReused means that a deployment ID belongs to another source.
+	ErrNameReused = errors.New("the deployment name was used for another source")
+	// ErrSearchTooBroad means that a search would have to read too many runs for statistics, or
+	// that a list found no run in its time.
 	ErrSearchTooBroad = errors.New("the search is too broad")
-	// ErrSearchBusy says so where most of the time went by in waiting for other searches.
-	ErrSearchBusy = errors.New("other searches took the time of this one; try again")
-	// ErrAway says that the store is there and must not be used as it is.
+	// ErrSearchBusy replaces ErrSearchTooBroad if most of the time was spent waiting for other
+	// searches.
+	ErrSearchBusy = errors.New("other searches used the time of this one; retry later")
+	// ErrAway means that the store is reachable but must not be used in its current state.
 	ErrAway = errors.New("the store cannot be used")
-	// ErrForeignSchema says that the schema was made by other migrations than this release's: the store is
-	// that of another version, which numbers its migrations alike.
-	ErrForeignSchema = errors.New("the store's schema was made by other migrations than this release has")
-	// ErrSweepRefused says that a sweep would have removed most of a kind of the
-	// projection, which looks more like a lost cluster than like deletions.
-	ErrSweepRefused = errors.New("sweep would remove most of the projection")
+	// ErrForeignSchema means that other migrations than this release's created the schema: the
+	// store belongs to another version with the same migration numbers.
+	ErrForeignSchema = errors.New("other migrations than this release's created the schema of the store")
+	// ErrSweepRefused means that a sweep would have deleted most of the projection of a kind. That
+	// is more likely a lost cluster than deletions.
+	ErrSweepRefused = errors.New("the sweep would delete most of the projection")
 )
 
-// StaleError says that an object is older than what is stored of it: the
-// caller's cache is behind, or etcd was restored. An uncached read tells which.
+// StaleError means that an object is older than its stored state: the caller's cache is stale, or
+// etcd was restored. An uncached read distinguishes the two.
 type StaleError struct {
-	// Stored is the generation that is stored.
+	// Stored is the stored generation.
 	Stored int64
-	// Writes counts the writes of the claim; see ObjectRef.Restored.
+	// Writes is the write counter of the claim; see ObjectRef.Restored.
 	Writes int64
 }
 
-// Error shows the stored generation.
+// Error names the stored generation.
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("older than generation %d, which is stored", e.Stored)
+	return fmt.Sprintf("older than the stored generation %d", e.Stored)
 }
 
-// IDTakenError says that an id is claimed by another object of the project.
+// IDTakenError means that another object of the project has claimed the ID.
 type IDTakenError struct {
-	// Holder is the object that holds the id.
+	// Holder is the object with the claim.
 	Holder ObjectRef
 }
 
 // Error names the holder.
 func (e *IDTakenError) Error() string {
-	return fmt.Sprintf("id is taken by %s", e.Holder)
+	return fmt.Sprintf("the ID is taken by %s", e.Holder)
 }
 
-// ConnectorRefusedError says which connector of an activation cannot be projected, with its links.
+// ConnectorRefusedError names the connector of an activation that cannot be projected with its
+// links.
 type ConnectorRefusedError struct {
 	Connector uuid.UUID
-	// Cause is what PutConnector or PutLink would say.
+	// Cause is the error that PutConnector or PutLink would return.
 	Cause error
 }
 
-// Error is the cause.
+// Error returns the text of the cause.
 func (e *ConnectorRefusedError) Error() string { return e.Cause.Error() }
 
 // Unwrap returns the cause.
 func (e *ConnectorRefusedError) Unwrap() error { return e.Cause }
 
-// LimitReachedError says that a project has as many environments as it may have.
+// LimitReachedError means that the project has reached its limit of environments.
 type LimitReachedError struct {
-	// Limit is how many it may have.
+	// Limit is the maximum number of environments.
 	Limit int
-	// Stored: the environment is in effect, as it was before the limit was lowered.
+	// Stored means that the environment is in effect, because it existed before the limit was
+	// lowered.
 	Stored bool
 }
 
@@ -96,7 +98,7 @@ func (e *LimitReachedError) Error() string {
 	return fmt.Sprintf("the project's limit of %d environments is reached", e.Limit)
 }
 
-// TooManyLinksError says that a connector has MaxLinks others.
+// TooManyLinksError means that the connector has MaxLinks other links.
 type TooManyLinksError struct{}
 
 // Error names the limit.
@@ -104,7 +106,7 @@ func (*TooManyLinksError) Error() string {
 	return fmt.Sprintf("the connector has %d links already", MaxLinks)
 }
 
-// TooManyOutboundLinksError says that the agent of a link has MaxOutboundLinks others to
+// TooManyOutboundLinksError means that the agent of a link has MaxOutboundLinks other links to
 // outbound connectors of the environment.
 type TooManyOutboundLinksError struct{}
 

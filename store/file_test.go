@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// sized are accepted files of so many bytes each; one of none was omitted.
+// sized returns accepted files of these sizes. A size of 0 is an omitted file.
 func sized(sizes ...int64) (files []store.File) {
 	for _, size := range sizes {
 		f := store.File{Name: "f", Size: size, Reason: store.FileUnsupported}
@@ -23,22 +23,22 @@ func sized(sizes ...int64) (files []store.File) {
 	return files
 }
 
-// TestReviewFiles: agents are given accepted files in their order, up to the first that is
-// too much; all of them stay accepted.
-func TestReviewFiles(t *testing.T) {
+// Agents get accepted files in order, up to the first that exceeds the budget. All files stay
+// accepted.
+func TestReviewFiles_OmitsBeyondBudget(t *testing.T) {
 	t.Parallel()
 	const given, omitted, beyond = store.FileReason(""), store.FileUnsupported, store.FileBeyondReview
 	for name, c := range map[string]struct {
 		sizes []int64
 		want  []store.FileReason
 	}{
-		"none":                    {},
-		"as much as may be":       {[]int64{4, 6}, []store.FileReason{given, given}},
-		"one byte more":           {[]int64{4, 7}, []store.FileReason{given, beyond}},
-		"alone too much":          {[]int64{11}, []store.FileReason{beyond}},
-		"small ones after it":     {[]int64{4, 7, 1}, []store.FileReason{given, beyond, beyond}},
-		"omitted ones take none":  {[]int64{4, 0, 6, 0, 1}, []store.FileReason{given, omitted, given, omitted, beyond}},
-		"omitted ones stay as is": {[]int64{11, 0}, []store.FileReason{beyond, omitted}},
+		"none":                          {},
+		"the whole budget":              {[]int64{4, 6}, []store.FileReason{given, given}},
+		"one byte above":                {[]int64{4, 7}, []store.FileReason{given, beyond}},
+		"one file above the budget":     {[]int64{11}, []store.FileReason{beyond}},
+		"small files after a large one": {[]int64{4, 7, 1}, []store.FileReason{given, beyond, beyond}},
+		"omitted files use no budget":   {[]int64{4, 0, 6, 0, 1}, []store.FileReason{given, omitted, given, omitted, beyond}},
+		"omitted files stay omitted":    {[]int64{11, 0}, []store.FileReason{beyond, omitted}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := sized(c.sizes...)
@@ -50,15 +50,15 @@ func TestReviewFiles(t *testing.T) {
 				require.Equal(t, c.want[i], f.Reason, "%s %d", name, i)
 			}
 			for i, f := range store.GivenFiles(files) {
-				require.Equal(t, accepted[i], f, "the numbers of given files are those of accepted ones")
+				require.Equal(t, accepted[i], f, "given files keep the numbers of accepted files")
 			}
 			require.Len(t, store.FileIssues(files), len(files)-len(store.GivenFiles(files)))
 		})
 	}
 }
 
-// TestFilesBeyondTheReviewAreMissing where a link or its connector needs files.
-func TestFilesBeyondTheReviewAreMissing(t *testing.T) {
+// A file beyond the review budget counts as missing if a link or its connector requires files.
+func TestMissingFiles_CountsFilesBeyondReview(t *testing.T) {
 	t.Parallel()
 	files, needs := sized(4, 7), store.Link{FilesRequired: true}
 	require.Empty(t, store.MissingFiles(store.Connector{}, needs, files))
@@ -66,5 +66,5 @@ func TestFilesBeyondTheReviewAreMissing(t *testing.T) {
 	require.Contains(t, store.MissingFiles(store.Connector{}, needs, files), "1 of 2 were omitted")
 	require.Contains(t, store.MissingFiles(store.Connector{FilesRequired: true}, store.Link{}, files), "review_budget")
 	require.Empty(t, store.MissingFiles(store.Connector{}, store.Link{}, files))
-	require.Equal(t, "files are required, and the event has none", store.MissingFiles(store.Connector{}, needs, nil))
+	require.Equal(t, "files are required, but the event has none", store.MissingFiles(store.Connector{}, needs, nil))
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/google/uuid"
 )
 
-// KeyHolderAge is how long a process counts as alive after it reported its keys.
+// KeyHolderAge is how long a process counts as live after it has reported its keys.
 const KeyHolderAge = time.Minute
 
-// ErrNoCurrentKey says that no key of the ring serves new things yet: not all
-// live processes have reported one.
-var ErrNoCurrentKey = errors.New("no key of the ring is current yet")
+// ErrNoCurrentKey means that the ring has no current key yet, because not all live processes have
+// reported one.
+var ErrNoCurrentKey = errors.New("the key ring has no current key yet")
 
-// Derivation is a version of the secret of a connector.
+// Derivation identifies a version of a connector's secret.
 type Derivation struct {
 	ConnectorID uuid.UUID
 	Version     int64
 }
 
-// PlatformKey is what the store knows of a key of the platform; never the key.
+// PlatformKey is the record of a platform key. It never contains the key.
 type PlatformKey struct {
 	// ID is "<ring>-<8 hexadecimal digits>".
 	ID string
@@ -34,40 +34,39 @@ type PlatformKey struct {
 	Ring string
 	// Fingerprint is a digest of the key.
 	Fingerprint string
-	// Rank orders the keys of a ring by age; a higher one is newer. Set by the store.
+	// Rank orders the keys of a ring by age; newer keys have higher ranks. The store sets it.
 	Rank int64
-	// Current says that the key serves what is new; at most one of a ring does.
+	// Current means that the key serves new secrets. At most one key of a ring is current.
 	Current bool
-	// Used says that the key is or was current: it cannot be done without.
+	// Used means that the key is or was current, so it must not be missing.
 	Used bool
-	// RevokedAt is nil unless the key was revoked, EndsAt when the secrets that
-	// derive from it end.
+	// RevokedAt is nil unless the key was revoked. EndsAt is when secrets that are derived from it
+	// expire.
 	RevokedAt, EndsAt *time.Time
-	// RetiredAt is when a revoked key had nothing left that needs it.
+	// RetiredAt is when the last use of a revoked key ended.
 	RetiredAt *time.Time
 }
 
-// KeyHolder is a live process and the ids of the keys that it holds.
+// KeyHolder is a live process with the IDs of its keys.
 type KeyHolder struct {
 	Process string
 	Keys    []string
 }
 
-// KeyStatus is a key with who lacks it and what needs it.
+// KeyStatus is a key with the processes that lack it and the connectors that need it.
 type KeyStatus struct {
 	PlatformKey
 	// Lacking are the live processes that have not reported the key.
 	Lacking []string
-	// Needed is the number of connectors in effect whose present secret derives
-	// from the key, and of those whose credentials it has sealed.
+	// Needed is the number of connectors in effect whose current secret is derived from the key,
+	// plus the number of connectors whose credentials it has sealed.
 	Needed int64
-	// Dispensable: RetireKey gives the key up.
+	// Dispensable means that RetireKey would succeed.
 	Dispensable bool
 }
 
-// NextKey chooses the current key of a ring among its keys: the newest that is
-// not revoked, once all live processes hold it, of which there must be one. It
-// returns false when the current one stays.
+// NextKey chooses the current key of a ring: the newest key that is not revoked, once all live
+// processes have it. There must be at least one process. It returns false if the current key stays.
 func NextKey(keys []PlatformKey, live []KeyHolder) (PlatformKey, bool) {
 	var newest PlatformKey
 	for _, key := range keys {
@@ -86,61 +85,59 @@ func NextKey(keys []PlatformKey, live []KeyHolder) (PlatformKey, bool) {
 	return newest, true
 }
 
-// KeyRegister is where all processes say which keys they hold.
+// KeyRegister records which keys each process has.
 type KeyRegister interface {
-	// ReportKeys says that a live process holds these keys, fingerprints by id,
-	// and returns the ids of the current ones. *MissingKeysError when one is
-	// missing or another of those that are or were current; revoked ones may be.
+	// ReportKeys records the keys of a live process, as fingerprints by ID, and returns the IDs of
+	// the current keys. It returns *MissingKeysError if a key that is or was current is missing or
+	// different. Revoked keys may be missing.
 	ReportKeys(ctx context.Context, process string, held map[string]string) ([]string, error)
-	// ForgetProcess says that a process has ended.
+	// ForgetProcess records that a process has ended.
 	ForgetProcess(ctx context.Context, process string) error
 }
 
-// KeyLedger is what the manager needs to keep the platform's keys.
+// KeyLedger manages the platform's keys for the manager.
 type KeyLedger interface {
 	KeyRegister
-	// AdmitKeys takes note of the keys in the Secret, whose ids are in the order
-	// of their age, and of those that are revoked, with how long the secrets that
-	// derive from them stay valid after that. Keys that were never current and
-	// are gone are forgotten. *MissingKeysError when a key has another fingerprint.
+	// AdmitKeys records the keys in the Secret, oldest first, and the revoked keys with the
+	// remaining validity of secrets derived from them. Keys that were never current and are missing
+	// are deleted. It returns *MissingKeysError if a key has another fingerprint.
 	AdmitKeys(ctx context.Context, keys []PlatformKey, revoked map[string]time.Duration) error
-	// PromoteKeys makes current what NextKey chooses, and returns the ids. Alive
-	// is who reported within liveFor, KeyHolderAge in earnest, by the database's clock.
+	// PromoteKeys makes the keys that NextKey chooses current, and returns their IDs. A process is
+	// live if it has reported within liveFor (KeyHolderAge in production), by the database's clock.
 	PromoteKeys(ctx context.Context, liveFor time.Duration) ([]string, error)
-	// Keys returns all keys that the store ever knew, the oldest first.
+	// Keys returns all keys that the store has ever recorded, oldest first.
 	Keys(ctx context.Context, liveFor time.Duration) ([]KeyStatus, error)
-	// DerivationKey returns the id of the key that this version of a connector's
-	// secret derives from, also after the connector was deleted and made again:
-	// the current one when none is noted or the noted one is revoked, which is
-	// then noted. ErrNoCurrentKey when there is none.
+	// DerivationKey returns the ID of the key from which this version of a connector's secret is
+	// derived, also after the connector was deleted and re-created. If none is recorded or the
+	// recorded key is revoked, it records and returns the current key. It returns ErrNoCurrentKey
+	// if there is none.
 	DerivationKey(ctx context.Context, connector Key, version int64) (string, error)
-	// DerivationKeys returns what DerivationKey would without noting anything, for
-	// connectors of a project and all their versions; what it does not hold is not
-	// noted yet, or revoked.
+	// DerivationKeys returns the recorded derivation keys of all secret versions of connectors of a
+	// project. It records nothing. Missing entries are not recorded yet, or their key is revoked.
 	DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[Derivation]string, error)
-	// DerivedFrom returns up to limit connectors in effect whose present secret
-	// derives from the key, after the one given (the zero Key to begin), by project and id.
+	// DerivedFrom returns up to limit connectors in effect whose current secret is derived from the
+	// key, after the given one (the zero Key at first), by project and ID.
 	DerivedFrom(ctx context.Context, keyID string, after Key, limit int) ([]ProjectedObject, error)
-	// SealedBefore returns up to limit sealed fields that another key than this
-	// one has sealed, after the connector given, by project and id.
+	// SealedBefore returns up to limit sealed fields that another key has sealed, after the given
+	// connector, by project and ID.
 	SealedBefore(ctx context.Context, keyID string, after Key, limit int) ([]SealedField, error)
-	// Reseal puts other bytes in the place of a field's, unless it has changed.
+	// Reseal replaces the sealed bytes of a field, unless the field has changed.
 	Reseal(ctx context.Context, field SealedField, sealed []byte, keyID string) error
-	// RetireKey gives up a revoked key; ErrConflict while something needs it: what
-	// it has sealed, and until its end what derives from it and is in effect.
+	// RetireKey retires a revoked key. It returns ErrConflict while the key is needed: by fields
+	// that it has sealed, and until its end by derived secrets in effect.
 	RetireKey(ctx context.Context, keyID string) error
 }
 
-// SealedField is a sealed column of the projection: a connector's credentials.
+// SealedField is a sealed column of the projection: the credentials of a connector.
 type SealedField struct {
 	Connector Key
 	Sealed    []byte
 }
 
-// MissingKeysError says that keys which the store's rows need are not there.
+// MissingKeysError means that keys which stored rows need are missing.
 type MissingKeysError struct {
-	// Missing are ids of keys that are not there, Changed of those that are not
-	// the same under their id.
+	// Missing are the IDs of missing keys. Changed are the IDs of keys that differ from the
+	// recorded ones.
 	Missing, Changed []string
 }
 
@@ -151,8 +148,8 @@ func (e *MissingKeysError) Error() string {
 		problems = append(problems, "lacks "+strings.Join(e.Missing, ", "))
 	}
 	if len(e.Changed) > 0 {
-		problems = append(problems, "holds another key under the id "+strings.Join(e.Changed, ", "))
+		problems = append(problems, "has another key under the ID "+strings.Join(e.Changed, ", "))
 	}
-	return fmt.Sprintf("the Secret of the platform's keys %s, of which the store holds what they made: restore the Secret from its "+
+	return fmt.Sprintf("the Secret of the platform's keys %s, but stored rows need the original keys: restore the Secret from its "+
 		"backup; for a key that is lost for good, run: agentctl keys revoke <key id> --lost", strings.Join(problems, " and "))
 }

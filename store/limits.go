@@ -10,116 +10,115 @@ import (
 	"strings"
 )
 
-// Limits in bytes as stored. Whoever produces the data keeps them first; the
-// store does not rely on that.
+// Limits in bytes as stored. Producers of the data enforce them first, but the store does not rely
+// on that.
 const (
-	// MaxOutput is of a run's output: a run that says more fails with
+	// MaxOutput limits the output of a run. A run with a larger output fails with
 	// RunErrorOutputTooLarge.
 	MaxOutput = 1 << 20
-	// MaxError is of an error's or a deployment's message; the rest is cut.
+	// MaxContext limits what scripts set in a run's context, as JSON. A run with more fails with
+	// RunErrorContextTooLarge.
+	MaxContext = 64 << 10
+	// MaxError limits the message of an error or a deployment. The rest is cut.
 	MaxError = 16 << 10
-	// MaxCode is of a run's error code and of a journal entry's kind.
+	// MaxCode limits the error code of a run and the kind of a journal entry.
 	MaxCode = 64
-	// MaxModelAnswer and MaxToolResult are of journal entries; see JournalKind.Limit.
+	// MaxModelAnswer and MaxToolResult limit journal entries; see JournalKind.Limit.
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
-	// MaxJournal is of all entries of a run's journal, by JournalEntry.Size: a run that
-	// needs more fails with RunErrorJournalTooLarge.
+	// MaxJournal limits all entries of a run's journal, by JournalEntry.Size. A run that exceeds it
+	// fails with RunErrorJournalTooLarge.
 	MaxJournal = 16 << 20
-	// EntryOverhead is how many bytes an entry counts for beside its contents.
+	// EntryOverhead is the number of bytes that an entry counts in addition to its contents.
 	EntryOverhead = 128
-	// MaxBuildLog is of all chunks of a build's log; what comes after is cut, with
-	// a mark. So that their number is bounded too, one of less than 64 bytes
-	// counts as 64.
+	// MaxBuildLog limits all chunks of a build log. The rest is cut, with a mark. Chunks below 64
+	// bytes count as 64, which also limits their number.
 	MaxBuildLog = 1 << 20
-	// MaxLogNumber is the highest number of a chunk: readers go on after it.
+	// MaxLogNumber is the highest chunk number, because readers continue after it.
 	MaxLogNumber = 1 << 30
-	// MaxAgentConfig is of one agent's configuration.
+	// MaxAgentConfig limits the configuration of one agent.
 	MaxAgentConfig = 64 << 10
-	// MaxAgentConfigs is of the configurations of all agents of a build, and also
-	// of all else that it says of them.
+	// MaxAgentConfigs limits the configurations of all agents of a build, and separately all their
+	// other fields.
 	MaxAgentConfigs = 8 << 20
-	// MaxAgentName is of an agent's name, MaxAgentDescription of what it is for.
+	// MaxAgentName limits the name of an agent, MaxAgentDescription its description.
 	MaxAgentName = 63
-	// MaxTestName is of the name of an A/B variant.
+	// MaxTestName limits the name of an A/B variant.
 	MaxTestName         = 63
 	MaxAgentDescription = MaxAgentConfig
-	// MaxAgentPath is of the path of an agent's file.
+	// MaxAgentPath limits the path of an agent's file.
 	MaxAgentPath = 255
-	// MaxConnectorFile is of one file of connectors/, MaxConnectorFilesSize of all.
+	// MaxConnectorFile limits one file in connectors/, MaxConnectorFilesSize all of them.
 	MaxConnectorFile      = 64 << 10
 	MaxConnectorFilesSize = 1 << 20
-	// MaxTestResults is of a deployment's test results.
+	// MaxTestResults limits the test results of a deployment.
 	MaxTestResults = 1 << 20
-	// MaxCommitText is of a commit's message and author each; the rest is cut.
+	// MaxCommitText limits the message and the author of a commit, each. The rest is cut.
 	MaxCommitText = 4 << 10
-	// MaxBranch is of the name of a branch, which is dropped if it is longer.
+	// MaxBranch limits the name of a branch. A longer name is dropped.
 	MaxBranch = 255
 )
 
-// MaxLinks is how many links a connector has at most, which is how many runs one
-// event starts.
+// MaxLinks is the maximum number of links per connector, and so the maximum number of runs per
+// event.
 const MaxLinks = 100
 
-// MaxHops is how many deliveries an event has come by at most.
+// MaxHops is the maximum number of platform deliveries that lead to an event.
 const MaxHops = 8
 
-// MaxOutboundLinks is how many links to outbound connectors an agent has at most in an
-// environment, which is how many deliveries the end of one of its runs makes.
+// MaxOutboundLinks is the maximum number of links to outbound connectors per agent and environment,
+// and so the maximum number of deliveries per run end.
 const MaxOutboundLinks = 32
 
 // Limits of lists.
 const (
-	// MaxDeployments is the most deployments that a list has, the newest.
+	// MaxDeployments is the maximum length of a list of deployments.
 	MaxDeployments = 500
-	// MaxDeploymentsSize is the most characters of texts, agents and connector
-	// results that such a list holds; where they are more it ends earlier, never
-	// before the newest.
+	// MaxDeploymentsSize is the maximum number of characters of texts, agents and connector results
+	// in such a list. A longer list ends earlier, but includes at least the newest deployment.
 	MaxDeploymentsSize = 8 << 20
-	// MaxConnectorFiles is the most connectors that a build finds.
+	// MaxConnectorFiles is the maximum number of connectors in a build.
 	MaxConnectorFiles = 100
-	// MaxAgents is the most agents of a build.
+	// MaxAgents is the maximum number of agents in a build.
 	MaxAgents = 1000
-	// MaxPastAgents is how many agents a list has of which there are runs in the past and nothing
-	// else: links can name any.
+	// MaxPastAgents is the maximum number of listed agents that exist only in past runs, because
+	// links can name any agent.
 	MaxPastAgents = 1000
-	// MaxEntries is the most journal entries that are stored at once.
+	// MaxEntries is the maximum number of journal entries per append.
 	MaxEntries = 1000
-	// MaxJournalPage is the most bytes of data that a page of a journal has: see
-	// LastJournalPage.
+	// MaxJournalPage is the maximum number of data bytes in a journal page: see LastJournalPage.
 	MaxJournalPage = 4 * MaxModelAnswer
-	// MaxClaim is the most runs that a claim hands over, of new ones and of those that
-	// its runner did not know to have.
+	// MaxClaim is the maximum number of runs that a claim returns, new ones and ones that the
+	// runner did not name.
 	MaxClaim = 64
-	// MaxDigests is the most bundles that are recorded of a runner, MaxRunnerID the
-	// most bytes of its name.
+	// MaxDigests is the maximum number of bundles recorded per runner. MaxRunnerID is the maximum
+	// size of its name in bytes.
 	MaxDigests  = 64
 	MaxRunnerID = 253
-	// MaxRunners is how many runners of an environment are recorded at a time. One
-	// beyond that is handed runs like the others; its places are not counted.
+	// MaxRunners is the maximum number of recorded runners per environment. A runner beyond it gets
+	// runs like the others, but its slots are not counted.
 	MaxRunners = 1000
 )
 
-// maxDigest is the most bytes of a bundle's digest.
+// maxDigest is the maximum size of a bundle digest in bytes.
 const maxDigest = 80
 
 const (
-	// minLogChunk is what a chunk of a build's log counts at least.
+	// minLogChunk is the minimum size that a chunk of a build log counts.
 	minLogChunk = 64
-	// cutMark ends a text that was cut, logCutMark a log.
+	// cutMark ends a cut text, logCutMark a cut log.
 	cutMark    = "… (cut)"
 	logCutMark = "\n… the log is cut off here\n"
 )
 
-// RunErrorReportInvalid is of runs whose end was reported in a form that is not
-// stored; see Completion.Check.
+// RunErrorReportInvalid marks runs whose end was reported in an invalid form; see Completion.Check.
 const RunErrorReportInvalid RunErrorCode = "report_invalid"
 
-// ErrTooLarge says that something is larger than the store takes.
-var ErrTooLarge = errors.New("larger than the store takes")
+// ErrTooLarge means that a value exceeds a limit of the store.
+var ErrTooLarge = errors.New("above the size limit of the store")
 
-// ErrInvalid says that something is not of the form that the store takes.
-var ErrInvalid = errors.New("not of the form that the store takes")
+// ErrInvalid means that a value does not have the required form.
+var ErrInvalid = errors.New("not in the form that the store requires")
 
 var (
 	agentName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
@@ -129,25 +128,25 @@ var (
 	codeForm  = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 )
 
-// checkCode says ErrInvalid of a field that holds no name such as programs have
-// for things: at most MaxCode lower-case letters, digits and underscores.
+// checkCode returns ErrInvalid unless the field is a machine-readable code: at most MaxCode
+// lower-case letters, digits and underscores.
 func checkCode(field, code string) error {
 	if len(code) > MaxCode || !codeForm.MatchString(code) {
-		return fmt.Errorf("%s %.*q is not of 1 to %d lower-case letters, digits and underscores, a letter first: %w", field, MaxCode, code, MaxCode, ErrInvalid)
+		return fmt.Errorf("%s %.*q must have 1 to %d lower-case letters, digits and underscores and start with a letter: %w", field, MaxCode, code, MaxCode, ErrInvalid)
 	}
 	return nil
 }
 
-// Limit is the most bytes of a journal entry's data.
+// Limit returns the maximum size of a journal entry's data in bytes.
 func (k JournalKind) Limit() int {
 	if k == JournalToolResult {
 		return MaxToolResult
 	}
-	return MaxModelAnswer // what a tool is started with comes from an answer
+	return MaxModelAnswer // the arguments of a tool come from a model response
 }
 
-// LastJournalPage says whether nothing comes after a page of a journal that may have so
-// many entries: there was room for one more of any size.
+// LastJournalPage reports whether a page is the last one of its journal: it has room for one more
+// entry of any size.
 func LastJournalPage(page []JournalEntry, limit int) bool {
 	left := MaxJournalPage - MaxModelAnswer
 	for _, e := range page {
@@ -156,27 +155,27 @@ func LastJournalPage(page []JournalEntry, limit int) bool {
 	return len(page) < limit && left >= 0
 }
 
-// CheckJournal says ErrTooLarge of too many entries, or of one beyond its limit,
-// and ErrInvalid of one that is not of the form that entries have.
+// CheckJournal returns ErrTooLarge for too many entries or an entry above its limit, and ErrInvalid
+// for an entry in another form.
 func CheckJournal(entries []JournalEntry) error {
 	if len(entries) > MaxEntries {
-		return fmt.Errorf("%d journal entries, at most %d are stored at once: %w", len(entries), MaxEntries, ErrTooLarge)
+		return fmt.Errorf("%d journal entries at once; the limit is %d: %w", len(entries), MaxEntries, ErrTooLarge)
 	}
 	for _, e := range entries {
 		if err := e.check(); err != nil {
 			return err
 		}
 		if limit := e.Kind.Limit(); len(e.Data) > limit {
-			return fmt.Errorf("journal entry %d (%s) has %d bytes, at most %d are stored: %w", e.Sequence, e.Kind, len(e.Data), limit, ErrTooLarge)
+			return fmt.Errorf("journal entry %d (%s) has %d bytes; the limit is %d: %w", e.Sequence, e.Kind, len(e.Data), limit, ErrTooLarge)
 		}
 	}
 	return nil
 }
 
-// check says ErrInvalid of an entry whose sequence or kind no entry has.
+// check returns ErrInvalid for an invalid sequence or kind.
 func (e JournalEntry) check() error {
 	if e.Sequence < 1 {
-		return fmt.Errorf("the sequence of a journal entry is %d, they count from 1: %w", e.Sequence, ErrInvalid)
+		return fmt.Errorf("the sequence of a journal entry is %d; sequences start at 1: %w", e.Sequence, ErrInvalid)
 	}
 	if err := checkCode("the kind", string(e.Kind)); err != nil {
 		return fmt.Errorf("journal entry %d: %w", e.Sequence, err)
@@ -184,13 +183,16 @@ func (e JournalEntry) check() error {
 	return nil
 }
 
-// Check says ErrInvalid of an error code or of a journal entry that is not of the
-// form that these have. It does not judge sizes, which Bounded does.
+// Check returns ErrInvalid for an error code or a journal entry in another form. Bounded checks
+// sizes.
 func (c Completion) Check() error {
 	if c.ErrorCode != "" {
 		if err := checkCode("error_code", string(c.ErrorCode)); err != nil {
 			return err
 		}
+	}
+	if len(c.Context) > 0 && (c.Context[0] != '{' || !json.Valid(c.Context)) {
+		return fmt.Errorf("the context is no JSON object: %w", ErrInvalid)
 	}
 	for _, e := range c.Journal {
 		if err := e.check(); err != nil {
@@ -200,44 +202,47 @@ func (c Completion) Check() error {
 	return nil
 }
 
-// Bounded is the completion that is recorded for c: c itself, or a failed one
-// where c is beyond a limit or fails Check, so that such a run ends all the same.
+// Bounded returns the completion to record. That is c, or a failed completion if c exceeds a limit
+// or fails Check, so the run ends in any case.
 func (c Completion) Bounded() Completion {
 	c.Error, c.TestName, c.Usage = Cut(c.Error, MaxError), Cut(c.TestName, MaxTestName), c.Usage.bounded()
 	if err := c.Check(); err != nil {
-		return c.failed(RunErrorReportInvalid, err.Error())
+		return c.failedCompletion(RunErrorReportInvalid, err.Error())
 	}
 	if err := CheckJournal(c.Journal); err != nil {
-		return c.failed(RunErrorJournalTooLarge, err.Error())
+		return c.failedCompletion(RunErrorJournalTooLarge, err.Error())
+	}
+	if len(c.Context) > MaxContext {
+		return c.failedCompletion(RunErrorContextTooLarge, fmt.Sprintf("the context has %d bytes; the limit is %d", len(c.Context), MaxContext))
 	}
 	if len(c.Output) > MaxOutput {
-		return c.failed(RunErrorOutputTooLarge, fmt.Sprintf("the output has %d bytes, at most %d are stored", len(c.Output), MaxOutput))
+		return c.failedCompletion(RunErrorOutputTooLarge, fmt.Sprintf("the output has %d bytes; the limit is %d", len(c.Output), MaxOutput))
 	}
 	return c
 }
 
-// MaxTokens is how many tokens of a kind a run is recorded with at most. Sums of them are MaxSum at most.
+// MaxTokens is the maximum recorded number of tokens of a kind per run. Sums are at most MaxSum.
 const MaxTokens = 1 << 40
 
-// bounded are the tokens that are recorded of what a runner says.
+// bounded returns the reported tokens within the limits.
 func (u TokenUsage) bounded() TokenUsage {
 	of := func(tokens int64) int64 { return min(max(tokens, 0), MaxTokens) }
 	return TokenUsage{of(u.InputTokens), of(u.OutputTokens), of(u.ThinkingTokens), of(u.CachedInputTokens), of(u.TotalTokens)}
 }
 
-// failed keeps what is known to be small: the claim and the tokens spent.
-func (c Completion) failed(code RunErrorCode, message string) Completion {
+// failedCompletion returns a failed completion with the parts that are known to be small: the claim and the
+// used tokens.
+func (c Completion) failedCompletion(code RunErrorCode, message string) Completion {
 	return Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
 }
 
-// Bounded cuts texts that are longer than their limit. It drops a branch or a commit that is
-// none, which an object's spec or status would not take; ErrInvalid of a phase that is
-// not a build's.
+// Bounded cuts texts that exceed their limit. It drops an invalid branch or commit, because a spec
+// or status would reject it. It returns ErrInvalid for a phase that is not a build's.
 func (r BuildReport) Bounded() (BuildReport, error) {
 	switch r.Phase {
 	case "", PhaseFetching, PhasePacking, PhaseTesting:
 	default:
-		return r, fmt.Errorf("a build reports the phase %s, %s or %s: %w", PhaseFetching, PhasePacking, PhaseTesting, ErrInvalid)
+		return r, fmt.Errorf("the phase of a build must be %s, %s or %s: %w", PhaseFetching, PhasePacking, PhaseTesting, ErrInvalid)
 	}
 	if !commit.MatchString(r.Commit) {
 		r.Commit = ""
@@ -249,67 +254,65 @@ func (r BuildReport) Bounded() (BuildReport, error) {
 	return r, nil
 }
 
-// Allowed says ErrInvalid of a commit that is not the deployment's: what is told of it is
-// believed by the Git provider, by promotions and by whoever deploys it again.
+// Allowed returns ErrInvalid if the commit is not the deployment's. The Git provider, promotions
+// and redeploys trust it.
 func (r BuildReport) Allowed(d Deployment) error {
 	switch {
 	case r.Branch == "" && r.Commit == "" && r.CommitMessage == "" && r.Author == "":
 		return nil
 	case d.SourceType != "git":
-		return fmt.Errorf("the deployment is of what was uploaded, and of no commit: %w", ErrInvalid)
+		return fmt.Errorf("the deployment is of an upload and has no commit: %w", ErrInvalid)
 	case r.Commit == "":
 		return nil
 	case d.Commit != "" && r.Commit != d.Commit:
-		return fmt.Errorf("commit %s is not %s, which the deployment is of: %w", r.Commit, d.Commit, ErrInvalid)
+		return fmt.Errorf("commit %s is not the deployment's commit %s: %w", r.Commit, d.Commit, ErrInvalid)
 	case d.ResolvedCommit != "" && r.Commit != d.ResolvedCommit:
-		return fmt.Errorf("commit %s is not %s, which the build began with; deploy again: %w", r.Commit, d.ResolvedCommit, ErrInvalid)
+		return fmt.Errorf("commit %s is not %s, with which the build began; deploy again: %w", r.Commit, d.ResolvedCommit, ErrInvalid)
 	}
 	return nil
 }
 
-// Bounded cuts the message; ErrTooLarge of test results, agents and connectors beyond
-// their limits, which cannot be cut, and ErrInvalid of agents, connectors or a reason
-// that no build has.
+// Bounded cuts the message. It returns ErrTooLarge for test results, agents and connectors above
+// their limits, which cannot be cut, and ErrInvalid for invalid agents, connectors or reasons.
 func (r BuildResult) Bounded() (BuildResult, error) {
 	r.Message = Cut(r.Message, MaxError)
 	switch r.FailureReason {
 	case "", FailureBuild, FailureTests:
 	default:
-		return r, fmt.Errorf("a build fails with %s or %s: %w", FailureBuild, FailureTests, ErrInvalid)
+		return r, fmt.Errorf("the reason of a failed build must be %s or %s: %w", FailureBuild, FailureTests, ErrInvalid)
 	}
 	if len(r.TestResults) > MaxTestResults {
-		return r, fmt.Errorf("the test results have %d bytes, at most %d are stored: %w", len(r.TestResults), MaxTestResults, ErrTooLarge)
+		return r, fmt.Errorf("the test results have %d bytes; the limit is %d: %w", len(r.TestResults), MaxTestResults, ErrTooLarge)
 	}
 	return r, errors.Join(checkAgents(r.Agents), checkConnectorFiles(r.Connectors))
 }
 
-// checkConnectorFiles holds the files of connectors/ to their limits.
+// checkConnectorFiles checks the limits of the files in connectors/.
 func checkConnectorFiles(files []ConnectorFile) error {
 	if len(files) > MaxConnectorFiles {
-		return fmt.Errorf("%d connectors, at most %d are stored: %w", len(files), MaxConnectorFiles, ErrTooLarge)
+		return fmt.Errorf("%d connectors; the limit is %d: %w", len(files), MaxConnectorFiles, ErrTooLarge)
 	}
 	size, named := 0, make(map[string]bool, len(files))
 	for i, file := range files {
 		if !fileStem.MatchString(file.Key) || named[file.Key] {
-			return fmt.Errorf("connector %d: its file must be named by at most 40 lower-case letters, digits and inner dashes, like no other: %w", i+1, ErrInvalid)
+			return fmt.Errorf("connector %d: its file needs a unique name of at most 40 lower-case letters, digits and inner dashes: %w", i+1, ErrInvalid)
 		}
 		named[file.Key] = true
 		if len(file.Content) > MaxConnectorFile {
-			return fmt.Errorf("connector %q has %d bytes, at most %d are stored: %w", file.Key, len(file.Content), MaxConnectorFile, ErrTooLarge)
+			return fmt.Errorf("connector %q has %d bytes; the limit is %d: %w", file.Key, len(file.Content), MaxConnectorFile, ErrTooLarge)
 		}
 		size += len(file.Content)
 	}
 	if size > MaxConnectorFilesSize {
-		return fmt.Errorf("the connectors have %d bytes, at most %d are stored: %w", size, MaxConnectorFilesSize, ErrTooLarge)
+		return fmt.Errorf("the connectors have %d bytes; the limit is %d: %w", size, MaxConnectorFilesSize, ErrTooLarge)
 	}
 	return nil
 }
 
-// checkAgents holds the agents of a build to their limits, before anything of
-// them is written.
+// checkAgents checks the limits of a build's agents before anything is written.
 func checkAgents(agents []Agent) error {
 	if len(agents) > MaxAgents {
-		return fmt.Errorf("%d agents, at most %d are stored: %w", len(agents), MaxAgents, ErrTooLarge)
+		return fmt.Errorf("%d agents; the limit is %d: %w", len(agents), MaxAgents, ErrTooLarge)
 	}
 	named := make(map[string]bool, len(agents))
 	configs, texts := 0, 0
@@ -318,20 +321,19 @@ func checkAgents(agents []Agent) error {
 			return fmt.Errorf("agent %d: %w", i+1, err)
 		}
 		if named[a.Name] {
-			return fmt.Errorf("agent %d: another agent is named %q too: %w", i+1, a.Name, ErrInvalid)
+			return fmt.Errorf("agent %d: another agent has the name %q: %w", i+1, a.Name, ErrInvalid)
 		}
 		named[a.Name] = true
 		configs += len(a.Config)
 		texts += len(a.Description) + len(a.SourcePath)
 	}
 	if configs > MaxAgentConfigs || texts > MaxAgentConfigs {
-		return fmt.Errorf("the agents have %d bytes of configuration and %d of texts, at most %d of each are stored: %w", configs, texts, MaxAgentConfigs, ErrTooLarge)
+		return fmt.Errorf("the agents have %d bytes of configuration and %d of texts; the limit of each is %d: %w", configs, texts, MaxAgentConfigs, ErrTooLarge)
 	}
 	return nil
 }
 
-// check says ErrInvalid of a name that is none, ErrTooLarge of a part that is
-// beyond its limit.
+// check returns ErrInvalid for an invalid name, and ErrTooLarge for a field above its limit.
 func (a Agent) check() error {
 	for _, part := range []struct {
 		what       string
@@ -347,16 +349,16 @@ func (a Agent) check() error {
 		{"concurrency_key", len(a.ConcurrencyKey), MaxConcurrencyExpression},
 	} {
 		if part.have > part.most {
-			return fmt.Errorf("the %s has %d bytes, at most %d are stored: %w", part.what, part.have, part.most, ErrTooLarge)
+			return fmt.Errorf("the %s has %d bytes; the limit is %d: %w", part.what, part.have, part.most, ErrTooLarge)
 		}
 	}
 	if !agentName.MatchString(a.Name) {
-		return fmt.Errorf("the name %q is not of lower-case letters, digits and inner dashes: %w", a.Name, ErrInvalid)
+		return fmt.Errorf("the name %q must have only lower-case letters, digits and inner dashes: %w", a.Name, ErrInvalid)
 	}
 	return nil
 }
 
-// Bounded keeps of the runner what is recorded of it.
+// Bounded returns the claim with the runner fields that can be recorded.
 func (c Claim) Bounded() Claim {
 	c.RunnerID = Cut(c.RunnerID, MaxRunnerID)
 	kept := make([]string, 0, min(len(c.Digests), MaxDigests))
@@ -366,12 +368,12 @@ func (c Claim) Bounded() Claim {
 		}
 	}
 	c.Digests = kept
-	c.Places = max(c.Places, c.Limit) // whoever wants so many has room for them
+	c.Places = max(c.Places, c.Limit) // a runner that asks for so many runs has slots for them
 	return c
 }
 
-// LogChunk is what is stored of the next chunk of a log of which so much is
-// used: all of it, its beginning with a mark, or "". It returns what is used then.
+// LogChunk returns the part of the next chunk to store, if used bytes of the log are taken: all of
+// it, its beginning with a mark, or "". It also returns the bytes used afterwards.
 func LogChunk(used int64, chunk string) (string, int64) {
 	left, cost := int(MaxBuildLog-used)-len(logCutMark), max(len(chunk), minLogChunk)
 	switch {
@@ -380,18 +382,17 @@ func LogChunk(used int64, chunk string) (string, int64) {
 	case cost <= left:
 		return chunk, used + int64(cost)
 	default:
-		return prefix(chunk, max(left, 0)) + logCutMark, MaxBuildLog
+		return textPrefix(chunk, max(left, 0)) + logCutMark, MaxBuildLog
 	}
 }
 
-// FailedTests counts the test results that did not pass.
+// FailedTests counts the failed test results.
 func FailedTests(results json.RawMessage) int {
 	_, failed := CountTests(results)
 	return failed
 }
 
-// CountTests counts test results, and those of them that did not pass; results are
-// in their REST shape.
+// CountTests counts all and failed test results. results are in REST shape.
 func CountTests(results json.RawMessage) (total, failed int) {
 	var list []struct {
 		Passed bool `json:"passed"`
@@ -407,15 +408,15 @@ func CountTests(results json.RawMessage) (total, failed int) {
 	return len(list), failed
 }
 
-// Cut shortens text to at most so many bytes, whole characters and a mark.
+// Cut shortens text to at most so many bytes, in whole characters and with a mark.
 func Cut(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
-	return prefix(text, most-len(cutMark)) + cutMark
+	return textPrefix(text, most-len(cutMark)) + cutMark
 }
 
-// prefix is the beginning of text in whole characters.
-func prefix(text string, most int) string {
+// textPrefix returns the beginning of text in whole characters.
+func textPrefix(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(most, len(text))], "")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestCutKeepsCharactersAndTheLimit(t *testing.T) {
+func TestCut_KeepsCharactersAndLimit(t *testing.T) {
 	t.Parallel()
 	for most := 16; most < 40; most++ {
 		for _, text := range []string{strings.Repeat("x", 100), strings.Repeat("é", 50), strings.Repeat("🙂", 25)} {
@@ -28,8 +28,8 @@ func TestCutKeepsCharactersAndTheLimit(t *testing.T) {
 	require.Equal(t, "short", store.Cut("short", 5))
 }
 
-// TestLogsAreBoundedWhateverTheirChunks: bytes, rows, and one mark at the end.
-func TestLogsAreBoundedWhateverTheirChunks(t *testing.T) {
+// A log is limited in bytes and rows, and has one mark at its end, whatever its chunks.
+func TestLogChunk_LimitsBytesAndRows(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 1, 63, 64, 1000, 1<<20 - 40, 1 << 20, 16 << 20} {
 		var used int64
@@ -55,7 +55,7 @@ func TestLogsAreBoundedWhateverTheirChunks(t *testing.T) {
 	}
 }
 
-func TestFailedTestsAreCounted(t *testing.T) {
+func TestFailedTests_CountsFailures(t *testing.T) {
 	t.Parallel()
 	for results, want := range map[string]int{
 		``: 0, `null`: 0, `[]`: 0, `{"passed":false}`: 0, `[{"passed":true}]`: 0, `[{"passed":false},{"passed":true},{}]`: 2,
@@ -69,9 +69,8 @@ func TestFailedTestsAreCounted(t *testing.T) {
 	require.Equal(t, 1, failed)
 }
 
-// TestCodesAndKindsAreNames: what is none is refused, and were it reported all
-// the same it would not be stored.
-func TestCodesAndKindsAreNames(t *testing.T) {
+// Invalid codes and kinds are rejected, and not stored if they are reported nevertheless.
+func TestCompletion_RejectsInvalidCodesAndKinds(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", store.MaxCode)
 	for text, valid := range map[string]bool{
@@ -110,7 +109,7 @@ func TestCodesAndKindsAreNames(t *testing.T) {
 	require.ErrorIs(t, store.CheckJournal([]store.JournalEntry{{Sequence: 1}}), store.ErrInvalid, "an entry without a kind")
 }
 
-func TestSequencesCountFromOne(t *testing.T) {
+func TestCheckJournal_RejectsSequenceBelowOne(t *testing.T) {
 	t.Parallel()
 	for _, sequence := range []int64{0, -1, -1 << 63} {
 		entries := []store.JournalEntry{{Sequence: sequence, Kind: store.JournalToolResult}}
@@ -119,9 +118,8 @@ func TestSequencesCountFromOne(t *testing.T) {
 	}
 }
 
-// TestTheLastPageOfAJournal: a page is the last one where another entry, of any size, had
-// room on it.
-func TestTheLastPageOfAJournal(t *testing.T) {
+// A page is the last one if it has room for another entry of any size.
+func TestLastJournalPage_HasRoomForAnyEntry(t *testing.T) {
 	t.Parallel()
 	page := func(sizes ...int) (out []store.JournalEntry) {
 		for _, size := range sizes {
@@ -134,11 +132,11 @@ func TestTheLastPageOfAJournal(t *testing.T) {
 		page []store.JournalEntry
 		last bool
 	}{
-		"empty":                       {nil, true},
-		"one entry fewer than may be": {page(1, 1), true},
-		"as many entries as may be":   {page(1, 1, 1), false},
-		"room for one more answer":    {page(most), true},
-		"no room for one more answer": {page(most, 1), false},
+		"empty":                         {nil, true},
+		"one entry below the maximum":   {page(1, 1), true},
+		"the maximum number of entries": {page(1, 1, 1), false},
+		"room for one more answer":      {page(most), true},
+		"no room for one more answer":   {page(most, 1), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.last, store.LastJournalPage(c.page, 3))
@@ -146,7 +144,7 @@ func TestTheLastPageOfAJournal(t *testing.T) {
 	}
 }
 
-func TestTokensThatARunIsRecordedWith(t *testing.T) {
+func TestCompletion_LimitsTokens(t *testing.T) {
 	t.Parallel()
 	said := store.TokenUsage{InputTokens: -1, OutputTokens: math.MaxInt64, ThinkingTokens: math.MinInt64, CachedInputTokens: 7}
 	want := store.TokenUsage{OutputTokens: store.MaxTokens, CachedInputTokens: 7}

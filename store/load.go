@@ -8,38 +8,37 @@ import (
 	"github.com/google/uuid"
 )
 
-// ProjectLimits are how much a project may leave open and stored, of which 0 is any
-// number, and ask.
+// ProjectLimits are the limits of a project. 0 means no limit, except for RequestsPerMinute.
 type ProjectLimits struct {
-	// BacklogRuns and BacklogInput are of each environment: open runs, and bytes of
-	// their inputs.
+	// BacklogRuns and BacklogInput limit the open runs, and the bytes of their inputs, of each
+	// environment.
 	BacklogRuns, BacklogInput int64
-	// Storage is in bytes, of what has ended.
+	// Storage limits the bytes of history.
 	Storage int64
-	// RequestsPerMinute are those to the REST API; 0 is as many as is usual.
+	// RequestsPerMinute limits the requests to the REST API; 0 means the default.
 	RequestsPerMinute int64
 }
 
-// Backlog is what of an environment is open.
+// Backlog counts the open runs of an environment.
 type Backlog struct {
-	// Runs have not ended; Input is how many bytes their connector runs came with.
+	// Runs is the number of open runs. Input is the number of input bytes of their connector runs.
 	Runs, Input int64
 }
 
-// ProjectLoad is what a project has, and what it may have.
+// ProjectLoad is the usage of a project with its limits.
 type ProjectLoad struct {
 	Limits ProjectLimits
-	// Stored is in bytes; what has just ended is counted a little later. Days that the project keeps no
-	// longer do not count.
+	// Stored is in bytes. Runs that have just ended are counted a little later. Days beyond the
+	// project's retention do not count.
 	Stored int64
-	// Backlog has the environments in which something is open. It is empty where
-	// the project has no limit of the backlog: counting it takes the longer the more is open.
+	// Backlog has the environments with open runs. It is empty if the project has no backlog limit,
+	// because the cost of counting grows with the backlog.
 	Backlog map[uuid.UUID]Backlog
 }
 
-// Loads measures projects.
+// Loads measures the usage of projects.
 type Loads interface {
-	// ProjectLoad costs what the project has open. ErrNotFound when there is no such
-	// project.
+	// ProjectLoad returns the usage of a project. Its cost grows with the project's backlog. It
+	// returns ErrNotFound if there is no such project.
 	ProjectLoad(ctx context.Context, project uuid.UUID) (ProjectLoad, error)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Names are unique in an environment in any case of letters; retired connectors keep theirs from connectors that people create.
+// Names are unique in an environment, without case. Retired connectors keep their names from
+// connectors that users create.
 func TestConnectorName_ClashesWith(t *testing.T) {
 	t.Parallel()
 	own, code := store.ConnectorName{Name: "orders"}, store.ConnectorName{Name: "Orders", DefinedInCode: true}
@@ -19,15 +20,15 @@ func TestConnectorName_ClashesWith(t *testing.T) {
 		a, b store.ConnectorName
 		want bool
 	}{
-		"same":                {own, own, true},
-		"another case":        {own, store.ConnectorName{Name: "oRDERS"}, true},
-		"beyond ASCII":        {store.ConnectorName{Name: "Bestände"}, store.ConnectorName{Name: "BESTÄNDE"}, true},
-		"another name":        {own, store.ConnectorName{Name: "orders2"}, false},
-		"own and code":        {own, code, true},
-		"two files":           {code, code, true},
-		"own and retired":     {own, retired, true},
-		"a file of a retired": {code, retired, false},
-		"two retired":         {retired, retired, false},
+		"same":             {own, own, true},
+		"another case":     {own, store.ConnectorName{Name: "oRDERS"}, true},
+		"beyond ASCII":     {store.ConnectorName{Name: "Bestände"}, store.ConnectorName{Name: "BESTÄNDE"}, true},
+		"another name":     {own, store.ConnectorName{Name: "orders2"}, false},
+		"user and code":    {own, code, true},
+		"two files":        {code, code, true},
+		"user and retired": {own, retired, true},
+		"code and retired": {code, retired, false},
+		"two retired":      {retired, retired, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

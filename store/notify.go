@@ -2,44 +2,43 @@
 
 package store
 
-// Topic is what a hint is about.
+// Topic is the subject of a hint.
 type Topic string
 
-// Topics of hints, with what their key names.
+// Topics of hints. Each comment says which object the key names.
 const (
-	// TopicQueued: an environment has runs to claim, a bundle to prefetch, a claim
-	// that was lost, or another token.
+	// TopicQueued: an environment has runs to claim, a bundle to prefetch, a lost claim, or a new
+	// token.
 	TopicQueued Topic = "queued"
-	// TopicFreed: a run of an environment ended or was suspended, and left its place
-	// and its agent's limit.
+	// TopicFreed: a run of an environment ended or was suspended and freed its slot and its share
+	// of the agent's limit.
 	TopicFreed Topic = "freed"
-	// TopicDelivery: runs of an environment have left something to be delivered.
+	// TopicDelivery: runs of an environment have created outbox rows for deliveries.
 	TopicDelivery Topic = "delivery"
 	// TopicDone: a connector run ended.
 	TopicDone Topic = "done"
 	// TopicRoute: a connector or its links changed.
 	TopicRoute Topic = "route"
-	// TopicDeployment: a deployment changed, or its build wrote.
+	// TopicDeployment: a deployment changed, or its build appended to the log.
 	TopicDeployment Topic = "deployment"
-	// TopicLook: a look at the repository of a project is asked for; the key is the
-	// project's.
+	// TopicLook: a poll of a project's repository is requested. The key names the project.
 	TopicLook Topic = "look"
 )
 
-// Hint says that something may have changed. Hints are sent after the commit,
-// may be lost, doubled and late: polling is the truth.
+// Hint reports that something may have changed. Hints are sent after the commit and may be lost,
+// duplicated or late, so readers also poll.
 type Hint struct {
 	Topic Topic
 	Key   Key
-	// End, of TopicDone, is the end of the connector run's last run, where this process
-	// recorded it and it is small; nil means that it is to be read.
+	// End is set for TopicDone if this process recorded the end of the connector run's last run and
+	// it is small. If it is nil, read the outcome.
 	End *RunEnd
 }
 
-// MaxHintedEnd is how many bytes the texts of a hint's RunEnd have at most.
+// MaxHintedEnd is the maximum size of the texts in a hint's RunEnd in bytes.
 const MaxHintedEnd = 16 << 10
 
-// RunEnd is what a run has ended with, as it is stored.
+// RunEnd is the stored end of a run.
 type RunEnd struct {
 	Run           Key
 	Status        RunStatus
@@ -47,10 +46,10 @@ type RunEnd struct {
 	Error, Output string
 }
 
-// Notifier delivers hints of all processes on the store.
+// Notifier delivers the hints of all processes on the store.
 type Notifier interface {
-	// Subscribe returns a channel of the hints of a topic. A slow reader loses
-	// hints, not the others'. A hint with the zero key means that hints may have
-	// been lost: look at everything. Call stop when done; it closes the channel.
+	// Subscribe returns a channel with the hints of a topic. A slow reader loses its own hints
+	// only. A hint with the zero key means that hints may have been lost: read everything. Call
+	// stop when done; it closes the channel.
 	Subscribe(topic Topic) (hints <-chan Hint, stop func())
 }

@@ -10,41 +10,40 @@ import (
 )
 
 const (
-	// keptShare is the part of a pool's places that is kept for sync and resumed
-	// runs: one in so many, at least one.
+	// keptShare sets the reserved slots for sync and resumed runs: one in keptShare slots, at least
+	// one.
 	keptShare = 5
-	// lowerTurn is how often the lower classes have their turn before sync: each
-	// claim of that number.
+	// lowerTurn is how often the lower classes precede sync: every lowerTurn-th claimed run.
 	lowerTurn = 8
 )
 
-// Pool is what is known of an environment's runners when one of them claims.
+// Pool is the state of an environment's runner pool during a claim.
 type Pool struct {
-	// Places are those of all its runners.
+	// Places is the number of slots of all runners.
 	Places int
-	// Running counts the runs under way by agent.
+	// Running counts the runs in progress by agent.
 	Running map[string]int
-	// Lower counts the fresh runs under way that are not sync.
+	// Lower counts the new runs in progress that are not sync.
 	Lower int
-	// Served counts the runs ever claimed.
+	// Served counts all runs ever claimed.
 	Served int64
-	// Turns names the agent that had its turn last, by class.
+	// Turns is the agent that was served last, by class.
 	Turns [Classes]string
 }
 
-// Candidate is a queued run. Those of an agent in a class stand in their order:
-// handed back and resumed ones first, then the oldest.
+// Candidate is a queued run. Candidates of an agent and class are in queue order: released and
+// resumed runs first, then the oldest.
 type Candidate struct {
 	ID    uuid.UUID
 	Class Class
 	Agent string
-	// Fresh: neither handed back nor resumed.
+	// Fresh means that the run was neither released nor resumed.
 	Fresh bool
-	// Max is how many runs of the agent may be under way; 0 means any number.
+	// Max is the maximum number of runs of the agent in progress; 0 means no limit.
 	Max int
 }
 
-// Kept is how many of a pool's places fresh runs of the lower classes leave free.
+// Kept returns the number of reserved slots, which new runs of the lower classes leave free.
 func (p Pool) Kept() int {
 	if p.Places <= 1 {
 		return 0
@@ -52,23 +51,22 @@ func (p Pool) Kept() int {
 	return max(1, p.Places/keptShare)
 }
 
-// Pick chooses at most limit of the candidates, in the order in which they are to
-// start, and returns the pool as it is then. Sync comes before inbound before
-// deferred, but every eighth claim is the oldest of the lower classes; inside a
-// class the agent comes next that has the fewest runs under way, and of several
-// such the one whose turn it is.
+// Pick chooses at most limit candidates, in start order, and returns the resulting pool. Sync
+// precedes inbound, and inbound precedes deferred. Every eighth run is the oldest of the lower
+// classes. Within a class, the agent with the fewest runs in progress is next. Ties are resolved
+// round robin.
 func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 	running := map[string]int{}
 	maps.Copy(running, p.Running)
-	p.Running = running // the caller's stays as it is
+	p.Running = running // do not change the caller's map
 	q := newQueues(candidates)
 	var picked []Candidate
 	for len(picked) < limit {
-		next := q.next(p)
+		next := q.nextLine(p)
 		if next == nil {
 			break
 		}
-		c := next.take()
+		c := next.takeFirst()
 		picked = append(picked, c)
 		p.Served++
 		p.Running[c.Agent]++
@@ -80,19 +78,19 @@ func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 	return picked, p
 }
 
-// line is the queue of one agent in one class.
+// line is the queue of an agent in a class.
 type line struct {
 	agent string
 	runs  []Candidate
 }
 
-func (l *line) take() Candidate {
+func (l *line) takeFirst() Candidate {
 	c := l.runs[0]
 	l.runs = l.runs[1:]
 	return c
 }
 
-// queues are the lines of each class.
+// queues are the queues by class.
 type queues [Classes][]*line
 
 func newQueues(candidates []Candidate) *queues {
@@ -115,26 +113,26 @@ func newQueues(candidates []Candidate) *queues {
 	return &q
 }
 
-// next is the line whose first run starts next, nil when none may.
-func (q *queues) next(p Pool) *line {
+// nextLine returns the queue whose first run starts next, nil if no run can start.
+func (q *queues) nextLine(p Pool) *line {
 	if (p.Served+1)%lowerTurn == 0 {
-		if l := q.oldest(p); l != nil {
+		if l := q.oldestLine(p); l != nil {
 			return l
 		}
 	}
 	for class := range q {
-		if l := q.turn(p, Class(class)); l != nil {
+		if l := q.nextInClass(p, Class(class)); l != nil {
 			return l
 		}
 	}
 	return nil
 }
 
-// oldest is the line of the lower classes with the oldest run at its head.
-func (q *queues) oldest(p Pool) (first *line) {
+// oldestLine returns the queue of the lower classes with the oldest first run.
+func (q *queues) oldestLine(p Pool) (first *line) {
 	for _, lines := range q[ClassSync+1:] {
 		for _, l := range lines {
-			if l.may(p) && (first == nil || l.runs[0].ID.String() < first.runs[0].ID.String()) {
+			if l.canStart(p) && (first == nil || l.runs[0].ID.String() < first.runs[0].ID.String()) {
 				first = l
 			}
 		}
@@ -142,18 +140,18 @@ func (q *queues) oldest(p Pool) (first *line) {
 	return first
 }
 
-// turn is the line of a class whose turn it is.
-func (q *queues) turn(p Pool, class Class) (first *line) {
+// nextInClass returns the queue that is next in a class.
+func (q *queues) nextInClass(p Pool, class Class) (first *line) {
 	for _, l := range q[class] {
-		if l.may(p) && (first == nil || l.before(p, class, first)) {
+		if l.canStart(p) && (first == nil || l.precedes(p, class, first)) {
 			first = l
 		}
 	}
 	return first
 }
 
-// may says whether the line's first run may start.
-func (l *line) may(p Pool) bool {
+// canStart reports whether the first run of the queue can start.
+func (l *line) canStart(p Pool) bool {
 	if len(l.runs) == 0 {
 		return false
 	}
@@ -164,9 +162,8 @@ func (l *line) may(p Pool) bool {
 	return c.Class == ClassSync || !c.Fresh || p.Lower < p.Places-p.Kept()
 }
 
-// before compares two lines of a class: fewer runs under way, then the turn, which
-// goes round by name.
-func (l *line) before(p Pool, class Class, other *line) bool {
+// precedes orders two queues of a class: fewer runs in progress first, then round robin by name.
+func (l *line) precedes(p Pool, class Class, other *line) bool {
 	past := func(agent string) int {
 		if agent > p.Turns[class] {
 			return 0

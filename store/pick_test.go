@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// waiting makes candidates of words: "s", "i" or "d" for the class, the agent, and "+"
-// for one that is not fresh. Each is younger than the one before.
+// waiting returns candidates from words: "s", "i" or "d" for the class, the agent, and "+" for a
+// released or resumed run. Each is younger than the previous one.
 func waiting(words ...string) []Candidate {
 	out := make([]Candidate, len(words))
 	for i, word := range words {
@@ -25,8 +25,8 @@ func waiting(words ...string) []Candidate {
 	return out
 }
 
-// words are candidates as waiting takes them.
-func words(of []Candidate) (out []string) {
+// candidateWords returns candidates in the format of waiting.
+func candidateWords(of []Candidate) (out []string) {
 	for _, c := range of {
 		word := string("sid"[c.Class]) + c.Agent
 		if !c.Fresh {
@@ -37,7 +37,7 @@ func words(of []Candidate) (out []string) {
 	return out
 }
 
-// limited are candidates of an agent of which so many may be under way.
+// limited sets the limit of an agent's candidates.
 func limited(most int, of []Candidate, agent string) []Candidate {
 	for i := range of {
 		if of[i].Agent == agent {
@@ -47,7 +47,7 @@ func limited(most int, of []Candidate, agent string) []Candidate {
 	return of
 }
 
-func TestKeptPlaces(t *testing.T) {
+func TestPool_ReservedSlots(t *testing.T) {
 	t.Parallel()
 	for places, kept := range map[int]int{0: 0, 1: 0, 2: 1, 4: 1, 5: 1, 9: 1, 10: 2, 100: 20} {
 		t.Run(fmt.Sprint(places), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestKeptPlaces(t *testing.T) {
 	}
 }
 
-func TestPick(t *testing.T) {
+func TestPick_OrdersCandidates(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pool       Pool
@@ -64,42 +64,42 @@ func TestPick(t *testing.T) {
 		limit      int
 		want       []string
 	}{
-		"nothing waits":                            {Pool{Places: 5}, nil, 5, nil},
-		"nothing is wanted":                        {Pool{Places: 5}, waiting("sa"), 0, nil},
-		"sync, then inbound, then the rest":        {Pool{Places: 9}, waiting("da", "ia", "sa"), 3, []string{"sa", "ia", "da"}},
-		"one place keeps none":                     {Pool{Places: 1}, waiting("ia"), 1, []string{"ia"}},
-		"the last of two places is kept":           {Pool{Places: 2}, waiting("ia", "ia"), 2, []string{"ia"}},
-		"one of five is kept":                      {Pool{Places: 5}, waiting("ia", "ia", "ia", "da", "da"), 5, []string{"ia", "ia", "ia", "da"}},
-		"two of ten, of which one runs elsewhere":  {Pool{Places: 10, Lower: 7}, waiting("ia", "da"), 10, []string{"ia"}},
-		"a kept place is for sync":                 {Pool{Places: 2, Lower: 1}, waiting("ia", "sa"), 2, []string{"sa"}},
-		"a kept place is for what is resumed":      {Pool{Places: 2, Lower: 1}, waiting("ia+", "ia"), 2, []string{"ia+"}},
-		"sync takes no place of the lower classes": {Pool{Places: 2}, waiting("sa", "ia"), 2, []string{"sa", "ia"}},
-		"what is resumed comes before fresh ones":  {Pool{Places: 9}, waiting("ia+", "ia", "ib"), 3, []string{"ia+", "ib", "ia"}},
-		"agents take turns":                        {Pool{Places: 9}, waiting("ia", "ia", "ia", "ib"), 3, []string{"ia", "ib", "ia"}},
-		"the turn goes on after the last one":      {Pool{Places: 9, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib", "ic"), 2, []string{"ib", "ic"}},
-		"it goes round":                            {Pool{Places: 9, Turns: [Classes]string{"", "c", ""}}, waiting("ic", "ia"), 1, []string{"ia"}},
-		"also in a pool of one place":              {Pool{Places: 1, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib"), 1, []string{"ib"}},
-		"the turn is the class's own":              {Pool{Places: 9, Turns: [Classes]string{"a", "", ""}}, waiting("ia", "ib"), 1, []string{"ia"}},
-		"who has fewer under way is before":        {Pool{Places: 9, Running: map[string]int{"a": 2, "b": 1}}, waiting("ia", "ib"), 1, []string{"ib"}},
-		"an agent at its limit waits":              {Pool{Places: 9, Running: map[string]int{"a": 2}}, limited(2, waiting("sa", "ib"), "a"), 2, []string{"ib"}},
-		"it is reached while one picks":            {Pool{Places: 9}, limited(1, waiting("sa", "sa", "da"), "a"), 3, []string{"sa"}},
-		"also for what is resumed":                 {Pool{Places: 9, Running: map[string]int{"a": 1}}, limited(1, waiting("ia+"), "a"), 1, nil},
-		"the eighth is the oldest of the lower":    {Pool{Places: 9, Served: 7}, waiting("da", "sa", "ia"), 1, []string{"da"}},
-		"the seventh is not":                       {Pool{Places: 9, Served: 6}, waiting("da", "sa", "ia"), 1, []string{"sa"}},
-		"the eighth is sync where no other waits":  {Pool{Places: 9, Served: 7}, waiting("sa"), 1, []string{"sa"}},
-		"the eighth takes no kept place":           {Pool{Places: 2, Lower: 1, Served: 7}, waiting("da", "sa"), 1, []string{"sa"}},
-		"the eighth counts what one call picks":    {Pool{Places: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
-		"the eighth is the oldest of either":       {Pool{Places: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
+		"nothing waits":                                  {Pool{Places: 5}, nil, 5, nil},
+		"a limit of 0":                                   {Pool{Places: 5}, waiting("sa"), 0, nil},
+		"sync, then inbound, then deferred":              {Pool{Places: 9}, waiting("da", "ia", "sa"), 3, []string{"sa", "ia", "da"}},
+		"one slot reserves none":                         {Pool{Places: 1}, waiting("ia"), 1, []string{"ia"}},
+		"the last of two slots is reserved":              {Pool{Places: 2}, waiting("ia", "ia"), 2, []string{"ia"}},
+		"one of five is reserved":                        {Pool{Places: 5}, waiting("ia", "ia", "ia", "da", "da"), 5, []string{"ia", "ia", "ia", "da"}},
+		"two of ten, one of them in use elsewhere":       {Pool{Places: 10, Lower: 7}, waiting("ia", "da"), 10, []string{"ia"}},
+		"a reserved slot is for sync":                    {Pool{Places: 2, Lower: 1}, waiting("ia", "sa"), 2, []string{"sa"}},
+		"a reserved slot is for resumed runs":            {Pool{Places: 2, Lower: 1}, waiting("ia+", "ia"), 2, []string{"ia+"}},
+		"sync does not use slots of the lower classes":   {Pool{Places: 2}, waiting("sa", "ia"), 2, []string{"sa", "ia"}},
+		"resumed runs precede new ones":                  {Pool{Places: 9}, waiting("ia+", "ia", "ib"), 3, []string{"ia+", "ib", "ia"}},
+		"agents are served round robin":                  {Pool{Places: 9}, waiting("ia", "ia", "ia", "ib"), 3, []string{"ia", "ib", "ia"}},
+		"the turn continues after the last agent":        {Pool{Places: 9, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib", "ic"), 2, []string{"ib", "ic"}},
+		"the turn wraps around":                          {Pool{Places: 9, Turns: [Classes]string{"", "c", ""}}, waiting("ic", "ia"), 1, []string{"ia"}},
+		"also in a pool of one slot":                     {Pool{Places: 1, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"each class has its own turn":                    {Pool{Places: 9, Turns: [Classes]string{"a", "", ""}}, waiting("ia", "ib"), 1, []string{"ia"}},
+		"the agent with fewer runs in progress is first": {Pool{Places: 9, Running: map[string]int{"a": 2, "b": 1}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"an agent at its limit waits":                    {Pool{Places: 9, Running: map[string]int{"a": 2}}, limited(2, waiting("sa", "ib"), "a"), 2, []string{"ib"}},
+		"the limit is reached during a pick":             {Pool{Places: 9}, limited(1, waiting("sa", "sa", "da"), "a"), 3, []string{"sa"}},
+		"also for resumed runs":                          {Pool{Places: 9, Running: map[string]int{"a": 1}}, limited(1, waiting("ia+"), "a"), 1, nil},
+		"the eighth is the oldest of the lower classes":  {Pool{Places: 9, Served: 7}, waiting("da", "sa", "ia"), 1, []string{"da"}},
+		"the seventh is sync":                            {Pool{Places: 9, Served: 6}, waiting("da", "sa", "ia"), 1, []string{"sa"}},
+		"the eighth is sync if no other waits":           {Pool{Places: 9, Served: 7}, waiting("sa"), 1, []string{"sa"}},
+		"the eighth uses no reserved slot":               {Pool{Places: 2, Lower: 1, Served: 7}, waiting("da", "sa"), 1, []string{"sa"}},
+		"the eighth counts runs of one call":             {Pool{Places: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
+		"the eighth is the oldest of both lower classes": {Pool{Places: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			picked, after := Pick(c.pool, c.candidates, c.limit)
-			require.Equal(t, c.want, words(picked))
+			require.Equal(t, c.want, candidateWords(picked))
 			require.Equal(t, c.pool.Served+int64(len(picked)), after.Served)
 		})
 	}
 }
 
-func TestPickLeavesItsPoolAlone(t *testing.T) {
+func TestPick_DoesNotChangePool(t *testing.T) {
 	t.Parallel()
 	pool := Pool{Places: 5, Running: map[string]int{"a": 1}}
 	_, after := Pick(pool, waiting("ia", "sb"), 2)
@@ -109,8 +109,8 @@ func TestPickLeavesItsPoolAlone(t *testing.T) {
 	}, after)
 }
 
-// drawnQueue draws candidates in the order in which a claim reads them: of each agent
-// and class those that are not fresh first, then the oldest.
+// drawnQueue draws candidates in the read order of a claim: for each agent and class, released and
+// resumed ones first, then the oldest.
 func drawnQueue(t *rapid.T) []Candidate {
 	var drawn []string
 	for range rapid.IntRange(0, 30).Draw(t, "waiting") {
@@ -136,9 +136,9 @@ func drawnQueue(t *rapid.T) []Candidate {
 	return out
 }
 
-// TestPickKeepsItsPromises: whatever waits, no limit and no kept place is broken, no
-// run is picked twice, and none is left that could start.
-func TestPickKeepsItsPromises(t *testing.T) {
+// For every queue, Pick respects limits and reserved slots, picks no run twice, and leaves no run
+// that could start.
+func TestPick_RespectsLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		candidates, limit := drawnQueue(t), rapid.IntRange(0, 12).Draw(t, "wanted")
@@ -170,9 +170,9 @@ func TestPickKeepsItsPromises(t *testing.T) {
 	})
 }
 
-// TestNothingStarves: with sync work that never ends, and others of its agent and
-// class before it, every run starts in the end.
-func TestNothingStarves(t *testing.T) {
+// Every run starts in the end, even if there are always sync runs, and other runs of its agent and
+// class before it.
+func TestPick_StarvesNoRun(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		pool := Pool{Places: rapid.IntRange(1, 6).Draw(t, "places")}
@@ -182,10 +182,10 @@ func TestNothingStarves(t *testing.T) {
 		}
 		left, most := len(queue), lowerTurn*(len(queue)+1)
 		for claims := 0; left > 0; claims++ {
-			require.Less(t, claims, most, "%d runs wait for ever", left)
-			// A sync run of an agent of which nothing runs is always there.
+			require.Less(t, claims, most, "%d runs never start", left)
+			// There is always a sync run of an agent without runs in progress.
 			picked, after := Pick(pool, append([]Candidate{{ID: uuid.Max, Class: ClassSync, Agent: "z", Fresh: true}}, queue...), 1)
-			require.Len(t, picked, 1, "a place is free")
+			require.Len(t, picked, 1, "a slot is free")
 			if picked[0].ID != uuid.Max {
 				left--
 				queue = slices.DeleteFunc(queue, func(c Candidate) bool { return c.ID == picked[0].ID })

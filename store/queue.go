@@ -7,41 +7,41 @@ import (
 	"time"
 )
 
-// QueueState says what the queued runs of an environment wait for.
+// QueueState is the reason why queued runs of an environment wait.
 type QueueState string
 
 // States of an environment's queue.
 const (
-	// QueueClaimable waits for a free place of a runner that is there.
+	// QueueClaimable: the runs wait for a free slot of an existing runner.
 	QueueClaimable QueueState = "claimable"
-	// QueueNoRunner waits for a runner: none has asked for runs lately.
+	// QueueNoRunner: the runs wait for a runner, because none has claimed lately.
 	QueueNoRunner QueueState = "no_runner"
-	// QueueNoDeployment waits for a deployment to be live.
+	// QueueNoDeployment: the runs wait for a live deployment.
 	QueueNoDeployment QueueState = "no_deployment"
 )
 
-// QueueStates are all of them.
+// QueueStates lists all states.
 var QueueStates = []QueueState{QueueClaimable, QueueNoRunner, QueueNoDeployment}
 
 const (
-	// MaxQueueCount is how many queued runs of a line (an agent's in a class) are counted,
-	// MaxQueueCounted how many of all of them, each having an equal part of these then.
-	// As many keys are counted, and as many runs that wait for one.
+	// MaxQueueCount is the maximum count of queued runs per queue (an agent in a class).
+	// MaxQueueCounted is the maximum count of all queued runs, shared equally by the queues. The
+	// same limits apply to keys and to runs that wait for a key.
 	MaxQueueCount   = 10_000
 	MaxQueueCounted = 100_000
-	// RunnerPresence is how long after its last request for runs a runner counts
-	// as there; a waiting one is recorded at least every 30 s.
+	// RunnerPresence is how long a runner counts as present after its last claim. A waiting runner
+	// is recorded at least every 30 s.
 	RunnerPresence = 90 * time.Second
 )
 
-// OutboxConsumer names a consumer of the outboxes.
+// OutboxConsumer names a consumer of the outbox.
 type OutboxConsumer string
 
-// Consumers of the outboxes.
+// Outbox consumers.
 const (
 	// ConsumerStorage counts the bytes that projects have stored.
 	ConsumerStorage OutboxConsumer = "storage"
-	// ConsumerDeliveries makes deliveries of results, of payloads and of notices that deliveries failed.
+	// ConsumerDeliveries creates deliveries of results, payloads and failure notices.
 	ConsumerDeliveries OutboxConsumer = "deliveries"
 	// ConsumerRollups adds ended runs to the statistics.
 	ConsumerRollups OutboxConsumer = "rollups"
@@ -49,37 +49,57 @@ const (
 	ConsumerWords OutboxConsumer = "words"
 )
 
-// OutboxConsumers are all of them.
+// OutboxConsumers lists all consumers.
 var OutboxConsumers = []OutboxConsumer{ConsumerStorage, ConsumerDeliveries, ConsumerRollups, ConsumerWords}
 
-// QueueDepth is what waits in one state, over all environments.
+// QueueDepth is the number of queued runs in a state, over all environments.
 type QueueDepth struct {
-	// Runs counts at most MaxQueueCount of each agent, MaxQueueCounted in all.
+	// Runs counts at most MaxQueueCount per agent and MaxQueueCounted in total.
 	Runs int64
-	// Oldest is how long ago the run was accepted that stands first; 0 without any.
+	// Oldest is the time since the acceptance of the first run in the queue; 0 without any.
 	Oldest time.Duration
 }
 
-// QueueFigures are a store's open runs.
+// QueueFigures counts the open runs of a store.
 type QueueFigures struct {
 	// Queued has every state and class.
 	Queued map[QueueState]map[Class]QueueDepth
-	// Running counts the runs that runners hold.
+	// Running counts the runs on runners.
 	Running int64
-	// KeysHeld counts the concurrency keys that open runs have, Blocked the runs that
-	// wait for theirs, each up to MaxQueueCounted.
+	// KeysHeld counts the concurrency keys of open runs. Blocked counts the runs that wait for a
+	// key. Both are at most MaxQueueCounted.
 	KeysHeld, Blocked int64
-	// OutboxAges has every consumer: how long the oldest row waits that the consumer may take and has
-	// not; 0 without any.
+	// OutboxAges has an entry for every consumer: the age of the oldest row that the consumer could
+	// process; 0 without any.
 	OutboxAges map[OutboxConsumer]time.Duration
-	// OutboxAside counts the rows of the outbox that could not be consumed, each for what it
-	// has in itself, and wait for another turn, up to MaxQueueCounted.
+	// OutboxAside counts the outbox rows that failed individually and are retried later, up to
+	// MaxQueueCounted.
 	OutboxAside int64
-	// TickAge is how long the oldest tick of a cron connector is due; 0 where none is.
+	// TickAge is how long the oldest tick of a cron connector has been due; 0 without any.
 	TickAge time.Duration
+	// Missing are the figures that could not be measured. Their fields have no meaning.
+	Missing []QueueFigure
 }
 
-// Queue tells how much is open. It costs what is open, whatever is stored.
+// QueueFigure names fields of QueueFigures that are measured together.
+type QueueFigure string
+
+// Figures of a queue.
+const (
+	FigureQueued   QueueFigure = "queued"    // Queued
+	FigureRunning  QueueFigure = "running"   // Running
+	FigureKeys     QueueFigure = "keys"      // KeysHeld and Blocked
+	FigureOutbox   QueueFigure = "outbox"    // OutboxAges
+	FigureSetAside QueueFigure = "set_aside" // OutboxAside
+	FigureTicks    QueueFigure = "ticks"     // TickAge
+)
+
+// AllQueueFigures lists all figures.
+var AllQueueFigures = []QueueFigure{FigureQueued, FigureRunning, FigureKeys, FigureOutbox, FigureSetAside, FigureTicks}
+
+// Queue measures open runs. Its cost grows with the open runs, not with history.
 type Queue interface {
+	// QueueFigures measures each figure by itself, within a second. The error is about the Missing
+	// ones.
 	QueueFigures(ctx context.Context) (QueueFigures, error)
 }

@@ -11,49 +11,44 @@ import (
 	"github.com/google/uuid"
 )
 
-// RateLimit is how many requests of a project are let through in any stretch of
-// time of the window's length.
+// RateLimit is the number of requests that a project may make in any period of the window's length.
 type RateLimit struct {
-	// Requests is the figure of a project whose ProjectLimits have none.
+	// Requests is the default for a project without a limit in its ProjectLimits.
 	Requests int
 	Window   time.Duration
 }
 
-// RateVerdict is what became of a request.
+// RateVerdict is the result for a request.
 type RateVerdict struct {
-	// Limit is how many requests the project may make in a window.
+	// Limit is the number of requests that the project may make in a window.
 	Limit int
-	// Allowed says that the request counts and may go on; one that is refused
-	// does not count.
+	// Allowed means that the request counts and may continue. A rejected request does not count.
 	Allowed bool
-	// Remaining is how many more are let through at this moment.
+	// Remaining is the number of further requests that would be allowed now.
 	Remaining int
-	// Reset is when the oldest request that counts leaves the window, and so one
-	// more is let through than now.
+	// Reset is the time until the oldest counted request leaves the window, which allows one more
+	// request.
 	Reset time.Duration
 }
 
-// RateLimiter counts requests, over all processes that share the store, by the
-// store's clock. It never waits for a disk: what a crash of the database loses is
-// the count of the last window.
+// RateLimiter counts requests over all processes that share the store, by the store's clock. It
+// never waits for a disk, so a crash of the database loses the counts of the last window.
 type RateLimiter interface {
-	// TakeRequest counts a request of a project where its ProjectLimits allow it, else
-	// the limit.
+	// TakeRequest counts a request of a project if its ProjectLimits, or else limit, allow it.
 	TakeRequest(ctx context.Context, projectID uuid.UUID, limit RateLimit) (RateVerdict, error)
 }
 
-// sweepAbove is how many projects' windows are kept before those that are over
-// are looked for.
+// sweepAbove is the number of windows above which expired ones are removed.
 const sweepAbove = 1024
 
-// RateWindows is a RateLimiter in the memory of a process, for a store that no
-// other process shares, which knows no ProjectLimits. The zero value is ready.
+// RateWindows is a RateLimiter in the memory of a process, for a store that no other process
+// shares. It has no ProjectLimits. The zero value is ready.
 type RateWindows struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
 	mutex sync.Mutex
-	// taken are the requests that count, oldest first.
+	// taken are the counted requests, oldest first.
 	taken map[uuid.UUID][]time.Time
 	swept time.Time
 }
@@ -69,7 +64,7 @@ func (w *RateWindows) TakeRequest(_ context.Context, projectID uuid.UUID, limit 
 	if w.taken == nil {
 		w.taken = map[uuid.UUID][]time.Time{}
 	}
-	w.sweep(now, limit.Window)
+	w.removeIdle(now, limit.Window)
 	counted := slices.DeleteFunc(w.taken[projectID], func(at time.Time) bool { return now.Sub(at) >= limit.Window })
 	verdict := RateVerdict{Limit: limit.Requests, Allowed: len(counted) < limit.Requests}
 	if verdict.Allowed {
@@ -83,8 +78,8 @@ func (w *RateWindows) TakeRequest(_ context.Context, projectID uuid.UUID, limit 
 	return verdict, nil
 }
 
-// sweep forgets projects of which nothing counts any more, at most once a window.
-func (w *RateWindows) sweep(now time.Time, window time.Duration) {
+// removeIdle removes projects without counted requests, at most once per window.
+func (w *RateWindows) removeIdle(now time.Time, window time.Duration) {
 	if len(w.taken) < sweepAbove || now.Sub(w.swept) < window {
 		return
 	}

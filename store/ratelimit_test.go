@@ -13,7 +13,7 @@ import (
 
 var perMinute = RateLimit{Requests: 3, Window: time.Minute}
 
-func TestAWindowSlides(t *testing.T) {
+func TestRateWindows_Slide(t *testing.T) {
 	t.Parallel()
 	clock, project := time.Unix(1000, 0), uuid.New()
 	w := &RateWindows{Now: func() time.Time { return clock }}
@@ -27,15 +27,15 @@ func TestAWindowSlides(t *testing.T) {
 	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Remaining: 1, Reset: 30 * time.Second}, take(30*time.Second))
 	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Remaining: 0, Reset: time.Second}, take(59*time.Second))
 	require.Equal(t, RateVerdict{Limit: 3, Reset: time.Nanosecond}, take(time.Minute-time.Nanosecond), "still inside the window")
-	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Reset: 30 * time.Second}, take(time.Minute), "what was refused does not count")
+	require.Equal(t, RateVerdict{Limit: 3, Allowed: true, Reset: 30 * time.Second}, take(time.Minute), "rejected requests do not count")
 	require.Equal(t, RateVerdict{Limit: 3, Reset: 29 * time.Second}, take(61*time.Second))
 	other, err := w.TakeRequest(t.Context(), uuid.New(), perMinute)
 	require.NoError(t, err)
-	require.True(t, other.Allowed, "of another project")
+	require.True(t, other.Allowed, "for another project")
 }
 
-// TestNoWindowHoldsMoreThanTheLimit: whenever the requests come.
-func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
+// The limit holds for every window, whenever the requests come.
+func TestRateWindows_NeverExceedLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		clock, project := time.Unix(1000, 0), uuid.New()
@@ -59,7 +59,7 @@ func TestNoWindowHoldsMoreThanTheLimit(t *testing.T) {
 	})
 }
 
-func TestProjectsThatWereQuietAreForgotten(t *testing.T) {
+func TestRateWindows_ForgetIdleProjects(t *testing.T) {
 	t.Parallel()
 	clock := time.Unix(1000, 0)
 	w := &RateWindows{Now: func() time.Time { return clock }}

@@ -9,19 +9,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// RollupHour is an hour that was counted anew.
+// RollupHour is an hour that was counted again.
 type RollupHour struct {
 	Project uuid.UUID
 	Begin   time.Time
-	// Runs are the runs or the connector runs that it has.
+	// Runs is the number of runs or connector runs in the hour.
 	Runs int64
 }
 
-// Rebuilder counts anew what Statistics tells.
+// Rebuilder rebuilds rollups.
 type Rebuilder interface {
-	// RebuildRollups counts all hours anew, row by row, of which history has all rows, and by them
-	// the days and months that they are part of. Hours of which rows may be gone stay as they are.
-	// Each takes a transaction of its own: where it is broken off, it is begun again. Runs may end
-	// meanwhile.
+	// RebuildRollups counts all hours again from their rows, and then the days and months that
+	// include them. Hours whose rows may be deleted stay unchanged. Each hour has a transaction of
+	// its own, and an interrupted rebuild starts again from the beginning. Runs may end meanwhile.
 	RebuildRollups(ctx context.Context, counted func(RollupHour)) error
 }

@@ -7,63 +7,64 @@ import (
 	"time"
 )
 
-// Bounds of what is kept of requests that connectors refused.
+// Limits of the record of rejected requests.
 const (
-	// MaxRejectionSamples is of how many of a connector's newest refused requests more is kept than
-	// that they came.
+	// MaxRejectionSamples is the number of the newest rejected requests per connector that are
+	// stored in detail.
 	MaxRejectionSamples = 20
-	// MaxRejectionText is the most bytes of each text of such a sample; longer ones are cut.
+	// MaxRejectionText is the maximum size of each text of a sample in bytes. Longer texts are cut.
 	MaxRejectionText = 256
-	// MaxRejectionCodes is how many different codes of a connector are told apart on one day.
+	// MaxRejectionCodes is the maximum number of different codes per connector and day.
 	MaxRejectionCodes = 64
-	// MaxRejected is of how many connectors one call records.
+	// MaxRejected is the maximum number of connectors per call.
 	MaxRejected = 64
-	// RejectionDays is for how many days, in UTC and with the present one, they are counted.
-	// What is older is forgotten.
+	// RejectionDays is the number of UTC days, including today, that are counted. Older counts are
+	// deleted.
 	RejectionDays = 7
-	// RejectionNewsInterval is the least time between two news of one connector and code.
+	// RejectionNewsInterval is the minimum interval between two notices about the same connector
+	// and code.
 	RejectionNewsInterval = time.Hour
 )
 
-// RejectionSample is a request that a connector refused. It holds nothing of the body and the
-// query, and no header but these.
+// RejectionSample is a request that a connector rejected. It contains nothing of the body or the
+// query, and no headers except these.
 type RejectionSample struct {
-	// At is set by the store: when it was refused, by the database's clock.
+	// At is the time of the rejection by the database's clock. The store sets it.
 	At time.Time `json:"at"`
-	// Ago is how long before the call that records it that was.
+	// Ago is the time between the rejection and the call that records it.
 	Ago time.Duration `json:"-"`
-	// Code and Detail are those of the answer.
+	// Code and Detail are those in the response.
 	Code   string `json:"code"`
 	Detail string `json:"detail"`
 	Method string `json:"method"`
-	// ContentType and UserAgent are headers, "" without.
+	// ContentType and UserAgent are headers, "" if missing.
 	ContentType string `json:"content_type"`
 	UserAgent   string `json:"user_agent"`
-	// Size is how many bytes the request said it has, -1 where it did not.
+	// Size is the declared size of the request in bytes, -1 if it declared none.
 	Size int64 `json:"size"`
-	// RemoteAddr is the address that it came from, without a port; "" when unknown.
+	// RemoteAddr is the client address without a port; "" if it is unknown.
 	RemoteAddr string `json:"remote_addr"`
 }
 
-// Rejected is what a connector refused since that was recorded last.
+// Rejected has the rejected requests of a connector since the last record.
 type Rejected struct {
 	Connector Key
-	// Counts are the numbers of refused requests by their codes.
+	// Counts are the numbers of rejected requests by code.
 	Counts map[string]int64
-	// Samples are the newest of them, newest first.
+	// Samples are the newest rejected requests, newest first.
 	Samples []RejectionSample
 }
 
-// RejectionReport is what is known of the requests that a connector refused.
+// RejectionReport is the record of the requests that a connector rejected.
 type RejectionReport struct {
-	// Since is the beginning of the first day that counts.
+	// Since is the start of the first counted day.
 	Since time.Time
-	// Counts are the numbers since then by code; Samples the newest, newest first.
+	// Counts are the numbers since then by code. Samples are the newest requests, newest first.
 	Counts  map[string]int64
 	Samples []RejectionSample
 }
 
-// RejectionNews says that a connector refused requests of which nobody was told.
+// RejectionNews reports rejected requests that were not reported yet.
 type RejectionNews struct {
 	Connector Key
 	// Ref is the connector's object.
@@ -72,19 +73,20 @@ type RejectionNews struct {
 	Counts map[string]int64
 }
 
-// Rejections are counts and samples of the requests that connectors refused. A connector has one
-// row of bounded size, which goes with it.
+// Rejections stores counts and samples of rejected requests. A connector has one row of bounded
+// size, which is deleted with it.
 type Rejections interface {
-	// RecordRejections adds to what is known of at most MaxRejected connectors. What there is
-	// no connector for is left out.
+	// RecordRejections adds to the records of at most MaxRejected connectors. Unknown connectors
+	// are ignored.
 	RecordRejections(ctx context.Context, rejected []Rejected) error
-	// Rejections reads what is known of a connector; all of it is empty where nothing is.
+	// Rejections returns the record of a connector; empty if there is none.
 	Rejections(ctx context.Context, connector Key) (RejectionReport, error)
 }
 
-// RejectionTeller tells what connectors refused.
+// RejectionTeller returns unreported rejections.
 type RejectionTeller interface {
-	// TakeRejectionNews returns news of up to limit connectors, each number once. Of a
-	// connector and code there are none within RejectionNewsInterval of the last.
+	// TakeRejectionNews returns the unreported rejections of up to limit connectors and marks them
+	// as reported. It returns none for a connector and code within RejectionNewsInterval of the
+	// last report.
 	TakeRejectionNews(ctx context.Context, limit int) ([]RejectionNews, error)
 }

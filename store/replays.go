@@ -10,37 +10,36 @@ import (
 	"github.com/google/uuid"
 )
 
-// Bounds of replays of many.
+// Limits of bulk replays.
 const (
-	// MaxReplayed is how many connector runs one replay replays at most.
+	// MaxReplayed is the maximum number of connector runs per replay.
 	MaxReplayed = 100_000
-	// MaxReplayLook is how many connector runs are looked at to tell how many match.
+	// MaxReplayLook is the maximum number of connector runs that are read to count the matches.
 	MaxReplayLook = 20_000
-	// MaxReplayPage is how many connector runs one call of ReplayOriginals looks at.
+	// MaxReplayPage is the maximum number of connector runs that one call of ReplayOriginals reads.
 	MaxReplayPage = 200
-	// MaxReplayRate is how many connector runs a replay replays in a minute at most.
+	// MaxReplayRate is the maximum number of replayed connector runs per minute.
 	MaxReplayRate = 6000
-	// MaxRunningReplays is how many replays of a project may not have ended: all projects take
-	// turns, each replay with its own.
+	// MaxRunningReplays is the maximum number of open replays per project.
 	MaxRunningReplays = 16
-	// MaxReplays is how many replays of a connector are kept, those that ended last, and
-	// ReplayAge for how long after their end.
+	// MaxReplays is the number of replays kept per connector, the latest ended ones. ReplayAge is
+	// how long they are kept after their end.
 	MaxReplays = 100
 	ReplayAge  = 30 * 24 * time.Hour
-	// MaxReplayDetail is the most bytes of Replay.Detail; more is cut.
+	// MaxReplayDetail is the maximum size of Replay.Detail in bytes. The rest is cut.
 	MaxReplayDetail = 1024
 )
 
 var (
-	// ErrReplayMoved says that a replay has gone on elsewhere, or has ended.
-	ErrReplayMoved = errors.New("the replay has gone on elsewhere, or has ended")
-	// ErrReplayRunning says that the connector has a replay that has not ended.
-	ErrReplayRunning = errors.New("the connector has a replay that has not ended")
-	// ErrTooManyReplays says that a project has as many that have not ended as it may have.
+	// ErrReplayMoved means that another process has advanced the replay, or it has ended.
+	ErrReplayMoved = errors.New("another process has advanced the replay, or it has ended")
+	// ErrReplayRunning means that the connector has an open replay.
+	ErrReplayRunning = errors.New("the connector has a replay in progress")
+	// ErrTooManyReplays means that the project has the maximum number of open replays.
 	ErrTooManyReplays = errors.New("the project has as many replays that have not ended as it may have")
 )
 
-// ReplayStatus says where a replay stands.
+// ReplayStatus is the state of a replay.
 type ReplayStatus string
 
 // Statuses of replays. All but the first are final.
@@ -51,18 +50,18 @@ const (
 	ReplayFailed    ReplayStatus = "failed"
 )
 
-// ReplayFilter says which connector runs of a connector are replayed. Those that are
-// replays themselves never are, no DeliverTest, and none that has not ended.
+// ReplayFilter selects connector runs of a connector. It never matches replays, a DeliverTest or
+// open connector runs.
 type ReplayFilter struct {
-	// Statuses are those of which the connector run has one; at least one, all final.
+	// Statuses are the final statuses to match; at least one.
 	Statuses []ConnectorRunStatus
-	// Trigger is its cause; "" is any.
+	// Trigger is the trigger to match; "" matches any.
 	Trigger TriggerType
-	// Since and Until bound when it began, in milliseconds; Until is left out.
+	// Since and Until limit the start time, in milliseconds, without Until itself.
 	Since, Until time.Time
 }
 
-// Matches says whether a connector run in the window is one to replay.
+// Matches reports whether a connector run in the window matches.
 func (f ReplayFilter) Matches(r ConnectorRun) bool {
 	if r.ReplayOf != nil || r.Kind == DeliverTest || f.Trigger != "" && r.Trigger != f.Trigger {
 		return false
@@ -75,57 +74,57 @@ func (f ReplayFilter) Matches(r ConnectorRun) bool {
 	return false
 }
 
-// ReplayMatch is how many connector runs a filter finds.
+// ReplayMatch is the number of matches of a filter.
 type ReplayMatch struct {
 	Matched int64
-	// More says that there may be more than that: no more were looked at.
+	// More means that there may be more matches, because the limit was reached.
 	More bool
 }
 
-// NewReplay asks for a replay.
+// NewReplay is a request for a bulk replay.
 type NewReplay struct {
 	Connector Key
-	// ID is the replay's. A request that names an id of before is answered by what that has
-	// become where Fingerprint is the same.
+	// ID is the ID of the replay. A repeated request with the same ID and Fingerprint returns the
+	// existing replay.
 	ID          uuid.UUID
 	Fingerprint []byte
 	Filter      ReplayFilter
-	// PerMinute is how many are replayed in a minute at most, 1 to MaxReplayRate.
+	// PerMinute is the rate limit of the replay, 1 to MaxReplayRate.
 	PerMinute int64
 }
 
-// Replay lets many connector runs of a connector happen again, oldest first.
+// Replay is a bulk replay of connector runs of a connector, oldest first.
 type Replay struct {
 	ID, ProjectID, ConnectorID uuid.UUID
 	Filter                     ReplayFilter
 	PerMinute                  int64
-	// Match is what the filter found when the replay was made.
+	// Match is the number of matches at creation.
 	Match  ReplayMatch
 	Status ReplayStatus
-	// Position is the id of the last connector run that it is done with.
+	// Position is the ID of the last processed connector run.
 	Position uuid.UUID
-	// Tries is how often the next one was tried in vain, for something failed that may not fail
-	// again.
+	// Tries is the number of failed attempts for the next connector run, with errors that may not
+	// recur.
 	Tries int
-	// Replayed counts those that have happened again, Refused those that could not, by
-	// the reason.
+	// Replayed counts the replayed connector runs. Refused counts the connector runs that could not
+	// be replayed, by reason.
 	Replayed int64
 	Refused  map[string]int64
-	// Reason and Detail say why it waits, or why it has failed; both are empty otherwise.
+	// Reason and Detail explain why the replay waits or has failed; otherwise both are empty.
 	Reason, Detail string
 	CreatedAt      time.Time
 	EndedAt        *time.Time
-	// TakenAt is the store's time when TakeReplays returned it; else zero.
+	// TakenAt is the store's time when TakeReplays returned the replay; otherwise zero.
 	TakenAt time.Time
 }
 
-// Key is the replay's primary key.
+// Key returns the primary key of the replay.
 func (r Replay) Key() Key { return Key{r.ProjectID, r.ID} }
 
-// Connector is the key of its connector.
+// Connector returns the key of its connector.
 func (r Replay) Connector() Key { return Key{r.ProjectID, r.ConnectorID} }
 
-// Done is how many connector runs it is done with.
+// Done returns the number of processed connector runs.
 func (r Replay) Done() (n int64) {
 	for _, refused := range r.Refused {
 		n += refused
@@ -133,52 +132,53 @@ func (r Replay) Done() (n int64) {
 	return n + r.Replayed
 }
 
-// ReplayStep takes a running replay on.
+// ReplayStep advances a running replay.
 type ReplayStep struct {
-	// From is its position until now. Where it has another one, or has ended, nothing
-	// is written.
+	// From is the expected position. If the replay has another position or has ended, nothing is
+	// written.
 	From uuid.UUID
-	// To is the replay as it is then: Status, Position, Tries, Replayed, Refused, Reason and
-	// Detail are written.
+	// To is the new state: Status, Position, Tries, Replayed, Refused, Reason and Detail are
+	// written.
 	To Replay
-	// Due is when it goes on; zero leaves that as it is.
+	// Due is when the replay continues; zero leaves it unchanged.
 	Due time.Time
 }
 
-// ReplayPage are connector runs that a replay looks at, oldest first.
+// ReplayPage is a page of connector runs that a replay reads, oldest first.
 type ReplayPage struct {
-	// Originals are those to replay.
+	// Originals are the connector runs to replay.
 	Originals []ConnectorRun
-	// Last is the last one that was looked at: the position once all of the page are done.
+	// Last is the last connector run that was read: the position after the page.
 	Last uuid.UUID
-	// End says that there are no more behind it.
+	// End means that the page is the last one.
 	End bool
 }
 
-// ReplayJobs keeps replays of many. What is in one goes with its connector.
+// ReplayJobs stores bulk replays. A replay is deleted with its connector.
 type ReplayJobs interface {
-	// MatchReplay tells how many connector runs a filter finds, up to MaxReplayed, of the
-	// MaxReplayLook oldest ones in the window.
+	// MatchReplay counts the matches of a filter, up to MaxReplayed, among the oldest MaxReplayLook
+	// connector runs in the window.
 	MatchReplay(ctx context.Context, connector Key, f ReplayFilter) (ReplayMatch, error)
-	// StartReplay makes a replay, due at once: Accepted. Repeated where it is there already,
-	// KeyReused where it is that of another request. ErrReplayRunning while the connector has another one
-	// that has not ended, ErrTooManyReplays while the project has MaxRunningReplays of these, ErrNotFound without the connector.
+	// StartReplay creates a replay, due at once: Accepted. The verdict is Repeated if it exists,
+	// and KeyReused if its ID belongs to another request. It returns ErrReplayRunning while the
+	// connector has another open replay, ErrTooManyReplays while the project has MaxRunningReplays,
+	// and ErrNotFound without the connector.
 	StartReplay(ctx context.Context, r NewReplay) (Replay, Verdict, error)
-	// Replay reads one.
+	// Replay returns a replay.
 	Replay(ctx context.Context, replay Key) (Replay, error)
-	// ListReplays returns the newest MaxReplays of a connector, newest first.
+	// ListReplays returns the newest MaxReplays replays of a connector, newest first.
 	ListReplays(ctx context.Context, connector Key) ([]Replay, error)
-	// CancelReplay ends one; ErrConflict where it has ended.
+	// CancelReplay ends a replay; ErrConflict if it has ended.
 	CancelReplay(ctx context.Context, replay Key) error
-	// NextReplay is the store's time, and when the next replay of all is due; nil where
-	// none is running.
+	// NextReplay returns the store's time and the due time of the next replay in any project; nil
+	// if none is running.
 	NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error)
-	// TakeReplays returns up to limit replays that are due, the one that has waited longest first. They are due again
-	// after the lease: whoever takes them on says sooner when.
+	// TakeReplays returns up to limit due replays, longest waiting first. They become due again
+	// after the lease, unless the caller sets an earlier time.
 	TakeReplays(ctx context.Context, limit int, lease time.Duration) ([]Replay, error)
-	// ReplayOriginals looks for the next connector runs of a replay, up to limit of them
-	// among the next MaxReplayPage.
+	// ReplayOriginals returns the next connector runs of a replay: up to limit matches among the
+	// next MaxReplayPage.
 	ReplayOriginals(ctx context.Context, r Replay, limit int) (ReplayPage, error)
-	// MoveReplay takes a replay on; ErrReplayMoved where somebody else has.
+	// MoveReplay advances a replay; ErrReplayMoved if another process has.
 	MoveReplay(ctx context.Context, step ReplayStep) error
 }

@@ -32,15 +32,17 @@ type Run struct {
 	// DeploymentID is the deployment that executes the run: the live one at its
 	// first start, nil before.
 	DeploymentID *uuid.UUID
-	// TestName is the A/B variant of the agent that executes it, as its runner says; "" of
-	// the agent itself.
+	// TestName is the A/B variant that executes the run, as reported by its runner; "" for the
+	// agent itself.
 	TestName string
 	Status   RunStatus
-	// ErrorCode and Error say why a run failed.
+	// ErrorCode and Error explain why a run failed.
 	ErrorCode RunErrorCode
 	Error     string
 	Output    string
-	Class     Class
+	// Context is what scripts set in the context of an ended run; nil if they set nothing.
+	Context json.RawMessage
+	Class   Class
 	// Attempt counts the claims.
 	Attempt   int
 	Usage     TokenUsage
@@ -49,10 +51,10 @@ type Run struct {
 	EndedAt   *time.Time
 }
 
-// Key is the run's primary key.
+// Key returns the primary key of the run.
 func (r Run) Key() Key { return Key{r.ProjectID, r.ID} }
 
-// ConnectorRun is an event that a connector received, or a delivery it made.
+// ConnectorRun is an event that a connector received, or a delivery that it made.
 type ConnectorRun struct {
 	ID            uuid.UUID
 	ProjectID     uuid.UUID
@@ -60,13 +62,13 @@ type ConnectorRun struct {
 	ConnectorID   uuid.UUID
 	Status        ConnectorRunStatus
 	Trigger       TriggerType
-	RunIDs        []uuid.UUID // in the order of the links, oldest first; the one that a delivery is of, none of a DeliverTest
-	// Kind is what a delivery carries; "" of what is none.
+	RunIDs        []uuid.UUID // in the order of the links, oldest first; the delivered run of a delivery; none for a DeliverTest
+	// Kind is the kind of a delivery; "" otherwise.
 	Kind DeliveryKind
-	// Hops is by how many deliveries of platforms a delivery has come, itself among them; 0 of
-	// one that was skipped, and of what is none.
+	// Hops is the number of platform deliveries up to and including this delivery; 0 if it was
+	// skipped or is not a delivery.
 	Hops int
-	// ReplayOf is the connector run of which it is a replay, nil of an original.
+	// ReplayOf is the connector run that this one replays; nil for an original.
 	ReplayOf    *uuid.UUID
 	Error       string
 	ContentType string
@@ -74,22 +76,22 @@ type ConnectorRun struct {
 	EndedAt     *time.Time
 }
 
-// Key is the connector run's primary key.
+// Key returns the primary key of the connector run.
 func (r ConnectorRun) Key() Key { return Key{r.ProjectID, r.ID} }
 
-// JournalKind says what a journal entry records.
+// JournalKind is the kind of a journal entry.
 type JournalKind string
 
-// Kinds of journal entries. Data is JSON of the runner's own.
+// Kinds of journal entries. The runner defines the JSON in Data.
 const (
 	JournalModelAnswer JournalKind = "model_answer"
 	JournalToolStarted JournalKind = "tool_started"
 	JournalToolResult  JournalKind = "tool_result"
-	// JournalModelFailure is an answer that was of no use.
+	// JournalModelFailure is an unusable model response.
 	JournalModelFailure JournalKind = "model_failure"
-	// JournalResumed is written by the platform when a suspended run goes on; its
-	// data is what the run waited for. JournalExpired is written when that did not
-	// come in time.
+	// JournalResumed is written by the platform when a suspended run continues. Its data is the
+	// result that the run waited for. JournalExpired is written if the result did not arrive in
+	// time.
 	JournalResumed JournalKind = "resumed"
 	JournalExpired JournalKind = "expired"
 )
@@ -100,15 +102,17 @@ type JournalEntry struct {
 	Sequence int64           `json:"sequence"`
 	Kind     JournalKind     `json:"kind"`
 	Data     json.RawMessage `json:"data"`
-	// Unsafe marks a tool_started whose tool is not declared idempotent, and the
-	// tool_result that ends it: a run with such a tool in flight is not resumed.
+	// Unsafe marks a tool_started whose tool is not declared idempotent, and the matching
+	// tool_result. A run with such a tool in flight is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
-	// Usage is what a model_answer or a model_failure cost; nil of other kinds. It is written, never
-	// read with the entry.
+	// Usage is the usage of a model_answer or model_failure; nil for other kinds. It is written but
+	// not read with the entry.
 	Usage *ModelUsage `json:"-"`
+	// At is the time of the append, by the database's clock. It is read but not written with the entry.
+	At time.Time `json:"-"`
 }
 
-// Size is how many bytes of MaxJournal the entry takes.
+// Size returns the bytes that the entry counts towards MaxJournal.
 func (e JournalEntry) Size() int64 {
 	size := EntryOverhead + len(e.Kind) + len(e.Data)
 	if e.Usage != nil {
@@ -117,20 +121,20 @@ func (e JournalEntry) Size() int64 {
 	return int64(size)
 }
 
-// ModelUsage is what one call of a model cost.
+// ModelUsage is the usage of one model call.
 type ModelUsage struct {
-	// Model is its reference, provider/model.
+	// Model is the model reference, provider/model.
 	Model string
 	TokenUsage
-	// Cost is the zero one where no price of the model is known.
+	// Cost is zero if the price of the model is unknown.
 	Cost Cost
 }
 
 // Completion ends a run.
 type Completion struct {
 	Lease
-	// TestName is the A/B variant that executed the run; "" of the agent itself, and where
-	// none was chosen.
+	// TestName is the A/B variant that executed the run; "" for the agent itself, and if none was
+	// chosen.
 	TestName string
 	// Status is completed, failed or cancelled.
 	Status    RunStatus
@@ -138,221 +142,236 @@ type Completion struct {
 	Error     string
 	Output    string
 	Usage     TokenUsage
+	// Context is what scripts set in the run's context: a JSON object of at most MaxContext bytes, or nil.
+	Context json.RawMessage
+	// Unpublished is true if no outbound link sends the result.
+	Unpublished bool
 	// Journal are trailing entries, appended in the same transaction.
 	Journal []JournalEntry
 }
 
-// Suspension lets a run wait for something outside, which takes no place.
+// Suspension makes a run wait for an external result without a slot.
 type Suspension struct {
 	Lease
-	// For is how long it waits at most; it then goes on with a JournalExpired.
+	// For is the maximum waiting time. After it, the run continues with a JournalExpired.
 	For time.Duration
 	// Journal are trailing entries, appended in the same transaction.
 	Journal []JournalEntry
 }
 
-// Dispatch hands runs to runners. Methods that take a Lease answer ErrFenced
-// when another claim came in between or the run ended otherwise.
+// Dispatch assigns runs to runners. Methods that take a Lease return ErrFenced if another claim
+// came in between or the run has ended otherwise.
 type Dispatch interface {
-	// Claim moves queued runs of an environment to running, as Pick chooses. Runs
-	// of agents that the live deployment lacks fail with agent_not_found and are not
-	// returned. With no live deployment it returns none.
+	// Claim moves queued runs of an environment to running, as Pick chooses. Runs of agents that
+	// are missing in the live deployment fail with agent_not_found and are not returned. Without a
+	// live deployment it returns none.
 	Claim(ctx context.Context, c Claim) (ClaimResult, error)
-	// Heartbeat renews claims on runs of an environment by lease and returns those that
-	// are not current, or of other runs. A late one with the current token revives its
-	// claim, also when it was swept and nobody has claimed the run since: then the run has
-	// not lost its runner. What it says of the runs is recorded, the first time.
+	// Heartbeat renews claims on runs of an environment by lease. It returns the claims that are
+	// not current or belong to other runs. A late heartbeat with the current token revives its
+	// claim, also after a sweep if no other claim came since. The run has then not lost its runner.
+	// The first report about a run is recorded.
 	Heartbeat(ctx context.Context, environment Key, held []Held, lease time.Duration) (lost []Lease, err error)
-	// AppendJournal appends entries in order. Repeating entries under the same
-	// token is no error. ErrTooLarge and ErrInvalid as CheckJournal says, ErrTooLarge
-	// also beyond MaxJournal.
+	// AppendJournal appends entries in order. Repeated entries with the same token are no error. It
+	// returns ErrTooLarge and ErrInvalid as CheckJournal documents, and ErrTooLarge above
+	// MaxJournal.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
-	// Complete ends runs and, each with the last run of its connector run, these too.
-	// Those that are as usual share a transaction. It answers each, in order; one that cannot be ended keeps
-	// no other from it. Repeating it under the same token is no error. What is
-	// beyond a limit is recorded as Completion.Bounded says. An error of the whole
-	// means that the outcome of all is unknown.
+	// Complete ends runs, and each connector run with its last run. Ordinary completions share a
+	// transaction. It returns a result for each, in order. A completion that fails does not affect
+	// the others. A repetition with the same token is no error. A completion above a limit is
+	// recorded as Completion.Bounded documents. If Complete itself returns an error, the outcome of
+	// all is unknown.
 	Complete(ctx context.Context, completions []Completion) ([]error, error)
-	// Release gives a claim back: the run is queued again, claimable after the
-	// delay, and resumes from its journal, or fails with tool_interrupted when an
-	// unsafe tool is in flight.
+	// Release returns a run to the queue, claimable after the delay. The run resumes from its
+	// journal. If an unsafe tool is in flight, it fails with tool_interrupted.
 	Release(ctx context.Context, l Lease, delay time.Duration) error
-	// Reclaim gives back what is leased to a runner of an environment beyond what
-	// it holds, and returns how many; its places are no longer of the pool.
+	// Reclaim releases the leases of a runner of an environment that the runner does not hold, and
+	// returns their number. Its slots leave the pool.
 	Reclaim(ctx context.Context, environment Key, runnerID string, holding []Lease) (int, error)
-	// Attend says that runners which wait for runs are there, and returns those of
-	// their environments in which runs are queued.
+	// Attend records waiting runners as present. It returns the runners whose environments have
+	// queued runs.
 	Attend(ctx context.Context, runners []RunnerKey) (queued []Key, err error)
-	// Suspend ends a claim of a run that waits for something outside.
+	// Suspend ends the claim of a run that waits for an external result.
 	Suspend(ctx context.Context, s Suspension) error
-	// Resume queues a suspended run again, its journal ended by data; ErrConflict
-	// of one that is not suspended.
+	// Resume queues a suspended run again, with data as the last journal entry; ErrConflict if the
+	// run is not suspended.
 	Resume(ctx context.Context, run Key, data json.RawMessage) error
-	// Cancel ends a run that is open, whoever works on it; ErrConflict of one that
-	// has ended.
+	// Cancel ends an open run, whichever runner has it; ErrConflict if it has ended.
 	Cancel(ctx context.Context, run Key, code RunErrorCode, reason string) error
 }
 
-// Swept counts the runs that a sweep of leases moved.
+// Swept counts the runs that a sweep of leases changed.
 type Swept struct {
-	// GivenBack and Failed are those whose claim expired, Resumed those that waited
-	// too long, Cancelled those of environments that are gone.
+	// GivenBack and Failed are runs with an expired claim. Resumed are suspended runs that timed
+	// out. Cancelled are runs of deleted environments.
 	GivenBack, Failed, Resumed, Cancelled int
 }
 
-// Runs are all of them.
+// Runs returns the total.
 func (s Swept) Runs() int { return s.GivenBack + s.Failed + s.Resumed + s.Cancelled }
 
-// Plus adds another sweep's.
+// Plus returns the sum with another sweep.
 func (s Swept) Plus(more Swept) Swept {
 	return Swept{s.GivenBack + more.GivenBack, s.Failed + more.Failed, s.Resumed + more.Resumed, s.Cancelled + more.Cancelled}
 }
 
-// Dropped is what was deleted of history.
+// Dropped counts the deleted history.
 type Dropped struct {
-	// Count is how many rows, partitions and pages of a file, or a few more.
+	// Count is the number of deleted rows, partitions and file pages, or slightly more.
 	Count int
-	// Freed is how many bytes of whole files were deleted, as a partition has them: where the file
-	// system gives their blocks back to the disk at once, whoever commits waits for that.
+	// Freed is the number of bytes in deleted files, such as dropped partitions. If the file system
+	// discards their blocks at once, commits wait for that.
 	Freed int64
 }
 
-// Housekeeping is what the gateway's workers do from time to time.
+// OldestDays are the starts of the first days with history, zero without any.
+type OldestDays struct {
+	// Deletable is the first day that DropHistory deletes once it is old enough.
+	Deletable time.Time
+	// Open is the first day that is kept as a whole because of an open run, connector run or
+	// delivery. A store without partitions keeps no whole days.
+	Open time.Time
+}
+
+// Trimmed is the deleted history of one project.
+type Trimmed struct {
+	// Count is the number of deleted rows, or slightly more.
+	Count int
+	// Overdue is how long the oldest day of the project was overdue before.
+	Overdue time.Duration
+}
+
+// Housekeeping is the periodic work of gateways.
 type Housekeeping interface {
-	// Now is the store's clock, by which leases expire.
+	// Now returns the store's clock, which decides the expiry of leases.
 	Now(ctx context.Context) (time.Time, error)
-	// SweepLeases ends claims that expired, as Release does, at most limit of
-	// them, and cancels queued runs of environments that are gone. It returns what
-	// it did, also with an error: a run that cannot be moved is passed over for some
-	// calls, which a *SetAsideError says, and holds no other up.
+	// SweepLeases ends at most limit expired claims, as Release does, and cancels queued runs of
+	// deleted environments. It returns the counts also with an error. With a *SetAsideError, the
+	// failing runs are skipped for some calls and block no others.
 	SweepLeases(ctx context.Context, limit int) (Swept, error)
-	// SweepExpired deletes idempotency keys, bundles and blobs whose time is over, and
-	// runners not seen for an hour; likewise. Bundles whose time it moves on count too.
+	// SweepExpired deletes expired idempotency keys, bundles and blobs, and runners that were not
+	// seen for an hour, in the same way. It also counts bundles whose expiry it extends.
 	SweepExpired(ctx context.Context, limit int) (int, error)
-	// ExpireRuns ends runs that were accepted so long ago, whatever they wait for,
-	// as failed with RunErrorExpired: at most limit of them. It returns how many, also
-	// with an error: likewise.
+	// ExpireRuns ends at most limit runs that were accepted longer than age ago, in any state, as
+	// failed with RunErrorExpired. It returns their number also with an error, like SweepLeases.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
-	// ExpireDeliveries ends deliveries that were made so long ago and are not under way, as
-	// failed with DeliveryExpired: likewise.
+	// ExpireDeliveries ends deliveries that were created longer than age ago and have no attempt in
+	// progress, as failed with DeliveryExpired, in the same way.
 	ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (int, error)
-	// CountStored adds what ended runs have stored to what their projects have, by at
-	// most limit rows of the outbox, and returns by how many.
+	// CountStored adds the bytes of ended runs to the stored bytes of their projects. It consumes
+	// at most limit outbox rows and returns their number.
 	CountStored(ctx context.Context, limit int) (int, error)
-	// RollUp adds ended runs and connector runs to the numbers that Statistics tells, by at most
-	// limit rows of the outbox, and returns by how many.
+	// RollUp adds ended runs and connector runs to the rollups. It consumes at most limit outbox
+	// rows and returns their number.
 	RollUp(ctx context.Context, limit int) (int, error)
-	// IndexRuns adds ended runs to the index that searches ask, by their words: by at most limit
-	// rows of the outbox, and returns by how many.
+	// IndexRuns adds the words of ended runs to the search index. It consumes at most limit outbox
+	// rows and returns their number.
 	IndexRuns(ctx context.Context, limit int, words func(Searched) []string) (int, error)
-	// DropHistory deletes what is older than age of history, by whole days of the store's clock in
-	// UTC: about limit rows, partitions or pages of a file at a time, of partitions fewer where they
-	// are large, and returns what; nothing once nothing is left. A blob of history goes at most MaxOpen and some days after what named it, and
-	// never before. A run whose result is to be delivered yet stays with that, as long as a delivery
-	// may be open.
+	// DropHistory deletes history older than age, by whole UTC days of the store's clock. It
+	// deletes about limit rows, partitions or file pages per call, and fewer partitions if they are
+	// large. It returns the deleted amount, zero when nothing is left. A blob is deleted at most
+	// MaxOpen and some days after the row that names it, and never before. A run whose result is
+	// still to be delivered stays while a delivery may be open.
 	DropHistory(ctx context.Context, age time.Duration, limit int) (Dropped, error)
-	// TrimHistory deletes what projects keep no longer that keep history for a shorter time, by whole
-	// days likewise: about limit rows of the most overdue of them, in small transactions, and returns how many;
-	// 0 once nothing is left that no other gateway deletes. Nobody can read that any more, and it does not
-	// count as stored.
-	TrimHistory(ctx context.Context, limit int) (int, error)
-	// ProjectHistoryOverdue is for how long the oldest day that TrimHistory would delete should have been
-	// deleted; 0 without any.
+	// TrimHistory deletes history of projects with a shorter retention, by whole days in the same
+	// way. It deletes about limit rows of the next project, round robin, in small transactions. The
+	// count is 0 when nothing is left that no other gateway deletes. These rows can no longer be read
+	// and do not count as stored.
+	TrimHistory(ctx context.Context, limit int) (Trimmed, error)
+	// ProjectHistoryOverdue returns how long the oldest day for TrimHistory is overdue; 0 without
+	// any.
 	ProjectHistoryOverdue(ctx context.Context) (time.Duration, error)
-	// OldestHistory is when the first day began of which there is history; zero without any.
-	OldestHistory(ctx context.Context) (time.Time, error)
-	// Replan lets an engine that plans statements once plan those anew whose tables have
-	// grown much since.
+	// OldestHistory returns the first days with history.
+	OldestHistory(ctx context.Context) (OldestDays, error)
+	// Replan makes an engine that plans statements once plan again if tables have grown a lot
+	// since.
 	Replan(ctx context.Context) error
-	// EnsurePartitions makes the partitions of history from today to so many days
-	// ahead, and returns how many days are there from today on; an engine without
-	// partitions has all it needs.
+	// EnsurePartitions creates the partitions of history from today to so many days ahead. It
+	// returns the number of prepared days from today. An engine without partitions returns all.
 	EnsurePartitions(ctx context.Context, ahead int) (int, error)
 }
 
-// Outcome is the state of a connector run with its agent runs' results, which
-// a sync webhook waits for.
+// Outcome is the state of a connector run with the results of its agent runs, for a waiting sync
+// webhook.
 type Outcome struct {
 	Status ConnectorRunStatus
 	// Runs are in the order of the links, oldest first.
 	Runs []Run
 }
 
-// Terminal says that all runs ended.
+// Terminal reports whether all runs have ended.
 func (o Outcome) Terminal() bool {
 	return o.Status.Terminal()
 }
 
-// History reads what happened.
+// History reads runs and connector runs.
 type History interface {
-	// Outcome returns a connector run's state and results; ErrNotFound.
+	// Outcome returns the state and results of a connector run; ErrNotFound.
 	Outcome(ctx context.Context, connectorRun Key) (Outcome, error)
 	Run(ctx context.Context, key Key) (Run, error)
 	// RunInput opens the raw input of a run.
 	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
-	// RunHeaders are the headers that a run sees of its event's request, by their names in
-	// lower case; none without any, ErrNotFound without the run.
+	// RunHeaders returns the request headers that a run may see, by lower-case name; ErrNotFound
+	// without the run.
 	RunHeaders(ctx context.Context, run Key) (map[string]string, error)
 	// Journal returns the entries of a run in order.
 	Journal(ctx context.Context, run Key) ([]JournalEntry, error)
-	// JournalAfter returns at most limit entries that come after one, and no more than
-	// have MaxJournalPage bytes of data; none only where none are left. See
-	// LastJournalPage.
+	// JournalAfter returns at most limit entries after one, with at most MaxJournalPage bytes of
+	// data. It returns none only at the end. See LastJournalPage.
 	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
-	// ListRuns returns runs without their output, and the id to go on before; nil
-	// at the end. It looks at MaxCandidates runs at most, and with a search no longer than that
-	// may take, so a page may be short. ErrSearchTooBroad and ErrSearchBusy where it has come nowhere then.
+	// ListRuns returns runs without output, and the ID for the next page; nil at the end. It reads
+	// at most MaxCandidates runs, and takes no longer than the search may, so a page may be short.
+	// It returns ErrSearchTooBroad or ErrSearchBusy if it made no progress.
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
-	// Ended returns those of these connector runs that are over.
+	// Ended returns the given connector runs that have ended.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)
-	// RunCalls are the calls of models that a run has made so far, by model, day and currency;
-	// none where there is no such run.
+	// RunCalls returns the model calls of a run so far, by model, day and currency; none if there
+	// is no such run.
 	RunCalls(ctx context.Context, run Key) ([]Calls, error)
 	ConnectorRun(ctx context.Context, key Key) (ConnectorRun, error)
-	// ListConnectorRuns returns a page, newest first, and the number of all that match.
+	// ListConnectorRuns returns a page, newest first, and the total number of matches.
 	ListConnectorRuns(ctx context.Context, q ConnectorRunQuery) ([]ConnectorRun, int64, error)
 }
 
-// MaxCandidates is how many runs a list looks at for a page.
+// MaxCandidates is the maximum number of runs that a list reads per page.
 const MaxCandidates = 20_000
 
-// MaxWaiting is about how many ended runs of a project are read that are not rolled up or indexed yet, the
-// newest: statistics count no more of them, and searches end there.
+// MaxWaiting is the approximate maximum number of a project's ended runs without rollup or index
+// entry that are read, newest first. Statistics omit the rest, and searches end there.
 const MaxWaiting = 20_000
 
-// BaseRuns stands for the runs that the agent itself executes where A/B variants are named.
+// BaseRuns is a variant name that selects the runs of the agent itself.
 const BaseRuns = "__base__"
 
 // RunQuery selects runs of a project, newest first.
 type RunQuery struct {
 	ProjectID uuid.UUID
-	// EnvironmentIDs narrows to these; nil means all.
+	// EnvironmentIDs limits to these environments; nil means all.
 	EnvironmentIDs []uuid.UUID
-	// AgentName and TestName narrow when not empty; BaseRuns as the TestName to those that no
-	// variant executes. Statuses narrow to those with one of them, where there are any.
+	// AgentName and TestName filter unless empty. BaseRuns as TestName selects runs without a
+	// variant. Statuses filter unless empty.
 	AgentName string
 	Statuses  []RunStatus
 	TestName  string
-	// DeploymentID, ConnectorID and ConnectorRunID narrow unless they are the zero id.
+	// DeploymentID, ConnectorID and ConnectorRunID filter unless they are the zero ID.
 	DeploymentID, ConnectorID, ConnectorRunID uuid.UUID
-	// Since and Until bound when they were queued, as those of StatisticsQuery.
+	// Since and Until limit the time of queueing, as in StatisticsQuery.
 	Since, Until time.Time
-	// Search narrows to those that it matches; nil to none.
+	// Search limits to matching runs; nil does not filter.
 	Search *Search
-	// Before is the id of the last run of the page before, or nil.
+	// Before is the ID of the last run of the previous page, or nil.
 	Before *uuid.UUID
 	Limit  int
 }
 
-// ConnectorRunQuery selects runs of one connector.
+// ConnectorRunQuery selects connector runs of one connector.
 type ConnectorRunQuery struct {
 	Connector Key
-	// Since is how far back to look; 0 means all.
+	// Since limits the age; 0 means all.
 	Since time.Duration
-	// Statuses narrow to those with one of them, and Trigger narrows, when not empty.
+	// Statuses and Trigger filter unless empty.
 	Statuses []ConnectorRunStatus
 	Trigger  TriggerType
-	// Run narrows, when it is set, to what started that run, and to deliveries of it.
+	// Run, if set, selects the connector run that started the run, and deliveries of it.
 	Run    uuid.UUID
 	Limit  int
 	Offset int

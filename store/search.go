@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// Searched is a run with what of it is searched: of its output, of which a Run of a list has
-// nothing, and of its input at most the first MaxInlineText bytes.
+// Searched is a run with its searchable texts: at most the first MaxInlineText bytes of output and
+// input. A listed Run has no output itself.
 type Searched struct {
 	Run
-	// Input is of that type.
+	// ContentType is the media type of Input.
 	ContentType string
 	Input       []byte
-	// Headers are those that the run sees of its event's request.
+	// Headers are the request headers that the run may see.
 	Headers map[string]string
 }
 
-// Search says which runs somebody looks for. What has ended and is indexed is found by its words,
-// and what is not indexed yet is looked at like all others.
+// Search is a search for runs. Indexed runs are found by Words. All other runs are read.
 type Search struct {
-	// Words are words that each run has which matches, as those were that it was indexed by. Without
-	// any all runs are looked at that the fields leave.
+	// Words are the words that every matching run has, as indexed. Without words, all runs that
+	// match the fields are read.
 	Words []string
-	// AgentName, TestName and Status are what each run has that matches, as in a RunQuery.
+	// AgentName, TestName and Status are fields of every matching run, as in a RunQuery.
 	AgentName, TestName string
 	Status              RunStatus
-	// Match says whether a run matches. Its context ends with the time that is Left.
+	// Match reports whether a run matches. Its context ends with the remaining time.
 	Match func(ctx context.Context, run Searched) bool
-	// Left says for how long it may go on, in statements too; without any it goes on to its end.
+	// Left returns the remaining time, which also limits statements; nil means no limit.
 	Left func() time.Duration
 }

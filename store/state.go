@@ -28,10 +28,10 @@ var runMoves = map[RunStatus][]RunStatus{
 	RunAwaitingApproval: {RunQueued, RunFailed, RunCancelled},
 }
 
-// Terminal says that a run in this state never changes again.
+// Terminal reports whether a run in this state never changes again.
 func (s RunStatus) Terminal() bool { return len(runMoves[s]) == 0 }
 
-// CanBecome says whether a run may move from s to next.
+// CanBecome reports whether a run may move from s to next.
 func (s RunStatus) CanBecome(next RunStatus) bool { return slices.Contains(runMoves[s], next) }
 
 // ConnectorRunStatus is the state of a connector run.
@@ -47,15 +47,14 @@ const (
 	ConnectorRunCancelled ConnectorRunStatus = "cancelled"
 )
 
-// Terminal says that a connector run in this state never changes again.
+// Terminal reports whether a connector run in this state never changes again.
 func (s ConnectorRunStatus) Terminal() bool {
 	return s != ConnectorRunPending && s != ConnectorRunRunning
 }
 
-// ConnectorRunOutcome is the state of a received event's connector run while open
-// of its agent runs are under way, failed have failed and completed have completed:
-// running until the last ends, then failed if any failed, completed if any completed,
-// and cancelled where all were.
+// ConnectorRunOutcome returns the state of an event's connector run from the counts of its open,
+// failed and completed agent runs. It is running until the last run ends, then failed if any
+// failed, completed if any completed, and cancelled if all were cancelled.
 func ConnectorRunOutcome(open, failed, completed int) ConnectorRunStatus {
 	switch {
 	case open > 0:
@@ -69,7 +68,7 @@ func ConnectorRunOutcome(open, failed, completed int) ConnectorRunStatus {
 	}
 }
 
-// TriggerType says what made a connector run.
+// TriggerType is the trigger of a connector run.
 type TriggerType string
 
 // Trigger types.
@@ -96,19 +95,18 @@ var deploymentMoves = map[DeploymentStatus][]DeploymentStatus{
 	DeploymentBuilding: {DeploymentDeployed, DeploymentFailed, DeploymentCancelled},
 }
 
-// Terminal says that the outcome of a deployment in this state is decided.
+// Terminal reports whether a deployment in this state has an outcome.
 func (s DeploymentStatus) Terminal() bool { return len(deploymentMoves[s]) == 0 }
 
-// CanBecome says whether a deployment may move from s to next.
+// CanBecome reports whether a deployment may move from s to next.
 func (s DeploymentStatus) CanBecome(next DeploymentStatus) bool {
 	return slices.Contains(deploymentMoves[s], next)
 }
 
-// DeploymentPhase is the step that a building deployment is at; empty when it
-// is not building.
+// DeploymentPhase is the phase of a building deployment; empty otherwise.
 type DeploymentPhase string
 
-// Phases of a building deployment, in their order.
+// Phases of a building deployment, in order.
 const (
 	PhaseFetching   DeploymentPhase = "fetching"
 	PhasePacking    DeploymentPhase = "packing"
@@ -116,54 +114,52 @@ const (
 	PhaseConnecting DeploymentPhase = "connecting"
 )
 
-// FailureReason says why a deployment failed; empty when it did not.
+// FailureReason is the reason of a failed deployment; empty otherwise.
 type FailureReason string
 
-// Reasons for which a deployment fails.
+// Reasons of failed deployments.
 const (
 	FailureBuild      FailureReason = "build_failed"
 	FailureTests      FailureReason = "tests_failed"
 	FailureConnectors FailureReason = "connectors_failed"
 	FailureDeadline   FailureReason = "deadline_exceeded"
-	// FailureStoreRestored: the outcome was lost with a younger store.
+	// FailureStoreRestored: the outcome was lost when an older store was restored.
 	FailureStoreRestored FailureReason = "store_restored"
 )
 
-// MaxOpen is how long a run may be open: nothing stays for ever in the tables of what is.
+// MaxOpen is how long a run may be open, so that no row stays in the hot tables forever.
 const MaxOpen = 30 * 24 * time.Hour
 
-// Retention is how long history is kept unless the operator says otherwise, MinRetention the
-// shortest that they may say.
+// Retention is the default retention of history, MinRetention the minimum.
 const (
 	Retention    = 90 * 24 * time.Hour
 	MinRetention = 2 * 24 * time.Hour
 )
 
-// OpenFor is how long a run or delivery may be open where history is kept for so long: MaxOpen, or
-// a day less than that, so that nothing open is as old as what is deleted.
+// OpenFor returns how long a run or delivery may be open with this retention: MaxOpen, or a day
+// less than the retention. So open runs are never as old as deleted history.
 func OpenFor(retention time.Duration) time.Duration { return min(MaxOpen, retention-24*time.Hour) }
 
-// MaxLosses is how often a run may lose its runner: one that brings down every
-// runner must not do so for ever.
+// MaxLosses is how often a run may lose its runner. A run that crashes every runner must end.
 const MaxLosses = 20
 
-// RunErrorCode is the machine-readable cause of a run that did not complete.
+// RunErrorCode is the machine-readable reason why a run did not complete.
 type RunErrorCode string
 
-// Causes that the platform itself gives to a run that failed or was cancelled.
-// Runners may report others; the code space is open.
+// Error codes that the platform sets. Runners may report others.
 const (
 	RunErrorAgentNotFound   RunErrorCode = "agent_not_found"
 	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
 	RunErrorRunnerLost      RunErrorCode = "runner_lost"
 	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
-	// RunErrorExpired is of runs that were open for MaxOpen.
+	// RunErrorExpired marks runs that were open for MaxOpen.
 	RunErrorExpired RunErrorCode = "expired"
-	// RunErrorCancelled is of runs that somebody cancelled.
+	// RunErrorCancelled marks runs that a user cancelled.
 	RunErrorCancelled RunErrorCode = "cancelled"
-	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge
-	// are of runs that are beyond a limit; see MaxOutput.
+	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge mark runs that
+	// exceed a limit; see MaxOutput.
 	RunErrorOutputTooLarge  RunErrorCode = "output_too_large"
 	RunErrorAnswerTooLarge  RunErrorCode = "model_answer_too_large"
 	RunErrorJournalTooLarge RunErrorCode = "journal_too_large"
+	RunErrorContextTooLarge RunErrorCode = "context_too_large"
 )

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestTerminalStatesNeverMove(t *testing.T) {
+func TestStatus_TerminalNeverMoves(t *testing.T) {
 	t.Parallel()
 	all := []RunStatus{RunScheduled, RunQueued, RunRunning, RunAwaitingApproval, RunCompleted, RunFailed, RunCancelled}
 	for _, from := range all {
@@ -26,7 +26,7 @@ func TestTerminalStatesNeverMove(t *testing.T) {
 	require.False(t, RunQueued.Terminal())
 }
 
-func TestEveryRunCanEnd(t *testing.T) {
+func TestRunStatus_CanAlwaysEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		status := RunScheduled
@@ -45,7 +45,7 @@ func TestEveryRunCanEnd(t *testing.T) {
 	})
 }
 
-func TestDeploymentMoves(t *testing.T) {
+func TestDeploymentStatus_AllowedMoves(t *testing.T) {
 	t.Parallel()
 	require.True(t, DeploymentPending.CanBecome(DeploymentBuilding))
 	require.False(t, DeploymentPending.CanBecome(DeploymentDeployed))
@@ -54,7 +54,7 @@ func TestDeploymentMoves(t *testing.T) {
 	require.True(t, DeploymentDeployed.Terminal())
 }
 
-func TestConnectorRunOutcome(t *testing.T) {
+func TestConnectorRunOutcome_FollowsRuns(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, ConnectorRunRunning, ConnectorRunOutcome(1, 1, 1))
 	require.Equal(t, ConnectorRunFailed, ConnectorRunOutcome(0, 1, 1))
@@ -62,7 +62,7 @@ func TestConnectorRunOutcome(t *testing.T) {
 	require.Equal(t, ConnectorRunCancelled, ConnectorRunOutcome(0, 0, 0))
 }
 
-func TestRotateSecrets(t *testing.T) {
+func TestRotateSecrets_AppliesGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	day := 24 * time.Hour
@@ -76,20 +76,20 @@ func TestRotateSecrets(t *testing.T) {
 	second := RotateSecrets(first, secret("two"), day, nil, now)
 	require.Equal(t, []AcceptedSecret{secret("two"), ending("one", now.Add(day))}, second)
 
-	require.Equal(t, second, RotateSecrets(second, secret("two"), day, nil, now.Add(time.Hour)), "no change, no new end")
-	require.Len(t, RotateSecrets(second, secret("two"), day, nil, now.Add(day)), 1, "what has expired goes")
-	require.Len(t, RotateSecrets(first, secret("two"), 0, nil, now), 1, "no grace, no old secret")
+	require.Equal(t, second, RotateSecrets(second, secret("two"), day, nil, now.Add(time.Hour)), "no change, same end")
+	require.Len(t, RotateSecrets(second, secret("two"), day, nil, now.Add(day)), 1, "expired secrets are removed")
+	require.Len(t, RotateSecrets(first, secret("two"), 0, nil, now), 1, "without grace the old secret is removed")
 	require.Nil(t, RotateSecrets(second, AcceptedSecret{}, day, nil, now))
 
 	third := RotateSecrets(second, secret("three"), time.Hour, nil, now)
 	soon := now.Add(time.Hour)
 	require.Equal(t, []AcceptedSecret{secret("three"), ending("two", soon), ending("one", soon)}, third,
 		"a shorter grace ends all older ones earlier")
-	require.Equal(t, third, RotateSecrets(third, secret("three"), 2*day, nil, now), "a longer one ends none later")
-	require.Len(t, RotateSecrets(third, secret("three"), 0, nil, now), 1, "without grace all end, also without a rotation")
+	require.Equal(t, third, RotateSecrets(third, secret("three"), 2*day, nil, now), "a longer grace extends none")
+	require.Len(t, RotateSecrets(third, secret("three"), 0, nil, now), 1, "without grace all expire, also without a rotation")
 }
 
-func TestSecretsOfARevokedKeyEndWithIt(t *testing.T) {
+func TestRotateSecrets_ExpiresWithRevokedKey(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	end := now.Add(30 * 24 * time.Hour)
@@ -104,17 +104,17 @@ func TestSecretsOfARevokedKeyEndWithIt(t *testing.T) {
 	require.Equal(t, []AcceptedSecret{anew}, AcceptedAt([]AcceptedSecret{anew}, ends, end))
 
 	derivedAnew := RotateSecrets([]AcceptedSecret{old}, anew, time.Hour, ends, now)
-	require.Equal(t, []AcceptedSecret{anew, ending}, derivedAnew, "the operator's period, not the connector's")
+	require.Equal(t, []AcceptedSecret{anew, ending}, derivedAnew, "the platform operator's period, not the connector's")
 	require.Equal(t, derivedAnew, RotateSecrets(derivedAnew, anew, time.Hour, ends, now.Add(time.Hour)))
 	require.Len(t, RotateSecrets([]AcceptedSecret{old}, anew, time.Hour, KeyEnds{"leaked": now}, now), 1, "at once")
 
 	next := AcceptedSecret{SHA256: []byte("next"), Version: 2, Key: "good"}
 	require.Len(t, RotateSecrets(derivedAnew, next, 0, ends, now), 1, "a rotation without grace ends it earlier")
 	own := AcceptedSecret{SHA256: []byte("own"), Version: 1}
-	require.Len(t, RotateSecrets([]AcceptedSecret{old}, own, 0, ends, now), 1, "so does a secret of one's own")
+	require.Len(t, RotateSecrets([]AcceptedSecret{old}, own, 0, ends, now), 1, "so does a user's own secret")
 }
 
-func TestTheNewestKeyThatAllHoldIsNext(t *testing.T) {
+func TestNextKey_RequiresAllProcesses(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	old := PlatformKey{ID: "old", Rank: 1, Current: true, Used: true}
@@ -126,16 +126,16 @@ func TestTheNewestKeyThatAllHoldIsNext(t *testing.T) {
 		live []KeyHolder
 		next string
 	}{
-		"all hold it":                    {[]PlatformKey{old, young}, []KeyHolder{both}, "young"},
-		"one does not":                   {[]PlatformKey{old, young}, []KeyHolder{both, lagging}, ""},
-		"nobody lives":                   {[]PlatformKey{old, young}, nil, ""},
-		"the newest is current":          {[]PlatformKey{old}, []KeyHolder{both}, ""},
-		"the first of all":               {[]PlatformKey{{ID: "old", Rank: 1}}, []KeyHolder{lagging}, "old"},
-		"the new one is revoked":         {[]PlatformKey{old, revoked(young)}, []KeyHolder{both}, ""},
-		"the current one is revoked":     {[]PlatformKey{revoked(old), young}, []KeyHolder{both}, "young"},
-		"it is revoked, and one lags":    {[]PlatformKey{revoked(old), young}, []KeyHolder{both, lagging}, ""},
-		"the newest is revoked, in turn": {[]PlatformKey{{ID: "old", Rank: 1, Used: true}, revoked(PlatformKey{ID: "young", Rank: 2, Current: true})}, []KeyHolder{both}, "old"},
-		"all are revoked":                {[]PlatformKey{revoked(old), revoked(young)}, []KeyHolder{both}, ""},
+		"all processes have it":      {[]PlatformKey{old, young}, []KeyHolder{both}, "young"},
+		"one process lacks it":       {[]PlatformKey{old, young}, []KeyHolder{both, lagging}, ""},
+		"nobody lives":               {[]PlatformKey{old, young}, nil, ""},
+		"the newest is current":      {[]PlatformKey{old}, []KeyHolder{both}, ""},
+		"the first key":              {[]PlatformKey{{ID: "old", Rank: 1}}, []KeyHolder{lagging}, "old"},
+		"the new one is revoked":     {[]PlatformKey{old, revoked(young)}, []KeyHolder{both}, ""},
+		"the current one is revoked": {[]PlatformKey{revoked(old), young}, []KeyHolder{both}, "young"},
+		"the current key is revoked, and one process lacks the next": {[]PlatformKey{revoked(old), young}, []KeyHolder{both, lagging}, ""},
+		"the newest is revoked": {[]PlatformKey{{ID: "old", Rank: 1, Used: true}, revoked(PlatformKey{ID: "young", Rank: 2, Current: true})}, []KeyHolder{both}, "old"},
+		"all are revoked":       {[]PlatformKey{revoked(old), revoked(young)}, []KeyHolder{both}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			next, ok := NextKey(c.keys, c.live)

@@ -16,43 +16,43 @@ const (
 	GuardrailRedacted = "redacted"
 )
 
-// DurationError is by how much a quantile of durations may be off: by one part in a hundred.
+// DurationError is the maximum relative error of a duration quantile: one percent.
 const DurationError = 0.01
 
-// StatisticsQuery selects runs of an agent of an environment.
+// StatisticsQuery selects runs of an agent in an environment.
 type StatisticsQuery struct {
 	Environment Key
 	AgentName   string
-	// Since and Until bound when they were queued, to the millisecond: not before Since, and
-	// before Until. A zero time bounds nothing.
+	// Since and Until limit the time of queueing, in milliseconds: not before Since, and before
+	// Until. A zero time does not limit.
 	Since, Until time.Time
-	// DeploymentID narrows to those that this deployment executes, unless it is the zero id.
+	// DeploymentID limits to runs of this deployment, unless it is the zero ID.
 	DeploymentID uuid.UUID
-	// Statuses, Outcomes of guardrails and TestNames narrow to those with one of them, where
-	// there are any; BaseRuns among the names to those that no variant executes.
+	// Statuses, Outcomes (of guardrails) and TestNames filter unless empty. BaseRuns in TestNames
+	// selects runs without a variant.
 	Statuses  []RunStatus
 	Outcomes  []string
 	TestNames []string
-	// BaseOnly leaves out those that a variant executes.
+	// BaseOnly excludes runs of variants.
 	BaseOnly bool
-	// Search narrows to those that it matches; nil to none.
+	// Search limits to matching runs; nil does not filter.
 	Search *Search
 }
 
-// RunStatistics are the numbers of runs.
+// RunStatistics are the statistics of runs.
 type RunStatistics struct {
-	// Runs are how many, by status.
+	// Runs counts runs by status.
 	Runs map[RunStatus]int64
-	// AverageDuration and P95Duration are of those that have started and ended, nil without
-	// any; the latter within DurationError.
+	// AverageDuration and P95Duration cover runs that have started and ended, nil without any.
+	// P95Duration is within DurationError.
 	AverageDuration, P95Duration *time.Duration
-	// Usage is of those that have ended.
+	// Usage covers ended runs.
 	Usage TokenUsage
-	// Calls are those of models that these have made, by model, day and currency.
+	// Calls are the model calls of these runs, by model, day and currency.
 	Calls []Calls
 }
 
-// Total is how many runs there are.
+// Total returns the number of runs.
 func (s RunStatistics) Total() (n int64) {
 	for _, runs := range s.Runs {
 		n += runs
@@ -60,27 +60,27 @@ func (s RunStatistics) Total() (n int64) {
 	return n
 }
 
-// ConnectorStatisticsQuery selects runs of a connector.
+// ConnectorStatisticsQuery selects connector runs of a connector.
 type ConnectorStatisticsQuery struct {
 	Connector Key
-	// Since and Until bound when they started, as those of StatisticsQuery.
+	// Since and Until limit the start time, as in StatisticsQuery.
 	Since, Until time.Time
-	// Statuses narrow to those with one of them, and Trigger narrows, when not empty.
+	// Statuses and Trigger filter unless empty.
 	Statuses []ConnectorRunStatus
 	Trigger  TriggerType
 }
 
-// ConnectorStatistics are the numbers of runs of a connector.
+// ConnectorStatistics are the statistics of a connector's runs.
 type ConnectorStatistics struct {
-	// Runs are how many, by status.
+	// Runs counts connector runs by status.
 	Runs map[ConnectorRunStatus]int64
-	// AverageDuration is of those that have completed or failed, nil without any.
+	// AverageDuration covers completed and failed connector runs, nil without any.
 	AverageDuration *time.Duration
-	// Last is the status of the newest, "" without any.
+	// Last is the status of the newest connector run, "" without any.
 	Last ConnectorRunStatus
 }
 
-// Total is how many runs there are.
+// Total returns the number of connector runs.
 func (s ConnectorStatistics) Total() (n int64) {
 	for _, runs := range s.Runs {
 		n += runs
@@ -88,14 +88,15 @@ func (s ConnectorStatistics) Total() (n int64) {
 	return n
 }
 
-// Statistics tells numbers of runs. What it costs does not grow with how many have ended: whole
-// hours, days and months are counted once, when their runs have ended.
+// Statistics counts runs. Its cost does not grow with the number of ended runs, because whole
+// hours, days and months are rolled up.
 type Statistics interface {
-	// RunStatistics counts runs, exactly, as of one moment, unless more than MaxWaiting of the project
-	// wait to be rolled up: older ones are missing until they are. With a search each run counts as of when it is
-	// looked at. ErrSearchTooBroad where that would be more than MaxCandidates, or take longer
-	// than the search may; ErrSearchBusy where it has waited for others for most of that.
+	// RunStatistics counts runs exactly, in one snapshot. If more than MaxWaiting runs of the
+	// project wait for the rollup, older ones are missing. With a search, each run counts in the
+	// state at its read. It returns ErrSearchTooBroad if that would exceed MaxCandidates runs or
+	// the time of the search, and ErrSearchBusy if most of that time was spent waiting for other
+	// searches.
 	RunStatistics(ctx context.Context, q StatisticsQuery) (RunStatistics, error)
-	// ConnectorStatistics counts runs of a connector, likewise.
+	// ConnectorStatistics counts connector runs of a connector, in the same way.
 	ConnectorStatistics(ctx context.Context, q ConnectorStatisticsQuery) (ConnectorStatistics, error)
 }

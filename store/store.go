@@ -4,8 +4,8 @@ package store
 
 import "context"
 
-// Store is all of a store. Consumers ask for the interfaces they need; only
-// the wiring of a process and the conformance suite name this one.
+// Store is the complete interface of a store. Consumers use the smaller interfaces. Only the wiring
+// of a process and the conformance suite use this one.
 type Store interface {
 	Clusters
 	KeyLedger
@@ -41,19 +41,19 @@ type Store interface {
 	Rejections
 	RejectionTeller
 	Looks
+	Traces
 	LookTaker
 	RateLimiter
 	Notifier
 
-	// Migrate brings the schema to this release's, under a lock.
+	// Migrate brings the schema to the version of this release, under a lock.
 	Migrate(ctx context.Context) error
-	// Ping answers nil when the store answers and its schema is one that this
-	// release works with.
+	// Ping returns nil if the store responds and its schema works with this release.
 	Ping(ctx context.Context) error
-	// Connections is how many short statements run at once; more wait for each other.
+	// Connections returns the maximum number of concurrent short statements. Further ones wait.
 	Connections() int
-	// ListsAtOnce is how many lists and statistics are read at once; more wait for each other.
+	// ListsAtOnce returns the maximum number of concurrent lists and statistics. Further ones wait.
 	ListsAtOnce() int
-	// Close ends the store; calls after it fail.
+	// Close closes the store. Later calls fail.
 	Close() error
 }

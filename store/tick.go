@@ -15,25 +15,25 @@ import (
 // TypeCron is Connector.Type of a cron connector.
 const TypeCron = "cron"
 
-// ErrTickTaken says that a tick is not due any more: somebody has run it, or its connector
-// has changed. What is due is to be read again.
-var ErrTickTaken = errors.New("a tick is not due any more")
+// ErrTickTaken means that a tick is no longer due: another process has recorded it, or its
+// connector has changed. The caller reads the due ticks again.
+var ErrTickTaken = errors.New("the tick is no longer due")
 
-// CronConfig is Connector.Config of a cron connector. A change of schedule or time zone
-// begins the schedule anew.
+// CronConfig is Connector.Config of a cron connector. A change of schedule or time zone restarts
+// the schedule.
 type CronConfig struct {
-	// Schedule has five fields or is a word such as @hourly.
+	// Schedule has five fields or is a macro such as @hourly.
 	Schedule string `json:"schedule"`
 	// TimeZone is an IANA name.
 	TimeZone string `json:"timezone"`
 	// MissedTicks is skip or latest.
 	MissedTicks string `json:"missed_ticks"`
 	Prompt      string `json:"prompt"`
-	// Payload is a JSON object, or nothing.
+	// Payload is a JSON object, or empty.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// Cron is the configuration of a cron connector.
+// Cron returns the configuration of a cron connector.
 func (c Connector) Cron() (config CronConfig, err error) {
 	if err = json.Unmarshal(c.Config, &config); err != nil {
 		err = fmt.Errorf("reading the configuration of connector %s: %w", c.Key(), err)
@@ -41,63 +41,63 @@ func (c Connector) Cron() (config CronConfig, err error) {
 	return config, err
 }
 
-// DueTick is a tick that is due.
+// DueTick is a due tick.
 type DueTick struct {
-	// Route has of the connector its ids, version and configuration, and of its links id
-	// and agent.
+	// Route has the IDs, version and configuration of the connector, and the ID and agent of each
+	// link.
 	Route Route
-	// At is when the tick was scheduled. Where nothing is Planned, it is since when the
+	// At is the scheduled time of the tick. If Planned is false, it is the time from which the
 	// schedule counts: the tick is the first one after it.
 	At      time.Time
 	Planned bool
-	// LastAt is the newest tick that was run or skipped, nil before the first.
+	// LastAt is the newest tick that was recorded or skipped, nil before the first.
 	LastAt *time.Time
 }
 
-// DueTicks are the ticks that are due.
+// DueTicks is a page of due ticks.
 type DueTicks struct {
 	// Now is the database's time.
 	Now time.Time
-	// Ticks are the oldest of them.
+	// Ticks are the oldest due ticks.
 	Ticks []DueTick
-	// Next is when the next one is due, or since when the oldest is; nil where none will be.
+	// Next is when the next tick is due, or since when the oldest is due; nil if none will be.
 	Next *time.Time
 }
 
-// TickMove says when the next tick of a cron connector is due.
+// TickMove sets the next tick of a cron connector.
 type TickMove struct {
 	Connector Key
-	// From is DueTick.At. Where it is another one now, nothing is moved.
+	// From is DueTick.At. If it has changed, nothing is moved.
 	From time.Time
-	// To is when the next tick is due. Unless it is Planned, that is only when it is to be
-	// looked for, from then on.
+	// To is when the next tick is due. If Planned is false, it is when the next tick is computed.
 	To      time.Time
 	Planned bool
-	// Done is the tick that was run or skipped; zero where none was.
+	// Done is the tick that was recorded or skipped; zero if none was.
 	Done time.Time
 }
 
-// TickTimes are the ticks of a cron connector.
+// TickTimes are the tick times of a cron connector.
 type TickTimes struct {
-	// Active says whether it ticks: whether it is enabled, in effect, and its environment
-	// and project are there.
+	// Active reports whether the connector ticks: it is enabled and in effect, and its environment
+	// and project exist.
 	Active bool
 	// Next and Planned are At and Planned of a DueTick.
 	Next    time.Time
 	Planned bool
-	// Last is the newest tick that was run or skipped, nil before the first.
+	// Last is the newest tick that was recorded or skipped, nil before the first.
 	Last *time.Time
 }
 
-// Ticks tells what cron connectors are due. A connector that is put, enabled again or whose
-// environment is there again is due at once, with nothing planned. One that is disabled,
-// retired, without its environment or its project is never due.
+// Ticks returns due ticks of cron connectors. A connector that is written or enabled, or whose
+// environment is restored, is due at once with Planned false. A connector that is disabled,
+// retired, or without environment or project is never due.
 type Ticks interface {
-	// DueTicks returns at most limit of what is due, oldest first, without that of some projects. Where
-	// nothing is, it costs one statement, however many connectors there are.
+	// DueTicks returns at most limit due ticks, oldest first, except for the given projects. If
+	// none is due, it costs one statement, however many connectors exist.
 	DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (DueTicks, error)
-	// MoveTicks moves those that are still due as the move says, and returns how many.
+	// MoveTicks applies the moves whose ticks are still due and returns their number.
 	MoveTicks(ctx context.Context, moves []TickMove) (int, error)
-	// TickTimes returns those of a project's connectors that are cron connectors.
+	// TickTimes returns the tick times of the cron connectors among the given connectors of a
+	// project.
 	TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]TickTimes, error)
 }

@@ -8,33 +8,31 @@ import (
 	"github.com/google/uuid"
 )
 
-// TokenKind says what a dispatch token is good for.
+// TokenKind is the kind of a dispatch token.
 type TokenKind string
 
 // Kinds of dispatch tokens.
 const (
-	// TokenRunner is of an environment's runner pool: it claims runs.
+	// TokenRunner belongs to the runner pool of an environment. It can claim runs.
 	TokenRunner TokenKind = "runner"
-	// TokenBuild is of one deployment's build: it reports that build, no more.
+	// TokenBuild belongs to the build of one deployment. It can only report that build.
 	TokenBuild TokenKind = "build"
 )
 
-// Token is the record of a dispatch token, of which the store holds the
-// SHA-256 only.
+// Token is the record of a dispatch token. The store has only its SHA-256.
 type Token struct {
 	SHA256        []byte
 	Kind          TokenKind
 	ProjectID     uuid.UUID
 	EnvironmentID uuid.UUID
-	// DeploymentID is set for a build's token.
+	// DeploymentID is set for a build token.
 	DeploymentID *uuid.UUID
 }
 
-// Environment is the primary key of the token's environment.
+// Environment returns the primary key of the token's environment.
 func (t Token) Environment() Key { return Key{t.ProjectID, t.EnvironmentID} }
 
-// Deployment is the primary key of a build token's deployment, the zero key for
-// another token.
+// Deployment returns the primary key of a build token's deployment, the zero key for another token.
 func (t Token) Deployment() Key {
 	if t.DeploymentID == nil {
 		return Key{}
@@ -42,15 +40,15 @@ func (t Token) Deployment() Key {
 	return Key{t.ProjectID, *t.DeploymentID}
 }
 
-// Run is the primary key of a run of the token's project.
+// Run returns the primary key of a run in the token's project.
 func (t Token) Run(id uuid.UUID) Key { return Key{t.ProjectID, id} }
 
-// Tokens keeps dispatch tokens.
+// Tokens stores dispatch tokens.
 type Tokens interface {
-	// PutToken records a token; a runner token replaces others of its
-	// environment, a build token others of its deployment.
+	// PutToken records a token. A runner token replaces others of its environment, a build token
+	// others of its deployment.
 	PutToken(ctx context.Context, t Token) error
-	// Token finds a token by its digest; ErrNotFound when unknown, when its
-	// environment is gone, or when its deployment ended.
+	// Token returns a token by its digest; ErrNotFound if it is unknown, its environment is
+	// deleted, or its deployment has ended.
 	Token(ctx context.Context, sha256 []byte) (Token, error)
 }

@@ -8,48 +8,47 @@ import (
 	"time"
 )
 
-// Currency is a currency by its ISO 4217 code; "" where no price is known.
+// Currency is an ISO 4217 currency code; "" if no price is known.
 type Currency string
 
-// Currencies in which prices are.
+// Currencies of prices.
 const (
 	USD Currency = "USD"
 	EUR Currency = "EUR"
 )
 
-// Currencies are all of them.
+// Currencies lists all currencies.
 var Currencies = []Currency{USD, EUR}
 
-// Cost is an amount of money, to the billionth of its currency: sums of whole numbers are exact.
-// The zero one is of what has no known price.
+// Cost is an amount of money in billionths of its currency, so sums are exact. It is zero if the
+// price is unknown.
 type Cost struct {
 	Currency Currency
 	Nanos    int64
 }
 
-// MaxCost is how many billionths one call of a model is recorded to cost at most: some 17,000
-// dollars.
+// MaxCost is the maximum recorded cost of a model call in billionths: some 17,000 dollars.
 const MaxCost = 1 << 44
 
-// Of a run MaxRunModels models are told apart at most, and in statistics MaxModels: those that have
-// cost most. The calls of the others are added up as those of OtherModels. A journal has all names.
+// MaxRunModels is the maximum number of models per run, and MaxModels in statistics, with the
+// highest cost. Calls of other models are added up as OtherModels. A journal has all names.
 const (
 	MaxRunModels = 32
 	MaxModels    = 100
 	OtherModels  = "other"
 )
 
-// MaxSum is how much a sum of costs or of tokens says at most, whatever was added up: some two
-// billion dollars. Two of them together are a number still.
+// MaxSum is the maximum of a sum of costs or tokens: some two billion dollars. The sum of two of
+// them does not overflow.
 const MaxSum = 1 << 61
 
-// Sum is two numbers together, up to MaxSum; one below 0 counts as none.
+// Sum returns the sum of two numbers, at most MaxSum. Negative numbers count as 0.
 func Sum(a, b int64) int64 {
 	of := func(n int64) int64 { return min(max(n, 0), MaxSum) }
 	return of(of(a) + of(b))
 }
 
-// Plus is the usage of both together.
+// Plus returns the sum of both.
 func (u TokenUsage) Plus(more TokenUsage) TokenUsage {
 	return TokenUsage{
 		Sum(u.InputTokens, more.InputTokens), Sum(u.OutputTokens, more.OutputTokens), Sum(u.ThinkingTokens, more.ThinkingTokens),
@@ -57,8 +56,8 @@ func (u TokenUsage) Plus(more TokenUsage) TokenUsage {
 	}
 }
 
-// Bounded is the usage that is recorded of what a runner says. A cost in another currency than
-// those that prices are in is none.
+// Bounded returns the reported usage within the limits. A cost in an unsupported currency is
+// dropped.
 func (u ModelUsage) Bounded() *ModelUsage {
 	u.TokenUsage = u.bounded()
 	if !slices.Contains(Currencies, u.Cost.Currency) {
@@ -68,31 +67,31 @@ func (u ModelUsage) Bounded() *ModelUsage {
 	return &u
 }
 
-// Calls are numbers of calls of a model, on one day and by a price in one currency.
+// Calls counts the calls of a model, on one day and with prices in one currency.
 type Calls struct {
-	// Model is its reference, provider/model, or OtherModels.
+	// Model is the model reference, provider/model, or OtherModels.
 	Model string
-	// Day is that of the calls, in UTC.
+	// Day is the UTC day of the calls.
 	Day Day
-	// Number is how many calls these are, Usage and Cost are of all together.
+	// Number is the number of calls. Usage and Cost are their totals.
 	Number int64
 	Usage  TokenUsage
 	Cost   Cost
 }
 
-// Day is a day in UTC, as days since 1970.
+// Day is a UTC day, in days since 1970.
 type Day int64
 
-// DayOf is the day of a moment.
+// DayOf returns the day of a time.
 func DayOf(t time.Time) Day { return Day(t.Unix() / int64((24 * time.Hour).Seconds())) }
 
-// String is the date, as in 2026-01-31.
+// String returns the date, such as 2026-01-31.
 func (d Day) String() string { return d.Begin().Format(time.DateOnly) }
 
-// Begin is when the day begins.
+// Begin returns the start of the day.
 func (d Day) Begin() time.Time { return time.Unix(int64(d)*int64((24*time.Hour).Seconds()), 0).UTC() }
 
-// Rate is a central bank's reference rate: what a euro was on a day, in millionths of another
+// Rate is a central bank's reference rate: the price of one euro on a day, in millionths of another
 // currency.
 type Rate struct {
 	Currency Currency
@@ -100,13 +99,13 @@ type Rate struct {
 	Micros   int64
 }
 
-// Rates keeps reference rates. They are of the whole platform.
+// Rates stores reference rates of the whole platform.
 type Rates interface {
-	// PutRates keeps rates, in place of those of the same day and currency. Rates that are there
-	// already cost no write.
+	// PutRates stores rates and replaces rates of the same day and currency. Unchanged rates cost
+	// no write.
 	PutRates(ctx context.Context, rates []Rate) error
-	// Rates are those of a currency from one day to another, both of them included, oldest first.
+	// Rates returns the rates of a currency from one day to another, both included, oldest first.
 	Rates(ctx context.Context, currency Currency, from, to Day) ([]Rate, error)
-	// LatestRate is the last day of which there is a rate of a currency; ErrNotFound without any.
+	// LatestRate returns the last day with a rate of a currency; ErrNotFound without any.
 	LatestRate(ctx context.Context, currency Currency) (Day, error)
 }

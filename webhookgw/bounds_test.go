@@ -18,15 +18,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tell posts to the internal port as a tenant's pod could that keeps to no limit,
-// and returns the status and the problem's code.
+// tell posts to the internal port like a tenant's pod that ignores all limits. It returns the
+// status and the error code.
 func (b *bundle) tell(token, path string, body any) (int, string) {
 	data, err := json.Marshal(body)
 	require.NoError(b.t, err)
 	return b.send(token, path, data)
 }
 
-// listed is an element so many times, as a JSON list has it.
+// listed returns a JSON list with n copies of an element.
 func listed(element string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(element+",", n), ",")
 }
@@ -49,9 +49,8 @@ func (b *bundle) send(token, path string, data []byte) (int, string) {
 	return resp.StatusCode, problem.Code
 }
 
-// TestABuildsTokenFillsNoStore: whoever holds the token of a build, its log stays
-// within its bounds, and so does what else a build says.
-func TestABuildsTokenFillsNoStore(t *testing.T) {
+// TestBuildToken_StaysWithinStoreLimits: the log and all other reports of a build are limited.
+func TestBuildToken_StaysWithinStoreLimits(t *testing.T) {
 	t.Parallel()
 	b, id := setup(t), uuid.New()
 	const token = "build-token"
@@ -97,8 +96,8 @@ func TestABuildsTokenFillsNoStore(t *testing.T) {
 	require.Equal(t, "too_large", code)
 }
 
-// TestABuildsTokenStoresOneBundle: each takes the place of the one before, until the build has ended.
-func TestABuildsTokenStoresOneBundle(t *testing.T) {
+// TestBuildToken_StoresOneBundle: each bundle replaces the previous one, until the build has ended.
+func TestBuildToken_StoresOneBundle(t *testing.T) {
 	t.Parallel()
 	b, id := setup(t), uuid.New()
 	const token = "build-token"
@@ -132,9 +131,9 @@ func TestABuildsTokenStoresOneBundle(t *testing.T) {
 	require.ErrorIs(t, stored("third"), store.ErrNotFound)
 }
 
-// TestARunnersTokenFillsNoStore: a run whose runner keeps to no limit ends, with
-// the code that says why.
-func TestARunnersTokenFillsNoStore(t *testing.T) {
+// TestRunnerToken_StaysWithinStoreLimits: a run whose runner ignores the limits fails with the
+// right error code.
+func TestRunnerToken_StaysWithinStoreLimits(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claimed := b.claim()
@@ -177,9 +176,9 @@ func TestARunnersTokenFillsNoStore(t *testing.T) {
 	require.EqualValues(t, dispatchapi.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
 }
 
-// TestWhatARunnerNamesIsRefusedByItsForm: codes, kinds and sequences that are
-// none are the caller's mistake; called again they would be no better.
-func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
+// TestRunner_RejectsMalformedValues: invalid codes, kinds and sequences are errors of the caller,
+// and a retry would not help.
+func TestRunner_RejectsMalformedValues(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claimed := b.claim()
@@ -188,7 +187,7 @@ func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 		"sequence 0":        {Sequence: 0, Kind: dispatchapi.JournalToolResult},
 		"negative sequence": {Sequence: -1, Kind: dispatchapi.JournalToolResult},
 		"kind with a NUL":   {Sequence: 1, Kind: "a\x00"},
-		"kind that is long": {Sequence: 1, Kind: strings.Repeat("k", 1<<20)},
+		"long kind":         {Sequence: 1, Kind: strings.Repeat("k", 1<<20)},
 		"no kind":           {Sequence: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,10 +207,10 @@ func TestWhatARunnerNamesIsRefusedByItsForm(t *testing.T) {
 		require.Equal(t, "invalid_request", code)
 	}
 	status, _ := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: "model_error"})
-	require.Equal(t, http.StatusNoContent, status, "the claim is still the runner's")
+	require.Equal(t, http.StatusNoContent, status, "the runner still has the claim")
 }
 
-// claim is a run of a new connector that a runner has claimed.
+// claim returns a run of a new connector that a runner has claimed.
 func (b *bundle) claim() store.Claimed {
 	b.t.Helper()
 	c := b.connector("inbound", nil, "hello")

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// sent posts a webhook and returns its one run.
+// sent posts a webhook and returns its run.
 func (b *bundle) sent(connector store.Connector, body string) store.Run {
 	got := b.post(b.gateway, connector.ID.String(), body, nil)
 	require.Equal(b.t, 200, got.status, "%v", got.body)
@@ -25,11 +25,11 @@ func (b *bundle) sent(connector store.Connector, body string) store.Run {
 	return run
 }
 
-func TestRunsOfOneKeyAreNeverUnderWayTogether(t *testing.T) {
+func TestConcurrencyKey_RunsOneAtATime(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	orders := b.connector("inbound", nil, "orders")
-	before := b.sent(orders, `{"customer":"a"}`) // of no agent that is deployed; and now the route is cached
+	before := b.sent(orders, `{"customer":"a"}`) // the agent is not deployed, and the route is cached now
 	b.deployAgents(store.Agent{Name: "orders", Type: "llm", ConcurrencyKey: "input.customer"})
 	first, second, other := b.sent(orders, `{"customer":"a"}`), b.sent(orders, `{"customer":"a"}`), b.sent(orders, `{"customer":7}`)
 
@@ -55,7 +55,7 @@ func TestRunsOfOneKeyAreNeverUnderWayTogether(t *testing.T) {
 	require.Equal(t, second.ID, next[0].ID)
 }
 
-func TestRunsThatDoNotWaitForTheirKey(t *testing.T) {
+func TestConcurrencyKey_RunsThatDoNotWait(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	orders := b.connector("inbound", nil, "orders")

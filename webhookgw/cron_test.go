@@ -13,15 +13,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// cron is a connector that ticks every hour.
+// cron makes a connector tick every hour.
 func cron(c *store.Connector) {
 	c.Type, c.RequireAuthentication, c.SecretDigest, c.TimeoutSeconds = store.TypeCron, false, nil, 0
 	c.Config = []byte(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"latest","prompt":"Go","payload":{"a":1}}`)
 }
 
-// TestAGatewayRunsWhatItMissed: it finds the newest tick that came while there was no
-// gateway, runs it once, and a runner gets prompt and payload.
-func TestAGatewayRunsWhatItMissed(t *testing.T) {
+// TestCron_RunsNewestMissedTick: a new gateway runs the newest tick that was due without a gateway,
+// once, and a runner gets prompt and payload.
+func TestCron_RunsNewestMissedTick(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", cron, "hello")
@@ -30,7 +30,7 @@ func TestAGatewayRunsWhatItMissed(t *testing.T) {
 		require.NoError(t, err)
 		return times[c.ID]
 	}
-	b.serve(b.store) // which looks at once
+	b.serve(b.store) // the gateway checks at once
 	require.Eventually(t, func() bool { return times().Planned }, time.Minute, time.Millisecond)
 	now, err := b.store.Now(t.Context())
 	require.NoError(t, err)
@@ -59,5 +59,5 @@ func TestAGatewayRunsWhatItMissed(t *testing.T) {
 	answer := b.post(b.gateway, c.ID.String(), `{}`, nil)
 	require.Equal(t, http.StatusBadRequest, answer.status)
 	require.Equal(t, "not_a_webhook", answer.body["code"])
-	require.Contains(t, answer.body["detail"], "runs by its schedule")
+	require.Contains(t, answer.body["detail"], "runs on a schedule")
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// event is one of a stream.
+// event is an event of a stream.
 type event struct {
 	name string
 	data map[string]any
 }
 
-// events sends a JSON POST whose answer is a stream, and reads it.
+// events sends a JSON POST with a stream as its response, and reads the events.
 func (b *bundle) events(gateway *Gateway, id string, header ...string) <-chan event {
 	b.t.Helper()
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+gateway.PublicAddr()+b.hook(id), strings.NewReader(`{}`))
@@ -58,9 +58,9 @@ func (b *bundle) events(gateway *Gateway, id string, header ...string) <-chan ev
 	return out
 }
 
-// TestASyncWebhookTellsHowItGoesOn: that it was accepted before a runner is there, and its
-// result when one has executed it.
-func TestASyncWebhookTellsHowItGoesOn(t *testing.T) {
+// TestSyncStream_SendsProgressAndResult: the stream reports the acceptance before a runner exists,
+// and the result after the run.
+func TestSyncStream_SendsProgressAndResult(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
@@ -79,9 +79,9 @@ func TestASyncWebhookTellsHowItGoesOn(t *testing.T) {
 	require.False(t, more)
 }
 
-// TestAStreamThatTakesTooLong: ends with what others are answered, and so does one of a gateway
-// that stops; who repeats the request waits for the same run.
-func TestAStreamThatTakesTooLong(t *testing.T) {
+// TestSyncStream_Timeout: the stream ends with the same error as a JSON response, also when the
+// gateway stops. A duplicate request waits for the same run.
+func TestSyncStream_Timeout(t *testing.T) {
 	t.Parallel()
 	b, waiting := setup(t), make(waits, 2)
 	c := b.connector("sync", nil, "hello")

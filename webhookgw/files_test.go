@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestFilesReachTheRunner: those that were accepted, with their bytes, and what became of
-// the others; a repetition is answered the same.
-func TestFilesReachTheRunner(t *testing.T) {
+// TestFiles_ReachTheRunner: accepted files with their content, and the reasons of the others. A
+// duplicate gets the same response.
+func TestFiles_ReachTheRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.deploy("hello")
@@ -65,9 +65,9 @@ func TestFilesReachTheRunner(t *testing.T) {
 	require.False(t, (<-runs).run.Files)
 }
 
-// TestAnAnswerOfWhatIsErasedIsNotRepeated: who sends the event again is told so, once and for all:
-// of a run but the first by its result.
-func TestAnAnswerOfWhatIsErasedIsNotRepeated(t *testing.T) {
+// TestErasedRun_IsNotReplayed: a duplicate request gets an error. If another run than the first is
+// erased, its result shows that.
+func TestErasedRun_IsNotReplayed(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.deploy("hello", "welcome")
@@ -96,8 +96,8 @@ func TestAnAnswerOfWhatIsErasedIsNotRepeated(t *testing.T) {
 	require.Empty(t, again.header.Get("Idempotent-Replayed"))
 }
 
-// TestFilesMayBeRequired: by the connector, or by a link for its agent alone.
-func TestFilesMayBeRequired(t *testing.T) {
+// TestFiles_Required: by the connector, or by a link for its agent only.
+func TestFiles_Required(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.deploy("hello", "welcome")

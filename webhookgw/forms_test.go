@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMethodsAndForms: beside a POST of JSON, which the test before sends.
-func TestMethodsAndForms(t *testing.T) {
+// TestWebhook_MethodsAndForms: other requests than the POST of JSON in the previous test.
+func TestWebhook_MethodsAndForms(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inbound := b.connector("inbound", nil, "hello").ID.String()
@@ -26,20 +26,20 @@ func TestMethodsAndForms(t *testing.T) {
 		status   int
 		code     any
 	}{
-		"another method":               {inbound, "", method("PUT"), 405, "method_not_allowed"},
-		"the method before the secret": {outbound, "", method("DELETE"), 405, "method_not_allowed"},
-		"the id before the method":     {uuid.NewString(), "", method("PUT"), 404, "webhook_not_found"},
-		"a GET, whatever its body":     {inbound + "?a=1", "{", method("GET"), 200, nil},
-		"a GET with a broken query":    {inbound + "?a=%zz", "", method("GET"), 400, "invalid_form"},
-		"a form":                       {inbound, "a=1&b=2", media("application/x-www-form-urlencoded; charset=UTF-8"), 200, nil},
-		"JSON as a form":               {inbound, `{"a":1}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
-		"JSON with = and & as a form":  {inbound, `{"a":"b=c&d%", "e":[1]}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
-		"a JSON list as a form":        {inbound, " [1,2]\n", media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
-		"broken JSON as a form":        {inbound, `{"a":1`, media("application/x-www-form-urlencoded"), 200, nil},
-		"a JSON text as a form":        {inbound, `"a"`, media("application/x-www-form-urlencoded"), 200, nil},
-		"JSON in a query":              {inbound + `?{"a":1}`, "", method("GET"), 200, nil},
-		"JSON in another charset":      {inbound, "{}", media("application/json; charset=iso-8859-1"), 415, "unsupported_media_type"},
-		"JSON in UTF-8":                {inbound, "{}", media(`application/json; charset="UTF-8"`), 200, nil},
+		"another method":              {inbound, "", method("PUT"), 405, "method_not_allowed"},
+		"method before secret":        {outbound, "", method("DELETE"), 405, "method_not_allowed"},
+		"ID before method":            {uuid.NewString(), "", method("PUT"), 404, "webhook_not_found"},
+		"a GET, whatever its body":    {inbound + "?a=1", "{", method("GET"), 200, nil},
+		"a GET with a broken query":   {inbound + "?a=%zz", "", method("GET"), 400, "invalid_form"},
+		"a form":                      {inbound, "a=1&b=2", media("application/x-www-form-urlencoded; charset=UTF-8"), 200, nil},
+		"JSON as a form":              {inbound, `{"a":1}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"JSON with = and & as a form": {inbound, `{"a":"b=c&d%", "e":[1]}`, media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"a JSON list as a form":       {inbound, " [1,2]\n", media("application/x-www-form-urlencoded"), 415, "unsupported_media_type"},
+		"broken JSON as a form":       {inbound, `{"a":1`, media("application/x-www-form-urlencoded"), 200, nil},
+		"a JSON text as a form":       {inbound, `"a"`, media("application/x-www-form-urlencoded"), 200, nil},
+		"JSON in a query":             {inbound + `?{"a":1}`, "", method("GET"), 200, nil},
+		"JSON in another charset":     {inbound, "{}", media("application/json; charset=iso-8859-1"), 415, "unsupported_media_type"},
+		"JSON in UTF-8":               {inbound, "{}", media(`application/json; charset="UTF-8"`), 200, nil},
 		"parts in another charset": {
 			inbound, "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--x--\r\n", media("multipart/form-data; boundary=x; charset=latin1"), 415, "unsupported_media_type",
 		},

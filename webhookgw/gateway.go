@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhookgw is the gateway: it takes webhooks at its public port, hands
-// their runs to runners at its internal one, and does what is due. It never
-// talks to Kubernetes.
+// Package webhookgw is the gateway. It accepts webhooks at its public port, dispatches their runs
+// to runners at its internal port, and runs scheduled work. It does not use the Kubernetes API.
 package webhookgw
 
 import (
@@ -29,86 +28,90 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
 	"github.com/agentplatform/agentplatform/webhookgw/push"
 	"github.com/agentplatform/agentplatform/webhookgw/schedule"
+	"github.com/agentplatform/agentplatform/webhookgw/telemetry"
 )
 
 // Options configure a Gateway.
 type Options struct {
 	Store store.Store
-	// PublicAddr and InternalAddr are host:port; port 0 takes a free one.
+	// PublicAddr and InternalAddr are host:port. Port 0 selects a free port.
 	PublicAddr, InternalAddr string
-	// TrustedProxies may say in X-Forwarded-For where a webhook came from; their
-	// connections are the last to be closed where there is no room for more.
+	// TrustedProxies has the proxies whose X-Forwarded-For is used. Their connections are closed
+	// last when a port has too many.
 	TrustedProxies httpserver.Proxies
-	// PublicTLS and InternalTLS name the ports' certificates; plain HTTP without.
+	// PublicTLS and InternalTLS name the certificates of the ports. Without them a port serves
+	// plain HTTP.
 	PublicTLS, InternalTLS httpserver.TLSFiles
-	// Grace is how long open requests of the public port, those included that wait
-	// for an agent's answer, may take once the gateway stops; 0 means DefaultDrain.
-	// The internal port goes on for as long, and dispatchGrace longer.
+	// Grace limits how long open requests of the public port, including sync callers, can continue
+	// after the gateway stops; 0 means DefaultDrain. The internal port stays open for dispatchGrace
+	// longer.
 	Grace time.Duration
-	// Farewell is httpserver.Options' of the public port.
+	// Farewell is the option of httpserver.Options for the public port.
 	Farewell time.Duration
-	// MaxConnections is httpserver.Options' of each port.
+	// MaxConnections is the option of httpserver.Options for each port.
 	MaxConnections int
-	// ReviewBudget is ingress.Options'.
+	// ReviewBudget is the option of ingress.Options.
 	ReviewBudget int64
-	// Retention is schedule.Options', store.MinRetention at least.
+	// Retention is the option of schedule.Options, at least store.MinRetention.
 	Retention time.Duration
-	// Keys derive and open what deliveries are signed and sent with, and the secrets that
-	// providers sign with; Guard decides where deliveries go. Without Keys nothing is
-	// delivered, and nothing taken that is signed.
+	// Keys derives and opens the secrets that sign deliveries and that providers sign with. Guard
+	// checks the destinations of deliveries. Without Keys the gateway sends no deliveries and
+	// rejects signed webhooks.
 	Keys  Keys
 	Guard *egress.Guard
-	// Now is the clock of what is remembered of the store; nil means time.Now.
+	// Now is the clock for cached store data; nil means time.Now.
 	Now func() time.Time
-	// WithTimeout is ingress.Options' of the public port.
+	// WithTimeout is the option of ingress.Options.
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
-	// Registry takes the gateway's metrics; nil shows them nowhere.
+	// Registry registers the gateway's metrics; nil disables them.
 	Registry prometheus.Registerer
-	// Logger is where the gateway logs; nil means slog.Default.
+	// Logger receives the log; nil means slog.Default.
 	Logger *slog.Logger
 }
 
 const (
-	// DefaultDrain is how long a gateway that stops waits for the answers of agents.
+	// DefaultDrain is the default time that a stopping gateway waits for the responses of sync
+	// callers.
 	DefaultDrain = time.Minute
-	// dispatchGrace is how long requests of runners may take once there is nobody
-	// left whom they could answer; those that wait for a run ask another replica.
+	// dispatchGrace limits how long requests of runners can continue after the last sync caller has
+	// left. Runners that wait for a run then connect to another replica.
 	dispatchGrace = 5 * time.Second
 )
 
-// Keys are the platform's keys.
+// Keys has the platform's keys.
 type Keys interface {
 	delivery.Keys
 	ingress.Keys
 }
 
-// Gateway is one replica.
+// Gateway is one gateway replica.
 type Gateway struct {
 	public, internal *httpserver.Server
 	ingress          *ingress.Handler
 	push             *push.Handler
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
-	sender           *delivery.Sender // nil without keys
+	sender           *delivery.Sender    // nil without keys
+	exporter         *telemetry.Exporter // nil without keys
 	ticker           *schedule.Ticker
 	replayer         *schedule.Replayer
 	stopping         atomic.Bool
-	reach            *reach
+	reach            *storeMonitor
 	opts             Options
 }
 
-// New binds both ports. It asks the store nothing: it need not answer yet.
+// New binds both ports. It does not query the store, so the store can still be unavailable.
 func New(opts Options) (*Gateway, error) {
 	if opts.ReviewBudget < 0 {
-		return nil, fmt.Errorf("agents cannot be given %d bytes of files", opts.ReviewBudget)
+		return nil, fmt.Errorf("--review-budget: %d is not a valid number of bytes", opts.ReviewBudget)
 	}
 	if opts.Retention != 0 && opts.Retention < store.MinRetention {
-		return nil, fmt.Errorf("history is kept for %s at least, not for %s", store.MinRetention, opts.Retention)
+		return nil, fmt.Errorf("--retention: %s is below the minimum of %s", opts.Retention, store.MinRetention)
 	}
 	opts = withDefaults(opts)
 	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()
 	g := &Gateway{
-		opts: opts, reach: &reach{ping: opts.Store.Ping, now: opts.Now},
+		opts: opts, reach: &storeMonitor{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
 			Runners: runners, Keys: opts.Keys, Now: opts.Now, ReviewBudget: opts.ReviewBudget,
@@ -122,6 +125,7 @@ func New(opts Options) (*Gateway, error) {
 		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {
+		g.exporter = telemetry.New(telemetry.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
 		g.sender = delivery.New(delivery.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
 	}
 	if opts.Registry != nil {
@@ -148,7 +152,7 @@ func New(opts Options) (*Gateway, error) {
 	return g, nil
 }
 
-// webhooks serves what the public port takes: those of connectors, and of Git providers.
+// webhooks serves the public port: webhooks of connectors and push webhooks of Git providers.
 func (g *Gateway) webhooks() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", g.ingress)
@@ -169,17 +173,17 @@ func withDefaults(opts Options) Options {
 	return opts
 }
 
-// PublicAddr and InternalAddr are the bound addresses.
+// PublicAddr and InternalAddr return the bound addresses.
 func (g *Gateway) PublicAddr() string   { return g.public.Addr() }
 func (g *Gateway) InternalAddr() string { return g.internal.Addr() }
 
-// heapFloor is a GC ballast: memory that counts for the garbage collector and is never
-// touched, so that it takes address space alone. What a gateway holds is little and what it
-// makes is much: it would collect dozens of times a second.
+// heapFloor is a GC ballast: memory that counts for the garbage collector but is never touched, so
+// it only uses address space. The gateway holds little memory and allocates much, so without the
+// ballast it would collect garbage dozens of times a second.
 const heapFloor = 32 << 20
 
-// Run serves until ctx ends. It stops in this order: new webhooks, those that
-// wait for an answer, and then the internal port, at which their runs end.
+// Run serves until ctx ends. It stops in this order: new webhooks, sync callers, then the internal
+// port, because runners report the results for sync callers there.
 func (g *Gateway) Run(ctx context.Context) error {
 	floor := make([]byte, heapFloor)
 	defer runtime.KeepAlive(floor)
@@ -193,10 +197,11 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.sweeper.Run(failed) })
 	if g.sender != nil {
 		group.Go(func() error { return g.sender.Run(failed) })
+		group.Go(func() error { return g.exporter.Run(failed) })
 	}
 	group.Go(func() error { return g.ticker.Run(failed) })
 	group.Go(func() error { return g.replayer.Run(failed) })
-	var ports sync.WaitGroup // until both are closed webhooks are recorded, and runs end
+	var ports sync.WaitGroup // until both ports are closed, webhooks are committed and runs end
 	ports.Add(2)
 	group.Go(func() error {
 		defer ports.Done()
@@ -221,8 +226,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// unlessCut is how the internal port ended. A runner that waited for a run and was
-// cut off asks another replica: a stop may do that.
+// unlessCut ignores the error of the internal port if a stop closed the requests of waiting
+// runners. These runners connect to another replica.
 func unlessCut(stopped context.Context, err error) error {
 	if stopped.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil

@@ -28,8 +28,8 @@ import (
 
 const secret, runnerToken = "s3cret", "runner-token"
 
-// bundle is a gateway over a real store with one environment whose live
-// deployment holds the agent `hello`.
+// bundle is a gateway with a real store. The store has one environment with a live deployment of
+// the agent `hello`.
 type bundle struct {
 	t           *testing.T
 	store       *sqlite.Store
@@ -43,7 +43,7 @@ func setup(t *testing.T) *bundle {
 	return setupWith(t, func(*Options) {})
 }
 
-// setupWith is setup with a gateway changed by edit.
+// setupWith is setup with changed options.
 func setupWith(t *testing.T, edit func(*Options)) *bundle {
 	t.Helper()
 	ctx := t.Context()
@@ -65,7 +65,7 @@ func setupWith(t *testing.T, edit func(*Options)) *bundle {
 	return b
 }
 
-// serve runs a gateway over a store until the test ends.
+// serve runs a gateway with a store until the test ends.
 func (b *bundle) serve(st store.Store) *Gateway { return b.serveWith(st, func(*Options) {}) }
 
 func (b *bundle) serveWith(st store.Store, edit func(*Options)) *Gateway {
@@ -89,7 +89,7 @@ func ref(kind, name string, generation int64) store.ObjectRef {
 	return store.ObjectRef{Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: generation}
 }
 
-// deploy makes a deployment with these agents the live one.
+// deploy activates a deployment with the given agents.
 func (b *bundle) deploy(agents ...string) {
 	of := make([]store.Agent, len(agents))
 	for i, name := range agents {
@@ -128,7 +128,7 @@ func hexDigest(data []byte) string {
 	return out.String()
 }
 
-// connector projects a connector with links to agents, changed by edit.
+// connector projects a connector with links to agents. edit can change it.
 func (b *bundle) connector(mode string, edit func(*store.Connector), agents ...string) store.Connector {
 	name := "c" + uuid.NewString()
 	c := store.Connector{
@@ -153,7 +153,7 @@ func (b *bundle) link(c store.Connector, agent string, age int) {
 	}))
 }
 
-// hook is the path of a connector's webhook.
+// hook returns the path of a connector's webhook.
 func (b *bundle) hook(id string) string { return "/hooks/" + b.project.String() + "/" + id }
 
 type reply struct {
@@ -162,7 +162,7 @@ type reply struct {
 	body   map[string]any
 }
 
-// post sends a JSON POST with the right secret, changed by edit.
+// post sends a JSON POST with the right secret. edit can change it.
 func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request)) reply {
 	req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, "http://"+gateway.PublicAddr()+b.hook(id), strings.NewReader(body))
 	require.NoError(b.t, err)
@@ -182,14 +182,14 @@ func (b *bundle) post(gateway *Gateway, id, body string, edit func(*http.Request
 	return out
 }
 
-// runner answers every run it is handed by play, until the test ends.
+// runner completes each run with the result of play, until the test ends.
 func (b *bundle) runner(play func(dispatchapi.Run) dispatchapi.CompleteRequest) {
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(b.t, err)
 	b.runnerBy(client, play)
 }
 
-// runnerBy is runner by another client.
+// runnerBy is runner with another client.
 func (b *bundle) runnerBy(client *dispatchapi.Client, play func(dispatchapi.Run) dispatchapi.CompleteRequest) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended, id := make(chan error, 1), uuid.NewString()
@@ -217,8 +217,7 @@ func (b *bundle) runnerBy(client *dispatchapi.Client, play func(dispatchapi.Run)
 	})
 }
 
-// waits tells of the sync webhooks that begin to wait; their time is over when the
-// test says so.
+// waits reports sync webhooks that start to wait. The test ends their time limit.
 type waits chan wait
 
 type wait struct {

@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// reachAge is how long an answer of the store counts for those who ask whether
-	// it answers.
+	// reachAge is how long the result of a store check is cached.
 	reachAge = 2 * time.Second
-	// reachTimeout bounds that question.
+	// reachTimeout limits a store check.
 	reachTimeout = time.Second
 )
 
-// Ready says whether the gateway takes webhooks: from the moment on at which it has
-// read from the store which connectors there are, until it stops. It stays ready when
-// the store goes away, so that callers get the gateway's own 503, which says what to do.
+// Ready reports whether the gateway accepts webhooks: after it has read the connectors from the
+// store once, until it stops. It stays ready while the store is unavailable, so that callers get
+// the gateway's own 503 with a useful message.
 func (g *Gateway) Ready(context.Context) error {
 	if !g.ingress.Ready() {
 		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotConnected,
-			"The store has not told yet which connectors there are.")
+			"The connectors have not been read from the store yet.")
 	}
 	if g.stopping.Load() {
 		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStopping, "The gateway is stopping.")
@@ -34,18 +33,17 @@ func (g *Gateway) Ready(context.Context) error {
 	return nil
 }
 
-// dispatchReady says whether the internal port is of use to runners: a gateway
-// without its store has nothing to say to them, and another replica may.
+// dispatchReady reports whether the internal port can serve runners. A gateway without its store
+// cannot, and another replica might.
 func (g *Gateway) dispatchReady(context.Context) error {
-	if g.reach.check() != nil {
+	if g.reach.lastError() != nil {
 		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable, "The store does not answer this gateway.")
 	}
 	return nil
 }
 
-// reach knows whether the store answers. It asks rarely, however often it is asked
-// itself.
-type reach struct {
+// reach checks whether the store answers, at most once per reachAge.
+type storeMonitor struct {
 	ping func(context.Context) error
 	now  func() time.Time
 
@@ -54,8 +52,8 @@ type reach struct {
 	err   error
 }
 
-// check says why the store did not answer when it was asked last; nil: it did.
-func (r *reach) check() error {
+// lastError returns the error of the last store check, or nil.
+func (r *storeMonitor) lastError() error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if r.asked.IsZero() || r.now().Sub(r.asked) >= reachAge {
@@ -66,7 +64,7 @@ func (r *reach) check() error {
 	return r.err
 }
 
-// withHealth answers /healthz while the process works and /readyz as ready says.
+// withHealth serves /healthz while the process works, and /readyz as ready reports.
 func withHealth(next http.Handler, ready probe.Check) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", next)

@@ -14,11 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// awayStore is a store that answers nothing while it is away.
+// awayStore is a store that can be unavailable.
 type awayStore struct {
 	store.Store
 	away atomic.Bool
-	ids  chan struct{} // nil, or it does not tell the connectors' ids until this is closed
+	ids  chan struct{} // blocks the connector IDs until it is closed, unless nil
 }
 
 func (a *awayStore) Ping(ctx context.Context) error {
@@ -53,7 +53,7 @@ func (a *awayStore) Accept(ctx context.Context, events []store.Event) ([]store.A
 	return a.Store.Accept(ctx, events)
 }
 
-// status is that of a GET, and whether the connection ends with its answer.
+// status returns the status of a GET, and whether the response closes the connection.
 func status(t *testing.T, url string) (int, bool) {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -62,9 +62,9 @@ func status(t *testing.T, url string) (int, bool) {
 	return resp.StatusCode, resp.Close
 }
 
-// TestAGatewayStartsWithoutItsStore: it says 503 until the store answers, and then
-// takes webhooks. It is ready when it knows which connectors there are, and stays so.
-func TestAGatewayStartsWithoutItsStore(t *testing.T) {
+// TestGateway_StartsWithoutStore: it returns 503 until the store answers, and then accepts
+// webhooks. It is ready when it knows the connectors, and stays ready.
+func TestGateway_StartsWithoutStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -80,18 +80,18 @@ func TestAGatewayStartsWithoutItsStore(t *testing.T) {
 	require.NotEmpty(t, got.header.Get("Retry-After"))
 	require.Equal(t, http.StatusServiceUnavailable, ready())
 	st.away.Store(false)
-	require.Equal(t, http.StatusServiceUnavailable, ready(), "it answers, but has not told all")
+	require.Equal(t, http.StatusServiceUnavailable, ready(), "it answers, but has not returned all IDs")
 	require.Equal(t, http.StatusOK, b.post(gateway, c.ID.String(), `{}`, nil).status)
 	close(st.ids)
 	require.Eventually(t, func() bool { return ready() == http.StatusOK }, 30*time.Second, time.Millisecond)
 	st.away.Store(true)
 	require.Equal(t, http.StatusOK, ready())
-	require.Equal(t, "store_unavailable", b.post(gateway, c.ID.String(), `{}`, nil).body["code"], "and not a proxy's")
+	require.Equal(t, "store_unavailable", b.post(gateway, c.ID.String(), `{}`, nil).body["code"], "the gateway's own response")
 }
 
-// TestWithoutItsStoreAGatewayIsOfNoUseToRunners: the internal port says so, and the
-// public one goes on to answer for itself.
-func TestWithoutItsStoreAGatewayIsOfNoUseToRunners(t *testing.T) {
+// TestGateway_DispatchNotReadyWithoutStore: the internal port is not ready, and the public port
+// still responds.
+func TestGateway_DispatchNotReadyWithoutStore(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	st, now := &awayStore{Store: b.store}, atomic.Int64{}
@@ -107,12 +107,12 @@ func TestWithoutItsStoreAGatewayIsOfNoUseToRunners(t *testing.T) {
 	now.Add(int64(reachAge / time.Second))
 	code, closed := status(t, internal)
 	require.Equal(t, http.StatusServiceUnavailable, code)
-	require.True(t, closed, "a runner comes again by another connection")
+	require.True(t, closed, "a runner must open another connection")
 	code, _ = status(t, public)
 	require.Equal(t, http.StatusOK, code)
 	st.away.Store(false)
 	code, _ = status(t, internal)
-	require.Equal(t, http.StatusServiceUnavailable, code, "the store answers, and is asked rarely")
+	require.Equal(t, http.StatusServiceUnavailable, code, "the store answers, and is checked rarely")
 	now.Add(int64(reachAge / time.Second))
 	code, _ = status(t, internal)
 	require.Equal(t, http.StatusOK, code)

@@ -19,9 +19,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestRefusalsDoNotWaitForTheBody: a client that announces a body and sends none
-// is answered all the same, and its connection closed.
-func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
+// TestWebhook_RejectsBeforeBody: a client that announces a body and sends none gets its response,
+// and its connection is closed.
+func TestWebhook_RejectsBeforeBody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -46,14 +46,14 @@ func TestRefusalsDoNotWaitForTheBody(t *testing.T) {
 			require.NoError(t, err)
 			defer resp.Body.Close()
 			require.Equal(t, request.status, resp.StatusCode)
-			require.True(t, resp.Close, "the rest of the body would be read as a request")
+			require.True(t, resp.Close, "otherwise the rest of the body would be read as a request")
 		})
 	}
 }
 
-// TestLargeBodiesAreCounted: a project whose clients trickle large bodies has places
-// for so many only, and loses nothing for small ones.
-func TestLargeBodiesAreCounted(t *testing.T) {
+// TestWebhook_LargeBodyShare: a project with slow large bodies has a limited number of slots for
+// them, and keeps its capacity for small ones.
+func TestWebhook_LargeBodyShare(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -62,7 +62,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusOK, post(large).status)
 	var trickles []net.Conn
 	answers := make(chan int, 17)
-	for range cap(answers) { // one more than a project's share of the places
+	for range cap(answers) { // one more than a project's share of the slots
 		conn, err := net.Dial("tcp", b.gateway.PublicAddr())
 		require.NoError(t, err)
 		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"+
@@ -72,7 +72,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 		go func() {
 			if resp, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil {
 				answers <- resp.StatusCode
-				_ = resp.Body.Close() // of a connection that is closed below
+				_ = resp.Body.Close() // the connection is closed below
 			}
 		}()
 	}
@@ -87,7 +87,7 @@ func TestLargeBodiesAreCounted(t *testing.T) {
 	require.Eventually(t, func() bool { return post(large).status == http.StatusOK }, 30*time.Second, 10*time.Millisecond)
 }
 
-func TestKeysThatAreNoText(t *testing.T) {
+func TestIdempotencyKey_InvalidText(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -101,9 +101,9 @@ func TestKeysThatAreNoText(t *testing.T) {
 	require.Equal(t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
 }
 
-// TestALargeRequestIsRepeatedByItsKey: it gets the same answer, and another body under
-// its key is refused, although neither is stored again.
-func TestALargeRequestIsRepeatedByItsKey(t *testing.T) {
+// TestIdempotencyKey_LargeBody: a duplicate gets the same response, another body with the key is
+// rejected, and neither is stored again.
+func TestIdempotencyKey_LargeBody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	puts := &countedBlobs{Store: b.store}
@@ -118,7 +118,7 @@ func TestALargeRequestIsRepeatedByItsKey(t *testing.T) {
 	require.EqualValues(t, 1, puts.n.Load())
 }
 
-// countedBlobs is a store that counts the blobs that it is given.
+// countedBlobs counts the stored blobs.
 type countedBlobs struct {
 	store.Store
 	n atomic.Int64

@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAJournalIsReadByWhoHasTheClaim: it is as the claim's runner wrote it, and nobody
-// else's, also not of the one that lost it.
-func TestAJournalIsReadByWhoHasTheClaim(t *testing.T) {
+// TestJournal_RequiresCurrentClaim: the journal has the entries of the claim's runner. Other claims
+// cannot read it, including a lost one.
+func TestJournal_RequiresCurrentClaim(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	claimed := b.claim()

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// emptyEnvironment is a bundle with another environment, in which nothing is live.
+// emptyEnvironment returns a bundle with another environment without a live deployment.
 func (b *bundle) emptyEnvironment() *bundle {
 	other := *b
 	other.environment = uuid.New()
@@ -26,15 +26,15 @@ func (b *bundle) emptyEnvironment() *bundle {
 	return &other
 }
 
-// overAtOnce is a timeout of sync webhooks that is over when it begins.
+// overAtOnce is an expired timeout for sync webhooks.
 func overAtOnce(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return ctx, cancel
 }
 
-// TestWebhook_NoLiveDeployment: a caller that would wait for an agent is refused and leaves nothing, until the
-// next request after an activation, whatever gateway it reaches. Other events wait in the queue.
+// TestWebhook_NoLiveDeployment: a sync request is rejected and stores nothing, until the next
+// request after an activation on any gateway. Other events are queued.
 func TestWebhook_NoLiveDeployment(t *testing.T) {
 	t.Parallel()
 	first := setup(t).emptyEnvironment()
@@ -64,7 +64,7 @@ func TestWebhook_NoLiveDeployment(t *testing.T) {
 	}
 }
 
-// TestWebhook_EnvironmentGone: the answer names the reason, and no remedy that there is not.
+// TestWebhook_EnvironmentGone: the response has the reason, and no remedy that does not exist.
 func TestWebhook_EnvironmentGone(t *testing.T) {
 	t.Parallel()
 	b := setup(t).emptyEnvironment()

@@ -26,14 +26,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// counted is a setup whose gateway shows its metrics.
+// counted returns a setup with metrics.
 func counted(t *testing.T) (*bundle, *prometheus.Registry) {
 	registry := metrics.NewRegistry()
 	metrics.Build(registry, metrics.ProcessGateway)
 	return setupWith(t, func(o *Options) { o.Registry = registry }), registry
 }
 
-// moved are samples after the requests of the test below.
+// moved has the samples after the requests of the test below.
 var moved = map[string]float64{
 	`agentplatform_webhooks_accepted_total{mode="inbound",result="recorded"}`:                        1,
 	`agentplatform_webhooks_accepted_total{mode="inbound",result="repeated"}`:                        1,
@@ -51,9 +51,9 @@ var moved = map[string]float64{
 	`agentplatform_dispatch_requests_total{code="404",method="GET",route="none"}`:                    1,
 }
 
-// TestTheGatewayServesItsMetrics: after webhooks, claims and ends of every kind,
-// and requests of strangers with names of their own choice.
-func TestTheGatewayServesItsMetrics(t *testing.T) {
+// TestMetrics_Gateway: after webhooks, claims and ends of every kind, and requests with made-up
+// names.
+func TestMetrics_Gateway(t *testing.T) {
 	t.Parallel()
 	b, registry := counted(t)
 	inbound, ask := b.connector("inbound", nil, "hello"), b.connector("sync", nil, "hello")
@@ -82,7 +82,7 @@ func TestTheGatewayServesItsMetrics(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, stranger.Body.Close())
 
-	// What is counted when a request has been answered comes a moment later.
+	// Requests are counted shortly after their response.
 	require.Eventually(t, func() bool {
 		seen := metrictest.Of(t, registry).Moved()
 		for name, value := range moved {
@@ -98,17 +98,17 @@ func TestTheGatewayServesItsMetrics(t *testing.T) {
 	require.NotContains(t, s.Text(), "canary_code")
 	require.NotContains(t, s.Text(), b.project.String())
 	require.Zero(t, s.Value(t, "agentplatform_webhook_sync_waiting"))
-	require.GreaterOrEqual(t, s.Value(t, "agentplatform_webhook_commit_batch_size"), 4.0, "the one that was refused for its key, too")
+	require.GreaterOrEqual(t, s.Value(t, "agentplatform_webhook_commit_batch_size"), 4.0, "including the duplicate key")
 }
 
-// lazy is a text that is made when it is needed.
+// lazy is a text that is computed when it is needed.
 type lazy func() string
 
 // String implements fmt.Stringer.
 func (l lazy) String() string { return l() }
 
-// TestASyncWebhookThatWaitsIsCounted: while it does, and by how it ended.
-func TestASyncWebhookThatWaitsIsCounted(t *testing.T) {
+// TestMetrics_SyncWaiting: while a sync webhook waits, and by its outcome.
+func TestMetrics_SyncWaiting(t *testing.T) {
 	t.Parallel()
 	waiting := make(waits, 1)
 	registry := metrics.NewRegistry()
@@ -124,19 +124,18 @@ func TestASyncWebhookThatWaitsIsCounted(t *testing.T) {
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_webhook_sync_answers_total", "status", "timeout"), 0)
 }
 
-// failing is a store that does not record.
+// failing is a store that records nothing.
 type failing struct{ store.Store }
 
 var errAway = errors.New("away")
 
 func (failing) Accept(context.Context, []store.Event) ([]store.Admission, error) { return nil, errAway }
 func (failing) QueueFigures(context.Context) (store.QueueFigures, error) {
-	return store.QueueFigures{}, errAway
+	return store.QueueFigures{Missing: store.AllQueueFigures}, errAway
 }
 
-// TestWhatTheStoreDoesNotSayIsNotShown: a queue that cannot be measured has no
-// figures, and the rest is there.
-func TestWhatTheStoreDoesNotSayIsNotShown(t *testing.T) {
+// TestMetrics_OmitUnmeasuredQueue: the other metrics are served.
+func TestMetrics_OmitUnmeasuredQueue(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	registry := metrics.NewRegistry()
@@ -149,11 +148,12 @@ func TestWhatTheStoreDoesNotSayIsNotShown(t *testing.T) {
 		"agentplatform_concurrency_keys_held", "agentplatform_blocked_runs",
 		"agentplatform_dispatch_requests_total", "agentplatform_dispatch_request_duration_seconds")
 	require.NotContains(t, s.Metrics, "agentplatform_queued_runs")
+	require.Contains(t, s.Metrics, "agentplatform_queue_measurement_age_seconds")
 	require.InEpsilon(t, 1, s.Value(t, "agentplatform_webhook_commit_failures_total"), 0)
 	require.InEpsilon(t, 1, s.Value(t, "agentplatform_webhooks_refused_total", "code", "store_unavailable"), 0)
 }
 
-// figures is a queue that counts how often it is measured.
+// figures is a queue that counts its measurements.
 type figures struct{ asked int }
 
 func (f *figures) QueueFigures(context.Context) (store.QueueFigures, error) {
@@ -161,9 +161,8 @@ func (f *figures) QueueFigures(context.Context) (store.QueueFigures, error) {
 	return store.QueueFigures{Running: int64(f.asked)}, nil
 }
 
-// TestTheQueueIsNotMeasuredForEveryQuestion: whoever asks for metrics often costs
-// the store nothing.
-func TestTheQueueIsNotMeasuredForEveryQuestion(t *testing.T) {
+// TestMetrics_CacheQueueMeasurement: frequent scrapes do not load the store.
+func TestMetrics_CacheQueueMeasurement(t *testing.T) {
 	t.Parallel()
 	now, queue := time.Unix(0, 0), &figures{}
 	registry := prometheus.NewPedanticRegistry()
@@ -176,10 +175,9 @@ func TestTheQueueIsNotMeasuredForEveryQuestion(t *testing.T) {
 	require.InEpsilon(t, 2, ask(), 0)
 }
 
-// TestEveryCodeOfAWebhookIsKnown: a code by which the ingress refuses is one of the
-// list, else it would be counted as another. Those with which an accepted one is
-// answered are not refusals.
-func TestEveryCodeOfAWebhookIsKnown(t *testing.T) {
+// TestMetrics_KnowAllErrorCodes: each error code of the ingress is a label value. Errors for
+// accepted requests are no rejections.
+func TestMetrics_KnowAllErrorCodes(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("ingress/*.go")
 	require.NoError(t, err)
@@ -204,10 +202,10 @@ func TestEveryCodeOfAWebhookIsKnown(t *testing.T) {
 	for name := range used {
 		require.Contains(t, append(metrics.WebhookRefusals, answered...), codes[name], name)
 	}
-	require.Len(t, used, len(metrics.WebhookRefusals)-1+len(answered), "RequestEnded is no problem's")
+	require.Len(t, used, len(metrics.WebhookRefusals)-1+len(answered), "RequestEnded is not an error code of a response")
 }
 
-// declared are the constants of internal/httpserver/codes.go by their names.
+// declared returns the constants of internal/httpserver/codes.go by name.
 func declared(t *testing.T) map[string]httpserver.Code {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../internal/httpserver/codes.go", nil, 0)
@@ -222,4 +220,46 @@ func declared(t *testing.T) map[string]httpserver.Code {
 		return true
 	})
 	return out
+}
+
+// slowQueue cannot measure some figures.
+type slowQueue struct{ missing []store.QueueFigure }
+
+func (q *slowQueue) QueueFigures(context.Context) (store.QueueFigures, error) {
+	figures := store.QueueFigures{
+		Running: 1, TickAge: 0, OutboxAges: map[store.OutboxConsumer]time.Duration{store.ConsumerDeliveries: time.Minute, store.ConsumerRollups: 0},
+	}
+	if figures.Missing = q.missing; len(q.missing) > 0 {
+		figures.Running, figures.OutboxAges = 2, nil
+		return figures, errAway
+	}
+	return figures, nil
+}
+
+// TestMetrics_KeepUnmeasuredFigures: a figure that cannot be measured hides no other. It keeps its last
+// value, and an age grows, so that an alert does not resolve.
+func TestMetrics_KeepUnmeasuredFigures(t *testing.T) {
+	t.Parallel()
+	now, queue := time.Unix(0, 0), &slowQueue{}
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(&queueCollector{queue: queue, logger: slog.New(slog.DiscardHandler), now: func() time.Time { return now }})
+	value := func(name string, labels ...string) float64 {
+		return metrictest.Of(t, registry).Value(t, name, labels...)
+	}
+	outbox := func(consumer string) float64 {
+		return value("agentplatform_outbox_oldest_age_seconds", "consumer", consumer)
+	}
+	require.InEpsilon(t, 60, outbox("deliveries"), 0)
+	queue.missing = []store.QueueFigure{store.FigureOutbox}
+	for range 3 {
+		now = now.Add(time.Minute)
+		require.InEpsilon(t, 2, value("agentplatform_running_runs"), 0)
+	}
+	require.InEpsilon(t, 240, outbox("deliveries"), 0)
+	require.Zero(t, outbox("rollups"), "no row was waiting")
+	require.InEpsilon(t, 180, value("agentplatform_queue_measurement_age_seconds", "figure", "outbox"), 0)
+	require.Zero(t, value("agentplatform_queue_measurement_age_seconds", "figure", "running"))
+	queue.missing, now = nil, now.Add(time.Minute)
+	require.InEpsilon(t, 60, outbox("deliveries"), 0)
+	require.Zero(t, value("agentplatform_queue_measurement_age_seconds", "figure", "outbox"))
 }

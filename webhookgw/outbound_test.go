@@ -3,6 +3,7 @@
 package webhookgw
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,19 +21,20 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// arrival is a delivery as its destination sees it.
+// arrival is a delivery at its destination.
 type arrival struct {
 	headers http.Header
 	body    []byte
 }
 
-// sending is a gateway with the platform's keys, with an outbound connector whose deliveries
-// arrive, and what verifies these.
+// sending returns a gateway with the platform's keys and an outbound connector, its deliveries, and
+// their verifier.
 func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arrival, verify *standardwebhooks.Webhook) {
 	t.Helper()
 	arrivals := make(chan arrival, 10)
@@ -53,7 +55,7 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}})
 	})
 	out = b.connector("outbound", func(c *store.Connector) {
-		c.Config = json.RawMessage(`{"url":"${URL}"}`) // as of one of the code: what it means is sealed
+		c.Config = json.RawMessage(`{"url":"${URL}"}`) // as for a connector of a repository: its resolved value is sealed
 		c.SecretKey, c.SecretVersion = derivation, 2
 		var err error
 		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), fmt.Appendf(nil, `{"headers":{"X-Team":"payments"},"url":%q}`, receiver.URL))
@@ -66,9 +68,8 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 	return b, out, arrivals, verify
 }
 
-// TestTheResultOfAWebhookIsDelivered: from the request to the signed delivery, by one
-// gateway with the platform's keys.
-func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
+// TestOutbound_DeliversResult: from the request to the signed delivery, with one gateway.
+func TestOutbound_DeliversResult(t *testing.T) {
 	t.Parallel()
 	b, out, arrived, verify := sending(t)
 	require.NoError(t, b.store.PutLink(t.Context(), store.Link{
@@ -91,9 +92,81 @@ func TestTheResultOfAWebhookIsDelivered(t *testing.T) {
 	require.NoError(t, verify.Verify(got.body, got.headers))
 }
 
-// TestATestIsDelivered: with the headers and the signature of every delivery, before there is an
-// agent.
-func TestATestIsDelivered(t *testing.T) {
+// A valid traceparent of a webhook reaches the runner and the destination. An invalid one is ignored.
+func TestOutbound_ContinuesTrace(t *testing.T) {
+	t.Parallel()
+	b, out, arrived, _ := sending(t)
+	require.NoError(t, b.store.PutLink(t.Context(), store.Link{
+		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: out.ID,
+		AgentName: "hello", Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
+	}))
+	in := b.connector("sync", nil, "hello")
+	claimed := make(chan string, 1)
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		claimed <- run.Traceparent
+		return dispatchapi.CompleteRequest{Token: run.Token, Status: string(store.RunCompleted), Output: "42"}
+	})
+	const valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	for name, row := range map[string]struct {
+		sent []string
+		kept string
+	}{
+		"valid": {[]string{valid}, valid}, "none": {nil, ""}, "version 01": {[]string{"01" + valid[2:]}, ""}, "twice": {[]string{valid, valid}, ""},
+		"list": {[]string{valid + ", x-injected: 1"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer := b.post(b.gateway, in.ID.String(), `{}`, func(r *http.Request) {
+				r.Header[tracecontext.Header] = row.sent
+				r.Header.Set("Tracestate", "vendor=1")
+			})
+			require.Equal(t, http.StatusOK, answer.status)
+			require.Equal(t, row.kept, <-claimed)
+			got := <-arrived
+			run := answer.body["result"].(map[string]any)["run_id"].(string)
+			require.Equal(t, []string{tracecontext.TraceparentOf(row.kept, run, "")}, got.headers.Values(tracecontext.Header))
+			require.Empty(t, got.headers.Values("Tracestate"))
+		})
+	}
+}
+
+// The trace of an ended run reaches the collector of its project, from the webhook to OTLP.
+func TestTelemetry_ExportsRun(t *testing.T) {
+	t.Parallel()
+	got := make(chan arrival, 1)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, err := gzip.NewReader(r.Body); err == nil {
+			text, _ := io.ReadAll(body)
+			got <- arrival{r.Header.Clone(), text}
+		}
+	}))
+	t.Cleanup(collector.Close)
+	b := setupWith(t, func(o *Options) {
+		ring, err := keyring.New()
+		require.NoError(t, err)
+		keys := &keyring.Keys{}
+		require.NoError(t, keys.Set(ring, []string{ring.IDs(keyring.Derivation)[0], ring.IDs(keyring.Sealing)[0]}))
+		o.Keys = keys
+		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}})
+	})
+	project := store.Project{Ref: ref("Project", "project", 2), ID: b.project, Telemetry: &store.Telemetry{Endpoint: collector.URL, SamplePercent: 100}}
+	require.NoError(t, b.store.PutProject(t.Context(), project))
+	in := b.connector("sync", nil, "hello")
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		return dispatchapi.CompleteRequest{Token: run.Token, Status: string(store.RunCompleted), Output: "42"}
+	})
+	const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	answer := b.post(b.gateway, in.ID.String(), `{}`, func(r *http.Request) { r.Header.Set(tracecontext.Header, traceparent) })
+	require.Equal(t, http.StatusOK, answer.status)
+	sent := <-got
+	parent, _ := tracecontext.ParseTraceparent(traceparent)
+	require.Contains(t, string(sent.body), string(parent.Trace[:]))
+	require.Contains(t, string(sent.body), string(parent.Span[:]))
+	require.Contains(t, string(sent.body), answer.body["result"].(map[string]any)["run_id"])
+}
+
+// TestOutbound_DeliversTest: with the headers and the signature of other deliveries, even without
+// an agent.
+func TestOutbound_DeliversTest(t *testing.T) {
 	t.Parallel()
 	b, out, arrived, verify := sending(t)
 	payload, err := json.Marshal(webhookapi.Example(time.Unix(1, 0)))
@@ -107,6 +180,7 @@ func TestATestIsDelivered(t *testing.T) {
 	require.Equal(t, "test", got.headers.Get("X-Service-Event"))
 	require.Equal(t, a.ConnectorRunID.String(), got.headers.Get("X-Service-Delivery"))
 	require.Equal(t, "1", got.headers.Get(webhookapi.HopsHeader))
+	require.Empty(t, got.headers.Get(tracecontext.Header), "no run causes it")
 	require.Equal(t, "payments", got.headers.Get("X-Team"))
 	require.NoError(t, verify.Verify(got.body, got.headers))
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestPushesAreCommittedBeforeTheyAreAnswered: at the public port, beside the webhooks of
-// connectors.
-func TestPushesAreCommittedBeforeTheyAreAnswered(t *testing.T) {
+// TestPush_CommitsBeforeResponse: at the public port, beside the webhooks of connectors.
+func TestPush_CommitsBeforeResponse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	post := func(project uuid.UUID, event string) (int, string) {

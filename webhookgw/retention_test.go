@@ -11,11 +11,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestHistoryIsKeptForTwoDaysAtLeast: with less, what is open would be deleted.
-func TestHistoryIsKeptForTwoDaysAtLeast(t *testing.T) {
+// TestRetention_Minimum: with less than two days, open runs would be deleted.
+func TestRetention_Minimum(t *testing.T) {
 	t.Parallel()
 	for _, retention := range []time.Duration{-time.Hour, time.Hour, store.MinRetention - 1} {
 		_, err := New(Options{Retention: retention})
-		require.ErrorContains(t, err, "history is kept for 48h0m0s at least")
+		require.ErrorContains(t, err, "is below the minimum of 48h0m0s")
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestASecretCountsInAnyOfItsPlaces: what a sender or a proxy puts into another of
-// them for reasons of its own takes nothing from the right one.
-func TestASecretCountsInAnyOfItsPlaces(t *testing.T) {
+// TestSecret_AnyPlace: another value at another place does not invalidate the right secret.
+func TestSecret_AnyPlace(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -19,16 +18,16 @@ func TestASecretCountsInAnyOfItsPlaces(t *testing.T) {
 		header, authorization, query string
 		status                       int
 	}{
-		"right in the header alone":      {secret, "Bearer x", "x", http.StatusOK},
-		"right as bearer alone":          {"x", "Bearer " + secret, "x", http.StatusOK},
-		"right in the query alone":       {"x", "Bearer x", secret, http.StatusOK},
-		"right beside another scheme":    {"", "Basic eDp5", secret, http.StatusOK},
-		"right in all":                   {secret, "Bearer " + secret, secret, http.StatusOK},
-		"right by another scheme":        {"x", "Basic " + secret, "x", http.StatusUnauthorized},
-		"wrong in all":                   {"x", "Bearer x", "x", http.StatusUnauthorized},
-		"empty in all":                   {"", "Bearer ", "", http.StatusUnauthorized},
-		"a part of it in each, in a row": {secret[:2], "Bearer " + secret[2:4], secret[4:], http.StatusUnauthorized},
-		"the same wrong one in each":     {"wrong", "Bearer wrong", "wrong", http.StatusUnauthorized},
+		"right in header only":        {secret, "Bearer x", "x", http.StatusOK},
+		"right as bearer only":        {"x", "Bearer " + secret, "x", http.StatusOK},
+		"right in query only":         {"x", "Bearer x", secret, http.StatusOK},
+		"right beside another scheme": {"", "Basic eDp5", secret, http.StatusOK},
+		"right in all":                {secret, "Bearer " + secret, secret, http.StatusOK},
+		"right by another scheme":     {"x", "Basic " + secret, "x", http.StatusUnauthorized},
+		"wrong in all":                {"x", "Bearer x", "x", http.StatusUnauthorized},
+		"empty in all":                {"", "Bearer ", "", http.StatusUnauthorized},
+		"parts of it in each place":   {secret[:2], "Bearer " + secret[2:4], secret[4:], http.StatusUnauthorized},
+		"the same wrong one in each":  {"wrong", "Bearer wrong", "wrong", http.StatusUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := b.post(b.gateway, c.ID.String()+"?secret="+place.query, "{}", func(r *http.Request) {

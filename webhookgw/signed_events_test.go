@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAProviderRepeats: what it sends again under the same id is one event; an id that is
-// not signed does not make another event of a request that was seen.
-func TestAProviderRepeats(t *testing.T) {
+// TestSigned_ProviderRetries: requests with the same ID are one event. An unsigned ID does not make
+// another event of a replayed request.
+func TestSigned_ProviderRetries(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	const stripe, slack, plain = `{"id":"evt_1"}`, `{"type":"event_callback","event_id":"Ev1"}`, `{"a":1}`
@@ -31,11 +31,11 @@ func TestAProviderRepeats(t *testing.T) {
 		"GitHub":                       {"github", plain, plain, http.Header{"X-Github-Delivery": {"1"}}, http.Header{"X-Github-Delivery": {"1"}}, true},
 		"GitHub, another delivery":     {"github", plain, plain, http.Header{"X-Github-Delivery": {"1"}}, http.Header{"X-Github-Delivery": {"2"}}, false},
 		"GitLab":                       {"gitlab", plain, plain, http.Header{"Idempotency-Key": {"1"}}, http.Header{"Idempotency-Key": {"1"}}, true},
-		"GitLab, a hook of a hook":     {"gitlab", plain, plain, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, false},
+		"GitLab, recursive hook":       {"gitlab", plain, plain, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, http.Header{"X-Gitlab-Event-Uuid": {"1"}}, false},
 		"Stripe":                       {"stripe", stripe, stripe, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
 		"Stripe, another event":        {"stripe", stripe, `{"id":"evt_2"}`, nil, nil, false},
 		"Slack":                        {"slack", slack, slack, nil, http.Header{"X-Slack-Retry-Num": {"1"}, "Webhook-Id": {"2"}}, true},
-		"Slack, seen and sent again":   {"slack", plain, plain, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
+		"Slack, replayed":              {"slack", plain, plain, nil, http.Header{"Idempotency-Key": {"of somebody else"}}, true},
 		"Slack, another one":           {"slack", plain, `{"a":2}`, nil, nil, false},
 		"Slack, a form":                {"slack", form, form, urlencoded, http.Header{"Content-Type": urlencoded["Content-Type"], "Webhook-Id": {"2"}}, true},
 		"Slack, another form":          {"slack", form, form + "2", urlencoded, urlencoded, false},
@@ -63,9 +63,9 @@ func TestAProviderRepeats(t *testing.T) {
 	}
 }
 
-// TestASignedTimeMakesAnotherRequest: what a provider signs again, without an id of its own,
-// is another request; what it gave an id is the same.
-func TestASignedTimeMakesAnotherRequest(t *testing.T) {
+// TestSigned_TimeDistinguishesRequests: without an ID, a newly signed request is a new event. With
+// an ID it is a duplicate.
+func TestSigned_TimeDistinguishesRequests(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	c := s.connector("inbound", s.derives("slack", 1), "hello")
@@ -81,8 +81,9 @@ func TestASignedTimeMakesAnotherRequest(t *testing.T) {
 	require.Equal(t, send(event, "application/json", signedAt), send(event, "application/json", later))
 }
 
-// TestAHandshakeComesFirst: before an agent is linked, and while there is no room for events.
-func TestAHandshakeComesFirst(t *testing.T) {
+// TestHandshake_BeforeOtherChecks: before an agent is linked, and while there is no capacity for
+// events.
+func TestHandshake_BeforeOtherChecks(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	c := s.connector("sync", s.derives("slack", 1))
@@ -103,8 +104,8 @@ func TestAHandshakeComesFirst(t *testing.T) {
 	require.Equal(t, "connector_disabled", ask(disabled, body, s.generated(disabled, 1)).body["code"])
 }
 
-// TestAHandshakeIsAnswered: when its signature is right, and it is no event.
-func TestAHandshakeIsAnswered(t *testing.T) {
+// TestHandshake_ReturnsChallenge: if its signature is right. It is no event.
+func TestHandshake_ReturnsChallenge(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	c := s.connector("inbound", s.derives("slack", 1), "hello")
@@ -120,7 +121,7 @@ func TestAHandshakeIsAnswered(t *testing.T) {
 	require.Equal(t, 401, got.status)
 	require.NotContains(t, got.body, "challenge")
 	got = s.post(s.gateway, other.ID.String(), body, sign(t, "github", s.generated(other, 1), body, signedAt))
-	require.EqualValues(t, 1, got.body["dispatched_to"], "it is Slack's")
+	require.EqualValues(t, 1, got.body["dispatched_to"], "a Slack request")
 	form := "command=%2Fask&text=hello"
 	got = s.post(s.gateway, c.ID.String(), form, both(sign(t, "slack", s.generated(c, 1), form, signedAt), set("Content-Type", "application/x-www-form-urlencoded")))
 	require.EqualValues(t, 1, got.body["dispatched_to"], "a slash command")

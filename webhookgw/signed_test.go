@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// signedAt is the clock of the gateways of signed webhooks.
+// signedAt is the time of the gateways in tests of signed webhooks.
 var signedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // signing is a setup with the platform's keys.
@@ -52,7 +52,7 @@ func newSigning(t *testing.T, edit func(*Options)) *signing {
 	return s
 }
 
-// generated is a version of the secret that a connector derives.
+// generated returns a version of a connector's generated secret.
 func (s *signing) generated(c store.Connector, version int64) string {
 	secret, err := s.keys.Secret(s.derivation, seal.Generated{
 		ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version, Standard: c.Signature == "standard_webhooks",
@@ -61,7 +61,7 @@ func (s *signing) generated(c store.Connector, version int64) string {
 	return secret
 }
 
-// derives is an edit by which a connector has the generated secret of a version.
+// derives gives a connector a version of the generated secret.
 func (s *signing) derives(scheme string, version int64) func(*store.Connector) {
 	return func(c *store.Connector) {
 		c.Signature, c.SecretVersion, c.SecretKey, c.SecretGracePeriod = scheme, version, s.derivation, time.Hour
@@ -69,7 +69,7 @@ func (s *signing) derives(scheme string, version int64) func(*store.Connector) {
 	}
 }
 
-// brings is an edit by which a connector has secrets that the user brought, newest first.
+// brings gives a connector the user's own secrets, newest first.
 func (s *signing) brings(scheme string, secrets ...string) func(*store.Connector) {
 	return func(c *store.Connector) {
 		plain, err := seal.Credentials{Secrets: secrets}.JSON()
@@ -86,7 +86,7 @@ func macOf(secret, text string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// sign is an edit that makes a request the provider's, sent at a time.
+// sign signs a request like the provider, at a given time.
 func sign(t *testing.T, scheme, secret, body string, at time.Time) func(*http.Request) {
 	t.Helper()
 	seconds := strconv.FormatInt(at.Unix(), 10)
@@ -116,10 +116,10 @@ func sign(t *testing.T, scheme, secret, body string, at time.Time) func(*http.Re
 	}
 }
 
-// signatures are all ways to sign, and whether a timestamp is signed with it.
+// signatures has all schemes, and whether they sign a timestamp.
 var signatures = map[string]bool{"github": false, "gitlab": false, "stripe": true, "slack": true, "standard_webhooks": true}
 
-// both edits a request twice.
+// both combines two edits of a request.
 func both(edits ...func(*http.Request)) func(*http.Request) {
 	return func(r *http.Request) {
 		for _, edit := range edits {
@@ -132,9 +132,9 @@ func set(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-// TestProvidersSign: each in its own way, with the generated secret or with one of the
-// user's, and nobody else.
-func TestProvidersSign(t *testing.T) {
+// TestSigned_Schemes: each scheme with the generated secret and with the user's own. Other
+// signatures are rejected.
+func TestSigned_Schemes(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	const body = `{"name":"Ada"}`
@@ -147,7 +147,7 @@ func TestProvidersSign(t *testing.T) {
 		}, "hello")
 		right := sign(t, scheme, s.generated(generated, 1), body, signedAt)
 		changed := body
-		if scheme != "gitlab" { // which signs nothing
+		if scheme != "gitlab" { // it signs nothing
 			changed = `{"name":"Bob"}`
 		}
 		for name, c := range map[string]struct {
@@ -157,21 +157,21 @@ func TestProvidersSign(t *testing.T) {
 			status    int
 			code      any
 		}{
-			"generated":               {generated, body, right, 200, nil},
-			"brought":                 {brought, body, sign(t, scheme, "whsec_c2VjcmV0IG9mIG1pbmU=", body, signedAt), 200, nil},
-			"another's":               {brought, body, right, 401, "invalid_signature"},
-			"the secret itself":       {generated, body, set("X-Service-Secret", s.generated(generated, 1)), 401, "invalid_signature"},
-			"nothing":                 {generated, body, nil, 401, "invalid_signature"},
-			"another body":            {generated, changed, right, map[bool]int{true: 200, false: 401}[scheme == "gitlab"], map[bool]any{false: "invalid_signature"}[scheme == "gitlab"]},
-			"no JSON":                 {generated, "{", sign(t, scheme, s.generated(generated, 1), "{", signedAt), 400, "invalid_json"},
-			"no JSON, and unsigned":   {generated, "{", sign(t, scheme, "whsec_b3RoZXI=", "{", signedAt), 401, "invalid_signature"},
-			"another type":            {generated, body, both(right, set("Content-Type", "text/csv")), 415, "unsupported_media_type"},
-			"another type, unsigned":  {generated, body, both(sign(t, scheme, "whsec_b3RoZXI=", body, signedAt), set("Content-Type", "text/csv")), 401, "invalid_signature"},
-			"disabled":                {lonely, body, sign(t, scheme, s.generated(lonely, 1), body, signedAt), 409, "connector_disabled"},
-			"wrong before disabled":   {lonely, body, right, 401, "invalid_signature"},
-			"a key beyond measure":    {generated, body, both(right, set("Idempotency-Key", strings.Repeat("k", 256))), map[bool]int{true: 200, false: 400}[timed], map[bool]any{false: "idempotency_key_too_long"}[timed]},
-			"a GET":                   {generated, body, both(right, func(r *http.Request) { r.Method = http.MethodGet }), 405, "method_not_allowed"},
-			"a length that is hidden": {generated, body, both(right, func(r *http.Request) { r.ContentLength = -1 }), 200, nil},
+			"generated":              {generated, body, right, 200, nil},
+			"brought":                {brought, body, sign(t, scheme, "whsec_c2VjcmV0IG9mIG1pbmU=", body, signedAt), 200, nil},
+			"another's":              {brought, body, right, 401, "invalid_signature"},
+			"the secret itself":      {generated, body, set("X-Service-Secret", s.generated(generated, 1)), 401, "invalid_signature"},
+			"nothing":                {generated, body, nil, 401, "invalid_signature"},
+			"another body":           {generated, changed, right, map[bool]int{true: 200, false: 401}[scheme == "gitlab"], map[bool]any{false: "invalid_signature"}[scheme == "gitlab"]},
+			"no JSON":                {generated, "{", sign(t, scheme, s.generated(generated, 1), "{", signedAt), 400, "invalid_json"},
+			"no JSON, and unsigned":  {generated, "{", sign(t, scheme, "whsec_b3RoZXI=", "{", signedAt), 401, "invalid_signature"},
+			"another type":           {generated, body, both(right, set("Content-Type", "text/csv")), 415, "unsupported_media_type"},
+			"another type, unsigned": {generated, body, both(sign(t, scheme, "whsec_b3RoZXI=", body, signedAt), set("Content-Type", "text/csv")), 401, "invalid_signature"},
+			"disabled":               {lonely, body, sign(t, scheme, s.generated(lonely, 1), body, signedAt), 409, "connector_disabled"},
+			"wrong before disabled":  {lonely, body, right, 401, "invalid_signature"},
+			"key too long":           {generated, body, both(right, set("Idempotency-Key", strings.Repeat("k", 256))), map[bool]int{true: 200, false: 400}[timed], map[bool]any{false: "idempotency_key_too_long"}[timed]},
+			"a GET":                  {generated, body, both(right, func(r *http.Request) { r.Method = http.MethodGet }), 405, "method_not_allowed"},
+			"unknown length":         {generated, body, both(right, func(r *http.Request) { r.ContentLength = -1 }), 200, nil},
 		} {
 			t.Run(name, func(t *testing.T) {
 				got := s.post(s.gateway, c.connector.ID.String(), c.body, c.edit)
@@ -189,9 +189,9 @@ func TestProvidersSign(t *testing.T) {
 	}
 }
 
-// TestARotatedSecretSigns: the one before too, until its grace period ends; and a request
-// that the cached connector knows nothing of is judged by the one of the moment.
-func TestARotatedSecretSigns(t *testing.T) {
+// TestSigned_RotatedSecret: the previous secret is valid until its grace period ends. If the cached
+// connector does not know a secret, the current connector decides.
+func TestSigned_RotatedSecret(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	small, large := `{"name":"Ada"}`, `{"a":"`+strings.Repeat("x", 100<<10)+`"}`
@@ -225,11 +225,11 @@ func TestARotatedSecretSigns(t *testing.T) {
 	require.Equal(t, 200, ask("old"))
 	s.brings("github", "new", "old", "never valid")(&own)
 	require.NoError(t, s.store.PutConnector(t.Context(), own))
-	require.Equal(t, []int{200, 200, 401}, []int{ask("new"), ask("old"), ask("never valid")}, "which are valid the store says")
+	require.Equal(t, []int{200, 200, 401}, []int{ask("new"), ask("old"), ask("never valid")}, "the store decides which secrets are valid")
 }
 
-// TestWrongSecretsAreThrottled: their callers, and never who has the right one.
-func TestWrongSecretsAreThrottled(t *testing.T) {
+// TestSecret_ThrottlesWrongOnes: callers with the right secret are not throttled.
+func TestSecret_ThrottlesWrongOnes(t *testing.T) {
 	t.Parallel()
 	s := newSigning(t, nil)
 	const body = `{"name":"Ada"}`
@@ -257,8 +257,8 @@ func TestWrongSecretsAreThrottled(t *testing.T) {
 	require.Equal(t, 401, s.post(s.gateway, untouched.ID.String(), body, set("X-Service-Secret", "wrong")).status)
 }
 
-// TestHeadersReachTheRunner: those that the connector names, as text, and no others.
-func TestHeadersReachTheRunner(t *testing.T) {
+// TestHeaders_ReachTheRunner: only the headers that the connector names, as text.
+func TestHeaders_ReachTheRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	runs := make(chan dispatchapi.Run, 1)
@@ -284,7 +284,7 @@ func TestHeadersReachTheRunner(t *testing.T) {
 	}, (<-runs).Headers)
 }
 
-// told gathers what a gateway answers, and what must not be in it.
+// told collects the responses of a gateway, and the values that must not occur in them.
 type told struct {
 	t        *testing.T
 	text     strings.Builder
@@ -300,7 +300,7 @@ func (o *told) answer(got reply) {
 	}
 }
 
-// secretsOf takes what an edit puts into a request for secret, but times and ids.
+// secretsOf adds the values that an edit puts into a request, except times and IDs.
 func (o *told) secretsOf(edit func(*http.Request)) {
 	r, err := http.NewRequestWithContext(o.t.Context(), http.MethodPost, "/", nil)
 	require.NoError(o.t, err)
@@ -312,9 +312,9 @@ func (o *told) secretsOf(edit func(*http.Request)) {
 	}
 }
 
-// TestNothingSecretIsTold: not in a log, a metric or an answer, whether requests are right,
-// wrong or old, and whatever is wrong with the secrets themselves.
-func TestNothingSecretIsTold(t *testing.T) {
+// TestSecrets_AreNeverExposed: in logs, metrics or responses, with right, wrong and expired
+// requests, and with broken secrets.
+func TestSecrets_AreNeverExposed(t *testing.T) {
 	t.Parallel()
 	const body, guess, mine = `{"name":"Ada"}`, "CANARY-guess", "whsec_Q0FOQVJZ"
 	log, registry := &syncBuffer{out: &bytes.Buffer{}}, metrics.NewRegistry()
@@ -338,7 +338,7 @@ func TestNothingSecretIsTold(t *testing.T) {
 		}
 		for _, c := range s.unreadable(scheme, guess) {
 			got := s.post(s.gateway, c.ID.String(), body, sign(t, scheme, mine, body, signedAt))
-			if all.answer(got); scheme != "gitlab" { // of which the digest is enough
+			if all.answer(got); scheme != "gitlab" { // only its digest is needed
 				require.Equal(t, 503, got.status)
 				require.Equal(t, "platform_key_missing", got.body["code"])
 				require.NotEmpty(t, got.header.Get("Retry-After"))
@@ -351,13 +351,13 @@ func TestNothingSecretIsTold(t *testing.T) {
 		all.text.WriteString(family.String())
 	}
 	everything := all.text.String() + log.String()
-	require.Contains(t, everything, "reading the secret that signs")
+	require.Contains(t, everything, "reading the signing secret")
 	for _, canary := range all.canaries {
 		require.NotContains(t, everything, canary)
 	}
 }
 
-// unreadable are connectors of which a secret cannot be opened, or read, or derived.
+// unreadable returns connectors with a secret that cannot be opened, read or derived.
 func (s *signing) unreadable(scheme, secret string) []store.Connector {
 	return []store.Connector{
 		s.connector("inbound", func(c *store.Connector) {
@@ -377,7 +377,7 @@ func (s *signing) unreadable(scheme, secret string) []store.Connector {
 	}
 }
 
-// syncBuffer is written to by several at once.
+// syncBuffer is a buffer for concurrent writers.
 type syncBuffer struct {
 	mutex sync.Mutex
 	out   *bytes.Buffer

@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// stoppable runs a second gateway on the store, which stop stops; ended says how.
+// stoppable runs a second gateway with the store until stop is called. ended receives its error.
 func (b *bundle) stoppable(grace time.Duration, waiting waits) (gateway *Gateway, stop func(), ended <-chan error) {
 	gateway, err := New(Options{
 		Store: b.store, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: grace, WithTimeout: waiting.withTimeout,
@@ -32,19 +32,19 @@ func (b *bundle) stoppable(grace time.Duration, waiting waits) (gateway *Gateway
 	return gateway, cancel, done
 }
 
-// refusesConnections says whether nobody listens at an address any more.
+// refusesConnections reports whether no server listens at an address any more.
 func refusesConnections(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return true
 	}
-	_ = conn.Close() // it was of no use
+	_ = conn.Close() // it was accepted and is not used
 	return false
 }
 
-// TestAStopWaitsForTheAnswersOfAgents: the public port takes nothing more, and the
-// internal one goes on until the last caller is answered.
-func TestAStopWaitsForTheAnswersOfAgents(t *testing.T) {
+// TestStop_WaitsForSyncCallers: the public port accepts no new requests, and the internal port
+// serves until the last caller has its response.
+func TestStop_WaitsForSyncCallers(t *testing.T) {
 	t.Parallel()
 	b, waiting := setup(t), make(waits, 1)
 	c := b.connector("sync", nil, "hello")
@@ -66,9 +66,9 @@ func TestAStopWaitsForTheAnswersOfAgents(t *testing.T) {
 	require.True(t, refusesConnections(gateway.InternalAddr()))
 }
 
-// TestWhoIsCutWaitsElsewhereForTheSameRun: by the key of the request; another one
-// would start the run twice.
-func TestWhoIsCutWaitsElsewhereForTheSameRun(t *testing.T) {
+// TestStop_RetryWaitsForSameRun: with the same idempotency key. Without a key the run would start
+// twice.
+func TestStop_RetryWaitsForSameRun(t *testing.T) {
 	t.Parallel()
 	b, waiting := setup(t), make(waits, 1)
 	c := b.connector("sync", nil, "hello")
@@ -91,18 +91,18 @@ func TestWhoIsCutWaitsElsewhereForTheSameRun(t *testing.T) {
 	require.EqualValues(t, 1, total)
 }
 
-// TestARunnerThatIsCutOffMakesNoStopFail: it waited for a run, and asks elsewhere.
-func TestARunnerThatIsCutOffMakesNoStopFail(t *testing.T) {
+// TestStop_IgnoresDisconnectedRunners: a waiting runner connects to another gateway.
+func TestStop_IgnoresDisconnectedRunners(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
 		stopped   bool
 		err, want error
 	}{
-		"stopped in order": {true, nil, nil},
-		"cut off":          {true, fmt.Errorf("x: %w", context.DeadlineExceeded), nil},
-		"broken at a stop": {true, broken, broken},
-		"late before":      {false, context.DeadlineExceeded, context.DeadlineExceeded},
+		"stopped in order":   {true, nil, nil},
+		"disconnected":       {true, fmt.Errorf("x: %w", context.DeadlineExceeded), nil},
+		"broken during stop": {true, broken, broken},
+		"late before":        {false, context.DeadlineExceeded, context.DeadlineExceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())

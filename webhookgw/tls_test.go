@@ -22,9 +22,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// TestBothPortsSpeakTLS: a webhook comes by HTTP/2, its run goes to a runner that
-// trusts the authority, and the answer comes back.
-func TestBothPortsSpeakTLS(t *testing.T) {
+// TestTLS_BothPorts: a webhook arrives by HTTP/2, its run reaches a runner that trusts the
+// authority, and the response returns.
+func TestTLS_BothPorts(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
@@ -34,7 +34,7 @@ func TestBothPortsSpeakTLS(t *testing.T) {
 	strict, err := dispatchapi.NewClient(dispatchapi.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
 	_, err = strict.Heartbeat(t.Context(), dispatchapi.HeartbeatRequest{})
-	require.ErrorContains(t, err, "certificate", "who trusts the system's authorities alone")
+	require.ErrorContains(t, err, "certificate", "a client that only trusts the system's authorities")
 
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "https://" + gateway.InternalAddr(), Token: runnerToken, CAFile: caFile})
 	require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestBothPortsSpeakTLS(t *testing.T) {
 	require.Equal(t, `Hello {"name":"Ada"}`, answer["result"].(map[string]any)["output"])
 }
 
-// certificate writes an authority and a certificate of it for this machine.
+// certificate creates an authority and a certificate for this machine.
 func certificate(t *testing.T) (caFile string, files httpserver.TLSFiles) {
 	t.Helper()
 	authority, err := certs.NewAuthority(time.Now())
@@ -75,7 +75,7 @@ func certificate(t *testing.T) (caFile string, files httpserver.TLSFiles) {
 	return caFile, files
 }
 
-// serveTLS runs a second gateway on the store until the test ends.
+// serveTLS runs a second gateway with the store until the test ends.
 func (b *bundle) serveTLS(files httpserver.TLSFiles) *Gateway {
 	gateway, err := New(Options{
 		Store: b.store, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", PublicTLS: files, InternalTLS: files,

@@ -25,7 +25,7 @@ func completed(run dispatchapi.Run) dispatchapi.CompleteRequest {
 	return dispatchapi.CompleteRequest{Token: run.Token, Status: dispatchapi.StatusCompleted, Output: "Hello " + string(run.Input)}
 }
 
-func TestChecksAndTheirOrder(t *testing.T) {
+func TestWebhook_CheckOrder(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	inbound := b.connector("inbound", nil, "hello").ID.String()
@@ -50,33 +50,33 @@ func TestChecksAndTheirOrder(t *testing.T) {
 		status   int
 		code     any
 	}{
-		"unknown id":                     {uuid.NewString(), "{}", nil, 404, "webhook_not_found"},
-		"no id at all":                   {"x", "{}", nil, 404, "webhook_not_found"},
-		"cron before the secret":         {crons, "{}", wrong, 400, "not_a_webhook"},
-		"outbound before the secret":     {outbound, "{}", wrong, 400, "outbound_only"},
-		"wrong secret":                   {inbound, "{}", wrong, 401, "invalid_secret"},
-		"no secret":                      {inbound, "{}", header("X-None", ""), 401, "invalid_secret"},
-		"wrong secret before disabled":   {disabled, "{}", wrong, 401, "invalid_secret"},
-		"disabled":                       {disabled, "{}", nil, 409, "connector_disabled"},
-		"wrong secret before retired":    {retired, "{}", wrong, 401, "invalid_secret"},
-		"retired, which is not resumed":  {retired, "{}", nil, 409, "connector_retired"},
-		"retired before the size":        {retired, large, nil, 409, "connector_retired"},
-		"disabled before the size":       {disabled, large, nil, 409, "connector_disabled"},
-		"too large":                      {inbound, large, nil, 413, "request_too_large"},
-		"too large, length unknown":      {inbound, large, func(r *http.Request) { r.ContentLength = -1 }, 413, "request_too_large"},
-		"as large as may be":             {inbound, exact, nil, 200, nil},
-		"no JSON":                        {inbound, "{", nil, 400, "invalid_json"},
-		"no object":                      {inbound, " [1]", nil, 400, "invalid_json"},
-		"inline files":                   {inbound, `{"files":[{"name":"a.txt","data":"YQ=="}]}`, nil, 200, nil},
-		"files by name":                  {inbound, `{"files":["a.txt",{"name":"b.txt"}]}`, nil, 200, nil},
-		"files of another shape":         {inbound, `{"a":{"files":[{"data":"b"}]},"files":{"data":"b"}}`, nil, 200, nil},
-		"another type":                   {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Type", "text/csv") }, 415, "unsupported_media_type"},
-		"compressed":                     {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "unsupported_encoding"},
-		"secret as bearer":               {inbound, "{}", header("Authorization", "Bearer "+secret), 200, nil},
-		"secret in the query":            {inbound + "?secret=" + secret, "{}", header("X-None", ""), 200, nil},
-		"no authentication, no agent":    {open, "{}", header("X-None", ""), 200, nil},
-		"sync without an agent":          {lonely, "{}", nil, 409, "no_agent"},
-		"idempotency key beyond measure": {inbound, "{}", func(r *http.Request) { r.Header.Set("Idempotency-Key", strings.Repeat("k", 256)) }, 400, "idempotency_key_too_long"},
+		"unknown id":                    {uuid.NewString(), "{}", nil, 404, "webhook_not_found"},
+		"no id at all":                  {"x", "{}", nil, 404, "webhook_not_found"},
+		"cron before the secret":        {crons, "{}", wrong, 400, "not_a_webhook"},
+		"outbound before the secret":    {outbound, "{}", wrong, 400, "outbound_only"},
+		"wrong secret":                  {inbound, "{}", wrong, 401, "invalid_secret"},
+		"no secret":                     {inbound, "{}", header("X-None", ""), 401, "invalid_secret"},
+		"wrong secret before disabled":  {disabled, "{}", wrong, 401, "invalid_secret"},
+		"disabled":                      {disabled, "{}", nil, 409, "connector_disabled"},
+		"wrong secret before retired":   {retired, "{}", wrong, 401, "invalid_secret"},
+		"retired, which is not resumed": {retired, "{}", nil, 409, "connector_retired"},
+		"retired before the size":       {retired, large, nil, 409, "connector_retired"},
+		"disabled before the size":      {disabled, large, nil, 409, "connector_disabled"},
+		"too large":                     {inbound, large, nil, 413, "request_too_large"},
+		"too large, length unknown":     {inbound, large, func(r *http.Request) { r.ContentLength = -1 }, 413, "request_too_large"},
+		"maximum size":                  {inbound, exact, nil, 200, nil},
+		"no JSON":                       {inbound, "{", nil, 400, "invalid_json"},
+		"no object":                     {inbound, " [1]", nil, 400, "invalid_json"},
+		"inline files":                  {inbound, `{"files":[{"name":"a.txt","data":"YQ=="}]}`, nil, 200, nil},
+		"files by name":                 {inbound, `{"files":["a.txt",{"name":"b.txt"}]}`, nil, 200, nil},
+		"files of another shape":        {inbound, `{"a":{"files":[{"data":"b"}]},"files":{"data":"b"}}`, nil, 200, nil},
+		"another type":                  {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Type", "text/csv") }, 415, "unsupported_media_type"},
+		"compressed":                    {inbound, "{}", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, 415, "unsupported_encoding"},
+		"secret as bearer":              {inbound, "{}", header("Authorization", "Bearer "+secret), 200, nil},
+		"secret in the query":           {inbound + "?secret=" + secret, "{}", header("X-None", ""), 200, nil},
+		"no authentication, no agent":   {open, "{}", header("X-None", ""), 200, nil},
+		"sync without an agent":         {lonely, "{}", nil, 409, "no_agent"},
+		"idempotency key too long":      {inbound, "{}", func(r *http.Request) { r.Header.Set("Idempotency-Key", strings.Repeat("k", 256)) }, 400, "idempotency_key_too_long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireAnswer(t, b.post(b.gateway, c.id, c.body, c.edit), c.status, c.code)
@@ -84,7 +84,7 @@ func TestChecksAndTheirOrder(t *testing.T) {
 	}
 }
 
-// requireAnswer requires an answer of a status, and of a code where it is a refusal.
+// requireAnswer requires a status, and an error code for errors.
 func requireAnswer(t *testing.T, got reply, status int, code any) {
 	t.Helper()
 	require.Equal(t, status, got.status, "%v", got.body)
@@ -92,11 +92,11 @@ func requireAnswer(t *testing.T, got reply, status int, code any) {
 	if status >= 400 {
 		require.Equal(t, "application/problem+json", got.header.Get("Content-Type"))
 		require.NotEmpty(t, got.body["detail"])
-		require.NotRegexp(t, `kubectl|\bconn\b|spec\.|status\.|namespace|\bpods?\b|store|SQL`, got.body["detail"], "callers are outsiders")
+		require.NotRegexp(t, `kubectl|\bconn\b|spec\.|status\.|namespace|\bpods?\b|store|SQL`, got.body["detail"], "error texts are for outsiders")
 	}
 }
 
-func TestInboundAnswersWithRunIDs(t *testing.T) {
+func TestInbound_ReturnsRunIDs(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello", "welcome")
@@ -113,7 +113,7 @@ func TestInboundAnswersWithRunIDs(t *testing.T) {
 	}
 }
 
-func TestSyncAnswersWithTheAgentsAnswer(t *testing.T) {
+func TestSync_ReturnsOutput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
@@ -128,7 +128,7 @@ func TestSyncAnswersWithTheAgentsAnswer(t *testing.T) {
 	require.Nil(t, result["error"])
 }
 
-// lookedAt tells of each claim that the store has answered.
+// lookedAt reports each completed claim.
 type lookedAt struct {
 	store.Store
 	answered chan struct{}
@@ -139,9 +139,9 @@ func (l lookedAt) Claim(ctx context.Context, c store.Claim) (store.ClaimResult, 
 	return l.Store.Claim(ctx, c)
 }
 
-// TestASyncRunBeginsWithItsAcceptance: at a runner whose claim waits, which it does a
-// moment after the store said that there is nothing.
-func TestASyncRunBeginsWithItsAcceptance(t *testing.T) {
+// TestSync_StartsWithAcceptance: at a runner whose claim waits. It waits shortly after its empty
+// result.
+func TestSync_StartsWithAcceptance(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	st := lookedAt{b.store, make(chan struct{}, 1000)}
@@ -163,7 +163,7 @@ func TestASyncRunBeginsWithItsAcceptance(t *testing.T) {
 	require.Fail(t, "each run was queued and claimed")
 }
 
-// TestSync_FailedRun: the caller gets the error of the run with its text and its code, as the REST API shows them.
+// TestSync_FailedRun: the caller gets the error text and code of the run, as in the REST API.
 func TestSync_FailedRun(t *testing.T) {
 	t.Parallel()
 	const said = "what the platform or the model service said"
@@ -191,7 +191,7 @@ func TestSync_FailedRun(t *testing.T) {
 	}
 }
 
-func TestSyncOfAnUnknownAgentFailsAtOnce(t *testing.T) {
+func TestSync_UnknownAgentFails(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "nobody")
@@ -202,7 +202,7 @@ func TestSyncOfAnUnknownAgentFailsAtOnce(t *testing.T) {
 	require.NotEmpty(t, got.body["result"].(map[string]any)["error"])
 }
 
-func TestSyncTimesOutAndTheRunGoesOn(t *testing.T) {
+func TestSync_TimeoutKeepsRun(t *testing.T) {
 	t.Parallel()
 	waiting := make(waits, 1)
 	b := setupWith(t, func(o *Options) { o.WithTimeout = waiting.withTimeout })
@@ -219,7 +219,7 @@ func TestSyncTimesOutAndTheRunGoesOn(t *testing.T) {
 	require.Equal(t, store.RunQueued, run.Status)
 }
 
-func TestSyncAnswersAsyncWhenAsked(t *testing.T) {
+func TestSync_RespondAsync(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
@@ -230,7 +230,7 @@ func TestSyncAnswersAsyncWhenAsked(t *testing.T) {
 	require.Len(t, got.body["run_ids"], 1)
 }
 
-func TestIdempotencyKeys(t *testing.T) {
+func TestIdempotencyKey_Duplicates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.connector("inbound", nil, "hello").ID.String()
@@ -242,12 +242,13 @@ func TestIdempotencyKeys(t *testing.T) {
 
 	hook := func(r *http.Request) { r.Header.Set("webhook-id", "msg_1") }
 	one := b.post(b.gateway, id, `{"a":1}`, hook)
-	require.Equal(t, one.body, b.post(b.gateway, id, `{"a":2}`, hook).body, "webhook-id compares no bodies")
+	require.Equal(t, one.body, b.post(b.gateway, id, `{"a":2}`, hook).body, "webhook-id does not compare bodies")
 	require.NotEqual(t, first.body, one.body)
 }
 
-// Every change that was committed holds on each gateway from the next request.
-func TestChangesHoldOnEveryGatewayFromTheNextRequest(t *testing.T) {
+// TestWebhook_ChangesApplyToNextRequest: each committed change applies to the next request on each
+// gateway.
+func TestWebhook_ChangesApplyToNextRequest(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	gateways := []*Gateway{b.gateway, b.serve(b.store)}
@@ -280,8 +281,8 @@ func TestChangesHoldOnEveryGatewayFromTheNextRequest(t *testing.T) {
 	}
 }
 
-// otherClock is a store whose clock is not that of this process: a secret whose
-// end is in this process's past is valid there.
+// otherClock is a store with another clock: a secret that has expired by the clock of this process
+// is valid there.
 type otherClock struct {
 	store.Store
 	end   time.Time
@@ -307,9 +308,9 @@ func (o *otherClock) Accept(ctx context.Context, events []store.Event) ([]store.
 	return o.Store.Accept(ctx, events)
 }
 
-// A gateway ten minutes ahead of the database, and one that read a route just
-// before a secret's end: the database's clock decides.
-func TestTheStoreDecidesWhetherASecretHasEnded(t *testing.T) {
+// TestSecret_ExpiresByStoreClock: the database's clock decides, for a gateway that is ten minutes
+// ahead, and for one that read the route just before the secret expired.
+func TestSecret_ExpiresByStoreClock(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		valid  bool
@@ -330,7 +331,7 @@ func TestTheStoreDecidesWhetherASecretHasEnded(t *testing.T) {
 	}
 }
 
-// broken is a store whose commits fail, or succeed unknown to the caller.
+// broken is a store whose commits fail, or succeed without a response.
 type broken struct {
 	store.Store
 	accept func(ctx context.Context, events []store.Event) ([]store.Admission, error)
@@ -340,7 +341,7 @@ func (b broken) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 	return b.accept(ctx, events)
 }
 
-func TestNoSuccessWithoutAKnownCommit(t *testing.T) {
+func TestWebhook_NoSuccessWithoutCommit(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -362,10 +363,10 @@ func TestNoSuccessWithoutAKnownCommit(t *testing.T) {
 	require.Equal(t, 200, again.status)
 	_, total, err := b.store.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
 	require.NoError(t, err)
-	require.EqualValues(t, 1, total, "the key finds the rows of the request whose answer was lost")
+	require.EqualValues(t, 1, total, "the key finds the rows of the request whose response was lost")
 }
 
-func TestStoppingIsNoSuccess(t *testing.T) {
+func TestStop_IsNoSuccess(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -392,9 +393,9 @@ func TestStoppingIsNoSuccess(t *testing.T) {
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
-// TestWhoIsCutByAStopLearnsOfTheRun: who waits for an answer when the gateway stops
-// is told which run goes on, and not to send the event again.
-func TestWhoIsCutByAStopLearnsOfTheRun(t *testing.T) {
+// TestStop_ReturnsRunID: a caller that waits when the gateway stops gets the ID of the run, and no
+// request to retry.
+func TestStop_ReturnsRunID(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
@@ -418,12 +419,12 @@ func TestWhoIsCutByAStopLearnsOfTheRun(t *testing.T) {
 	}()
 	got := b.post(gateway, c.ID.String(), `{}`, nil)
 	require.Equal(t, http.StatusGatewayTimeout, got.status)
-	require.Empty(t, got.header.Get("Retry-After"), "it would start the run twice")
+	require.Empty(t, got.header.Get("Retry-After"), "a retry would start the run twice")
 	require.Equal(t, <-run, got.body["run_id"])
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
-func TestLargeInputsReachTheRunner(t *testing.T) {
+func TestLargeInput_ReachesTheRunner(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -440,7 +441,7 @@ func TestLargeInputsReachTheRunner(t *testing.T) {
 	require.Equal(t, body, string(input))
 }
 
-func TestTokensReachTheirOwnOnly(t *testing.T) {
+func TestTokens_ReachOwnEnvironmentOnly(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("inbound", nil, "hello")
@@ -472,11 +473,11 @@ func TestTokensReachTheirOwnOnly(t *testing.T) {
 	_, err = mine.Bundle(t.Context(), run.BundleDigest, 1<<20)
 	require.NoError(t, err)
 	_, err = theirs.Bundle(t.Context(), run.BundleDigest, 1<<20)
-	require.ErrorIs(t, err, dispatchapi.ErrRejected, "no deployment of that environment has it")
+	require.ErrorIs(t, err, dispatchapi.ErrRejected, "it is not deployed in that environment")
 	require.ErrorIs(t, mine.ReportBuild(t.Context(), dispatchapi.BuildReport{}), dispatchapi.ErrRejected)
 	stale := completed(run)
 	stale.Token--
 	require.ErrorIs(t, mine.Complete(t.Context(), run.ID, stale), dispatchapi.ErrFenced)
 	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)))
-	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)), "a completion whose answer was lost is repeated")
+	require.NoError(t, mine.Complete(t.Context(), run.ID, completed(run)), "a completion whose response was lost is repeated")
 }

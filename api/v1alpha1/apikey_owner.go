@@ -10,15 +10,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GroupsLifetime is how long a key with groups lives at the most: nobody tells
-// when its owner leaves one of them.
+// GroupsLifetime limits the lifetime of a key with groups, because the platform does not learn when
+// its owner leaves a group.
 const GroupsLifetime = 365 * 24 * time.Hour
 
-// MaxOwnerGroups is how many groups a key's owner may have: each is checked
-// apart when the key is written.
+// MaxOwnerGroups limits the groups of an owner. Each group is checked separately when the key is
+// written.
 const MaxOwnerGroups = 16
 
-// Names and groups that Kubernetes itself gives.
+// Users and groups of Kubernetes itself.
 const (
 	systemPrefix         = "system:"
 	groupAuthenticated   = "system:authenticated"
@@ -34,9 +34,8 @@ type Subject struct {
 	Groups []string
 }
 
-// Subject is whom Kubernetes is asked about: the key's owner. Of the groups that
-// the spec gives, those of Kubernetes itself do not count; a service account has
-// the groups that Kubernetes gives it and no others.
+// Subject returns the key's owner for access reviews. Groups of Kubernetes itself in the spec do
+// not count. A service account has the groups that Kubernetes gives it and no others.
 func (k *APIKey) Subject() Subject {
 	owner := k.Spec.Owner
 	user := owner.Name
@@ -50,7 +49,7 @@ func (k *APIKey) Subject() Subject {
 	return Subject{User: user, Groups: append(groups, groupAuthenticated)}
 }
 
-// serviceAccountNamespace is the namespace of a service account's user name,
+// serviceAccountNamespace returns the namespace in a service account's user name,
 // system:serviceaccount:<namespace>:<name>.
 func serviceAccountNamespace(user string) (string, bool) {
 	account, ok := strings.CutPrefix(user, serviceAccountUser)
@@ -60,8 +59,8 @@ func serviceAccountNamespace(user string) (string, bool) {
 
 func isSystemGroup(group string) bool { return strings.HasPrefix(group, systemPrefix) }
 
-// EndsAt is when the key ends by time, nil for never: at spec.expiresAt, and
-// with groups GroupsLifetime after its creation at the latest.
+// EndsAt returns when the key expires, or nil for never: spec.expiresAt, and with groups at most
+// GroupsLifetime after the creation.
 func (k *APIKey) EndsAt() *metav1.Time {
 	if len(k.Spec.Owner.Groups) == 0 {
 		return k.Spec.ExpiresAt
@@ -73,13 +72,13 @@ func (k *APIKey) EndsAt() *metav1.Time {
 	return &latest
 }
 
-// Ended says whether the key is no longer in force: revoked, or its time is over.
+// Ended reports whether the key is revoked or expired.
 func (k *APIKey) Ended(now time.Time) bool {
 	at := k.EndsAt()
 	return k.Spec.Revoked || at != nil && !at.After(now)
 }
 
-// UnknownPermissions are those that the spec lists and that do not exist.
+// UnknownPermissions returns the permissions in the spec that do not exist.
 func (k *APIKey) UnknownPermissions() []Permission {
 	return slices.DeleteFunc(slices.Clone(k.Spec.Permissions), func(p Permission) bool {
 		_, known := p.Access()

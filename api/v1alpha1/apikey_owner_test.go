@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-func TestWhomKubernetesIsAskedAbout(t *testing.T) {
+func TestOwner_SubjectOfAccessReview(t *testing.T) {
 	t.Parallel()
 	accountOf := func(namespace string) []string {
 		return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
@@ -58,7 +58,7 @@ func TestWhomKubernetesIsAskedAbout(t *testing.T) {
 	}
 }
 
-func TestWhenAKeyEnds(t *testing.T) {
+func TestAPIKey_Expiry(t *testing.T) {
 	t.Parallel()
 	made := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	in := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: made.Add(d)} }
@@ -95,7 +95,7 @@ func TestWhenAKeyEnds(t *testing.T) {
 	require.True(t, revoked.Ended(made.Time))
 }
 
-func TestAKeySaysWhatDoesNotCount(t *testing.T) {
+func TestAPIKey_NamesIneffectivePermissions(t *testing.T) {
 	t.Parallel()
 	message := func(k *v1alpha1.APIKey) string { return k.Status.Condition(v1alpha1.ConditionReady).Message }
 	key := newAPIKey()
@@ -106,8 +106,8 @@ func TestAKeySaysWhatDoesNotCount(t *testing.T) {
 	key.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"system:masters", "dev", "system:authenticated"}}
 	key.MarkInForce()
 	require.True(t, v1alpha1.IsReady(key))
-	require.Equal(t, "in effect until 2027-01-02T03:04:05Z, for a key with owner.groups lasts a year; "+
-		"without the groups of Kubernetes itself: system:masters", message(key))
+	require.Equal(t, "in effect until 2027-01-02T03:04:05Z, because a key with owner.groups is valid for a year; "+
+		"without the groups of Kubernetes: system:masters", message(key))
 	key.MarkExpired()
 	require.Contains(t, message(key), "a year after its creation")
 
@@ -115,11 +115,11 @@ func TestAKeySaysWhatDoesNotCount(t *testing.T) {
 	require.Equal(t, []v1alpha1.Permission{"environment.veiw"}, key.UnknownPermissions())
 	key.MarkUnknownPermissions(key.UnknownPermissions())
 	require.True(t, v1alpha1.IsStalled(key))
-	require.Contains(t, message(key), "no permission environment.veiw")
+	require.Contains(t, message(key), "unknown permission environment.veiw")
 	require.NotContains(t, message(key), "environments.view")
 }
 
-func TestEveryPermissionIsSectionAndAction(t *testing.T) {
+func TestPermissions_AreAreaAndAction(t *testing.T) {
 	t.Parallel()
 	require.NotEmpty(t, v1alpha1.Permissions())
 	for _, p := range v1alpha1.Permissions() {

@@ -21,7 +21,7 @@ func newAPIKey() *v1alpha1.APIKey {
 	}
 }
 
-const accountGroupsMessage = "a service account has the groups that Kubernetes gives it: leave groups out"
+const accountGroupsMessage = "a service account has the groups that Kubernetes gives it: remove groups"
 
 var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 	{
@@ -32,7 +32,7 @@ var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 		change: func(k *v1alpha1.APIKey) { k.Spec.ID = derivedID },
 	}, {
 		name: "id set later", path: ".spec", update: true,
-		message: "id is immutable: it can be given when the APIKey is created, and neither set, changed nor removed later",
+		message: "id is immutable: set it when the APIKey is created",
 		change:  func(k *v1alpha1.APIKey) { k.Spec.ID = someID },
 	}, {
 		name: "the key itself", path: ".spec.hash", message: "must be the SHA-256 of the whole key: 64 hexadecimal digits in lower case",
@@ -65,7 +65,7 @@ var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 		message: "must be the name of a ServiceAccount of this namespace: lower-case letters, digits, '-' and '.'",
 		change:  func(k *v1alpha1.APIKey) { k.Spec.Owner.Name = "a:b" },
 	}, {
-		name: "revocation taken back", path: ".spec", message: "revoked cannot be taken back: create another APIKey",
+		name: "revocation taken back", path: ".spec", message: "revoked cannot be reverted: create another APIKey",
 		before: func(k *v1alpha1.APIKey) { k.Spec.Revoked = true },
 		change: func(k *v1alpha1.APIKey) { k.Spec.Revoked = false },
 	}, {
@@ -89,12 +89,12 @@ var apiKeyBreaches = []breach[*v1alpha1.APIKey]{
 	},
 }
 
-func TestAPIKeyRules(t *testing.T) {
+func TestAPIKey_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newAPIKey, apiKeyBreaches)
 }
 
-func TestAPIKeysThatAreFine(t *testing.T) {
+func TestAPIKey_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newAPIKey, []valid[*v1alpha1.APIKey]{
 		{name: "as it is", change: func(*v1alpha1.APIKey) {}},

@@ -12,33 +12,33 @@ import (
 // ObjectKind returns "APIKey".
 func (k *APIKey) ObjectKind() string { return "APIKey" }
 
-// SpecID returns spec.id, "" where it is not set.
+// SpecID returns spec.id, or "" if it is not set.
 func (k *APIKey) SpecID() string { return string(k.Spec.ID) }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (k *APIKey) CommonStatus() *ObjectStatus { return &k.Status.ObjectStatus }
 
-// MarkRevoked: the key was revoked. That is as asked, so nothing stalls.
-func (k *APIKey) MarkRevoked() { markEnded(k, ReasonRevoked, "revoked: the key is refused") }
+// MarkRevoked reports that the key was revoked as requested, so it is not stalled.
+func (k *APIKey) MarkRevoked() { markEnded(k, ReasonRevoked, "revoked; the key is rejected") }
 
-// MarkExpired: the key's time is over.
+// MarkExpired reports that the key has expired.
 func (k *APIKey) MarkExpired() {
 	remedy := "set a later spec.expiresAt, or create another key"
 	if len(k.Spec.Owner.Groups) > 0 {
-		remedy = "a key with owner.groups ends a year after its creation at the latest: create another key, or set a later spec.expiresAt within that year"
+		remedy = "a key with owner.groups expires at most a year after its creation; create another key, or set a later spec.expiresAt within that year"
 	}
-	markEnded(k, ReasonExpired, "expired: the key is refused; "+remedy)
+	markEnded(k, ReasonExpired, "expired; the key is rejected; "+remedy)
 }
 
-// MarkInForce: the key is taken. The message says what of the spec does not
-// count, and when a key ends whose spec does not say so.
+// MarkInForce reports that the key works. The message names ignored groups, and the expiry if the
+// spec does not set one.
 func (k *APIKey) MarkInForce() {
 	var notes []string
 	if at := k.EndsAt(); at != nil && !at.Equal(k.Spec.ExpiresAt) {
-		notes = append(notes, "until "+at.UTC().Format(time.RFC3339)+", for a key with owner.groups lasts a year")
+		notes = append(notes, "until "+at.UTC().Format(time.RFC3339)+", because a key with owner.groups is valid for a year")
 	}
 	if ignored := k.systemGroups(); len(ignored) > 0 {
-		notes = append(notes, "without the groups of Kubernetes itself: "+strings.Join(ignored, ", "))
+		notes = append(notes, "without the groups of Kubernetes: "+strings.Join(ignored, ", "))
 	}
 	if len(notes) == 0 {
 		MarkReady(k, "")
@@ -47,28 +47,29 @@ func (k *APIKey) MarkInForce() {
 	MarkReady(k, "in effect "+strings.Join(notes, "; "))
 }
 
-// MarkUnknownPermissions: the spec lists permissions that do not exist. The
-// others count.
+// MarkUnknownPermissions reports permissions in the spec that do not exist. The other permissions
+// work.
 func (k *APIKey) MarkUnknownPermissions(unknown []Permission) {
 	names := make([]string, len(unknown))
 	for i, p := range unknown {
 		names[i] = string(p)
 	}
 	MarkStalled(k, ReasonPermissionUnknown, fmt.Sprintf(
-		"spec.permissions: there is no permission %s, so it grants nothing; correct or remove it, the others count", strings.Join(names, ", ")))
+		"spec.permissions: unknown permission %s; correct or remove it; the other permissions are in effect", strings.Join(names, ", ")))
 }
 
-// MarkUnknownEnvironments: the spec lists environments that do not exist (yet). The others count.
+// MarkUnknownEnvironments reports environments in the spec that do not exist yet. The other
+// environments work.
 func (k *APIKey) MarkUnknownEnvironments(unknown []EnvironmentName) {
 	names := make([]string, len(unknown))
 	for i, name := range unknown {
 		names[i] = fmt.Sprintf("%q", name)
 	}
-	MarkWaiting(k, ReasonReferenceMissing, fmt.Sprintf("spec.environments: there is no Environment %s in this namespace, so the key "+
-		"reaches none of that name; create it, or name an Environment by its metadata.name; the others count", strings.Join(names, ", ")))
+	MarkWaiting(k, ReasonReferenceMissing, fmt.Sprintf("spec.environments: this namespace has no Environment %s, so the key "+
+		"cannot access it; create it, or use the metadata.name of an Environment; the other environments are in effect", strings.Join(names, ", ")))
 }
 
-// systemGroups are the groups of the spec that do not count.
+// systemGroups returns the groups in the spec that do not count.
 func (k *APIKey) systemGroups() []string {
 	return slices.DeleteFunc(slices.Clone(k.Spec.Owner.Groups), func(g string) bool {
 		return !isSystemGroup(g) || g == groupAuthenticated

@@ -4,9 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// APIKey lets the bearer of a key use the project's REST API. Only a hash of the
-// key is kept, so that the manifest may lie in Git. `agentctl apikey create`
-// makes a key and prints it once.
+// APIKey lets a program use the project's REST API. The object contains only a hash of the key, so
+// the manifest can be stored in Git. `agentctl apikey create` generates a key and prints it once.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=apikeys,singular=apikey,shortName=akey,categories=agents
@@ -27,19 +26,19 @@ type APIKey struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the key is asked to be.
+	// Spec is the desired state of the key.
 	//
 	// +required
 	Spec APIKeySpec `json:"spec"`
 
-	// Status is what the controllers have found and done.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status APIKeyStatus `json:"status,omitempty"`
 }
 
-// KeyAccess says whether a key may do all or only what is listed.
+// KeyAccess selects all permissions or environments, or only the listed ones.
 //
 // +kubebuilder:validation:Enum=All;Selected
 type KeyAccess string
@@ -50,31 +49,30 @@ const (
 	AccessSelected KeyAccess = "Selected"
 )
 
-// Permission is what one endpoint of the REST API asks for, `<section>.<action>`.
+// Permission is required by an endpoint of the REST API, `<section>.<action>`.
 //
 // +kubebuilder:validation:MinLength=3
 // +kubebuilder:validation:MaxLength=64
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][a-z_]*[.][a-z][a-z_]*$')",message="must be <section>.<action>, such as environments.view"
 type Permission string
 
-// APIKeySpec is what a key is asked to be.
+// APIKeySpec is the desired state of a key.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the APIKey is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: set it when the APIKey is created"
 // +kubebuilder:validation:XValidation:rule="self.hash == oldSelf.hash",message="hash is immutable: for another key create another APIKey"
 // +kubebuilder:validation:XValidation:rule="self.keyID == oldSelf.keyID",message="keyID is immutable: for another key create another APIKey"
 // +kubebuilder:validation:XValidation:rule="self.owner == oldSelf.owner",message="owner is immutable: for another owner create another APIKey"
-// +kubebuilder:validation:XValidation:rule="!oldSelf.?revoked.orValue(false) || self.?revoked.orValue(false)",message="revoked cannot be taken back: create another APIKey"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.?revoked.orValue(false) || self.?revoked.orValue(false)",message="revoked cannot be reverted: create another APIKey"
 // +kubebuilder:validation:XValidation:rule="self.access == 'Selected' || !has(self.permissions) || size(self.permissions) == 0",message="permissions need access: Selected; with All the key has every permission"
 // +kubebuilder:validation:XValidation:rule="self.environmentAccess == 'Selected' || !has(self.environments) || size(self.environments) == 0",message="environments need environmentAccess: Selected; with All the key reaches every environment"
 type APIKeySpec struct {
-	// ID is the key's id in the REST API. Without it the id derives from the
-	// project's id and the object's name. It is immutable.
+	// ID is the key's ID in the REST API. If it is not set, the ID derives from the project's ID
+	// and the object's name. It is immutable.
 	//
 	// +optional
 	ID UUID `json:"id,omitempty"`
 
-	// DisplayName is the key's name for people. Without it the object's name is
-	// used.
+	// DisplayName is the key's name for people. Default: the object's name.
 	//
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
@@ -87,58 +85,57 @@ type APIKeySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9a-f]{64}$')",message="must be the SHA-256 of the whole key: 64 hexadecimal digits in lower case"
 	Hash string `json:"hash"`
 
-	// KeyID is the part of the key after ap_, by which it is found and shown. It
-	// is immutable.
+	// KeyID is the part of the key after ap_. It identifies the key in lookups and lists, and is
+	// immutable.
 	//
 	// +required
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Za-z]{8}$')",message="must be the 8 letters and digits that follow ap_ in the key"
 	KeyID string `json:"keyID"`
 
-	// Access is All, every permission that the owner has, or Selected, those of
-	// them that permissions lists.
+	// Access is All for all permissions of the owner, or Selected for the ones in permissions.
 	//
 	// +optional
 	// +kubebuilder:default=All
 	Access KeyAccess `json:"access,omitempty"`
 
-	// Permissions are what the key may do, with access Selected; possibly none. Those of
-	// retrieval, approvals, judges and budgets have no effect in this release, which has
-	// no endpoint that asks for them and does anything.
+	// Permissions are the permissions of a key with access Selected; possibly none. The permissions
+	// of retrieval, approvals, judges and budgets have no effect in this release, because it has no
+	// endpoints for them.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=200
 	Permissions []Permission `json:"permissions,omitempty"`
 
-	// EnvironmentAccess is All, every environment of the project, or Selected,
-	// those that environments lists.
+	// EnvironmentAccess is All for all environments of the project, or Selected for the ones in
+	// environments.
 	//
 	// +optional
 	// +kubebuilder:default=All
 	EnvironmentAccess KeyAccess `json:"environmentAccess,omitempty"`
 
-	// Environments are the names of the Environments that the key reaches, with
-	// environmentAccess Selected; possibly none.
+	// Environments are the names of the Environments that a key with environmentAccess Selected
+	// reaches; possibly none.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=256
 	Environments []EnvironmentName `json:"environments,omitempty"`
 
-	// Owner is who the key acts for: a key can never do what its owner may not.
-	// It is immutable.
+	// Owner is the user or service account that the key acts for. A key never has more permissions
+	// than its owner. It is immutable.
 	//
 	// +required
 	Owner KeyOwner `json:"owner"`
 
-	// ExpiresAt is when the key ends. Without it: never, but for a key with
-	// owner.groups.
+	// ExpiresAt is when the key ends. Default: never, or one year after its creation if
+	// owner.groups is set.
 	//
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// Revoked ends the key at once. It cannot be taken back.
+	// Revoked ends the key. It cannot be reverted.
 	//
 	// +optional
 	Revoked bool `json:"revoked,omitempty"`
@@ -155,11 +152,11 @@ const (
 	OwnerServiceAccount OwnerKind = "ServiceAccount"
 )
 
-// KeyOwner is who an API key acts for, as Kubernetes RBAC knows them. Whoever
-// creates or changes the key must be that owner, or may impersonate them.
+// KeyOwner is the user or service account that an API key acts for, as in Kubernetes RBAC. Only
+// that owner, or a user that can impersonate it, can create or change the key.
 //
 // +kubebuilder:validation:XValidation:rule="self.kind != 'ServiceAccount' || self.name.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",message="must be the name of a ServiceAccount of this namespace: lower-case letters, digits, '-' and '.'",fieldPath=".name"
-// +kubebuilder:validation:XValidation:rule="!has(self.groups) || size(self.groups) == 0 || self.kind == 'User' && !self.name.startsWith('system:serviceaccount:')",message="a service account has the groups that Kubernetes gives it: leave groups out",fieldPath=".groups"
+// +kubebuilder:validation:XValidation:rule="!has(self.groups) || size(self.groups) == 0 || self.kind == 'User' && !self.name.startsWith('system:serviceaccount:')",message="a service account has the groups that Kubernetes gives it: remove groups",fieldPath=".groups"
 type KeyOwner struct {
 	// Kind is User, or ServiceAccount for one of this namespace.
 	//
@@ -173,10 +170,9 @@ type KeyOwner struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// Groups are those of the user's groups that the key acts with. Groups of
-	// Kubernetes itself, `system:…`, do not count. A key with groups ends a year
-	// after its creation at the latest. A service account has the groups that
-	// Kubernetes gives it.
+	// Groups are the user's groups that the key acts with. Groups of Kubernetes itself, `system:…`,
+	// do not count. A key with groups ends at most one year after its creation. A service account
+	// has the groups that Kubernetes gives it.
 	//
 	// +optional
 	// +listType=set
@@ -186,7 +182,7 @@ type KeyOwner struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// APIKeyStatus is what the controllers have found and done.
+// APIKeyStatus is the observed state of a key.
 type APIKeyStatus struct {
 	ObjectStatus `json:",inline"`
 }

@@ -2,124 +2,116 @@
 
 package v1alpha1
 
-// Conditions of every kind, as kstatus reads them. Polarity: "positive" is good
-// when True, "negative" is bad or unfinished when True and absent otherwise.
+// Conditions of all kinds, as kstatus reads them. A positive condition is good when it is True. A
+// negative condition is bad or unfinished when it is True, and absent otherwise.
 const (
-	// ConditionReady: the object is in effect as its spec asks. Positive. It sums
-	// up the others; Unknown while the first reconciliation is under way, never
-	// absent once a controller has seen the object.
+	// ConditionReady: the object is in effect as its spec asks. Positive. It summarizes the other
+	// conditions. It is Unknown during the first reconciliation and never absent after it.
 	ConditionReady = "Ready"
-	// ConditionReconciling: the controller is at work or waits for something that
-	// may come by itself. Negative; absent when it has come to an end.
+	// ConditionReconciling: the controller is working, or waits for something that can happen
+	// without a change. Negative; absent when the reconciliation is complete.
 	ConditionReconciling = "Reconciling"
-	// ConditionStalled: nothing goes on until somebody changes something; reason
-	// and message say what. Negative; absent when it is well or under way.
+	// ConditionStalled: the object needs a change by a user. Reason and message have the remedy.
+	// Negative.
 	ConditionStalled = "Stalled"
 )
 
-// Conditions of a Deployment. Each is positive, Unknown while its step is under
-// way, and absent while its step has not begun.
+// Conditions of a Deployment. Each is positive, Unknown during its step, and absent before its
+// step.
 const (
-	// ConditionSourceFetched: the commit or the uploaded bundle is there.
+	// ConditionSourceFetched: the commit or the uploaded bundle was fetched.
 	ConditionSourceFetched = "SourceFetched"
 	// ConditionBuilt: the repository is valid and its bundle is stored.
 	ConditionBuilt = "Built"
-	// ConditionTestsPassed: every test case passed, or there was none (reason
-	// Skipped).
+	// ConditionTestsPassed: all test cases passed, or there are none (reason Skipped).
 	ConditionTestsPassed = "TestsPassed"
-	// ConditionConnectorsApplied: the code-defined connectors are as the bundle
-	// has them, or it has none (reason Skipped).
+	// ConditionConnectorsApplied: the connectors in code match the bundle, or the bundle has none
+	// (reason Skipped).
 	ConditionConnectorsApplied = "ConnectorsApplied"
-	// ConditionLive: this is the version that the environment runs. False when
-	// another one took over; absent before the deployment was ever live.
+	// ConditionLive: the environment runs this version. False after another version went live;
+	// absent before the first activation.
 	ConditionLive = "Live"
 )
 
 // Conditions of a Connector.
 const (
-	// ConditionSecretReady: the connector's secrets are derived or read, and its
-	// child Secret shows them. Positive.
+	// ConditionSecretReady: the connector's secrets are derived or read, and its child Secret
+	// contains them. Positive.
 	ConditionSecretReady = "SecretReady"
-	// ConditionRoutesReady: the projection that the gateway reads is committed for
-	// this generation. Positive.
+	// ConditionRoutesReady: the projection that the gateway reads is committed for this generation.
+	// Positive.
 	ConditionRoutesReady = "RoutesReady"
-	// ConditionDelivering: an outbound connector sends what there is. False while it
-	// is paused or disabled, or while its destination fails; the message says since
-	// when. Positive; absent of others.
+	// ConditionDelivering: an outbound connector sends its deliveries. False while it is paused or
+	// disabled, or while its destination fails; the message has the start time. Positive; absent
+	// for other connectors.
 	ConditionDelivering = "Delivering"
 )
 
 // Conditions of a ConnectorLink.
 const (
-	// ConditionReferencesResolved: connector, environment and agent are there.
-	// Positive.
+	// ConditionReferencesResolved: connector, environment and agent exist. Positive.
 	ConditionReferencesResolved = "ReferencesResolved"
 )
 
 // Conditions of a Project.
 const (
-	// ConditionNetworkReady: what stands around the project's pods is there: the
-	// NetworkPolicies, and the certificate that they trust. No pod is made
-	// before. Positive.
+	// ConditionNetworkReady: the NetworkPolicies of the project's pods, and the certificate that
+	// they trust, exist. No pod is created before. Positive.
 	ConditionNetworkReady = "NetworkReady"
-	// ConditionPlanInvalid: the Namespace's annotation with the project's plan
-	// cannot be read, and the platform's own plan holds in its place. Negative;
-	// absent otherwise.
+	// ConditionPlanInvalid: the plan in the Namespace's annotation cannot be read, and the
+	// platform's default plan applies. Negative.
 	ConditionPlanInvalid = "PlanInvalid"
 )
 
 // Conditions of an Environment.
 const (
-	// ConditionRunnersReady: as many runners as the pool asks for take runs.
-	// Positive.
+	// ConditionRunnersReady: the requested number of runners is ready to claim runs. Positive.
 	ConditionRunnersReady = "RunnersReady"
-	// ConditionDeploymentLive: the environment has a deployment that is live. Positive; it
-	// says nothing of Ready, for an environment may have none yet.
+	// ConditionDeploymentLive: the environment has a live deployment. Positive. Ready does not
+	// depend on it, because a new environment has none.
 	ConditionDeploymentLive = "DeploymentLive"
-	// ConditionSourceFollowed: the commit that spec.git asks for is known, and is
-	// live or on its way. Positive; absent where spec.git follows nothing.
+	// ConditionSourceFollowed: the commit that spec.git asks for is live or being deployed.
+	// Positive; absent if spec.git follows nothing.
 	ConditionSourceFollowed = "SourceFollowed"
-	// ConditionSourceSeen: at the last look it was seen where the branch stands that spec.git
-	// follows. Positive; absent where it follows none, and until somebody has looked.
+	// ConditionSourceSeen: the last poll found the head of the followed branch. Positive; absent if
+	// no branch is followed, and before the first poll.
 	ConditionSourceSeen = "SourceSeen"
 )
 
 // Reasons that several kinds use.
 const (
-	// ReasonSucceeded: all is as the spec asks.
+	// ReasonSucceeded: the object matches its spec.
 	ReasonSucceeded = "Succeeded"
-	// ReasonProgressing: the controller is at work.
+	// ReasonProgressing: the controller is working.
 	ReasonProgressing = "Progressing"
-	// ReasonSuspended: spec.suspend holds the controllers back.
+	// ReasonSuspended: spec.suspend is true.
 	ReasonSuspended = "Suspended"
 	// ReasonDisabled: spec.enabled is false.
 	ReasonDisabled = "Disabled"
 	// ReasonProjectMissing: the namespace has no Project, or it is not ready.
 	ReasonProjectMissing = "ProjectMissing"
-	// ReasonReferenceMissing: an object that the spec names does not exist (yet).
+	// ReasonReferenceMissing: an object that the spec names does not exist yet.
 	ReasonReferenceMissing = "ReferenceMissing"
-	// ReasonSecretMissing: a Secret that the spec names does not exist (yet).
+	// ReasonSecretMissing: a Secret that the spec names does not exist yet.
 	ReasonSecretMissing = "SecretMissing"
-	// ReasonSecretInvalid: a Secret that the spec names lacks a key, or holds
-	// something of the wrong form.
+	// ReasonSecretInvalid: a Secret that the spec names lacks a key or has an invalid value.
 	ReasonSecretInvalid = "SecretInvalid"
-	// ReasonInvalidSpec: the spec asks for something that cannot be.
+	// ReasonInvalidSpec: the spec is invalid.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNotSupported: the spec asks for something that this release does not
-	// do; the message names the field.
+	// ReasonNotSupported: the spec uses an unsupported field, which the message names.
 	ReasonNotSupported = "NotSupported"
-	// ReasonIDTaken: another object holds the id.
+	// ReasonIDTaken: another object has the ID.
 	ReasonIDTaken = "IDTaken"
-	// ReasonNameCollision: somebody else's object has the name of one that the
-	// controller would make; it is neither used nor changed.
+	// ReasonNameCollision: an object that the platform did not create has the name that the
+	// controller needs. It is neither used nor changed.
 	ReasonNameCollision = "NameCollision"
-	// ReasonRefused: Kubernetes refuses what the controller would make, as a quota or
-	// a policy says; the message has Kubernetes' words.
+	// ReasonRefused: Kubernetes rejects an object of the controller, for example because of a quota
+	// or a policy. The message has the error of Kubernetes.
 	ReasonRefused = "Refused"
-	// ReasonRestored: what the data store knew was younger than the object, as
-	// after a restore of etcd. Of events only.
+	// ReasonRestored: the data store was newer than the object, for example after a restore of
+	// etcd. For events only.
 	ReasonRestored = "Restored"
-	// ReasonStoreUnavailable: the data store does not answer.
+	// ReasonStoreUnavailable: the data store does not respond.
 	ReasonStoreUnavailable = "StoreUnavailable"
 )
 
@@ -133,89 +125,83 @@ const (
 const (
 	// ReasonSlugTaken: an older environment has the same slug.
 	ReasonSlugTaken = "SlugTaken"
-	// ReasonLimitReached: the project's limit of environments is reached; of a
-	// ConnectorLink, that of the connector's links, or of the agent's that send.
+	// ReasonLimitReached: the project is at its limit of environments. For a ConnectorLink, the
+	// connector or the agent is at its limit of links.
 	ReasonLimitReached = "LimitReached"
-	// ReasonNotAllowed: spec.runner asks for what the plan does not allow; the
-	// message names fields and what is allowed.
+	// ReasonNotAllowed: the plan does not allow spec.runner. The message names the fields and the
+	// allowed values.
 	ReasonNotAllowed = "NotAllowed"
-	// ReasonRunnersStarting: runner pods are not all ready.
+	// ReasonRunnersStarting: not all runner pods are ready.
 	ReasonRunnersStarting = "RunnersStarting"
-	// ReasonRunnersFailing: runner pods cannot be started; the message says why.
+	// ReasonRunnersFailing: runner pods cannot start. The message has the cause.
 	ReasonRunnersFailing = "RunnersFailing"
 )
 
 // Reasons of a Deployment.
 const (
-	// ReasonPending: the deployment waits for its turn.
+	// ReasonPending: the deployment is queued.
 	ReasonPending = "Pending"
-	// ReasonBuilding: the build is under way.
+	// ReasonBuilding: the build is in progress.
 	ReasonBuilding = "Building"
-	// ReasonBuildBlocked: the build's pod does not run; the message says why.
+	// ReasonBuildBlocked: the build's pod does not run. The message has the cause.
 	ReasonBuildBlocked = "BuildBlocked"
 	// ReasonFetching: the source is being fetched.
 	ReasonFetching = "Fetching"
 	// ReasonPacking: the repository is validated and packed.
 	ReasonPacking = "Packing"
-	// ReasonTesting: the test phase is under way.
+	// ReasonTesting: the test phase is in progress.
 	ReasonTesting = "Testing"
 	// ReasonConnecting: connector changes are checked and applied.
 	ReasonConnecting = "Connecting"
 	// ReasonFetchFailed: the source could not be fetched.
 	ReasonFetchFailed = "FetchFailed"
-	// ReasonFolderUnseen: the branch was seen at a commit, and not what git.path of the
-	// Project holds there.
+	// ReasonFolderUnseen: the poll found the commit but could not read git.path of the Project.
 	ReasonFolderUnseen = "FolderUnseen"
-	// ReasonBuildFailed: the repository is invalid, or its build broke.
+	// ReasonBuildFailed: the repository is invalid, or its build failed.
 	ReasonBuildFailed = "BuildFailed"
 	// ReasonTestsFailed: at least one test case failed.
 	ReasonTestsFailed = "TestsFailed"
-	// ReasonConnectorsFailed: at least one connector of the code could not be
-	// applied.
+	// ReasonConnectorsFailed: at least one connector in code could not be applied.
 	ReasonConnectorsFailed = "ConnectorsFailed"
 	// ReasonDeadlineExceeded: the build took too long.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonStoreRestored: the data store was restored from a backup that is
 	// older than the deployment.
 	ReasonStoreRestored = "StoreRestored"
-	// ReasonCancelled: somebody cancelled the deployment, or a newer one
-	// superseded it.
+	// ReasonCancelled: a user cancelled the deployment, or a newer deployment superseded it.
 	ReasonCancelled = "Cancelled"
 	// ReasonSkipped: the step had nothing to do.
 	ReasonSkipped = "Skipped"
-	// ReasonNameReused: the store knows this deployment's id with another source.
+	// ReasonNameReused: the store has this deployment's ID with another source.
 	ReasonNameReused = "NameReused"
-	// ReasonDeploymentFailed: the Deployment of the commit that spec.git asks for
-	// failed, or was cancelled.
+	// ReasonDeploymentFailed: the Deployment of the commit in spec.git failed or was cancelled.
 	ReasonDeploymentFailed = "DeploymentFailed"
-	// ReasonGitMissing: the project has no git repository to build from.
+	// ReasonGitMissing: the project has no Git repository.
 	ReasonGitMissing = "GitMissing"
-	// ReasonEnvironmentGone: the environment was deleted, and a Deployment that the
-	// platform made soon is.
+	// ReasonEnvironmentGone: the environment was deleted, and the platform will delete this object,
+	// which it created.
 	ReasonEnvironmentGone = "EnvironmentGone"
 	// ReasonActivated: the deployment is live.
 	ReasonActivated = "Activated"
-	// ReasonNotLive: another deployment is live, or none is; an Environment and a connector
-	// of the code have it while none is.
+	// ReasonNotLive: another deployment is live, or none. Environments and connectors in code have
+	// this reason while none is live.
 	ReasonNotLive = "NotLive"
 )
 
 // Reasons of a Connector.
 const (
-	// ReasonSecretVersionWentBack: spec.secretVersion is below the version that
-	// is in effect.
+	// ReasonSecretVersionWentBack: spec.secretVersion is below the version in effect.
 	ReasonSecretVersionWentBack = "SecretVersionWentBack"
-	// ReasonRetired: the code of what is live has the connector no more.
+	// ReasonRetired: the live code no longer has the connector.
 	ReasonRetired = "Retired"
-	// ReasonNameTaken: another connector of the environment has the same name
-	// for people.
+	// ReasonNameTaken: another connector of the environment has the same display name.
 	ReasonNameTaken = "NameTaken"
-	// ReasonPaused: the destination has said that it wants no more deliveries.
+	// ReasonPaused: the destination returned 410.
 	ReasonPaused = "Paused"
-	// ReasonDestinationFailing: attempts fail in a row; deliveries wait for one that
+	// ReasonDestinationFailing: several attempts in a row failed. Deliveries wait for one that
 	// succeeds.
 	ReasonDestinationFailing = "DestinationFailing"
-	// ReasonDeliveriesFailing: deliveries end without having been taken.
+	// ReasonDeliveriesFailing: the destination does not accept deliveries.
 	ReasonDeliveriesFailing = "DeliveriesFailing"
 )
 
@@ -223,7 +209,7 @@ const (
 const (
 	// ReasonDuplicateLink: another link joins the same connector and agent.
 	ReasonDuplicateLink = "DuplicateLink"
-	// ReasonActionNameTaken: another link gives the agent a tool of that name.
+	// ReasonActionNameTaken: another link gives the agent a tool with the same name.
 	ReasonActionNameTaken = "ActionNameTaken"
 	// ReasonAgentUnknown: the environment's live deployment has no such agent.
 	ReasonAgentUnknown = "AgentUnknown"
@@ -233,7 +219,7 @@ const (
 const (
 	// ReasonRevoked: spec.revoked is true.
 	ReasonRevoked = "Revoked"
-	// ReasonExpired: the key's time is over.
+	// ReasonExpired: the key has expired.
 	ReasonExpired = "Expired"
 	// ReasonPermissionUnknown: the spec lists a permission that does not exist.
 	ReasonPermissionUnknown = "PermissionUnknown"

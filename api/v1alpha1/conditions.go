@@ -11,35 +11,33 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// maxMessage is the most bytes of a condition's message.
+// maxMessage limits a condition's message, in bytes.
 const maxMessage = 1024
 
-// ConditionedObject is an object of this group, whatever its kind.
+// ConditionedObject is an object of any kind of this group.
 //
 // +kubebuilder:object:generate=false
 type ConditionedObject interface {
 	runtime.Object
 	metav1.Object
 
-	// ObjectKind is the kind's name, such as "Environment"; unlike TypeMeta it is
-	// always filled.
+	// ObjectKind returns the kind's name, such as "Environment". Unlike TypeMeta it is always set.
 	ObjectKind() string
-	// SpecID is spec.id, "" where it is not set.
+	// SpecID returns spec.id, or "" if it is not set.
 	SpecID() string
-	// CommonStatus is the part of the status that every kind has.
+	// CommonStatus returns the part of the status that all kinds share.
 	CommonStatus() *ObjectStatus
 
-	// Unsupported are the fields, with their values, that ask for what this
-	// release does not do, such as "spec.mode: outbound". It looks at the spec
-	// alone.
+	// Unsupported returns the unsupported fields of the spec with their values, such as "spec.mode:
+	// outbound".
 	Unsupported() []string
 }
 
-// summary is a kind some of whose conditions follow from what Ready says.
+// summary is a kind with conditions that follow from Ready.
 //
 // +kubebuilder:object:generate=false
 type summary interface {
-	// readyWas sets the conditions that follow from Ready's new reason.
+	// readyWas sets the conditions that follow from the new reason of Ready.
 	readyWas(reason, message string)
 }
 
@@ -52,34 +50,34 @@ var (
 	_ ConditionedObject = (*APIKey)(nil)
 )
 
-// Condition returns the condition of a type, nil when it is absent.
+// Condition returns the condition of a type, or nil if it is absent.
 func (s *ObjectStatus) Condition(conditionType string) *metav1.Condition {
 	return meta.FindStatusCondition(s.Conditions, conditionType)
 }
 
-// IsTrue says whether a condition is there and True.
+// IsTrue reports whether a condition is present and True.
 func (s *ObjectStatus) IsTrue(conditionType string) bool {
 	return meta.IsStatusConditionTrue(s.Conditions, conditionType)
 }
 
-// set writes a condition for the object's present generation.
-func set(o ConditionedObject, conditionType string, status metav1.ConditionStatus, reason, message string) {
+// setCondition writes a condition for the object's current generation.
+func setCondition(o ConditionedObject, conditionType string, status metav1.ConditionStatus, reason, message string) {
 	meta.SetStatusCondition(&o.CommonStatus().Conditions, metav1.Condition{
 		Type:               conditionType,
 		Status:             status,
 		ObservedGeneration: o.GetGeneration(),
 		Reason:             reason,
-		Message:            clip(message),
+		Message:            truncateMessage(message),
 	})
 }
 
-// remove makes a condition absent.
-func remove(o ConditionedObject, conditionType string) {
+// removeCondition deletes a condition.
+func removeCondition(o ConditionedObject, conditionType string) {
 	meta.RemoveStatusCondition(&o.CommonStatus().Conditions, conditionType)
 }
 
-// MarkReady ends a reconciliation: the object is in effect as asked. An empty
-// message gets a plain one.
+// MarkReady completes a reconciliation: the object matches its spec. An empty message gets a
+// default.
 func MarkReady(o ConditionedObject, message string) {
 	if message == "" {
 		message = "in effect"
@@ -87,102 +85,99 @@ func MarkReady(o ConditionedObject, message string) {
 	markEnded(o, ReasonSucceeded, message)
 }
 
-// markEnded ends a reconciliation well, for a reason of its own.
+// markEnded completes a reconciliation with success and the given reason.
 func markEnded(o ConditionedObject, reason, message string) {
 	setReady(o, metav1.ConditionTrue, reason, message)
-	remove(o, ConditionReconciling)
-	remove(o, ConditionStalled)
+	removeCondition(o, ConditionReconciling)
+	removeCondition(o, ConditionStalled)
 	o.CommonStatus().ObservedGeneration = o.GetGeneration()
 }
 
-// MarkReconciling says that work is under way. It leaves observedGeneration
-// behind: kstatus waits until the controller has come to an end.
+// MarkReconciling reports that work is in progress. It does not change observedGeneration, because
+// kstatus waits for it.
 func MarkReconciling(o ConditionedObject, reason, message string) {
 	markUnderWay(o, metav1.ConditionUnknown, reason, message)
 }
 
-// MarkWaiting is MarkReconciling for what is wrong now and may mend itself, as
-// when manifests are applied in no particular order: Ready is False.
+// MarkWaiting is MarkReconciling with Ready False, for a problem that can go away without a change,
+// such as manifests that are applied in any order.
 func MarkWaiting(o ConditionedObject, reason, message string) {
 	markUnderWay(o, metav1.ConditionFalse, reason, message)
 }
 
 func markUnderWay(o ConditionedObject, ready metav1.ConditionStatus, reason, message string) {
 	setReady(o, ready, reason, message)
-	set(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
-	remove(o, ConditionStalled)
+	setCondition(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
+	removeCondition(o, ConditionStalled)
 }
 
-// MarkStalled ends a reconciliation: somebody has to change something.
+// MarkStalled completes a reconciliation: a user has to change something.
 func MarkStalled(o ConditionedObject, reason, message string) {
 	setReady(o, metav1.ConditionFalse, reason, message)
-	set(o, ConditionStalled, metav1.ConditionTrue, reason, message)
-	remove(o, ConditionReconciling)
+	setCondition(o, ConditionStalled, metav1.ConditionTrue, reason, message)
+	removeCondition(o, ConditionReconciling)
 	o.CommonStatus().ObservedGeneration = o.GetGeneration()
 }
 
 func setReady(o ConditionedObject, status metav1.ConditionStatus, reason, message string) {
-	set(o, ConditionReady, status, reason, message)
+	setCondition(o, ConditionReady, status, reason, message)
 	if s, ok := o.(summary); ok {
-		s.readyWas(reason, clip(message))
+		s.readyWas(reason, truncateMessage(message))
 	}
 }
 
-// MarkRetrying: something went wrong, problem, that may mend itself.
+// MarkRetrying reports a temporary problem.
 func MarkRetrying(o ConditionedObject, problem string) {
 	markRetrying(o, ReasonProgressing, "trying again: "+problem)
 }
 
-// markRetrying leaves Ready alone where the present generation is in effect: that
-// it could not be looked at again takes nothing from it.
+// markRetrying does not change Ready if the current generation is in effect, because a failed check
+// does not end that.
 func markRetrying(o ConditionedObject, reason, message string) {
 	if !IsReady(o) {
 		MarkReconciling(o, reason, message)
 		return
 	}
-	set(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
+	setCondition(o, ConditionReconciling, metav1.ConditionTrue, reason, message)
 }
 
-// MarkIDTaken: the object's id is held by holder, `Kind namespace/name`, of the
-// same project.
+// MarkIDTaken reports that holder, `Kind namespace/name`, has the object's ID in the same project.
 func MarkIDTaken(o ConditionedObject, holder string) {
 	o.CommonStatus().ID = ""
-	MarkStalled(o, ReasonIDTaken, fmt.Sprintf("the id is held by %s; delete this one and create it with a new UUID as spec.id", holder))
+	MarkStalled(o, ReasonIDTaken, fmt.Sprintf("%s holds the ID; delete this object and create it with a new UUID as spec.id", holder))
 }
 
-// MarkReferenceMissing: the object of that kind and name, which the spec names,
-// does not exist (yet).
+// MarkReferenceMissing reports that an object in the spec does not exist yet.
 func MarkReferenceMissing(o ConditionedObject, kind, name string) {
 	MarkWaiting(o, ReasonReferenceMissing, fmt.Sprintf("%s %q does not exist in this namespace; create it, or correct the name", kind, name))
 }
 
-// MarkSecretMissing: a Secret that the spec names does not exist (yet).
+// MarkSecretMissing reports that a Secret in the spec does not exist yet.
 func MarkSecretMissing(o ConditionedObject, name string) {
 	MarkWaiting(o, ReasonSecretMissing, fmt.Sprintf("Secret %q does not exist in this namespace; create it, or correct the name", name))
 }
 
-// MarkSecretInvalid: a Secret that the spec names cannot be used, because of
-// problem.
+// MarkSecretInvalid reports that a Secret in the spec cannot be used.
 func MarkSecretInvalid(o ConditionedObject, name, problem string) {
 	MarkWaiting(o, ReasonSecretInvalid, fmt.Sprintf("Secret %q cannot be used: %s", name, problem))
 }
 
-// MarkProjectMissing: the namespace has no Project that is ready (yet).
+// MarkProjectMissing reports that the namespace has no ready Project yet.
 func MarkProjectMissing(o ConditionedObject) {
 	MarkWaiting(o, ReasonProjectMissing,
-		fmt.Sprintf("this namespace has no Project that is ready; create one with the name %q, or see what it says", ProjectName))
+		fmt.Sprintf("this namespace has no ready Project; create one with the name %q, or see its conditions", ProjectName))
 }
 
-// MarkStoreUnavailable: the data store does not answer. Its errors name hosts and
-// users of the operator, so they are for the log alone.
+// MarkStoreUnavailable reports that the data store does not respond. Its errors contain hosts and
+// users of the platform operator, so only the log has them.
 func MarkStoreUnavailable(o ConditionedObject) {
-	markRetrying(o, ReasonStoreUnavailable, "the data store does not answer; it is tried again, and the manager's log has the cause")
+	markRetrying(o, ReasonStoreUnavailable, "the store is unavailable; the platform retries, and the manager's log has the cause")
 }
 
-// IsReady says whether Ready is True for the current generation.
+// IsReady reports whether Ready is True for the current generation.
 func IsReady(o ConditionedObject) bool { return isTrueNow(o, ConditionReady) }
 
-// IsStalled says whether Stalled is True for the current generation.
+// IsStalled reports whether Stalled is True for the current generation.
 func IsStalled(o ConditionedObject) bool { return isTrueNow(o, ConditionStalled) }
 
 func isTrueNow(o ConditionedObject, conditionType string) bool {
@@ -190,8 +185,8 @@ func isTrueNow(o ConditionedObject, conditionType string) bool {
 	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == o.GetGeneration()
 }
 
-// clip cuts a message to maxMessage bytes, at the border of a character.
-func clip(message string) string {
+// truncateMessage cuts a message to maxMessage bytes at a character boundary.
+func truncateMessage(message string) string {
 	if len(message) <= maxMessage {
 		return message
 	}

@@ -33,9 +33,9 @@ func newCronConnector() *v1alpha1.Connector {
 const (
 	connectorNameMessage = "the name of a Connector must be at most 40 lower-case letters, digits and '-' " +
 		"(<environment>.<file stem> for those of a deployment's code); spec.displayName takes any name"
-	connectorIDMessage = "id is immutable: it can be given when the Connector is created, and neither set, changed nor removed later, " +
-		"for the webhook URL derives from it"
-	openMessage = "a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
+	connectorIDMessage = "id is immutable: set it when the Connector is created, " +
+		"because the webhook URL derives from it"
+	openMessage = "a webhook without authentication needs spec.id, a random UUID that is set when it is created, because its URL is its only secret"
 )
 
 var connectorBreaches = []breach[*v1alpha1.Connector]{
@@ -71,14 +71,14 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone },
 	}, {
 		name: "inbound with a time-out", path: ".spec",
-		message: "timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once",
+		message: "timeoutSeconds is for sync and outbound webhooks: an inbound one responds immediately",
 		change:  func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(5)) },
 	}, {
 		name: "a header that is none", path: ".spec.webhook.contextHeaders[]", message: "must be the name of a header, such as X-GitHub-Event",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"a b"} },
 	}, {
 		name: "a header with a credential", path: ".spec.webhook.contextHeaders[]",
-		message: "must not be a header with a credential, a signature or an idempotency key: runs never see those",
+		message: "must not be a header with a credential, a signature or an idempotency key: runs never see it",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "Authorization"}
 		},
@@ -96,7 +96,7 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		},
 	}, {
 		name: "a secret without authentication", path: ".spec",
-		message: "secretRef is for webhooks that are called with authentication: with None there is no secret",
+		message: "secretRef cannot be combined with the authentication None",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.SecretRef, c.Spec.Webhook.Authentication = someID, &v1alpha1.SecretReference{Name: "own"}, v1alpha1.AuthenticationNone
 		},
@@ -110,7 +110,7 @@ const (
 	scheduleMessage = "must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; " +
 		"the time zone stands in timeZone"
 	oneTypeMessage = "exactly one of webhook and cron must be set"
-	typeMessage    = "the type is immutable: create another Connector for cron in place of webhook, or the other way round"
+	typeMessage    = "the type is immutable: create another Connector to change between webhook and cron"
 	noSecret       = "secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
 )
 
@@ -125,7 +125,7 @@ var cronBreaches = []breach[*v1alpha1.Connector]{
 		name: "a webhook later", path: ".spec", update: true, message: typeMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.Cron, c.Spec.Webhook = nil, &v1alpha1.WebhookConnector{} },
 	}, {
-		name: "sync", path: ".spec", message: "a cron connector has the mode Inbound: leave mode out",
+		name: "sync", path: ".spec", message: "a cron connector has the mode Inbound: remove mode",
 		change: func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync },
 	}, {
 		name: "a secret", path: ".spec", message: noSecret,
@@ -207,7 +207,7 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		name: "a fragment", path: ".spec.webhook.url", message: urlMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://example.com/#a" },
 	}, {
-		name: "a wait before the first attempt", path: ".spec.webhook.retry.scheduleSeconds", message: "must begin with 0: the first attempt is made at once",
+		name: "a wait before the first attempt", path: ".spec.webhook.retry.scheduleSeconds", message: "must begin with 0, because the first attempt is immediate",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{ScheduleSeconds: []int32{5, 10}}
 		},
@@ -215,15 +215,15 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		name: "too long a time", path: ".spec", message: "timeoutSeconds of an outbound webhook must be at most 60",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.TimeoutSeconds = ptr.To(int32(61)) },
 	}, {
-		name: "authentication", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
+		name: "authentication", path: ".spec", message: "authentication, filesRequired and contextHeaders are for inbound and sync webhooks",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication = someID, v1alpha1.AuthenticationNone
 		},
 	}, {
-		name: "files", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
+		name: "files", path: ".spec", message: "authentication, filesRequired and contextHeaders are for inbound and sync webhooks",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true },
 	}, {
-		name: "context headers", path: ".spec", message: "authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls",
+		name: "context headers", path: ".spec", message: "authentication, filesRequired and contextHeaders are for inbound and sync webhooks",
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event"} },
 	}, {
 		name: "headers of two kinds", path: ".spec", message: oneKindOfHeadersMessage,
@@ -253,7 +253,7 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 	},
 }
 
-func TestOutboundConnectorsThatAreFine(t *testing.T) {
+func TestConnector_AcceptsValidOutbound(t *testing.T) {
 	t.Parallel()
 	accept(t, newOutboundConnector, []valid[*v1alpha1.Connector]{
 		{name: "as it is", change: func(*v1alpha1.Connector) {}},
@@ -274,7 +274,7 @@ func TestOutboundConnectorsThatAreFine(t *testing.T) {
 	})
 }
 
-func TestConnectorRules(t *testing.T) {
+func TestConnector_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newConnector, connectorBreaches)
 	refuse(t, newConnector, inboundBreaches)
@@ -282,7 +282,7 @@ func TestConnectorRules(t *testing.T) {
 	refuse(t, newOutboundConnector, outboundBreaches)
 }
 
-func TestCronConnectorsThatAreFine(t *testing.T) {
+func TestConnector_AcceptsValidCron(t *testing.T) {
 	t.Parallel()
 	accept(t, newCronConnector, []valid[*v1alpha1.Connector]{
 		{name: "as it is", change: func(*v1alpha1.Connector) {}},
@@ -298,7 +298,7 @@ func TestCronConnectorsThatAreFine(t *testing.T) {
 	})
 }
 
-func TestConnectorsThatAreFine(t *testing.T) {
+func TestConnector_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newConnector, []valid[*v1alpha1.Connector]{
 		{name: "as it is", change: func(*v1alpha1.Connector) {}},

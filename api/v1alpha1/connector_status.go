@@ -16,161 +16,161 @@ import (
 // ObjectKind returns "Connector".
 func (c *Connector) ObjectKind() string { return "Connector" }
 
-// SpecID returns spec.id, "" where it is not set.
+// SpecID returns spec.id, or "" if it is not set.
 func (c *Connector) SpecID() string { return string(c.Spec.ID) }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (c *Connector) CommonStatus() *ObjectStatus { return &c.Status.ObjectStatus }
 
-// readyWas: RoutesReady says why the gateway refuses webhooks, SecretReady what is
-// wrong with the Secret.
+// readyWas sets RoutesReady if the gateway rejects webhooks, and SecretReady if the Secret has a
+// problem.
 func (c *Connector) readyWas(reason, message string) {
 	switch reason {
 	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken, ReasonNotLive, ReasonEnvironmentGone:
-		effect := "webhooks are refused: "
+		effect := "webhooks are rejected: "
 		switch {
 		case c.Type() == ConnectorCron:
-			effect = "the schedule stands still: "
+			effect = "the schedule is paused: "
 		case c.Sends():
 			effect = "nothing is sent: "
-			set(c, ConditionDelivering, metav1.ConditionFalse, reason, effect+message)
+			setCondition(c, ConditionDelivering, metav1.ConditionFalse, reason, effect+message)
 		}
-		set(c, ConditionRoutesReady, metav1.ConditionFalse, reason, effect+message)
+		setCondition(c, ConditionRoutesReady, metav1.ConditionFalse, reason, effect+message)
 	case ReasonSecretMissing, ReasonSecretInvalid:
-		set(c, ConditionSecretReady, metav1.ConditionFalse, reason, message)
+		setCondition(c, ConditionSecretReady, metav1.ConditionFalse, reason, message)
 	}
 }
 
-// MarkSecretReady: the generated secret of a version is there; secret is the child Secret's name.
+// MarkSecretReady reports the generated secret of a version in the child Secret.
 func (c *Connector) MarkSecretReady(secret string, version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = secret, version
-	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("version %d, shown in Secret %q", version, secret))
+	setCondition(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("version %d, in Secret %q", version, secret))
 }
 
-// MarkSecretBrought: the secret is the user's own, which the named Secret has.
+// MarkSecretBrought reports that the named Secret contains the user's own secret.
 func (c *Connector) MarkSecretBrought(secret string, version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = secret, version
-	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("the project's own, in Secret %q", secret))
+	setCondition(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("the project's own, in Secret %q", secret))
 }
 
-// MarkNoSecret: callers need none.
+// MarkNoSecret reports that callers need no secret.
 func (c *Connector) MarkNoSecret(version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = "", version
-	remove(c, ConditionSecretReady)
+	removeCondition(c, ConditionSecretReady)
 }
 
-// MarkInvalidCron: a field of spec.cron, by its name there, is not as it must be.
+// MarkInvalidCron reports an invalid field of spec.cron.
 func (c *Connector) MarkInvalidCron(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; what was valid before, if anything, stays in effect")
+	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; the last valid values stay in effect")
 }
 
-// MarkSecretSealed: the secret is the user's own, which lies sealed in the object.
+// MarkSecretSealed reports that the object contains the user's own secret, sealed.
 func (c *Connector) MarkSecretSealed(version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = "", version
-	set(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, "the project's own, by the REST API")
+	setCondition(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, "the project's own, from the REST API")
 }
 
-// MarkInvalidWebhook: a field of spec.webhook, by its name there, is not as it must be.
+// MarkInvalidWebhook reports an invalid field of spec.webhook.
 func (c *Connector) MarkInvalidWebhook(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, "spec.webhook."+field+" "+problem+"; what was valid before, if anything, stays in effect")
+	MarkStalled(c, ReasonInvalidSpec, "spec.webhook."+field+" "+problem+"; the last valid values stay in effect")
 }
 
-// MarkDelivering: what there is to send is sent.
+// MarkDelivering reports that deliveries are sent.
 func (c *Connector) MarkDelivering() {
-	set(c, ConditionDelivering, metav1.ConditionTrue, ReasonSucceeded, "what there is to send is sent")
+	setCondition(c, ConditionDelivering, metav1.ConditionTrue, ReasonSucceeded, "deliveries are sent")
 }
 
-// MarkPaused: the destination has answered that it wants no more, as reason says.
+// MarkPaused reports that the destination wants no more deliveries.
 func (c *Connector) MarkPaused(reason string) {
-	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonPaused, "nothing is sent, and deliveries are skipped: "+reason+
-		"; change the connector, or set enabled to true by the REST API, to send again")
+	setCondition(c, ConditionDelivering, metav1.ConditionFalse, ReasonPaused, "nothing is sent, and deliveries are skipped: "+reason+
+		"; to resume, change the connector, or set enabled to true in the REST API")
 }
 
-// MarkDeliveriesFailing: the last delivery that ended was not taken, for a reason.
+// MarkDeliveriesFailing reports that the destination did not accept the last ended delivery.
 func (c *Connector) MarkDeliveriesFailing(reason string) {
-	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDeliveriesFailing, "the last delivery that ended was not taken: "+reason+
-		"; the connector's runs tell of each, and can be replayed")
+	setCondition(c, ConditionDelivering, metav1.ConditionFalse, ReasonDeliveriesFailing, "the last delivery failed: "+reason+
+		"; the connector's runs list failed deliveries, which can be replayed")
 }
 
-// MarkDestinationFailing: the last attempts have failed, one after the other.
+// MarkDestinationFailing reports that the last attempts failed in a row.
 func (c *Connector) MarkDestinationFailing() {
-	set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDestinationFailing,
-		"attempts fail one after the other: deliveries wait for one that succeeds; the connector's runs say what was answered")
+	setCondition(c, ConditionDelivering, metav1.ConditionFalse, ReasonDestinationFailing,
+		"attempts fail, and deliveries wait for a successful one; the connector's runs have the responses")
 }
 
-// MarkRoutesReady: the gateway's projection is committed for this generation.
+// MarkRoutesReady reports that the gateway's projection is committed for this generation.
 func (c *Connector) MarkRoutesReady() {
-	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "the gateway knows this generation")
+	setCondition(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonSucceeded, "this generation is in effect")
 }
 
-// MarkDisabled: the gateway refuses webhooks, runs no ticks and sends nothing, as
-// spec.enabled of this generation says.
+// MarkDisabled reports that spec.enabled is false: the gateway rejects webhooks, runs no ticks and
+// sends nothing.
 func (c *Connector) MarkDisabled() {
 	if c.Sends() {
-		set(c, ConditionDelivering, metav1.ConditionFalse, ReasonDisabled, "nothing is sent, and deliveries are skipped: spec.enabled is false")
+		setCondition(c, ConditionDelivering, metav1.ConditionFalse, ReasonDisabled, "nothing is sent, and deliveries are skipped: spec.enabled is false")
 	}
-	set(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the gateway knows that the connector is disabled")
+	setCondition(c, ConditionRoutesReady, metav1.ConditionTrue, ReasonDisabled, "the connector is disabled at the gateway")
 }
 
-// DefinedInCode says whether the connector mirrors a file of the project's
-// repository, where alone it is changed.
+// DefinedInCode reports whether the connector mirrors a file of the project's repository.
 func (c *Connector) DefinedInCode() bool { return c.Labels[LabelDefinedInCode] == "true" }
 
-// Activation is the rank of the activation that a connector of the code mirrors; 0 of
-// others.
+// Activation returns the rank of the activation that a connector in code mirrors, or 0 for other
+// connectors.
 func (c *Connector) Activation() int64 { return activationOf(c.Labels) }
 
-// Retired says that the code of what is live has the connector no more. It stays, takes
-// no events, and is what it was once the file is back.
+// Retired reports whether the live code no longer has the connector. A retired connector accepts no
+// events and works again when the file is back.
 func (c *Connector) Retired() bool { return c.DefinedInCode() && c.Labels[LabelRetired] == "true" }
 
-// MarkUnexpanded: a text of the connector names a variable that it cannot have.
+// MarkUnexpanded reports that the connector names a variable that it cannot have.
 func (c *Connector) MarkUnexpanded(problem string) {
-	MarkStalled(c, ReasonInvalidSpec, problem+"; what was valid before, if anything, stays in effect")
+	MarkStalled(c, ReasonInvalidSpec, problem+"; the last valid values stay in effect")
 }
 
-// TakesEvents says whether the gateway takes the connector's webhooks, or runs its ticks, by
-// what was last brought to it: that may be an earlier generation.
+// TakesEvents reports whether the gateway accepts the connector's webhooks or runs its ticks,
+// according to the last projected generation.
 func (c *Connector) TakesEvents() bool {
 	routes := c.Status.Condition(ConditionRoutesReady)
 	return routes != nil && routes.Status == metav1.ConditionTrue && routes.Reason != ReasonDisabled
 }
 
-// MarkNameTaken: holder, another connector of the environment, has the name.
+// MarkNameTaken reports that holder, another connector of the environment, has the name.
 func (c *Connector) MarkNameTaken(holder string) {
-	MarkStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q is that of %s in the same environment; choose another spec.displayName", c.Title(), holder))
+	MarkStalled(c, ReasonNameTaken, fmt.Sprintf("the name %q belongs to %s in the same environment; choose another spec.displayName", c.Title(), holder))
 }
 
-// MarkSecretVersionWentBack: callers may have been told a later version of the
-// secret, stored, which stays in effect.
+// MarkSecretVersionWentBack reports that the stored version of the secret is higher. It stays in
+// effect, because callers may have it.
 func (c *Connector) MarkSecretVersionWentBack(stored int64) {
 	c.Status.SecretVersion = int32(stored) //nolint:gosec // it came from a spec.secretVersion
 	MarkStalled(c, ReasonSecretVersionWentBack, fmt.Sprintf(
-		"version %d of the secret is in effect and a version never goes back; set spec.secretVersion to %d, or higher to rotate", stored, stored))
+		"version %d of the secret is in effect and cannot decrease; set spec.secretVersion to %d, or higher to rotate", stored, stored))
 }
 
-// MarkRetired: the gateway refuses webhooks, runs no ticks and sends nothing, for the code has the connector no more.
+// MarkRetired reports that the live code no longer has the connector: the gateway rejects webhooks,
+// runs no ticks and sends nothing.
 func (c *Connector) MarkRetired() {
 	c.Status.Retired = true
 	c.MarkDisabled()
-	markEnded(c, ReasonRetired, "retired: the project's code has the connector no more, and no deployment can resume it but one that has")
+	markEnded(c, ReasonRetired, "retired, because the connector is no longer in the project's code; only a deployment with this connector can resume it")
 }
 
-// File is the file of the project's repository that defines the connector.
+// File returns the file of the project's repository that defines the connector.
 func (c *Connector) File() string {
 	return CodeConnectorFile(CodeConnectorStem(c.Spec.Environment, c.Name))
 }
 
-// Title is the connector's name for people: spec.displayName, else its name, of one that a
-// file defines the stem of that.
+// Title returns the connector's name for people: spec.displayName, else its name, or the stem of
+// its file for a connector in code.
 func (c *Connector) Title() string {
 	return cmp.Or(string(c.Spec.DisplayName), CodeConnectorStem(c.Spec.Environment, c.Name))
 }
 
-// IsEnabled returns spec.enabled, true where it is not set.
+// IsEnabled returns spec.enabled, or true if it is not set.
 func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.Enabled }
 
-// Type is what the connector is.
+// Type returns the type of the connector.
 func (c *Connector) Type() ConnectorType {
 	if c.Spec.Cron != nil {
 		return ConnectorCron
@@ -178,7 +178,7 @@ func (c *Connector) Type() ConnectorType {
 	return ConnectorWebhook
 }
 
-// Authentication is webhook.authentication, Secret where it is not set.
+// Authentication returns webhook.authentication, or Secret if it is not set.
 func (c *Connector) Authentication() WebhookAuthentication {
 	if c.Spec.Webhook == nil {
 		return AuthenticationSecret
@@ -186,14 +186,14 @@ func (c *Connector) Authentication() WebhookAuthentication {
 	return cmp.Or(c.Spec.Webhook.Authentication, AuthenticationSecret)
 }
 
-// RequiresAuthentication says whether a caller must send the connector's secret: nobody
-// calls a cron connector, nor an outbound webhook.
+// RequiresAuthentication reports whether a caller must send the connector's secret. Cron connectors
+// and outbound webhooks have no callers.
 func (c *Connector) RequiresAuthentication() bool {
 	return c.Type() == ConnectorWebhook && c.Spec.Mode != ModeOutbound && c.Authentication() != AuthenticationNone
 }
 
-// Signature is the word of the provider by whose signature callers are known; "" where they
-// send the secret itself, or nothing.
+// Signature returns the provider whose signature authenticates callers, or "" if callers send the
+// secret or nothing.
 func (c *Connector) Signature() string {
 	if a := c.Authentication(); c.RequiresAuthentication() && a != AuthenticationSecret {
 		return a.Word()
@@ -201,7 +201,7 @@ func (c *Connector) Signature() string {
 	return ""
 }
 
-// ContextHeaders are the headers that runs see, in lower case, each once.
+// ContextHeaders returns the headers that runs see, in lower case and without duplicates.
 func (c *Connector) ContextHeaders() []string {
 	if c.Spec.Webhook == nil {
 		return nil
@@ -215,15 +215,15 @@ func (c *Connector) ContextHeaders() []string {
 	return out
 }
 
-// HasSecret says whether the connector has a secret, which callers send or which signs.
+// HasSecret reports whether the connector has a secret, for callers or for signatures.
 func (c *Connector) HasSecret() bool { return c.RequiresAuthentication() || c.Sends() }
 
-// GeneratesSecret says whether the platform makes that secret.
+// GeneratesSecret reports whether the platform generates the secret.
 func (c *Connector) GeneratesSecret() bool {
 	return c.HasSecret() && c.Spec.SecretRef == nil && c.SealedSecret() == ""
 }
 
-// SealedSecret is the user's own secret as the REST API has sealed it; "" without one.
+// SealedSecret returns the user's own secret as sealed by the REST API, or "".
 func (c *Connector) SealedSecret() string {
 	if c.Spec.Webhook == nil {
 		return ""
@@ -231,16 +231,16 @@ func (c *Connector) SealedSecret() string {
 	return c.Spec.Webhook.SealedSecret
 }
 
-// Sends says whether the connector sends results.
+// Sends reports whether the connector sends results.
 func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }
 
-// RequiresFiles says whether runs of events without attachments fail.
+// RequiresFiles reports whether runs of events without attachments fail.
 func (c *Connector) RequiresFiles() bool {
 	return c.Spec.Webhook != nil && c.Spec.Webhook.FilesRequired
 }
 
-// Timeout returns webhook.timeoutSeconds, 5 min for a sync webhook without it, 15 s for
-// an outbound one; 0 for one that does not wait.
+// Timeout returns webhook.timeoutSeconds. The default is 5 minutes for a sync webhook, 15 s for an
+// outbound one, and 0 for a connector that does not wait.
 func (c *Connector) Timeout() time.Duration {
 	w := c.Spec.Webhook
 	defaults := map[ConnectorMode]time.Duration{ModeSync: DefaultSyncTimeout, ModeOutbound: DefaultOutboundTimeout}
@@ -253,18 +253,18 @@ func (c *Connector) Timeout() time.Duration {
 	return time.Duration(*w.TimeoutSeconds) * time.Second
 }
 
-// SecretVersion returns spec.secretVersion, 1 where it is not set.
+// SecretVersion returns spec.secretVersion, or 1 if it is not set.
 func (c *Connector) SecretVersion() int32 { return max(c.Spec.SecretVersion, 1) }
 
-// SecretVersionInEffect is the version of the secrets that callers send: the one of
-// the status, as long as no controller has seen the connector that of the spec.
+// SecretVersionInEffect returns the version of the secrets that callers send: the version in the
+// status, or in the spec before the first reconciliation.
 func (c *Connector) SecretVersionInEffect() int32 {
 	return cmp.Or(c.Status.SecretVersion, c.SecretVersion())
 }
 
-// SecretGracePeriod is how long the secrets before the present version stay valid:
-// spec.secretGracePeriodSeconds, unless the rotation to that version had a period of its own and the spec's has not
-// changed since.
+// SecretGracePeriod returns how long the old secrets stay valid: spec.secretGracePeriodSeconds,
+// unless the rotation to this version had its own period and the period in the spec has not changed
+// since.
 func (c *Connector) SecretGracePeriod() time.Duration {
 	if seconds, ok := strings.CutPrefix(c.Annotations[AnnotationRotationGrace], c.rotation()); ok {
 		if n, err := strconv.ParseUint(seconds, 10, 31); err == nil {
@@ -274,7 +274,7 @@ func (c *Connector) SecretGracePeriod() time.Duration {
 	return c.usualGracePeriod()
 }
 
-// usualGracePeriod is spec.secretGracePeriodSeconds, 24 h where it is not set.
+// usualGracePeriod returns spec.secretGracePeriodSeconds, or 24 h if it is not set.
 func (c *Connector) usualGracePeriod() time.Duration {
 	if c.Spec.SecretGracePeriodSeconds == nil {
 		return DefaultSecretGracePeriod
@@ -282,13 +282,13 @@ func (c *Connector) usualGracePeriod() time.Duration {
 	return time.Duration(*c.Spec.SecretGracePeriodSeconds) * time.Second
 }
 
-// rotation names what a period of its own is for, as AnnotationRotationGrace begins.
+// rotation identifies the current version and period. AnnotationRotationGrace begins with it.
 func (c *Connector) rotation() string {
 	return fmt.Sprintf("%d/%d=", c.SecretVersion(), int(c.usualGracePeriod().Seconds()))
 }
 
-// RotateSecret raises the version of the generated secrets. The grace period is that of this rotation alone; nil is
-// the connector's.
+// RotateSecret sets the version of the generated secrets. The grace period applies to this rotation
+// only; nil uses the connector's period.
 func (c *Connector) RotateSecret(version int32, graceSeconds *int32) {
 	c.Spec.SecretVersion = version
 	delete(c.Annotations, AnnotationRotationGrace)

@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// ConnectorName is the name of a Connector: a DNS label of at most 40, or
-// `<environment>.<file stem>` for one that a deployment's code defines.
+// ConnectorName is the name of a Connector: a DNS label of at most 40 characters, or
+// `<environment>.<file stem>` for a connector in code.
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=81
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)?$')",message="must be the name of a Connector, such as orders or production.orders"
 type ConnectorName string
 
-// Connector connects agents to the outside world: an inbound or sync webhook, or
-// the ticks of a schedule, start runs of the linked agents. ConnectorLinks tie it
-// to agents.
+// Connector connects agents with other systems. An inbound or sync webhook, or the ticks of a
+// schedule, start runs of the linked agents. An outbound webhook delivers results. ConnectorLinks
+// select the agents.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=conn,categories=agents
@@ -44,127 +44,122 @@ type Connector struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the connector is asked to be.
+	// Spec is the desired state of the connector.
 	//
 	// +required
 	Spec ConnectorSpec `json:"spec"`
 
-	// Status is what the controllers have found and done.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ConnectorStatus `json:"status,omitempty"`
 }
 
-// ConnectorMode says in which direction a connector works.
+// ConnectorMode is the direction of a connector.
 //
 // +kubebuilder:validation:Enum=Inbound;Sync;Outbound
 type ConnectorMode string
 
 // Modes of connectors.
 const (
-	// ModeInbound starts runs and answers with their ids at once.
+	// ModeInbound starts runs and returns their IDs immediately.
 	ModeInbound ConnectorMode = "Inbound"
-	// ModeSync starts runs and answers with their result.
+	// ModeSync starts runs and returns their results.
 	ModeSync ConnectorMode = "Sync"
 	// ModeOutbound sends the results of runs.
 	ModeOutbound ConnectorMode = "Outbound"
 )
 
-// ConnectorType is what a connector is.
+// ConnectorType is the type of a connector.
 type ConnectorType string
 
-// Types of connectors, as the REST API and the store write them.
+// Types of connectors, as in the REST API and the store.
 const (
-	// ConnectorWebhook takes events at a URL.
+	// ConnectorWebhook receives events at a URL.
 	ConnectorWebhook ConnectorType = "webhook"
-	// ConnectorCron makes events by a schedule.
+	// ConnectorCron creates events on a schedule.
 	ConnectorCron ConnectorType = "cron"
 )
 
-// Defaults of connectors that depend on the mode, or that a status method fills.
+// Defaults that depend on the mode, or that status methods apply.
 const (
 	// DefaultSyncTimeout is how long a sync webhook waits for the result.
 	DefaultSyncTimeout = 5 * time.Minute
-	// DefaultOutboundTimeout is how long an attempt of an outbound webhook may take.
+	// DefaultOutboundTimeout limits an attempt of an outbound webhook.
 	DefaultOutboundTimeout = 15 * time.Second
-	// DefaultSecretGracePeriod is how long the secrets before a rotation stay
-	// valid.
+	// DefaultSecretGracePeriod is how long the old secrets stay valid after a rotation.
 	DefaultSecretGracePeriod = 24 * time.Hour
 )
 
-// MaxSecretVersion is the last version of a connector's generated secrets.
+// MaxSecretVersion is the highest version of a connector's generated secrets.
 const MaxSecretVersion = 1_000_000
 
-// ConnectorSpec is what a connector is asked to be.
+// ConnectorSpec is the desired state of a connector.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Connector is created, and neither set, changed nor removed later, for the webhook URL derives from it"
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: set it when the Connector is created, because the webhook URL derives from it"
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Connector"
 // +kubebuilder:validation:XValidation:rule="self.mode == oldSelf.mode",message="mode is immutable: create another Connector"
 // +kubebuilder:validation:XValidation:rule="has(self.webhook) != has(self.cron)",message="exactly one of webhook and cron must be set"
-// +kubebuilder:validation:XValidation:rule="has(self.cron) == has(oldSelf.cron)",message="the type is immutable: create another Connector for cron in place of webhook, or the other way round"
-// +kubebuilder:validation:XValidation:rule="!has(self.cron) || self.mode == 'Inbound'",message="a cron connector has the mode Inbound: leave mode out"
+// +kubebuilder:validation:XValidation:rule="has(self.cron) == has(oldSelf.cron)",message="the type is immutable: create another Connector to change between webhook and cron"
+// +kubebuilder:validation:XValidation:rule="!has(self.cron) || self.mode == 'Inbound'",message="a cron connector has the mode Inbound: remove mode"
 // +kubebuilder:validation:XValidation:rule="!has(self.cron) || !has(self.secretRef) && self.secretVersion == 1 && self.secretGracePeriodSeconds == 86400",message="secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
-// +kubebuilder:validation:XValidation:rule="self.?webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs an explicit spec.id, a random UUID given when it is created: its URL is its only secret"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Inbound' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync and outbound webhooks: an inbound one answers at once"
+// +kubebuilder:validation:XValidation:rule="self.?webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs spec.id, a random UUID that is set when it is created, because its URL is its only secret"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Inbound' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync and outbound webhooks: an inbound one responds immediately"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?timeoutSeconds.orValue(15) <= 60",message="timeoutSeconds of an outbound webhook must be at most 60"
 // +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="an outbound webhook, and no other, must have webhook.url"
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.headers) && !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.headers, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
-// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for webhooks that are called: an outbound one calls"
+// +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for inbound and sync webhooks"
 // +kubebuilder:validation:XValidation:rule="(has(self.headersSecretRef) ? 1 : 0) + (self.?webhook.?headers.hasValue() ? 1 : 0) + (self.?webhook.?sealedHeaders.hasValue() ? 1 : 0) <= 1",message="set one of headersSecretRef, webhook.headers and webhook.sealedHeaders"
 // +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef"
-// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.?webhook.?authentication.orValue('Secret') != 'None'",message="secretRef is for webhooks that are called with authentication: with None there is no secret"
+// +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.?webhook.?authentication.orValue('Secret') != 'None'",message="secretRef cannot be combined with the authentication None"
 type ConnectorSpec struct {
-	// ID is the connector's id in the REST API and in its webhook URL. Without it
-	// the id derives from the project's id and the object's name. It is immutable.
+	// ID is the connector's ID in the REST API and in its webhook URL. If it is not set, the ID
+	// derives from the project's ID and the object's name. It is immutable.
 	//
 	// +optional
 	ID UUID `json:"id,omitempty"`
 
-	// Environment is the name of the Environment whose agents are connected. It
-	// is immutable.
+	// Environment is the name of the connector's Environment. It is immutable.
 	//
 	// +required
 	Environment EnvironmentName `json:"environment"`
 
-	// DisplayName is the connector's name for people. Without it the object's
-	// name is used.
+	// DisplayName is the connector's name for people. Default: the object's name.
 	//
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Mode is Inbound (start runs, answer with their ids at once) or Sync (start
-	// runs, answer with their result) or Outbound (send the results of linked agents'
-	// runs). A cron connector is Inbound. It is immutable.
+	// Mode is Inbound (start runs and return their IDs immediately), Sync (start runs and return
+	// their results) or Outbound (send the results of linked agents). A cron connector is Inbound.
+	// It is immutable.
 	//
 	// +optional
 	// +kubebuilder:default=Inbound
 	Mode ConnectorMode `json:"mode,omitempty"`
 
-	// Enabled says whether the connector works. While it is false its webhook
-	// answers 409, and its schedule stands still; what was due meanwhile is not
-	// made up for.
+	// Enabled turns the connector on or off. While it is false, its webhook returns 409 and its
+	// schedule stops. Missed events are not made up for.
 	//
 	// +optional
 	// +kubebuilder:default=true
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Webhook makes it an HTTP webhook and says how that behaves; {} is all
-	// defaults. Either webhook or cron must be set.
+	// Webhook configures an HTTP webhook; {} uses all defaults. Exactly one of webhook and cron
+	// must be set.
 	//
 	// +optional
 	Webhook *WebhookConnector `json:"webhook,omitempty"`
 
-	// Cron makes it a schedule: each of its ticks starts a run of the linked agents.
+	// Cron configures a schedule. Each tick starts a run of the linked agents.
 	//
 	// +optional
 	Cron *CronConnector `json:"cron,omitempty"`
 
-	// SecretVersion is the version of the connector's generated secrets; a higher
-	// number rotates them. It never goes back: with a lower number than the one in
-	// effect the connector keeps its secrets and is Stalled. One's own secret is rotated
-	// by another value; while there is one, or authentication is None, the version is
-	// that of the secrets that are generated afterwards.
+	// SecretVersion is the version of the connector's generated secrets. A higher number rotates
+	// them. It cannot decrease: with a lower number the connector keeps its secrets and is Stalled.
+	// While the connector has its own secret or authentication None, the version applies to the
+	// secrets that are generated later.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -172,8 +167,8 @@ type ConnectorSpec struct {
 	// +kubebuilder:validation:Maximum=1000000
 	SecretVersion int32 `json:"secretVersion,omitempty"`
 
-	// SecretGracePeriodSeconds is how long the secrets before a rotation stay
-	// valid. A shorter period ends them earlier, 0 at once.
+	// SecretGracePeriodSeconds is how long the old secrets stay valid after a rotation. A shorter
+	// period ends them earlier, 0 immediately.
 	//
 	// +optional
 	// +kubebuilder:default=86400
@@ -181,21 +176,20 @@ type ConnectorSpec struct {
 	// +kubebuilder:validation:Maximum=31536000
 	SecretGracePeriodSeconds *int32 `json:"secretGracePeriodSeconds,omitempty"`
 
-	// SecretRef names a Secret with one's own secret in place of the generated
-	// one, under the key `secret`; of an outbound webhook the one that signs, under
-	// the key `signing_secret`.
+	// SecretRef names a Secret with your own secret instead of the generated one, under the key
+	// `secret`; for an outbound webhook with the signing secret, under the key `signing_secret`.
 	//
 	// +optional
 	SecretRef *SecretReference `json:"secretRef,omitempty"`
 
-	// HeadersSecretRef names a Secret whose keys and values are headers that an
-	// outbound webhook sends.
+	// HeadersSecretRef names a Secret. Its keys and values are headers that an outbound webhook
+	// sends.
 	//
 	// +optional
 	HeadersSecretRef *SecretReference `json:"headersSecretRef,omitempty"`
 }
 
-// WebhookAuthentication is how the callers of a webhook are authenticated.
+// WebhookAuthentication is how a webhook authenticates callers.
 //
 // +kubebuilder:validation:Enum=Secret;None;GitHub;GitLab;Stripe;Slack;StandardWebhooks
 type WebhookAuthentication string
@@ -204,7 +198,7 @@ type WebhookAuthentication string
 const (
 	// AuthenticationSecret: a caller sends the connector's secret.
 	AuthenticationSecret WebhookAuthentication = "Secret"
-	// AuthenticationNone: whoever knows the URL may call.
+	// AuthenticationNone: any caller that has the URL can send events.
 	AuthenticationNone WebhookAuthentication = "None"
 	// AuthenticationGitHub: GitHub signs the body with the connector's secret.
 	AuthenticationGitHub WebhookAuthentication = "GitHub"
@@ -214,7 +208,7 @@ const (
 	AuthenticationStripe WebhookAuthentication = "Stripe"
 	// AuthenticationSlack: Slack signs the body with the connector's secret.
 	AuthenticationSlack WebhookAuthentication = "Slack"
-	// AuthenticationStandardWebhooks: the sender signs as Standard Webhooks say.
+	// AuthenticationStandardWebhooks: the sender signs according to Standard Webhooks.
 	AuthenticationStandardWebhooks WebhookAuthentication = "StandardWebhooks"
 )
 
@@ -223,52 +217,50 @@ const (
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=128
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9][A-Za-z0-9_-]*$')",message="must be the name of a header, such as X-GitHub-Event"
-// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'x-service-secret', 'x-gitlab-token', 'x-api-key', 'x-auth-token', 'idempotency-key', 'x-hub-signature', 'x-hub-signature-256', 'stripe-signature', 'x-slack-signature', 'webhook-signature'])",message="must not be a header with a credential, a signature or an idempotency key: runs never see those"
+// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['authorization', 'proxy-authorization', 'cookie', 'x-service-secret', 'x-gitlab-token', 'x-api-key', 'x-auth-token', 'idempotency-key', 'x-hub-signature', 'x-hub-signature-256', 'stripe-signature', 'x-slack-signature', 'webhook-signature'])",message="must not be a header with a credential, a signature or an idempotency key: runs never see it"
 type HeaderName string
 
 // WebhookConnector is an HTTP webhook.
 type WebhookConnector struct {
-	// Authentication says how a caller shows that it may call: Secret, by sending the
-	// connector's secret; GitHub, GitLab, Stripe, Slack or StandardWebhooks, by that
-	// provider's signature with the secret; or None.
+	// Authentication selects how a caller authenticates: Secret, with the connector's secret;
+	// GitHub, GitLab, Stripe, Slack or StandardWebhooks, with that provider's signature; or None.
 	//
 	// +optional
 	// +kubebuilder:default=Secret
 	Authentication WebhookAuthentication `json:"authentication,omitempty"`
 
-	// TimeoutSeconds is how long a webhook of mode Sync waits for the result (without
-	// it 300), and how long an attempt of mode Outbound may take (without it 15, at
-	// most 60).
+	// TimeoutSeconds limits how long a webhook of mode Sync waits for the result (default 300), or
+	// how long an attempt of mode Outbound takes (default 15, at most 60).
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=900
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// FilesRequired lets the runs of an event fail that has no attachment, or one
-	// that is omitted. A ConnectorLink may ask for the same.
+	// FilesRequired fails the runs of an event without an attachment, or with an omitted one. A
+	// ConnectorLink can require the same.
 	//
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
 
-	// ContextHeaders names headers of a request that the runs of its event see as
-	// context.headers, by their names in lower case. Values beyond 1,024 bytes are cut.
+	// ContextHeaders names request headers that the runs of an event see in context.headers, with
+	// names in lower case. Values are cut after 1,024 bytes.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	ContextHeaders []HeaderName `json:"contextHeaders,omitempty"`
 
-	// SealedSecret is one's own secret in place of the generated one, which the REST API
-	// has sealed; nobody else can write it. Others use secretRef.
+	// SealedSecret is your own secret instead of the generated one, sealed by the REST API. Only
+	// the REST API can write it; manifests use secretRef.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=12000
 	SealedSecret string `json:"sealedSecret,omitempty"`
 
-	// URL is where a webhook of mode Outbound sends: https, or plain http in ranges
-	// that the operator has opened. Credentials belong in headers. That of a Connector of
-	// the project's code may name variables of the environment, ${NAME}.
+	// URL is the destination of a webhook of mode Outbound: https, or http in ranges that the
+	// platform operator allows. Credentials belong in headers. In a connector in code it can name
+	// variables of the environment, ${NAME}.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -276,44 +268,40 @@ type WebhookConnector struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^https?://[^/?#@[:space:]]+([/?][^[:space:]#]*)?$')",message="must be an http or https URL without credentials and fragment, such as https://example.com/results"
 	URL string `json:"url,omitempty"`
 
-	// Headers are those that a webhook of the project's code sends, as its file has them:
-	// values may name variables of the environment, ${NAME}. They can be read here, so
-	// that other Connectors have theirs by headersSecretRef.
+	// Headers are the headers of an outbound webhook in code. Their values can name variables of
+	// the environment, ${NAME}. They are readable here, so other Connectors use headersSecretRef.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && size(self[name]) <= 8192)",message="a header's name has at most 128 characters, its value 8192"
 	Headers map[string]string `json:"headers,omitempty"`
 
-	// SealedHeaders are headers whose values the REST API has sealed; nobody else
-	// can write them.
+	// SealedHeaders are headers with values that the REST API sealed. Only the REST API can write
+	// them.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(name, size(name) <= 128 && size(self[name]) <= 12000)",message="a header's name has at most 128 characters"
 	SealedHeaders map[string]string `json:"sealedHeaders,omitempty"`
 
-	// Retry says how often and when a delivery is tried. Without it ten times in
-	// about three days.
+	// Retry is the schedule of delivery attempts. Default: ten attempts in about three days.
 	//
 	// +optional
 	Retry *DeliveryRetry `json:"retry,omitempty"`
 }
 
-// DeliveryRetry is the schedule of the attempts to deliver.
+// DeliveryRetry is the schedule of delivery attempts.
 type DeliveryRetry struct {
-	// MaxAttempts is how many attempts are made. Without it as many as the schedule
-	// has.
+	// MaxAttempts is the number of attempts. Default: the length of the schedule.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=20
 	MaxAttempts *int32 `json:"maxAttempts,omitempty"`
 
-	// ScheduleSeconds is how long each attempt waits after the one before. The first is
-	// made at once, so it begins with 0; the last goes on for attempts beyond it. Without
-	// it 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h. Each wait is up to a
-	// fifth shorter or longer.
+	// ScheduleSeconds is the wait before each attempt. The first is 0, because the first attempt is
+	// immediate. The last wait repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h,
+	// 24 h. Each wait varies by up to a fifth.
 	//
 	// +optional
 	// +listType=atomic
@@ -321,29 +309,28 @@ type DeliveryRetry struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:items:Minimum=0
 	// +kubebuilder:validation:items:Maximum=86400
-	// +kubebuilder:validation:XValidation:rule="self[0] == 0",message="must begin with 0: the first attempt is made at once"
+	// +kubebuilder:validation:XValidation:rule="self[0] == 0",message="must begin with 0, because the first attempt is immediate"
 	ScheduleSeconds []int32 `json:"scheduleSeconds,omitempty"`
 }
 
-// MissedTicks says what becomes of ticks that came while no gateway could run them.
+// MissedTicks selects the treatment of ticks that no gateway could run in time.
 //
 // +kubebuilder:validation:Enum=Skip;Latest
 type MissedTicks string
 
-// Ways to go on after missed ticks.
+// Treatments of missed ticks.
 const (
-	// MissedTicksSkip: they are not made up for.
+	// MissedTicksSkip skips them.
 	MissedTicksSkip MissedTicks = "Skip"
-	// MissedTicksLatest: the newest of them is run, once.
+	// MissedTicksLatest runs the newest of them once.
 	MissedTicksLatest MissedTicks = "Latest"
 )
 
-// CronConnector is a schedule, by the rules of Kubernetes' CronJob.
+// CronConnector is a schedule with the rules of a Kubernetes CronJob.
 type CronConnector struct {
-	// Schedule has five fields (minute, hour, day of the month, month, day of the
-	// week), or is one of @yearly, @annually, @monthly, @weekly, @daily, @midnight
-	// and @hourly. That of a Connector of the project's code may name variables of the
-	// environment, ${NAME}, as timeZone, prompt and payload may.
+	// Schedule has five fields (minute, hour, day of the month, month, day of the week), or is one
+	// of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly. In a connector in
+	// code, it and timeZone, prompt and payload can name variables of the environment, ${NAME}.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -351,8 +338,7 @@ type CronConnector struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; the time zone stands in timeZone"
 	Schedule string `json:"schedule"`
 
-	// TimeZone is the IANA name of the zone that the schedule is in, such as
-	// Europe/Paris.
+	// TimeZone is the IANA name of the schedule's time zone, such as Europe/Paris.
 	//
 	// +optional
 	// +kubebuilder:default=UTC
@@ -360,57 +346,56 @@ type CronConnector struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self != 'Local' && self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$')",message="must be the IANA name of a time zone, such as Europe/Paris"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// MissedTicks says what becomes of ticks that no gateway could run within five
-	// minutes: Skip, nothing; Latest, the newest of them is run, once.
+	// MissedTicks selects the treatment of ticks that no gateway could run within five minutes:
+	// Skip skips them, Latest runs the newest of them once.
 	//
 	// +optional
 	// +kubebuilder:default=Skip
 	MissedTicks MissedTicks `json:"missedTicks,omitempty"`
 
-	// Prompt is what the agents are asked to do.
+	// Prompt is the task for the agents.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	Prompt string `json:"prompt,omitempty"`
 
-	// Payload is what else the agents are given, any object. Prompt and payload
-	// together have at most 64 KiB as JSON.
+	// Payload is additional input for the agents, any object. Prompt and payload have at most 64
+	// KiB as JSON together.
 	//
 	// +optional
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Payload *runtime.RawExtension `json:"payload,omitempty"`
 }
 
-// ConnectorStatus is what the controllers have found and done.
+// ConnectorStatus is the observed state of a connector.
 type ConnectorStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// URL is the webhook's address; a cron connector has none, and no secret.
+	// URL is the webhook's address. A cron connector has neither URL nor secret.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	URL string `json:"url,omitempty"`
 
-	// DefinedInCode says that the connector mirrors a file of the project's repository,
-	// where alone it is changed; enabled holds until the next activation.
+	// DefinedInCode is true if the connector mirrors a file of the project's repository. Change
+	// that file instead. A change of enabled is kept until the next activation.
 	//
 	// +optional
 	DefinedInCode bool `json:"definedInCode,omitempty"`
 
-	// Retired says that the live deployment's repository has the file no more.
+	// Retired is true if the live deployment no longer has the file.
 	//
 	// +optional
 	Retired bool `json:"retired,omitempty"`
 
-	// SecretName is the name of the Secret that shows the connector's secrets,
-	// for pods to mount.
+	// SecretName is the name of the Secret with the connector's secrets, for pods to mount.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SecretName string `json:"secretName,omitempty"`
 
-	// SecretVersion is the version in effect of the generated secrets, also while one's
-	// own is in their place, or there is none.
+	// SecretVersion is the version in effect of the generated secrets, even if the connector has
+	// its own secret or none.
 	//
 	// +optional
 	SecretVersion int32 `json:"secretVersion,omitempty"`

@@ -30,7 +30,7 @@ func newToolLink() *v1alpha1.ConnectorLink {
 	return l
 }
 
-const automaticMessage = "sourceConnectors and statuses are for the mode Automatic: in others the agent says what is sent"
+const automaticMessage = "sourceConnectors and statuses are for the mode Automatic: in other modes the agent chooses the payload"
 
 var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 	{
@@ -41,7 +41,7 @@ var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 		change: func(l *v1alpha1.ConnectorLink) { l.Spec.ID = derivedID },
 	}, {
 		name: "id set later", path: ".spec", update: true,
-		message: "id is immutable: it can be given when the ConnectorLink is created, and neither set, changed nor removed later",
+		message: "id is immutable: set it when the ConnectorLink is created",
 		change:  func(l *v1alpha1.ConnectorLink) { l.Spec.ID = someID },
 	}, {
 		name: "connector that cannot be", path: ".spec.connector", message: connectorMessage,
@@ -63,7 +63,7 @@ var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, ActionName: "tell"}
 		},
 	}, {
-		name: "a name that no tool can have", path: ".spec.outbound.actionName", message: "must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services want it",
+		name: "a name that no tool can have", path: ".spec.outbound.actionName", message: "must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services require",
 		change: func(l *v1alpha1.ConnectorLink) {
 			l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "tell me"}
 		},
@@ -83,12 +83,12 @@ var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 	},
 }
 
-func TestConnectorLinkRules(t *testing.T) {
+func TestConnectorLink_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newLink, linkBreaches)
 }
 
-func TestConnectorLinksThatAreFine(t *testing.T) {
+func TestConnectorLink_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newLink, []valid[*v1alpha1.ConnectorLink]{
 		{name: "as it is", change: func(*v1alpha1.ConnectorLink) {}},

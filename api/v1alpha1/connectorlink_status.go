@@ -13,20 +13,19 @@ import (
 // ObjectKind returns "ConnectorLink".
 func (l *ConnectorLink) ObjectKind() string { return "ConnectorLink" }
 
-// SpecID returns spec.id, "" where it is not set.
+// SpecID returns spec.id, or "" if it is not set.
 func (l *ConnectorLink) SpecID() string { return string(l.Spec.ID) }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (l *ConnectorLink) CommonStatus() *ObjectStatus { return &l.Status.ObjectStatus }
 
-// DefinedInCode says whether the link mirrors one of a file of the project's repository,
-// where alone it is changed.
+// DefinedInCode reports whether the link mirrors a file of the project's repository.
 func (l *ConnectorLink) DefinedInCode() bool { return l.Labels[LabelDefinedInCode] == "true" }
 
-// Activation is the rank of the activation that a link of the code mirrors; 0 of others.
+// Activation returns the rank of the activation that a link in code mirrors, or 0 for other links.
 func (l *ConnectorLink) Activation() int64 { return activationOf(l.Labels) }
 
-// SourceConnectors are the names of the connectors of whose runs alone it sends the results.
+// SourceConnectors returns the names of the connectors whose runs the link is limited to.
 func (l *ConnectorLink) SourceConnectors() []ConnectorName {
 	if l.Spec.Outbound == nil {
 		return nil
@@ -34,29 +33,29 @@ func (l *ConnectorLink) SourceConnectors() []ConnectorName {
 	return l.Spec.Outbound.SourceConnectors
 }
 
-// readyWas: ReferencesResolved names what is missing.
+// readyWas sets ReferencesResolved to the missing reference.
 func (l *ConnectorLink) readyWas(reason, message string) {
 	if reason == ReasonReferenceMissing || reason == ReasonAgentUnknown {
-		set(l, ConditionReferencesResolved, metav1.ConditionFalse, reason, message)
+		setCondition(l, ConditionReferencesResolved, metav1.ConditionFalse, reason, message)
 	}
 }
 
-// MarkReferencesResolved: connector, environment and agent are there.
+// MarkReferencesResolved reports that connector, environment and agent exist.
 func (l *ConnectorLink) MarkReferencesResolved() {
-	set(l, ConditionReferencesResolved, metav1.ConditionTrue, ReasonSucceeded, "connector and agent are there")
+	setCondition(l, ConditionReferencesResolved, metav1.ConditionTrue, ReasonSucceeded, "connector and agent exist")
 }
 
-// MarkAgentUndecided: no deployment is live, so nobody knows whether it has the agent.
+// MarkAgentUndecided reports that no deployment is live, so it is unknown whether the agent exists.
 func (l *ConnectorLink) MarkAgentUndecided(environment string) {
-	set(l, ConditionReferencesResolved, metav1.ConditionUnknown, ReasonProgressing,
-		fmt.Sprintf("Environment %q has no live deployment that could have the agent", environment))
+	setCondition(l, ConditionReferencesResolved, metav1.ConditionUnknown, ReasonProgressing,
+		fmt.Sprintf("Environment %q has no live deployment yet", environment))
 }
 
-// ShownAgents is how many names of agents a message has at most.
+// ShownAgents limits the names of agents in a message.
 const ShownAgents = 10
 
-// MarkAgentUnknown: the live deployment, which has these agents, has no such one; a
-// later one may.
+// MarkAgentUnknown reports that the live deployment, with the given agents, does not have the
+// link's agent. A later deployment can have it.
 func (l *ConnectorLink) MarkAgentUnknown(agents []string) {
 	known := strings.Join(agents[:min(len(agents), ShownAgents)], ", ")
 	if len(agents) > ShownAgents {
@@ -68,31 +67,33 @@ func (l *ConnectorLink) MarkAgentUnknown(agents []string) {
 	MarkWaiting(l, ReasonAgentUnknown, message)
 }
 
-// MarkInvalid: the spec asks for something that cannot have an effect, as problem says.
+// MarkInvalid reports a spec that cannot have an effect.
 func (l *ConnectorLink) MarkInvalid(problem string) {
-	MarkStalled(l, ReasonInvalidSpec, problem+"; what was valid before, if anything, stays in effect")
+	MarkStalled(l, ReasonInvalidSpec, problem+"; the last valid values stay in effect")
 }
 
-// MarkTooMany: the connector has limit other links.
+// MarkTooMany reports that the connector is at its limit of links.
 func (l *ConnectorLink) MarkTooMany(limit int) {
-	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("Connector %q has %d links, which is as many runs as one event may start; delete one, "+
+	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("Connector %q has %d links, the limit of runs per event; delete one, "+
 		"or link the agent to another Connector", l.Spec.Connector, limit))
 }
 
-// MarkDuplicate: holder, another link, joins the same connector and agent.
+// MarkDuplicate reports that holder, another link, joins the same connector and agent.
 func (l *ConnectorLink) MarkDuplicate(holder string) {
-	MarkStalled(l, ReasonDuplicateLink, fmt.Sprintf("%s links agent %q to Connector %q already, and one event starts an agent once; delete one of the two",
+	MarkStalled(l, ReasonDuplicateLink, fmt.Sprintf("%s already links agent %q to Connector %q, and an event starts an agent once; delete one of the two",
 		holder, l.Spec.Agent, l.Spec.Connector))
 }
 
-// MarkActionTaken: holder, another link, gives the agent a tool of that name in the environment.
+// MarkActionTaken reports that holder, another link, gives the agent a tool with the same name in
+// the environment.
 func (l *ConnectorLink) MarkActionTaken(name, holder string) {
-	MarkStalled(l, ReasonActionNameTaken, fmt.Sprintf("%s gives agent %q a tool %q already; give one of the two another spec.outbound.actionName",
+	MarkStalled(l, ReasonActionNameTaken, fmt.Sprintf("%s already gives agent %q a tool %q; set another spec.outbound.actionName in one of the two",
 		holder, l.Spec.Agent, name))
 }
 
-// MarkTooManyOutbound: the agent has limit other links to outbound connectors of the environment.
+// MarkTooManyOutbound reports that the agent is at its limit of links to outbound connectors of the
+// environment.
 func (l *ConnectorLink) MarkTooManyOutbound(limit int) {
-	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("agent %q has %d links to outbound connectors in this environment, as many as it may have; delete one",
+	MarkStalled(l, ReasonLimitReached, fmt.Sprintf("agent %q has %d links to outbound connectors in this environment, which is the limit; delete one",
 		l.Spec.Agent, limit))
 }

@@ -4,8 +4,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ConnectorLink ties an agent to a connector, whose events start it, or which sends its
-// results.
+// ConnectorLink joins a connector and an agent. Events of the connector start the agent, or the
+// connector delivers the agent's results.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=clink,categories=agents
@@ -24,26 +24,26 @@ type ConnectorLink struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the link is asked to be.
+	// Spec is the desired state of the link.
 	//
 	// +required
 	Spec ConnectorLinkSpec `json:"spec"`
 
-	// Status is what the controllers have found and done.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status ConnectorLinkStatus `json:"status,omitempty"`
 }
 
-// ConnectorLinkSpec is what a link is asked to be.
+// ConnectorLinkSpec is the desired state of a link.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the ConnectorLink is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: set it when the ConnectorLink is created"
 // +kubebuilder:validation:XValidation:rule="self.connector == oldSelf.connector",message="connector is immutable: create another ConnectorLink"
 // +kubebuilder:validation:XValidation:rule="self.agent == oldSelf.agent",message="agent is immutable: create another ConnectorLink"
 type ConnectorLinkSpec struct {
-	// ID is the link's id in the REST API. Without it the id derives from the
-	// project's id and the object's name. It is immutable.
+	// ID is the link's ID in the REST API. If it is not set, the ID derives from the project's ID
+	// and the object's name. It is immutable.
 	//
 	// +optional
 	ID UUID `json:"id,omitempty"`
@@ -53,51 +53,51 @@ type ConnectorLinkSpec struct {
 	// +required
 	Connector ConnectorName `json:"connector"`
 
-	// Agent is the name of the agent, as its YAML file gives it. It is immutable.
+	// Agent is the name of the agent in its YAML file. It is immutable.
 	//
 	// +required
 	Agent AgentName `json:"agent"`
 
-	// FilesRequired lets the agent's run of an event fail that has no attachment, or
-	// one that is omitted, also where the Connector does not ask for it.
+	// FilesRequired fails the agent's run of an event without an attachment, or with an omitted
+	// one. It adds to filesRequired of the Connector.
 	//
 	// +optional
 	FilesRequired bool `json:"filesRequired,omitempty"`
 
-	// Outbound says what goes out over a link to an outbound connector; without it, the
-	// results of all completed runs of the agent.
+	// Outbound configures a link to an outbound connector. Default: the results of all completed
+	// runs of the agent.
 	//
 	// +optional
 	Outbound *OutboundLink `json:"outbound,omitempty"`
 }
 
-// LinkMode says when something goes out over a link.
+// LinkMode selects when a link to an outbound connector sends.
 //
 // +kubebuilder:validation:Enum=Automatic;AgentTool;Middleware
 type LinkMode string
 
 // Modes of links to outbound connectors.
 const (
-	// LinkAutomatic sends the result of each run that the link is for, once it ends.
+	// LinkAutomatic sends the result of each matching run when it ends.
 	LinkAutomatic LinkMode = "Automatic"
-	// LinkAgentTool gives the agent a tool by which it sends while it runs.
+	// LinkAgentTool gives the agent a tool that sends during the run.
 	LinkAgentTool LinkMode = "AgentTool"
-	// LinkMiddleware lets the agent's middleware send while it runs.
+	// LinkMiddleware lets the agent's middleware send during the run.
 	LinkMiddleware LinkMode = "Middleware"
 )
 
-// LinkStatus is a status of runs, Completed, Failed or Cancelled; or DeliveryFailed.
+// LinkStatus is a status of runs (Completed, Failed or Cancelled) or DeliveryFailed.
 //
 // +kubebuilder:validation:Enum=Completed;Failed;Cancelled;DeliveryFailed
 type LinkStatus string
 
-// Statuses of runs whose results a link may send.
+// Run statuses that a link can send.
 const (
 	LinkCompleted LinkStatus = "Completed"
 	LinkFailed    LinkStatus = "Failed"
 	LinkCancelled LinkStatus = "Cancelled"
-	// LinkDeliveryFailed lets it send word of deliveries that fail, of other connectors
-	// of its environment.
+	// LinkDeliveryFailed sends notifications about failed deliveries of other connectors of the
+	// environment.
 	LinkDeliveryFailed LinkStatus = "DeliveryFailed"
 )
 
@@ -105,38 +105,37 @@ const (
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_-]*$')",message="must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services want it"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z_][a-zA-Z0-9_-]*$')",message="must consist of letters, digits, underscores and dashes, and begin with a letter or an underscore, as model services require"
 type ActionName string
 
-// OutboundLink says what goes out over a link to an outbound connector.
+// OutboundLink selects the data that a link to an outbound connector sends.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.actionName) || self.mode == 'AgentTool'",message="actionName is for the mode AgentTool: other modes have no tool"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Automatic' || !has(self.sourceConnectors) && !has(self.statuses)",message="sourceConnectors and statuses are for the mode Automatic: in others the agent says what is sent"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Automatic' || !has(self.sourceConnectors) && !has(self.statuses)",message="sourceConnectors and statuses are for the mode Automatic: in other modes the agent chooses the payload"
 type OutboundLink struct {
-	// Mode is Automatic, the result of each run goes out once it ends; or AgentTool, the
-	// agent sends by a tool while it runs. Middleware is for later releases.
+	// Mode is Automatic, to send the result of each run when it ends, or AgentTool, to let the
+	// agent send by a tool during the run. Middleware is unsupported.
 	//
 	// +optional
 	// +kubebuilder:default=Automatic
 	Mode LinkMode `json:"mode,omitempty"`
 
-	// ActionName is the name of the tool, unique for the agent in its environment.
-	// Without it send_to_ and the connector's name, in lower-case letters, digits and
-	// underscores.
+	// ActionName is the name of the tool, unique for the agent in its environment. Default:
+	// send_to_ and the connector's name, in lower-case letters, digits and underscores.
 	//
 	// +optional
 	ActionName ActionName `json:"actionName,omitempty"`
 
-	// SourceConnectors narrow it to results of runs that these Connectors started.
-	// Without it all runs of the agent.
+	// SourceConnectors limits the link to runs that these Connectors started. Default: all runs of
+	// the agent.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	SourceConnectors []ConnectorName `json:"sourceConnectors,omitempty"`
 
-	// Statuses are those of the runs whose results are sent; DeliveryFailed sends word of
-	// deliveries that fail. Without it Completed.
+	// Statuses selects the run statuses to send. DeliveryFailed sends notifications about failed
+	// deliveries. Default: Completed.
 	//
 	// +optional
 	// +listType=set
@@ -144,11 +143,11 @@ type OutboundLink struct {
 	Statuses []LinkStatus `json:"statuses,omitempty"`
 }
 
-// ConnectorLinkStatus is what the controllers have found and done.
+// ConnectorLinkStatus is the observed state of a link.
 type ConnectorLinkStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Environment is the name of the Environment of connector and agent.
+	// Environment is the name of the Environment of the connector.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -68,7 +68,7 @@ func ofKubernetes(path string) bool {
 	}, func(prefix string) bool { return strings.HasPrefix(path, prefix) })
 }
 
-func TestCRDsAreSmall(t *testing.T) {
+func TestCRDs_StayBelowSizeLimit(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	require.NoError(t, err)
@@ -80,7 +80,7 @@ func TestCRDsAreSmall(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsDocumented(t *testing.T) {
+func TestCRDs_DocumentAllFields(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
@@ -93,7 +93,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 }
 
 // Whoever reads `kubectl explain` can write each value of an enumeration as it is.
-func TestEveryValueIsExplained(t *testing.T) {
+func TestCRDs_ExplainEnumValues(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
@@ -108,7 +108,7 @@ func TestEveryValueIsExplained(t *testing.T) {
 	}
 }
 
-func TestEveryFieldHasABound(t *testing.T) {
+func TestCRDs_BoundAllFields(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
@@ -132,7 +132,7 @@ func TestEveryFieldHasABound(t *testing.T) {
 
 // Defaults inside list items make Argo CD and server-side apply see differences
 // that are none.
-func TestNothingIsDefaultedInsideListItems(t *testing.T) {
+func TestCRDs_HaveNoDefaultsInListItems(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
@@ -145,7 +145,7 @@ func TestNothingIsDefaultedInsideListItems(t *testing.T) {
 
 // The conventions that a field can break without anybody noticing; see
 // docs/designs/api.md.
-func TestFieldsFollowTheConventions(t *testing.T) {
+func TestCRDs_FollowConventions(t *testing.T) {
 	t.Parallel()
 	word, duration := regexp.MustCompile(`^[A-Z][A-Za-z]+$`), regexp.MustCompile(`(?i)(timeout|period|interval|duration|delay)`)
 	for _, crd := range crds(t) {
@@ -170,9 +170,8 @@ func TestFieldsFollowTheConventions(t *testing.T) {
 	}
 }
 
-// The columns that every kind ends with, and those that tell one object from another
-// before them.
-func TestColumnsOfEveryKind(t *testing.T) {
+// Every kind ends with the same columns. The columns before them distinguish its objects.
+func TestCRDs_PrinterColumns(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		var wide, names []string
@@ -195,7 +194,7 @@ func TestColumnsOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestReferencesStayInTheNamespace(t *testing.T) {
+func TestCRDs_ReferencesStayInNamespace(t *testing.T) {
 	t.Parallel()
 	for _, crd := range crds(t) {
 		walk(crd, func(path string, _ apiextensionsv1.JSONSchemaProps) {
@@ -204,7 +203,7 @@ func TestReferencesStayInTheNamespace(t *testing.T) {
 	}
 }
 
-func TestKindsAreEasyToList(t *testing.T) {
+func TestCRDs_HaveShortNamesAndCategory(t *testing.T) {
 	t.Parallel()
 	short := map[string]string{
 		"Project": "aproj", "Environment": "aenv", "Deployment": "adep",
@@ -229,7 +228,7 @@ func TestKindsAreEasyToList(t *testing.T) {
 // place is where a rule stands and what it says.
 type place struct{ kind, path, message string }
 
-func TestEveryRuleHasATest(t *testing.T) {
+func TestCRDs_RulesHaveTests(t *testing.T) {
 	t.Parallel()
 	tested := map[place]bool{}
 	collect(tested, "Project", projectBreaches)
@@ -249,7 +248,7 @@ func TestEveryRuleHasATest(t *testing.T) {
 		walk(crd, func(path string, node apiextensionsv1.JSONSchemaProps) {
 			for _, rule := range node.XValidations {
 				if strings.HasPrefix(path, ".status") {
-					continue // which controllers write: TestWhatKubernetesTakesGoReads tries them
+					continue // which controllers write: TestCRDs_AcceptedObjectsDecode tries them
 				}
 				require.NotEmpty(t, rule.Message, "%s %s: %s", kind, path, rule.Rule)
 				at := place{kind, path, rule.Message}

@@ -87,7 +87,7 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 // What the API server takes, the informers must be able to read: they list a
 // kind as a whole, so that one object would stop the controller of all tenants.
 // The fields come from the CRDs, so that a new one is tried as well.
-func TestWhatKubernetesTakesGoReads(t *testing.T) {
+func TestCRDs_AcceptedObjectsDecode(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	config := rest.CopyConfig(control.Config)
@@ -112,7 +112,7 @@ func TestWhatKubernetesTakesGoReads(t *testing.T) {
 				}
 			}
 			for path, taken := range p.taken {
-				require.True(t, taken, "%s: no value was taken; give manifests() one in which the field may be", path)
+				require.True(t, taken, "%s: no value was taken; give manifests() an object that can have the field", path)
 			}
 		})
 	}
@@ -242,7 +242,7 @@ func (p *prober) put(path, value string, content raw) bool {
 	}
 	object, method := maps.Clone(p.object), http.MethodPut
 	object[part] = content
-	if part == "spec" { // what cannot be changed later may be anything at the creation
+	if part == "spec" { // an immutable field can have any value at creation
 		method, url = http.MethodPost, p.empty+"?dryRun=All"
 		object["metadata"] = raw(fmt.Sprintf(`{"name":%q}`, p.name))
 		delete(object, "status")
@@ -264,8 +264,7 @@ func (p *prober) text(object map[string]raw) raw {
 	return out
 }
 
-// fill is the content of an object: what is there, else the least that the
-// schema asks for.
+// fill returns the content of an object with the required fields of the schema.
 func (p *prober) fill(node apiextensionsv1.JSONSchemaProps, there raw) map[string]raw {
 	out := map[string]raw{}
 	if len(there) > 0 {

@@ -9,9 +9,9 @@ import (
 	"fmt"
 )
 
-// Fingerprint is a digest of what is deployed where: under one id the store keeps the
-// outcome of one of them. One that leaves out its tests, or connectors, is another
-// deployment: the outcome of one that failed for them says nothing of it.
+// Fingerprint returns a digest of the source and the environment. The store keeps one outcome per
+// ID and fingerprint. skipTests and skipFailedConnectors are part of it, because an outcome with
+// tests does not apply without them.
 func (s DeploymentSpec) Fingerprint() (string, error) {
 	of := map[string]any{"environment": s.Environment, "source": s.Source}
 	if s.SkipTests {

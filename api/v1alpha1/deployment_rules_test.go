@@ -26,17 +26,17 @@ func activation(hour int) *v1alpha1.DeploymentActivation {
 	return &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(2026, 5, 4, hour, 0, 0, 0, time.UTC))}
 }
 
-const deploymentIDMessage = "id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
+const deploymentIDMessage = "id is immutable: set it when the Deployment is created"
 
 const (
-	sourceMessage = "give one of git and bundle: a commit of the project's repository, or what was uploaded"
+	sourceMessage = "set one of git and bundle: a commit of the project's repository, or an upload"
 	someDigest    = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
 var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 	{
 		name:    "long name",
-		message: "the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods carry it as a label",
+		message: "the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods have it as a label",
 		change:  func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 64) },
 	}, {
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
@@ -89,12 +89,12 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 		before:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true },
 		change:  func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = false },
 	}, {
-		name: "cancel taken back", path: ".spec", message: "cancel cannot be taken back: create another Deployment",
+		name: "cancel taken back", path: ".spec", message: "cancel cannot be reverted: create another Deployment",
 		before: func(d *v1alpha1.Deployment) { d.Spec.Cancel = true },
 		change: func(d *v1alpha1.Deployment) { d.Spec.Cancel = false },
 	}, {
 		name: "activation in the past", path: ".spec.activation",
-		message: "requestedAt must not go back in time: a later time asks once more",
+		message: "requestedAt must not decrease: a later time is a new request",
 		before:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(12) },
 		change:  func(d *v1alpha1.Deployment) { d.Spec.Activation = activation(11) },
 	}, {
@@ -119,12 +119,12 @@ var deploymentBreaches = []breach[*v1alpha1.Deployment]{
 	},
 }
 
-func TestDeploymentRules(t *testing.T) {
+func TestDeployment_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newDeployment, deploymentBreaches)
 }
 
-func TestDeploymentsThatAreFine(t *testing.T) {
+func TestDeployment_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newDeployment, []valid[*v1alpha1.Deployment]{
 		{name: "as it is", change: func(*v1alpha1.Deployment) {}},

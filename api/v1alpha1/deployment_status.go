@@ -13,24 +13,24 @@ import (
 // ObjectKind returns "Deployment".
 func (d *Deployment) ObjectKind() string { return "Deployment" }
 
-// SpecID returns spec.id, "" where it is not set.
+// SpecID returns spec.id, or "" if it is not set.
 func (d *Deployment) SpecID() string { return string(d.Spec.ID) }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (d *Deployment) CommonStatus() *ObjectStatus { return &d.Status.ObjectStatus }
 
-// Terminal says that a deployment in this phase never changes it again.
+// Terminal reports whether the phase is final.
 func (p DeploymentPhase) Terminal() bool {
 	return p == DeploymentDeployed || p == DeploymentFailed || p == DeploymentCancelled
 }
 
-// MarkPending: the deployment waits for its turn.
+// MarkPending reports that the deployment is queued.
 func (d *Deployment) MarkPending(message string) {
 	d.Status.Phase, d.Status.Step = DeploymentPending, ""
 	MarkReconciling(d, ReasonPending, message)
 }
 
-// Doing says to a person what a build is at in a step; "" of no step.
+// Doing describes a step for people, or returns "" for no step.
 func (s DeploymentStep) Doing() string {
 	for _, known := range deploymentSteps {
 		if known.step == s {
@@ -40,124 +40,124 @@ func (s DeploymentStep) Doing() string {
 	return ""
 }
 
-// MarkBuilding: the build is at that step ("" before it says). Conditions of the
-// steps before become True.
+// MarkBuilding reports the current step of the build, or "" before the first one. Conditions of
+// earlier steps become True.
 func (d *Deployment) MarkBuilding(step DeploymentStep) {
 	d.Status.Phase, d.Status.Step = DeploymentBuilding, step
 	if step == "" {
-		MarkReconciling(d, ReasonBuilding, "the build is being started")
+		MarkReconciling(d, ReasonBuilding, "starting the build")
 		return
 	}
 	for _, s := range deploymentSteps {
 		if s.step == step {
 			d.passBefore(s.condition)
-			set(d, s.condition, metav1.ConditionUnknown, string(step), s.doing)
+			setCondition(d, s.condition, metav1.ConditionUnknown, string(step), s.doing)
 			MarkReconciling(d, string(step), s.doing)
 		}
 	}
 }
 
-// passBefore makes the conditions of the steps before that of condition True.
+// passBefore sets the conditions of the steps before condition to True.
 func (d *Deployment) passBefore(condition string) {
 	for _, s := range deploymentSteps {
 		if s.condition == condition {
 			return
 		}
 		if !d.Status.IsTrue(s.condition) {
-			d.pass(s.condition, s.reason, s.done)
+			d.markPassed(s.condition, s.reason, s.done)
 		}
 	}
 }
 
-// pass makes the condition of a step True; that of the tests says what was tested.
-func (d *Deployment) pass(condition, reason, message string) {
+// markPassed sets the condition of a step to True. For tests it adds their number.
+func (d *Deployment) markPassed(condition, reason, message string) {
 	switch tests := d.Status.Tests; {
 	case condition != ConditionTestsPassed:
 	case tests != nil:
 		reason, message = ReasonSucceeded, fmt.Sprintf("all test cases passed: %d", tests.Total)
 	case d.Spec.SkipTests:
-		message = "the test phase was left out, as spec.skipTests asks"
+		message = "the test phase was skipped because of spec.skipTests"
 	}
-	set(d, condition, metav1.ConditionTrue, reason, message)
+	setCondition(d, condition, metav1.ConditionTrue, reason, message)
 }
 
-// deploymentSteps are the steps in their order with their conditions.
+// deploymentSteps lists the steps and their conditions in order.
 var deploymentSteps = []struct {
 	step      DeploymentStep
 	condition string
 	doing     string
-	// reason and done are those of the condition once the step is behind.
+	// reason and done apply to the condition after the step.
 	reason, done string
 }{
-	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source is there"},
+	{StepFetching, ConditionSourceFetched, "fetching the source", ReasonSucceeded, "the source was fetched"},
 	{StepPacking, ConditionBuilt, "validating and packing the repository", ReasonSucceeded, "the bundle is stored"},
-	{StepTesting, ConditionTestsPassed, "running the tests", ReasonSkipped, "nothing to do: the repository has no tests"},
+	{StepTesting, ConditionTestsPassed, "running the tests", ReasonSkipped, "the repository has no tests"},
 	{StepConnecting, ConditionConnectorsApplied, "going live", "", ""}, // see MarkConnectors
 }
 
-// MarkDeployed: the build came to a good end, and the bundle can be live. Call
-// it with status.bundle and status.tests filled, and MarkConnectors with it.
+// MarkDeployed reports a successful build. The caller sets status.bundle and status.tests before,
+// and calls MarkConnectors.
 func (d *Deployment) MarkDeployed() {
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentDeployed, "", ""
 	for _, s := range deploymentSteps {
 		if s.step != StepConnecting {
-			d.pass(s.condition, s.reason, s.done)
+			d.markPassed(s.condition, s.reason, s.done)
 		}
 	}
 	MarkReady(d, "deployed")
 }
 
-// AppliedConnectors are what became of connectors when a deployment went live.
+// AppliedConnectors is the effect of an activation on connectors.
 type AppliedConnectors struct {
-	// Live: it has been.
+	// Live is true after an activation.
 	Live bool
-	// Applied are how many are as its code has them, Retired how many its code has no more.
+	// Applied counts the connectors that match the code, Retired the ones that the code no longer
+	// has.
 	Applied, Retired int
-	// Left are those that could not be applied and stayed as they were, each with the reason.
+	// Left are the connectors that could not be applied and did not change, each with the reason.
 	Left []string
 }
 
 func (c AppliedConnectors) String() string {
-	said := fmt.Sprintf("it went live with %d connectors as the code has them", c.Applied)
+	said := fmt.Sprintf("live with %d connectors from the code", c.Applied)
 	if c.Retired > 0 {
-		said += fmt.Sprintf(", and retired %d that it does not have", c.Retired)
+		said += fmt.Sprintf("; %d retired", c.Retired)
 	}
 	if len(c.Left) > 0 {
-		said += "; left as they were, for they could not be applied: " + strings.Join(c.Left, "; ")
+		said += "; unchanged, because they could not be applied: " + strings.Join(c.Left, "; ")
 	}
 	return said
 }
 
-// MarkConnectors tells what became of connectors.
+// MarkConnectors reports the effect on connectors.
 func (d *Deployment) MarkConnectors(c AppliedConnectors) {
 	switch {
 	case len(c.Left) > 0:
-		set(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, clip(c.String()))
+		setCondition(d, ConditionConnectorsApplied, metav1.ConditionFalse, ReasonConnectorsFailed, truncateMessage(c.String()))
 	case c.Applied+c.Retired > 0:
-		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, c.String())
+		setCondition(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSucceeded, c.String())
 	case !c.Live:
-		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "it has not been live, so that no connectors were applied")
+		setCondition(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "no connectors were applied, because the deployment has not been live")
 	default:
-		set(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "no connectors were to be applied")
+		setCondition(d, ConditionConnectorsApplied, metav1.ConditionTrue, ReasonSkipped, "the code has no connectors")
 	}
 }
 
-// MarkFailed: the deployment failed for good. The condition of the step that
-// failed becomes False: of tests or connectors when failure names them, else of
-// the step that the status is at. Those of the steps before it become True.
+// MarkFailed reports a final failure. The condition of the failed step becomes False: tests or
+// connectors if failure names them, else the current step. Conditions of earlier steps become True.
 func (d *Deployment) MarkFailed(failure DeploymentFailure, message string) {
 	condition, reason := d.failedCondition(failure)
 	if d.Status.Step != "" {
 		d.passBefore(condition)
 	}
-	set(d, condition, metav1.ConditionFalse, reason, message)
+	setCondition(d, condition, metav1.ConditionFalse, reason, message)
 	d.Status.Phase, d.Status.Step, d.Status.FailureReason = DeploymentFailed, "", failure
-	d.Status.Message = clip(message)
+	d.Status.Message = truncateMessage(message)
 	MarkStalled(d, string(failure), message)
 }
 
-// failedCondition tells which condition a failure concerns, and its reason. Where
-// nobody knows the step, one that was marked before stays where it was.
+// failedCondition returns the condition and the reason of a failure. If the step is unknown,
+// earlier conditions do not change.
 func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reason string) {
 	switch failure {
 	case FailureTests:
@@ -179,86 +179,84 @@ func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reas
 	switch {
 	case failure == FailureBuild && condition == ConditionSourceFetched:
 		return condition, ReasonFetchFailed
-	case failure == FailureBuild: // whichever step it was at
+	case failure == FailureBuild: // at any step
 		return ConditionBuilt, string(failure)
 	default:
 		return condition, string(failure)
 	}
 }
 
-// MarkCancelled: the deployment was cancelled or superseded; message says which.
-// Both are what somebody asked for, and nobody has to do anything: it is no failure.
+// MarkCancelled reports that the deployment was cancelled or superseded, as the message says. This
+// is no failure, because it was requested.
 func (d *Deployment) MarkCancelled(message string) {
 	for _, s := range deploymentSteps {
 		if s.step == d.Status.Step {
 			d.passBefore(s.condition)
-			set(d, s.condition, metav1.ConditionFalse, ReasonCancelled, message)
+			setCondition(d, s.condition, metav1.ConditionFalse, ReasonCancelled, message)
 		}
 	}
 	d.Status.Phase, d.Status.Step = DeploymentCancelled, ""
-	d.Status.Message = clip(message)
+	d.Status.Message = truncateMessage(message)
 	markEnded(d, ReasonCancelled, "nothing was deployed: "+message)
 }
 
-// MarkLive: this is the version that the environment runs since at, by the activation of that rank.
+// MarkLive reports that the environment runs this version since at, after the activation with that
+// rank.
 func (d *Deployment) MarkLive(at metav1.Time, rank int64) {
 	d.Status.Live = true
 	d.Status.ActivatedAt, d.Status.ActivationRank = &at, rank
-	set(d, ConditionLive, metav1.ConditionTrue, ReasonActivated, fmt.Sprintf("live in Environment %q", d.Spec.Environment))
+	setCondition(d, ConditionLive, metav1.ConditionTrue, ReasonActivated, fmt.Sprintf("live in Environment %q", d.Spec.Environment))
 }
 
-// MarkNotLive: the environment runs another deployment, or none. Which, the environment says: it
-// changes without this one's being looked at.
+// MarkNotLive reports that the environment runs another deployment or none. The environment names
+// it, because it changes without an update of this object.
 func (d *Deployment) MarkNotLive() {
 	d.Status.Live = false
-	set(d, ConditionLive, metav1.ConditionFalse, ReasonNotLive, fmt.Sprintf("not what Environment %q runs: see its status.liveDeployment", d.Spec.Environment))
+	setCondition(d, ConditionLive, metav1.ConditionFalse, ReasonNotLive, fmt.Sprintf("Environment %q runs another deployment: see its status.liveDeployment", d.Spec.Environment))
 }
 
-// MarkActivation records what became of the request in spec.activation. The
-// request must be there.
+// MarkActivation records the result of the request in spec.activation, which must be set.
 func (d *Deployment) MarkActivation(result ActivationResult, message string) {
 	d.Status.Activation = &DeploymentActivationStatus{
 		RequestedAt: d.Spec.Activation.RequestedAt,
 		Result:      result,
-		Message:     clip(message),
+		Message:     truncateMessage(message),
 	}
 }
 
-// ActivationPending says that spec.activation asks for something that the status
-// has no answer to yet.
+// ActivationPending reports whether spec.activation has a request without a result.
 func (d *Deployment) ActivationPending() bool {
 	asked, answered := d.Spec.Activation, d.Status.Activation
 	return asked != nil && (answered == nil || !answered.RequestedAt.Equal(&asked.RequestedAt))
 }
 
-// activationAhead is how far ahead of the platform's clock somebody else's may be.
+// activationAhead is the tolerated difference between a client's clock and the platform's.
 const activationAhead = 5 * time.Minute
 
-// IsAhead says whether an activation was asked for at a time that is yet to come, by more than a
-// clock may be ahead: no later one could be asked for.
+// IsAhead reports whether the requested time is in the future by more than activationAhead. No
+// later request would be possible.
 func (a *DeploymentActivation) IsAhead(now time.Time) bool {
 	return a != nil && a.RequestedAt.Sub(now) > activationAhead
 }
 
-// MarkActivationAhead: what is asked for is refused, for IsAhead.
+// MarkActivationAhead rejects a request with a time in the future.
 func (d *Deployment) MarkActivationAhead() {
 	d.MarkActivation(ActivationFailed, fmt.Sprintf("spec.activation.requestedAt is more than %v ahead of the platform's clock: "+
-		"remove spec.activation, and ask again with the time that it is", activationAhead))
+		"remove spec.activation, then request the activation with the current time", activationAhead))
 }
 
-// MarkNameReused: the store knows the deployment's id with another source.
+// MarkNameReused reports that the store has the deployment's ID with another source.
 func (d *Deployment) MarkNameReused() {
 	MarkStalled(d, ReasonNameReused,
-		"a deployment with this id was made before, from another source or to another environment, and its outcome is kept; create the Deployment under another name")
+		"a deployment with this ID exists with another source or environment; create the Deployment with another name")
 }
 
-// MarkBuildBlocked: the build's pod does not run, because of problem.
+// MarkBuildBlocked reports that the build's pod does not run because of problem.
 func (d *Deployment) MarkBuildBlocked(problem string) {
 	MarkReconciling(d, ReasonBuildBlocked, "the build does not run: "+problem)
 }
 
-// BuildProblem is what the status says that keeps the build's pod from running; ""
-// for nothing.
+// BuildProblem returns the problem in the status that keeps the build's pod from running, or "".
 func (d *Deployment) BuildProblem() string {
 	ready := d.Status.Condition(ConditionReady)
 	if ready == nil || ready.Reason != ReasonBuildBlocked {

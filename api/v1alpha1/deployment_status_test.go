@@ -20,7 +20,7 @@ func steps(d *v1alpha1.Deployment) [4]string {
 	}
 }
 
-func TestADeploymentsWay(t *testing.T) {
+func TestDeploymentStatus_Progress(t *testing.T) {
 	t.Parallel()
 	const done, skipped, none = "True Succeeded", "True Skipped", "absent"
 	d := newDeployment()
@@ -62,20 +62,20 @@ func TestADeploymentsWay(t *testing.T) {
 	require.True(t, v1alpha1.IsReady(d), "it can be activated again")
 }
 
-// TestWhatBecameOfConnectorsIsTrueForEver: another deployment may be live since, or all along.
-func TestWhatBecameOfConnectorsIsTrueForEver(t *testing.T) {
+// Another deployment may be live since, or all along.
+func TestDeploymentStatus_KeepsConnectorOutcome(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		became v1alpha1.AppliedConnectors
 		want   string
 	}{
-		{v1alpha1.AppliedConnectors{}, "it has not been live, so that no connectors were applied"},
-		{v1alpha1.AppliedConnectors{Live: true}, "no connectors were to be applied"},
-		{v1alpha1.AppliedConnectors{Live: true, Applied: 2}, "it went live with 2 connectors as the code has them"},
-		{v1alpha1.AppliedConnectors{Live: true, Retired: 1}, "it went live with 0 connectors as the code has them, and retired 1 that it does not have"},
+		{v1alpha1.AppliedConnectors{}, "no connectors were applied, because the deployment has not been live"},
+		{v1alpha1.AppliedConnectors{Live: true}, "the code has no connectors"},
+		{v1alpha1.AppliedConnectors{Live: true, Applied: 2}, "live with 2 connectors from the code"},
+		{v1alpha1.AppliedConnectors{Live: true, Retired: 1}, "live with 0 connectors from the code; 1 retired"},
 		{
 			v1alpha1.AppliedConnectors{Live: true, Applied: 2, Retired: 1, Left: []string{"a: taken"}},
-			"it went live with 2 connectors as the code has them, and retired 1 that it does not have; left as they were, for they could not be applied: a: taken",
+			"live with 2 connectors from the code; 1 retired; unchanged, because they could not be applied: a: taken",
 		},
 	} {
 		t.Run(c.want, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestWhatBecameOfConnectorsIsTrueForEver(t *testing.T) {
 	}
 }
 
-// TestWhatIsMarkedAgainStaysAsItWas: a status that says nothing new is not written.
-func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
+// A status that says nothing new is not written.
+func TestDeploymentStatus_RepeatedMarkChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, left := range [][]string{nil, {"orders: the name is taken"}} {
 		d := newDeployment()
@@ -106,8 +106,8 @@ func TestWhatIsMarkedAgainStaysAsItWas(t *testing.T) {
 	}
 }
 
-// TestWhatWasTestedIsShown: how many cases, or why none.
-func TestWhatWasTestedIsShown(t *testing.T) {
+// How many cases, or why none.
+func TestDeploymentStatus_ShowsTests(t *testing.T) {
 	t.Parallel()
 	message := func(d *v1alpha1.Deployment) string { return d.Status.Condition(v1alpha1.ConditionTestsPassed).Message }
 	d := newDeployment()
@@ -131,7 +131,7 @@ func TestWhatWasTestedIsShown(t *testing.T) {
 	require.Contains(t, message(d), "spec.skipTests")
 }
 
-func TestAFailureShowsAtItsStep(t *testing.T) {
+func TestDeploymentStatus_FailureAtItsStep(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		step      v1alpha1.DeploymentStep
@@ -165,9 +165,9 @@ func TestAFailureShowsAtItsStep(t *testing.T) {
 	}
 }
 
-// TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay: a build may pass several steps
+// A build may pass several steps
 // between two looks at it.
-func TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay(t *testing.T) {
+func TestDeploymentStatus_EndAfterSkippedSteps(t *testing.T) {
 	t.Parallel()
 	const passed, none = "True Succeeded", "absent"
 	for name, c := range map[string]struct {
@@ -208,7 +208,7 @@ func TestAnEndShowsAtItsStepWhateverWasSeenOfItsWay(t *testing.T) {
 	}
 }
 
-func TestOtherEndsOfADeployment(t *testing.T) {
+func TestDeploymentStatus_OtherEnds(t *testing.T) {
 	t.Parallel()
 	d := newDeployment()
 	d.MarkBuilding(v1alpha1.StepTesting)
@@ -230,7 +230,7 @@ func TestOtherEndsOfADeployment(t *testing.T) {
 	require.Contains(t, d.BuildProblem(), "no node takes the pod")
 }
 
-func TestAnActivationIsAnsweredOnce(t *testing.T) {
+func TestDeploymentStatus_AnswersActivationOnce(t *testing.T) {
 	t.Parallel()
 	d := newDeployment()
 	require.False(t, d.ActivationPending())
@@ -242,7 +242,7 @@ func TestAnActivationIsAnsweredOnce(t *testing.T) {
 	require.True(t, d.ActivationPending())
 }
 
-func TestWordsOfTheStore(t *testing.T) {
+func TestDeploymentPhase_StoreValues(t *testing.T) {
 	t.Parallel()
 	for word, want := range map[string]v1alpha1.DeploymentStep{
 		"fetching": v1alpha1.StepFetching, "packing": v1alpha1.StepPacking, "testing": v1alpha1.StepTesting,

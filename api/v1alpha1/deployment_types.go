@@ -4,13 +4,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Deployment brings one version of the project's agents into an environment: it
-// is built and, when all is well, made live. It is an event: what it asks for
-// cannot be changed, its outcome is kept for good, and another version is another
-// Deployment. A newer one to the same environment (created later or, within one
-// second, with the later name) cancels those that are pending or building. apps/v1
-// has a kind of this name too: say `kubectl get adep` or
-// `deployments.agentplatform.dev`.
+// Deployment builds one version of the project's agents and makes it live in an environment. It
+// records an event: its spec is immutable and its outcome is kept. To deploy another version,
+// create another Deployment. A newer Deployment to the same environment (by creation time, or by
+// name within one second) cancels pending and building ones. apps/v1 also has a kind Deployment:
+// use `kubectl get adep` or `deployments.agentplatform.dev`.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=adep,categories=agents
@@ -29,36 +27,36 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="ID",type=string,JSONPath=`.status.id`,priority=1
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods carry it as a label"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="the name of a Deployment must be at most 63 lower-case letters, digits and '-': its pods have it as a label"
 type Deployment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the deployment is asked to be. All of it but cancel and
-	// activation is immutable.
+	// Spec is the desired state of the deployment. It is immutable except for cancel and
+	// activation.
 	//
 	// +required
 	Spec DeploymentSpec `json:"spec"`
 
-	// Status is what the controllers have found and done.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status DeploymentStatus `json:"status,omitempty"`
 }
 
-// DeploymentSpec is what a deployment is asked to be.
+// DeploymentSpec is the desired state of a deployment.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Deployment is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: set it when the Deployment is created"
 // +kubebuilder:validation:XValidation:rule="self.environment == oldSelf.environment",message="environment is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.source == oldSelf.source",message="source is immutable: a Deployment is one version; create another Deployment"
 // +kubebuilder:validation:XValidation:rule="has(self.redeployOf) == has(oldSelf.redeployOf) && (!has(self.redeployOf) || self.redeployOf == oldSelf.redeployOf)",message="redeployOf is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.?skipFailedConnectors.orValue(false) == oldSelf.?skipFailedConnectors.orValue(false)",message="skipFailedConnectors is immutable: create another Deployment"
 // +kubebuilder:validation:XValidation:rule="self.?skipTests.orValue(false) == oldSelf.?skipTests.orValue(false)",message="skipTests is immutable: create another Deployment"
-// +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be taken back: create another Deployment"
+// +kubebuilder:validation:XValidation:rule="!oldSelf.?cancel.orValue(false) || self.?cancel.orValue(false)",message="cancel cannot be reverted: create another Deployment"
 type DeploymentSpec struct {
-	// ID is the deployment's id in the REST API. Without it the id derives from
-	// the project's id and the object's name.
+	// ID is the deployment's ID in the REST API. If it is not set, the ID derives from the
+	// project's ID and the object's name.
 	//
 	// +optional
 	ID UUID `json:"id,omitempty"`
@@ -68,46 +66,44 @@ type DeploymentSpec struct {
 	// +required
 	Environment EnvironmentName `json:"environment"`
 
-	// Source says what is deployed.
+	// Source is the commit or the upload to deploy.
 	//
 	// +required
 	Source DeploymentSource `json:"source"`
 
-	// RedeployOf is the id of the deployment that this one repeats. It is shown; and
-	// where the commit is the same one, it is built from the same folder of the
-	// repository, whatever git.path of the Project has become.
+	// RedeployOf is the ID of the deployment that this one repeats. If the commit is the same, the
+	// build uses the same folder of the repository, even if git.path of the Project has changed.
 	//
 	// +optional
 	RedeployOf DeploymentID `json:"redeployOf,omitempty"`
 
-	// SkipFailedConnectors lets the deployment go live although connectors of its
-	// code cannot be applied; those stay as they are.
+	// SkipFailedConnectors makes the deployment live even if connectors in code cannot be applied.
+	// Those connectors do not change.
 	//
 	// +optional
 	SkipFailedConnectors bool `json:"skipFailedConnectors,omitempty"`
 
-	// SkipTests leaves the test phase out: the repository's tests are read and
-	// checked, and not run.
+	// SkipTests skips the test phase. The tests are still validated.
 	//
 	// +optional
 	SkipTests bool `json:"skipTests,omitempty"`
 
-	// Cancel stops a deployment that is pending or building. It cannot be taken
-	// back, and does nothing to a deployment that has ended.
+	// Cancel stops a pending or building deployment. It cannot be reverted and has no effect on an
+	// ended deployment.
 	//
 	// +optional
 	Cancel bool `json:"cancel,omitempty"`
 
-	// Activation makes a deployed deployment the live one of its environment
-	// (again), as in a rollback. A new deployment activates itself.
+	// Activation makes a deployed version live again, for example for a rollback. A new deployment
+	// activates itself.
 	//
 	// +optional
 	Activation *DeploymentActivation `json:"activation,omitempty"`
 }
 
-// DeploymentSource says what is deployed.
+// DeploymentSource is the commit or the upload to deploy.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.bundle)",message="give one of git and bundle: a commit of the project's repository, or what was uploaded"
+// +kubebuilder:validation:XValidation:rule="has(self.git) != has(self.bundle)",message="set one of git and bundle: a commit of the project's repository, or an upload"
 type DeploymentSource struct {
 	// Git deploys a commit of the project's repository; `git: {}` is the head of
 	// the environment's branch.
@@ -121,15 +117,15 @@ type DeploymentSource struct {
 	Bundle *DeploymentBundleSource `json:"bundle,omitempty"`
 }
 
-// DeploymentBundleSource names what was uploaded to the project.
+// DeploymentBundleSource names an upload of the project.
 type DeploymentBundleSource struct {
-	// Digest is the SHA-256 of the bytes that were uploaded.
+	// Digest is the SHA-256 of the upload.
 	//
 	// +required
 	Digest UploadDigest `json:"digest"`
 }
 
-// UploadDigest names bytes by their SHA-256.
+// UploadDigest is the SHA-256 of an upload.
 //
 // +kubebuilder:validation:MaxLength=71
 // +kubebuilder:validation:XValidation:rule="self.matches('^sha256:[0-9a-f]{64}$')",message="must be sha256: and 64 hexadecimal digits in lower case"
@@ -137,32 +133,30 @@ type UploadDigest string
 
 // DeploymentGitSource names a commit of the project's repository.
 type DeploymentGitSource struct {
-	// Branch is the branch to build. Without it: the environment's branch, else
-	// the repository's default branch.
+	// Branch is the branch to build. Default: the environment's branch, else the repository's
+	// default branch.
 	//
 	// +optional
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// Commit is the commit to build. Without it: the head of the branch when the
-	// build starts.
+	// Commit is the commit to build. Default: the head of the branch when the build starts.
 	//
 	// +optional
 	Commit GitCommit `json:"commit,omitempty"`
 }
 
-// DeploymentActivation asks for a deployment to become live.
+// DeploymentActivation requests that a deployment becomes live.
 //
-// +kubebuilder:validation:XValidation:rule="self.requestedAt >= oldSelf.requestedAt",message="requestedAt must not go back in time: a later time asks once more"
+// +kubebuilder:validation:XValidation:rule="self.requestedAt >= oldSelf.requestedAt",message="requestedAt must not decrease: a later time is a new request"
 type DeploymentActivation struct {
-	// RequestedAt is when the activation was asked for; a later time asks again. One that is more
-	// than five minutes ahead is refused: remove activation, and ask with the time that it is.
+	// RequestedAt is the time of the request. A later time is a new request. A time more than five
+	// minutes in the future is rejected: remove activation and use the current time.
 	//
 	// +required
 	RequestedAt metav1.Time `json:"requestedAt"`
 
-	// Force makes the deployment live although connectors of its code cannot be
-	// applied; those stay as they are. It belongs to the request: a later
-	// requestedAt asks with the force of that time.
+	// Force makes the deployment live even if connectors in code cannot be applied. Those
+	// connectors do not change. It applies to this request only.
 	//
 	// +optional
 	Force bool `json:"force,omitempty"`
@@ -182,12 +176,12 @@ const (
 	DeploymentCancelled DeploymentPhase = "Cancelled"
 )
 
-// DeploymentStep is what a building deployment is at.
+// DeploymentStep is a step of a build.
 //
 // +kubebuilder:validation:Enum=Fetching;Packing;Testing;Connecting
 type DeploymentStep string
 
-// Steps of a building deployment, in their order.
+// Steps of a build in order.
 const (
 	StepFetching   DeploymentStep = "Fetching"
 	StepPacking    DeploymentStep = "Packing"
@@ -195,12 +189,12 @@ const (
 	StepConnecting DeploymentStep = "Connecting"
 )
 
-// DeploymentFailure says why a deployment failed.
+// DeploymentFailure is the reason for a failed deployment.
 //
 // +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ConnectorsFailed;DeadlineExceeded;StoreRestored
 type DeploymentFailure string
 
-// Reasons for which a deployment fails; they are condition reasons too.
+// Reasons for failed deployments. They are also condition reasons.
 const (
 	FailureBuild      DeploymentFailure = ReasonBuildFailed
 	FailureTests      DeploymentFailure = ReasonTestsFailed
@@ -211,7 +205,7 @@ const (
 	FailureStoreRestored DeploymentFailure = ReasonStoreRestored
 )
 
-// ActivationResult is what became of a request to activate.
+// ActivationResult is the result of an activation request.
 //
 // +kubebuilder:validation:Enum=Activated;Superseded;ConnectorsFailed;NotDeployed;BundleGone;Failed
 type ActivationResult string
@@ -220,21 +214,20 @@ type ActivationResult string
 const (
 	// ActivationActivated: the deployment became live.
 	ActivationActivated ActivationResult = "Activated"
-	// ActivationSuperseded: another deployment's activation was asked for later.
+	// ActivationSuperseded: a later request activated another deployment.
 	ActivationSuperseded ActivationResult = "Superseded"
-	// ActivationConnectorsFailed: a connector failed to apply, nothing changed.
+	// ActivationConnectorsFailed: a connector could not be applied, and nothing changed.
 	ActivationConnectorsFailed ActivationResult = "ConnectorsFailed"
-	// ActivationNotDeployed: only a deployment with the phase Deployed can be
-	// activated.
+	// ActivationNotDeployed: the deployment does not have the phase Deployed.
 	ActivationNotDeployed ActivationResult = "NotDeployed"
-	// ActivationBundleGone: what was built is not stored any more.
+	// ActivationBundleGone: the build is no longer stored.
 	ActivationBundleGone ActivationResult = "BundleGone"
-	// ActivationFailed: the message says why.
+	// ActivationFailed: the message has the cause.
 	ActivationFailed ActivationResult = "Failed"
 )
 
-// DeploymentStatus is what the controllers have found and done. The store is the
-// truth for a deployment's outcome; this is its copy.
+// DeploymentStatus is the observed state of a deployment. The store has the authoritative outcome;
+// this is a copy.
 type DeploymentStatus struct {
 	ObjectStatus `json:",inline"`
 
@@ -243,24 +236,24 @@ type DeploymentStatus struct {
 	// +optional
 	Phase DeploymentPhase `json:"phase,omitempty"`
 
-	// Step is what a deployment in phase Building is at.
+	// Step is the current step in the phase Building.
 	//
 	// +optional
 	Step DeploymentStep `json:"step,omitempty"`
 
-	// FailureReason says why a deployment in phase Failed failed.
+	// FailureReason is the reason for the phase Failed.
 	//
 	// +optional
 	FailureReason DeploymentFailure `json:"failureReason,omitempty"`
 
-	// Message explains the phase to a person.
+	// Message explains the phase.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Message string `json:"message,omitempty"`
 
-	// Live says whether this is the live deployment of its environment. It is
-	// always there, so that status.live=false can be selected.
+	// Live is true if this is the live deployment of its environment. It is always set, so that
+	// status.live=false can be selected.
 	//
 	// +optional
 	// +kubebuilder:default=false
@@ -278,25 +271,26 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
 
-	// Path is the folder of the repository that was built, the git.path that the Project
-	// had when the build started, or that of what is built again; "" is the root. It is absent before, and of an upload.
+	// Path is the folder of the repository that was built: git.path of the Project when the build
+	// started, or the folder of the repeated deployment. "" is the root. It is absent before the
+	// build and for an upload.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Path *string `json:"path,omitempty"`
 
-	// Bundle is what the build made.
+	// Bundle is the result of the build.
 	//
 	// +optional
 	Bundle *DeploymentBundle `json:"bundle,omitempty"`
 
-	// AgentCount is how many agents the bundle has.
+	// AgentCount is the number of agents in the bundle.
 	//
 	// +optional
 	AgentCount int32 `json:"agentCount,omitempty"`
 
-	// Agents are agents of the bundle, the first by name, up to 32 KiB of them; the
-	// REST API lists them all.
+	// Agents are the first agents of the bundle by name, up to 32 KiB. The REST API lists all of
+	// them.
 	//
 	// +optional
 	// +listType=map
@@ -304,17 +298,17 @@ type DeploymentStatus struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Agents []DeploymentAgent `json:"agents,omitempty"`
 
-	// Tests says how many test cases were run; without it none were, or not yet all.
+	// Tests counts the test cases. It is absent without tests and before their end.
 	//
 	// +optional
 	Tests *DeploymentTests `json:"tests,omitempty"`
 
-	// CommitStatus is what the repository's provider was told of the commit.
+	// CommitStatus is the commit status at the Git provider.
 	//
 	// +optional
 	CommitStatus *DeploymentCommitStatus `json:"commitStatus,omitempty"`
 
-	// Activation is what became of the last request in spec.activation.
+	// Activation is the result of the last request in spec.activation.
 	//
 	// +optional
 	Activation *DeploymentActivationStatus `json:"activation,omitempty"`
@@ -334,8 +328,8 @@ type DeploymentStatus struct {
 	// +optional
 	ActivatedAt *metav1.Time `json:"activatedAt,omitempty"`
 
-	// ActivationRank orders the activations of all Deployments: each has a higher
-	// one than those before, also within the second that activatedAt tells.
+	// ActivationRank orders the activations of all Deployments. Each activation has a higher rank
+	// than the ones before, even within one second.
 	//
 	// +optional
 	ActivationRank int64 `json:"activationRank,omitempty"`
@@ -369,89 +363,89 @@ type DeploymentAgent struct {
 	// +kubebuilder:validation:MaxLength=40
 	Type string `json:"type,omitempty"`
 
-	// VariantOf is the agent of which this is an A/B variant.
+	// VariantOf is the agent with this A/B variant.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	VariantOf string `json:"variantOf,omitempty"`
 }
 
-// DeploymentTests sums the test phase up.
+// DeploymentTests counts the test cases.
 type DeploymentTests struct {
-	// Total is how many test cases were run.
+	// Total is the number of test cases.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Total int32 `json:"total"`
 
-	// Failed is how many of them failed.
+	// Failed is the number of failed test cases.
 	//
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Failed int32 `json:"failed"`
 }
 
-// CommitStatusReason says whether a provider was told of a commit.
+// CommitStatusReason is the reason of a commit status.
 //
 // +kubebuilder:validation:Enum=Reported;ProviderUnknown;CredentialsMissing;Refused;Unreachable
 type CommitStatusReason string
 
-// Reasons of a commit's status.
+// Reasons of a commit status.
 const (
-	// CommitStatusReported: the provider has taken state.
+	// CommitStatusReported: the provider has accepted the state.
 	CommitStatusReported CommitStatusReason = "Reported"
-	// CommitStatusProviderUnknown: spec.git.provider of the Project names none, and
-	// the host is nobody's who is known.
+	// CommitStatusProviderUnknown: spec.git.provider of the Project is not set and the host is
+	// unknown.
 	CommitStatusProviderUnknown CommitStatusReason = "ProviderUnknown"
 	// CommitStatusCredentialsMissing: the Secret of spec.git has no token.
 	CommitStatusCredentialsMissing CommitStatusReason = "CredentialsMissing"
-	// CommitStatusRefused: the provider has not taken it; the message has its answer.
+	// CommitStatusRefused: the provider rejected the status. The message has its response.
 	CommitStatusRefused CommitStatusReason = "Refused"
-	// CommitStatusUnreachable: the provider gave no answer.
+	// CommitStatusUnreachable: the provider did not respond.
 	CommitStatusUnreachable CommitStatusReason = "Unreachable"
 )
 
-// DeploymentCommitStatus is what the repository's provider was told of a commit.
+// DeploymentCommitStatus is the commit status at the Git provider.
 type DeploymentCommitStatus struct {
-	// State is the last one that the provider has taken: Pending, Success, Failure or
-	// Error; empty for none.
+	// State is the last state that the provider accepted: Pending, Success, Failure or Error; empty
+	// if there is none.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	State string `json:"state,omitempty"`
 
-	// Context is the name by which the provider knows that state; empty for none.
+	// Context is the name of the status at the provider; empty if there is none.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Context string `json:"context,omitempty"`
 
-	// Reason is Reported where that is the deployment's state of now, else why the
-	// provider was not told of it.
+	// Reason is Reported if the provider has the current state. Otherwise it is the reason why it
+	// does not.
 	//
 	// +required
 	Reason CommitStatusReason `json:"reason"`
 
-	// Message explains the reason to a person.
+	// Message explains the reason.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 }
 
-// DeploymentActivationStatus is what became of a request to activate.
+// DeploymentActivationStatus is the result of an activation request.
 type DeploymentActivationStatus struct {
-	// RequestedAt is the time of the request, as spec.activation has it.
+	// RequestedAt is the time of the request in spec.activation.
 	//
 	// +required
 	RequestedAt metav1.Time `json:"requestedAt"`
 
-	// Result says whether the deployment became live.
+	// Result is the result of the request.
 	//
 	// +required
 	Result ActivationResult `json:"result"`
 
-	// Message explains the result to a person.
+	// Message explains the result.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096

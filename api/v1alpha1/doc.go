@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 is the API group agentplatform.dev: what a person, a GitOps
-// tool or the REST facade writes to configure projects, environments,
-// deployments, connectors, links and API keys.
+// Package v1alpha1 is the API group agentplatform.dev. Users, GitOps tools and the REST facade
+// write its objects to configure projects, environments, deployments, connectors, links and API
+// keys.
 //
-// One namespace is one project. Every reference is by name within it. The spec
-// belongs to the object's writer, no controller changes it; the status belongs
-// to the controllers, who write it through the MarkX methods of this package.
+// One namespace is one project, and every reference is a name in the same namespace. Only the
+// author of an object changes its spec. Only controllers change its status, through the MarkX
+// methods of this package.
 //
-// The package grows by addition only: what an API server accepts today it
-// accepts tomorrow.
+// The package only grows: an API server accepts tomorrow what it accepts today.
 //
 // +kubebuilder:object:generate=true
 // +groupName=agentplatform.dev

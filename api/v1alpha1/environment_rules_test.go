@@ -58,7 +58,7 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		},
 	}, {
 		name: "a commit of an environment that follows a branch", path: ".spec.git",
-		message: "set either commit or autoDeploy: an environment that follows a branch is at no commit of somebody's choice",
+		message: "set either commit or autoDeploy: an environment that follows a branch cannot be pinned to a commit",
 		change: func(e *v1alpha1.Environment) {
 			e.Spec.Git.AutoDeploy, e.Spec.Git.Commit = true, v1alpha1.GitCommit(strings.Repeat("a", 40))
 		},
@@ -68,7 +68,7 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		change:  func(e *v1alpha1.Environment) { e.Spec.Git.Commit = "4b825dc" },
 	}, {
 		name: "an interval without a branch to follow", path: ".spec.git",
-		message: "intervalSeconds is for environments with autoDeploy: no other follows a branch",
+		message: "intervalSeconds needs autoDeploy: other environments follow no branch",
 		change:  func(e *v1alpha1.Environment) { e.Spec.Git.IntervalSeconds = ptr.To(int32(60)) },
 	}, {
 		name: "no UUID", path: ".spec.id", message: uuidMessage,
@@ -81,16 +81,16 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		change: func(e *v1alpha1.Environment) { e.Spec.TestEnvironment = "a.b" },
 	}, {
 		name: "id set later", path: ".spec", update: true,
-		message: "id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later",
+		message: "id is immutable: set it when the Environment is created",
 		change:  func(e *v1alpha1.Environment) { e.Spec.ID = someID },
 	}, {
 		name: "id changed", path: ".spec",
-		message: "id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later",
+		message: "id is immutable: set it when the Environment is created",
 		before:  func(e *v1alpha1.Environment) { e.Spec.ID = someID },
 		change:  func(e *v1alpha1.Environment) { e.Spec.ID = anotherID },
 	}, {
 		name: "id removed", path: ".spec",
-		message: "id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later",
+		message: "id is immutable: set it when the Environment is created",
 		before:  func(e *v1alpha1.Environment) { e.Spec.ID = someID },
 		change:  func(e *v1alpha1.Environment) { e.Spec.ID = "" },
 	}, {
@@ -148,12 +148,12 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 	},
 }
 
-func TestEnvironmentRules(t *testing.T) {
+func TestEnvironment_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newEnvironment, environmentBreaches)
 }
 
-func TestEnvironmentsThatAreFine(t *testing.T) {
+func TestEnvironment_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newEnvironment, []valid[*v1alpha1.Environment]{
 		{name: "as it is", change: func(*v1alpha1.Environment) {}},

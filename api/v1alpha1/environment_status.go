@@ -14,76 +14,77 @@ import (
 // ObjectKind returns "Environment".
 func (e *Environment) ObjectKind() string { return "Environment" }
 
-// SpecID returns spec.id, "" where it is not set.
+// SpecID returns spec.id, or "" if it is not set.
 func (e *Environment) SpecID() string { return string(e.Spec.ID) }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (e *Environment) CommonStatus() *ObjectStatus { return &e.Status.ObjectStatus }
 
-// MarkSlugTaken: an older environment, holder, has the slug.
+// MarkSlugTaken reports that holder, an older environment, has the slug.
 func (e *Environment) MarkSlugTaken(slug, holder string) {
 	e.Status.Slug = ""
-	MarkStalled(e, ReasonSlugTaken, fmt.Sprintf("the slug %q is held by the older %s; choose another spec.displayName", slug, holder))
+	MarkStalled(e, ReasonSlugTaken, fmt.Sprintf("the slug %q belongs to the older %s; choose another spec.displayName", slug, holder))
 }
 
-// MarkLimitReached: the project may not have more than limit environments. One
-// that is not in effect at all has neither id nor slug to show.
+// MarkLimitReached reports that the project is at its limit of environments. An environment that is
+// not in effect has neither ID nor slug.
 func (e *Environment) MarkLimitReached(limit int32, inEffect bool) {
-	effect := "this one stays as it is, without new deployments, until one is deleted"
+	effect := "this one stays unchanged, without new deployments, until one is deleted"
 	if !inEffect {
 		effect = "this one comes into effect when one is deleted"
 		e.Status.ID, e.Status.Slug, e.Status.Default = "", "", false
 	}
-	MarkStalled(e, ReasonLimitReached, fmt.Sprintf("the project has the %d environments that it may have; %s, or when the limit is raised: "+
+	MarkStalled(e, ReasonLimitReached, fmt.Sprintf("the project has reached its limit of %d environments; %s, or when the limit is raised: "+
 		"spec.limits.environments of the Project, up to what the operator's plan allows", limit, effect))
 }
 
-// IsBeyondLimit says whether the project's limit keeps the environment back.
+// IsBeyondLimit reports whether the project's limit blocks the environment.
 func (e *Environment) IsBeyondLimit() bool {
 	stalled := e.Status.Condition(ConditionStalled)
 	return stalled != nil && stalled.Reason == ReasonLimitReached
 }
 
-// MarkSuspended: spec.suspend holds the controllers back.
+// MarkSuspended reports that spec.suspend is true.
 func (e *Environment) MarkSuspended() {
-	markEnded(e, ReasonSuspended, "suspended: no deployments are started and runner pods stay as they are")
+	markEnded(e, ReasonSuspended, "suspended; no deployments start, and runner pods stay unchanged")
 }
 
-// MarkOfReleaseBefore adds to what Ready says that the pool, which stays as it is, is not of the
-// platform's present release.
+// MarkOfReleaseBefore adds to the message of Ready that the pool, which does not change, runs an
+// older release.
 func (e *Environment) MarkOfReleaseBefore() {
 	for _, t := range []string{ConditionReady, ConditionStalled} {
 		if c := e.Status.Condition(t); c != nil {
-			set(e, t, c.Status, c.Reason, c.Message+"; its runners are of the platform's release before")
+			setCondition(e, t, c.Status, c.Reason, c.Message+"; its runners have the previous release of the platform")
 		}
 	}
 }
 
-// MarkLive: the environment runs a deployment, of that name, id, commit and folder of the repository,
-// which are "" and nil of an uploaded bundle.
+// MarkLive reports the live deployment with its name, ID, commit and folder. Commit and folder are
+// "" and nil for an upload.
 func (e *Environment) MarkLive(deployment, id, commit string, path *string) {
 	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit, e.Status.LivePath = deployment, id, commit, path
 	message := fmt.Sprintf("Deployment %q is live", deployment)
 	if commit != "" {
 		message += ", of commit " + commit
 	}
-	set(e, ConditionDeploymentLive, metav1.ConditionTrue, ReasonActivated, message)
+	setCondition(e, ConditionDeploymentLive, metav1.ConditionTrue, ReasonActivated, message)
 }
 
-// MarkNothingLive: the environment runs no deployment, and has to wait for one.
+// MarkNothingLive reports that no deployment is live.
 func (e *Environment) MarkNothingLive() {
 	e.Status.LiveDeployment, e.Status.LiveDeploymentID, e.Status.LiveCommit, e.Status.LivePath = "", "", "", nil
-	remedy := fmt.Sprintf("make a Deployment with spec.environment %q, or let spec.git deploy", e.Name)
+	remedy := fmt.Sprintf("create a Deployment with spec.environment %q, or set spec.git", e.Name)
 	switch {
 	case e.Spec.Suspend:
-		remedy = "none is started while spec.suspend is true"
+		remedy = "none starts while spec.suspend is true"
 	case e.Spec.Git.AutoDeploy || e.Spec.Git.Commit != "":
-		remedy = "spec.git asks for one, and the condition " + ConditionSourceFollowed + " says what became of it"
+		remedy = "spec.git requests one; see the condition " + ConditionSourceFollowed
 	}
-	set(e, ConditionDeploymentLive, metav1.ConditionFalse, ReasonNotLive, "no deployment is live, and runs wait for one: "+remedy)
+	setCondition(e, ConditionDeploymentLive, metav1.ConditionFalse, ReasonNotLive, "no deployment is live, and runs wait: "+remedy)
 }
 
-// MarkInEffect: the environment and its pool are as spec asks, whether a deployment is live or not.
+// MarkInEffect reports that the environment and its pool match the spec, whether a deployment is
+// live or not.
 func (e *Environment) MarkInEffect() {
 	message := ""
 	if e.Status.LiveDeploymentID == "" {
@@ -92,46 +93,45 @@ func (e *Environment) MarkInEffect() {
 	MarkReady(e, message)
 }
 
-// ShowRunners says how many runners there are, whatever Ready says of it.
+// ShowRunners sets the number of runners without changing Ready.
 func (e *Environment) ShowRunners(ready, want int32) {
 	if ready >= want {
 		e.MarkRunnersReady(ready)
 		return
 	}
-	set(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersStarting, runnersReady(ready, want))
+	setCondition(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersStarting, runnersReady(ready, want))
 }
 
 func runnersReady(ready, want int32) string {
 	return fmt.Sprintf("%d of %d runners ready", ready, want)
 }
 
-// MarkRunnersReady: the pool has the runners that it asks for.
+// MarkRunnersReady reports that the pool has its requested runners.
 func (e *Environment) MarkRunnersReady(ready int32) {
-	set(e, ConditionRunnersReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("runners ready: %d", ready))
+	setCondition(e, ConditionRunnersReady, metav1.ConditionTrue, ReasonSucceeded, fmt.Sprintf("runners ready: %d", ready))
 }
 
-// MarkRunnersStarting: some of the pool's runners do not take runs yet.
+// MarkRunnersStarting reports that some runners of the pool are not ready yet.
 func (e *Environment) MarkRunnersStarting(ready, want int32) {
 	e.ShowRunners(ready, want)
 	MarkWaiting(e, ReasonRunnersStarting, runnersReady(ready, want))
 }
 
-// MarkRunnersFailing: runner pods cannot be started, because of problem.
+// MarkRunnersFailing reports that runner pods cannot start because of problem.
 func (e *Environment) MarkRunnersFailing(problem string) {
 	e.ShowRunnersFailing(problem)
 	MarkWaiting(e, ReasonRunnersFailing, problem)
 }
 
-// ShowRunnersFailing is MarkRunnersFailing of a pool that has runners enough.
+// ShowRunnersFailing is MarkRunnersFailing for a pool that has enough runners.
 func (e *Environment) ShowRunnersFailing(problem string) {
-	set(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersFailing, problem)
+	setCondition(e, ConditionRunnersReady, metav1.ConditionFalse, ReasonRunnersFailing, problem)
 }
 
-// DefaultGitInterval is how often a repository is asked for the head of a branch.
+// DefaultGitInterval is the default poll interval of a branch.
 const DefaultGitInterval = time.Minute
 
-// Interval is how often the repository is asked for the head of the branch; 0 where
-// spec.git follows none.
+// Interval returns the poll interval of the branch, or 0 if spec.git follows none.
 func (g *EnvironmentGit) Interval() time.Duration {
 	switch {
 	case !g.AutoDeploy:
@@ -142,20 +142,20 @@ func (g *EnvironmentGit) Interval() time.Duration {
 	return time.Duration(*g.IntervalSeconds) * time.Second
 }
 
-// MarkSourceFollowed: a Deployment was asked to bring the environment to a commit. ended is what
-// became of it, "" where the commit is live or on its way.
+// MarkSourceFollowed reports that a Deployment was created for a commit. ended is its failure, or
+// "" if the commit is live or being deployed.
 func (e *Environment) MarkSourceFollowed(git EnvironmentGitStatus, ended string) {
 	e.Status.Git = &git
-	message := fmt.Sprintf("commit %s was asked for by Deployment %q", git.Commit, git.Deployment)
+	message := fmt.Sprintf("the Deployment of commit %s is %q", git.Commit, git.Deployment)
 	if ended != "" {
-		message += fmt.Sprintf(", which is %s. %s, or make a Deployment of this one", ended, e.anotherCommit())
-		set(e, ConditionSourceFollowed, metav1.ConditionFalse, ReasonDeploymentFailed, message)
+		message += fmt.Sprintf(", which is %s. %s, or create a Deployment of this commit", ended, e.anotherCommit())
+		setCondition(e, ConditionSourceFollowed, metav1.ConditionFalse, ReasonDeploymentFailed, message)
 		return
 	}
-	set(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
+	setCondition(e, ConditionSourceFollowed, metav1.ConditionTrue, ReasonSucceeded, message)
 }
 
-// anotherCommit is how the environment is brought to another commit.
+// anotherCommit describes how to move the environment to another commit.
 func (e *Environment) anotherCommit() string {
 	if e.Spec.Git.Commit != "" {
 		return "Name another commit in spec.git"
@@ -163,20 +163,20 @@ func (e *Environment) anotherCommit() string {
 	return "Push another commit"
 }
 
-// MarkSourceUnknown: it is not known at which commit the environment is to be.
+// MarkSourceUnknown reports that the wanted commit is unknown.
 func (e *Environment) MarkSourceUnknown(reason, message string) {
-	set(e, ConditionSourceFollowed, metav1.ConditionFalse, reason, message)
+	setCondition(e, ConditionSourceFollowed, metav1.ConditionFalse, reason, message)
 }
 
-// ForgetSourceOfBefore leaves out what was said before spec changed.
+// ForgetSourceOfBefore removes reports about an earlier spec.
 func (e *Environment) ForgetSourceOfBefore() {
 	if said := e.Status.Condition(ConditionSourceFollowed); said != nil && said.ObservedGeneration != e.Generation {
-		remove(e, ConditionSourceFollowed)
+		removeCondition(e, ConditionSourceFollowed)
 	}
 }
 
-// MarkSourceSeen: the branch stands at a commit, "" is the repository's own branch. unseen says why
-// it is not known what git.path of the Project holds there, "" where it is, or need not be.
+// MarkSourceSeen reports the head of a branch; "" is the repository's default branch. unseen is the
+// reason why git.path of the Project could not be read at that commit, or "".
 func (e *Environment) MarkSourceSeen(branch, commit, unseen string) {
 	e.Status.SeenCommit = commit
 	message := fmt.Sprintf("branch %q is at commit %s", branch, commit)
@@ -184,49 +184,48 @@ func (e *Environment) MarkSourceSeen(branch, commit, unseen string) {
 		message = "the repository's default branch is at commit " + commit
 	}
 	if unseen != "" {
-		set(e, ConditionSourceSeen, metav1.ConditionFalse, ReasonFolderUnseen, message+"; "+unseen)
+		setCondition(e, ConditionSourceSeen, metav1.ConditionFalse, ReasonFolderUnseen, message+"; "+unseen)
 		return
 	}
-	set(e, ConditionSourceSeen, metav1.ConditionTrue, ReasonSucceeded, message)
+	setCondition(e, ConditionSourceSeen, metav1.ConditionTrue, ReasonSucceeded, message)
 }
 
-// MarkSourceUnfetched: it could not be seen where the branch stands. SeenCommit is where it stood.
+// MarkSourceUnfetched reports a failed poll. SeenCommit keeps the last known head.
 func (e *Environment) MarkSourceUnfetched(reason, message string) {
 	e.ForgetSeenBefore()
-	set(e, ConditionSourceSeen, metav1.ConditionFalse, reason, message)
+	setCondition(e, ConditionSourceSeen, metav1.ConditionFalse, reason, message)
 }
 
-// ForgetSeenBefore leaves out what was seen before spec changed.
+// ForgetSeenBefore removes polls of an earlier spec.
 func (e *Environment) ForgetSeenBefore() {
 	if said := e.Status.Condition(ConditionSourceSeen); said == nil || said.ObservedGeneration != e.Generation {
 		e.ForgetSeen()
 	}
 }
 
-// ForgetSeen: nobody looks at a branch.
+// ForgetSeen removes polls, because no branch is followed.
 func (e *Environment) ForgetSeen() {
 	e.Status.SeenCommit = ""
-	remove(e, ConditionSourceSeen)
+	removeCondition(e, ConditionSourceSeen)
 }
 
-// MarkSourceUnfollowed: spec.git follows nothing.
+// MarkSourceUnfollowed reports that spec.git follows nothing.
 func (e *Environment) MarkSourceUnfollowed() {
 	e.Status.Git = nil
-	remove(e, ConditionSourceFollowed)
+	removeCondition(e, ConditionSourceFollowed)
 }
 
-// Title is the environment's name for people: spec.displayName, else its name.
+// Title returns the environment's name for people: spec.displayName, else its name.
 func (e *Environment) Title() string { return cmp.Or(string(e.Spec.DisplayName), e.Name) }
 
-// WantedSlug is the slug of the environment's title; the object's name where
-// the title holds no letter or digit that a slug can have.
+// WantedSlug returns the slug of the environment's title, or the object's name if the title has no
+// letter or digit for a slug.
 func (e *Environment) WantedSlug() string { return cmp.Or(Slug(e.Title()), e.Name) }
 
-// IsTest says whether the environment is one for tests.
+// IsTest reports whether this is a test environment.
 func (e *Environment) IsTest() bool { return e.Spec.Kind == EnvironmentTest }
 
-// ActiveTestSession is who tests in the environment at a time; nil where nobody
-// does, or where it is none for tests.
+// ActiveTestSession returns the test session at a time, or nil if there is none.
 func (e *Environment) ActiveTestSession(now time.Time) *TestSession {
 	session := e.Status.TestSession
 	if session == nil || !e.IsTest() || !now.Before(session.ExpiresAt.Time) {
@@ -235,10 +234,10 @@ func (e *Environment) ActiveTestSession(now time.Time) *TestSession {
 	return session
 }
 
-// IsSensitive says whether nobody is shown the value, and no model is told it.
+// IsSensitive reports whether the value is hidden from users and models.
 func (v *EnvironmentVariable) IsSensitive() bool { return v.Sensitive || v.Value == nil }
 
-// Variable returns the variable of that name; nil where there is none.
+// Variable returns the variable with that name, or nil.
 func (e *Environment) Variable(name VariableName) *EnvironmentVariable {
 	for i := range e.Spec.Variables {
 		if e.Spec.Variables[i].Name == name {
@@ -248,7 +247,7 @@ func (e *Environment) Variable(name VariableName) *EnvironmentVariable {
 	return nil
 }
 
-// Replicas returns minReplicas, 1 where it is not set.
+// Replicas returns minReplicas, or 1 if it is not set.
 func (p *RunnerPool) Replicas() int32 {
 	if p.MinReplicas == nil {
 		return 1
@@ -256,7 +255,7 @@ func (p *RunnerPool) Replicas() int32 {
 	return *p.MinReplicas
 }
 
-// Requirements are the resources as a container has them.
+// Requirements returns the resources in the form of a container.
 func (r *RunnerResources) Requirements() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: r.Requests, Limits: r.Limits}
 }

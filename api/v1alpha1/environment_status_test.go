@@ -12,16 +12,16 @@ import (
 )
 
 // What to do where nothing is live depends on who deploys.
-func TestAnEnvironmentWithNothingLiveSaysWhatToDo(t *testing.T) {
+func TestEnvironmentStatus_NamesNextStepIfNothingIsLive(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		spec v1alpha1.EnvironmentSpec
 		says string
 	}{
-		"people":    {v1alpha1.EnvironmentSpec{}, `make a Deployment with spec.environment "dev", or let spec.git deploy`},
-		"a branch":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "spec.git asks for one, and the condition SourceFollowed says what became of it"},
-		"a commit":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Commit: "abc"}}, "spec.git asks for one, and the condition SourceFollowed says what became of it"},
-		"suspended": {v1alpha1.EnvironmentSpec{Suspend: true, Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "none is started while spec.suspend is true"},
+		"people":    {v1alpha1.EnvironmentSpec{}, `create a Deployment with spec.environment "dev", or set spec.git`},
+		"a branch":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "spec.git requests one; see the condition SourceFollowed"},
+		"a commit":  {v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Commit: "abc"}}, "spec.git requests one; see the condition SourceFollowed"},
+		"suspended": {v1alpha1.EnvironmentSpec{Suspend: true, Git: v1alpha1.EnvironmentGit{AutoDeploy: true}}, "none starts while spec.suspend is true"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -29,7 +29,7 @@ func TestAnEnvironmentWithNothingLiveSaysWhatToDo(t *testing.T) {
 			e.MarkNothingLive()
 			said := e.Status.Condition(v1alpha1.ConditionDeploymentLive)
 			require.Equal(t, v1alpha1.ReasonNotLive, said.Reason)
-			require.Equal(t, "no deployment is live, and runs wait for one: "+tc.says, said.Message)
+			require.Equal(t, "no deployment is live, and runs wait: "+tc.says, said.Message)
 		})
 	}
 }

@@ -14,9 +14,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="must be the name of an Environment: lower-case letters, digits and '-'"
 type EnvironmentName string
 
-// Environment is a place in which agents of the project live: it has one live
-// deployment at a time, its own connectors, and a pool of runner pods that
-// execute its runs.
+// Environment runs one version of the project's agents. It has one live deployment at a time, its
+// own connectors and variables, and a pool of runner pods that execute its runs.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=aenv,categories=agents
@@ -42,19 +41,19 @@ type Environment struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the environment is asked to be.
+	// Spec is the desired state of the environment.
 	//
 	// +required
 	Spec EnvironmentSpec `json:"spec"`
 
-	// Status is what the controllers have found and done.
+	// Status is the observed state.
 	//
 	// +optional
 	// +kubebuilder:default={"observedGeneration":-1}
 	Status EnvironmentStatus `json:"status,omitempty"`
 }
 
-// EnvironmentKind tells standard environments from those for tests.
+// EnvironmentKind distinguishes standard and test environments.
 //
 // +kubebuilder:validation:Enum=Standard;Test
 type EnvironmentKind string
@@ -65,45 +64,43 @@ const (
 	EnvironmentTest     EnvironmentKind = "Test"
 )
 
-// EnvironmentSpec is what an environment is asked to be.
+// EnvironmentSpec is the desired state of an environment.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: it can be given when the Environment is created, and neither set, changed nor removed later"
+// +kubebuilder:validation:XValidation:rule="has(self.id) == has(oldSelf.id) && (!has(self.id) || self.id == oldSelf.id)",message="id is immutable: set it when the Environment is created"
 type EnvironmentSpec struct {
-	// ID is the environment's id in the REST API. Without it the id derives from
-	// the project's id and the object's name. It is immutable.
+	// ID is the environment's ID in the REST API. If it is not set, the ID derives from the
+	// project's ID and the object's name. It is immutable.
 	//
 	// +optional
 	ID UUID `json:"id,omitempty"`
 
-	// DisplayName is the environment's name for people, from which its slug is
-	// made. Without it the object's name is used.
+	// DisplayName is the environment's name for people. The slug derives from it. Default: the
+	// object's name.
 	//
 	// +optional
 	DisplayName DisplayName `json:"displayName,omitempty"`
 
-	// Kind is Standard or Test. A test environment does not count as the last one of
-	// a project, and is not deleted by the REST API while somebody tests in it.
+	// Kind is Standard or Test. A test environment does not count as the last one of a project, and
+	// the REST API does not delete it during a test session.
 	//
 	// +optional
 	// +kubebuilder:default=Standard
 	Kind EnvironmentKind `json:"kind,omitempty"`
 
-	// TestEnvironment names another Environment of the project, whose configuration the
-	// tests of deployments to this one are run with. Without it they are run with that
-	// of this one.
+	// TestEnvironment names another Environment of the project. The tests of deployments to this
+	// one use its configuration. Default: this environment.
 	//
 	// +optional
 	TestEnvironment EnvironmentName `json:"testEnvironment,omitempty"`
 
-	// Git says which branch of the project's repository is built for this
-	// environment.
+	// Git selects the branch or commit to deploy.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Git EnvironmentGit `json:"git,omitempty"`
 
-	// Variables are values that the environment's agents and connectors are
-	// configured with: {env.NAME} in prompts. Together they have at most 256 KiB.
+	// Variables are values for the environment's agents and connectors, such as {env.NAME} in
+	// prompts. They have at most 256 KiB in total.
 	//
 	// +optional
 	// +listType=map
@@ -111,14 +108,13 @@ type EnvironmentSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Variables []EnvironmentVariable `json:"variables,omitempty"`
 
-	// Runner says how the pool of runner pods looks.
+	// Runner configures the pool of runner pods.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Runner RunnerPool `json:"runner,omitempty"`
 
-	// Suspend stops the controllers from starting deployments and from changing
-	// runner pods. Webhooks and runs go on.
+	// Suspend stops new deployments and changes of runner pods. Webhooks and runs continue.
 	//
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
@@ -131,17 +127,17 @@ type EnvironmentSpec struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^[A-Z_][A-Z0-9_]*$')",message="must be the name of a variable: capital letters, digits and '_', and no digit first"
 type VariableName string
 
-// EnvironmentVariable is a value that differs between environments. It stands
-// here, in a Secret of the user's, or sealed.
+// EnvironmentVariable is a value that differs between environments. The value is in this object, in
+// a Secret, or sealed.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.value) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.sealedValue) ? 1 : 0) == 1",message="a variable has exactly one of value, secretKeyRef and sealedValue"
 type EnvironmentVariable struct {
-	// Name is what it is called by.
+	// Name is the name of the variable.
 	//
 	// +required
 	Name VariableName `json:"name"`
 
-	// Value is the value itself, readable to whoever reads this object.
+	// Value is the value, readable to anyone who can read this object.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
@@ -152,48 +148,46 @@ type EnvironmentVariable struct {
 	// +optional
 	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
 
-	// SealedValue is a value that the REST API has sealed; nobody else can write it.
-	// Others use secretKeyRef.
+	// SealedValue is a value that the REST API sealed. Only the REST API can write it; manifests
+	// use secretKeyRef.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=12000
 	SealedValue string `json:"sealedValue,omitempty"`
 
-	// Sensitive hides a value in the REST API, and keeps it out of what models are
-	// told. Values of Secrets and sealed ones are sensitive in any case.
+	// Sensitive hides a value in the REST API and from models. Values from Secrets and sealed
+	// values are always sensitive.
 	//
 	// +optional
 	Sensitive bool `json:"sensitive,omitempty"`
 }
 
-// EnvironmentGit says where the commits of an environment come from.
+// EnvironmentGit selects the commits of an environment.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.commit) || !self.?autoDeploy.orValue(false)",message="set either commit or autoDeploy: an environment that follows a branch is at no commit of somebody's choice"
-// +kubebuilder:validation:XValidation:rule="!has(self.intervalSeconds) || self.?autoDeploy.orValue(false)",message="intervalSeconds is for environments with autoDeploy: no other follows a branch"
+// +kubebuilder:validation:XValidation:rule="!has(self.commit) || !self.?autoDeploy.orValue(false)",message="set either commit or autoDeploy: an environment that follows a branch cannot be pinned to a commit"
+// +kubebuilder:validation:XValidation:rule="!has(self.intervalSeconds) || self.?autoDeploy.orValue(false)",message="intervalSeconds needs autoDeploy: other environments follow no branch"
 type EnvironmentGit struct {
-	// Branch is the branch whose head a new deployment builds. Without it the
-	// repository's default branch is built.
+	// Branch is the branch that a deployment builds if it names none. Default: the repository's
+	// default branch.
 	//
 	// +optional
 	Branch GitBranch `json:"branch,omitempty"`
 
-	// Commit is the commit that the environment is to be at. Where it changes, the
-	// commit is deployed; one that was deployed here before, and whose Deployment
-	// is still there, is activated again without a build.
+	// Commit is the commit that the environment must run. The platform deploys it when this field
+	// changes. If the commit was deployed here before and its Deployment still exists, the platform
+	// activates it without a build.
 	//
 	// +optional
 	Commit GitCommit `json:"commit,omitempty"`
 
-	// AutoDeploy deploys every new head of the branch, but for those that leave
-	// git.path of the Project as it is.
+	// AutoDeploy deploys each new head of the branch that changes git.path of the Project.
 	//
 	// +optional
 	AutoDeploy bool `json:"autoDeploy,omitempty"`
 
-	// IntervalSeconds is how often the repository is asked for the branch's head.
-	// Without it every 60 seconds. Of several environments of a project the
-	// shortest counts.
+	// IntervalSeconds is the poll interval of the branch. Default: 60 seconds. The shortest
+	// interval in the project applies.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=10
@@ -201,12 +195,12 @@ type EnvironmentGit struct {
 	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
 }
 
-// RunnerPool says how the runner pods of an environment look.
+// RunnerPool configures the runner pods of an environment.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.maxReplicas) || self.maxReplicas >= (has(self.minReplicas) ? self.minReplicas : 1)",message="maxReplicas must be at least minReplicas",fieldPath=".maxReplicas"
 type RunnerPool struct {
-	// MinReplicas is how many runner pods there are; with maxReplicas, how many there are
-	// at least. Without any pod runs wait.
+	// MinReplicas is the number of runner pods, or the minimum if maxReplicas is set. Without a
+	// pod, runs wait.
 	//
 	// +optional
 	// +kubebuilder:default=1
@@ -214,16 +208,16 @@ type RunnerPool struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// MaxReplicas lets the pool scale by the runs that wait and those that are under way,
-	// from minReplicas up to so many runner pods: up at once, down after five minutes (or as
-	// long as the operator says) in which fewer would have done. Without it: the pool does not scale.
+	// MaxReplicas turns on autoscaling from minReplicas up to this number of runner pods. The pool
+	// grows immediately. It shrinks if fewer pods were enough for five minutes, or for the window that
+	// the platform operator sets. Default: no scaling.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
-	// Concurrency is how many runs one pod executes at once.
+	// Concurrency is the number of runs that one pod executes at the same time.
 	//
 	// +optional
 	// +kubebuilder:default=10
@@ -268,13 +262,13 @@ type RunnerPool struct {
 	// +kubebuilder:validation:MaxItems=16
 	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 
-	// Labels are added to runner pods; the platform's own win.
+	// Labels are added to runner pods. Labels of the platform take precedence.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Labels map[string]string `json:"labels,omitempty"`
 
-	// Annotations are added to runner pods; the platform's own win.
+	// Annotations are added to runner pods. Annotations of the platform take precedence.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
@@ -284,15 +278,15 @@ type RunnerPool struct {
 // RunnerResources are the compute resources of a container: quantities such as
 // 500m, 2 or 1Gi, without an exponent.
 type RunnerResources struct {
-	// Requests are what a pod is guaranteed. Without it: what the plan says.
+	// Requests are the guaranteed resources of a pod. Default: the requests of the plan.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
 	// +kubebuilder:validation:XValidation:rule="self.all(name, name in ['cpu', 'memory', 'ephemeral-storage'] || name.startsWith('hugepages-') || name.contains('/'))",message="must name compute resources: cpu, memory, ephemeral-storage, hugepages-2Mi and the like, or one of a vendor such as nvidia.com/gpu"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 
-	// Limits are what a pod may use at most, and at most what the plan allows.
-	// Without it: what the plan says.
+	// Limits are the maximum resources of a pod, within the limits of the plan. Default: the limits
+	// of the plan.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=8
@@ -300,57 +294,56 @@ type RunnerResources struct {
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 }
 
-// EnvironmentStatus is what the controllers have found and done.
+// EnvironmentStatus is the observed state of an environment.
 type EnvironmentStatus struct {
 	ObjectStatus `json:",inline"`
 
-	// Slug is the environment's short name in the REST API, made from its display
-	// name; empty while another environment holds it.
+	// Slug is the environment's short name in the REST API, derived from its display name; empty
+	// while another environment has it.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=40
 	Slug string `json:"slug,omitempty"`
 
-	// Default says that this is the project's default environment.
+	// Default is true for the project's default environment.
 	//
 	// +optional
 	Default bool `json:"default,omitempty"`
 
-	// LiveDeployment is the name of the Deployment that is live.
+	// LiveDeployment is the name of the live Deployment.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	LiveDeployment string `json:"liveDeployment,omitempty"`
 
-	// LiveDeploymentID is the id of the deployment that is live. It stays when
-	// the object of that deployment is gone.
+	// LiveDeploymentID is the ID of the live deployment. It remains if the Deployment object is
+	// deleted.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=36
 	LiveDeploymentID string `json:"liveDeploymentID,omitempty"`
 
-	// LiveCommit is the commit of the deployment that is live; empty for an
-	// uploaded bundle.
+	// LiveCommit is the commit of the live deployment; empty for an upload.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	LiveCommit string `json:"liveCommit,omitempty"`
 
-	// LivePath is the folder of the repository that the deployment that is live was built
-	// from; "" is the root. It is absent for an uploaded bundle.
+	// LivePath is the folder of the repository that the live deployment was built from; "" is the
+	// root. It is absent for an upload.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	LivePath *string `json:"livePath,omitempty"`
 
-	// SeenCommit is the newest commit of the branch that spec.git follows, as it was
-	// last seen; empty where it follows none.
+	// SeenCommit is the head of the followed branch at the last successful poll; empty if spec.git
+	// follows no branch.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SeenCommit string `json:"seenCommit,omitempty"`
 
-	// Git is what spec.git has led to.
+	// Git is the last deployment that spec.git caused.
 	//
 	// +optional
 	Git *EnvironmentGitStatus `json:"git,omitempty"`
@@ -360,65 +353,65 @@ type EnvironmentStatus struct {
 	// +optional
 	Runner RunnerPoolStatus `json:"runner,omitempty"`
 
-	// TestSession is who tests in a test environment, as the REST API was told.
+	// TestSession is the test session that the REST API started.
 	//
 	// +optional
 	TestSession *TestSession `json:"testSession,omitempty"`
 }
 
-// TestSession says that somebody tests in an environment. It ends by itself.
+// TestSession reserves a test environment. It expires automatically.
 type TestSession struct {
-	// Holder is who tests, in their own words.
+	// Holder is a label of the program or person that tests.
 	//
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Holder string `json:"holder"`
 
-	// ExpiresAt is when the session ends, unless it is renewed.
+	// ExpiresAt is when the session expires unless it is renewed.
 	//
 	// +required
 	ExpiresAt metav1.Time `json:"expiresAt"`
 }
 
-// EnvironmentGitStatus is what spec.git has led to.
+// EnvironmentGitStatus is the last deployment that spec.git caused.
 type EnvironmentGitStatus struct {
-	// Commit is the last one that was deployed for spec.git, or was live already.
+	// Commit is the last commit that was deployed for spec.git or was already live.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Commit string `json:"commit,omitempty"`
 
-	// Tree names what git.path of the Project held at that commit; commits that leave
-	// it as it is are not deployed. Without a path, or where the server of the
-	// repository does not tell, every commit is.
+	// Tree identifies the content of git.path of the Project at that commit. Commits that do not
+	// change it are not deployed. If there is no path, or if the Git server does not support
+	// partial fetches, each commit is deployed.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Tree string `json:"tree,omitempty"`
 
-	// Path is the git.path of the Project that the commit was taken from: another one is
-	// another source, of which the commit is built anew.
+	// Path is the git.path of the Project for that commit. A commit with another path is built
+	// again.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=255
 	Path *string `json:"path,omitempty"`
 
-	// Variables is a digest of the variables that the environment had then, empty without
-	// any. A Deployment that failed by its connectors is tried again when it changes.
+	// Variables is a digest of the environment's variables at that time, empty if there are none.
+	// If it changes, a Deployment that failed because of its connectors is retried.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Variables string `json:"variables,omitempty"`
 
-	// Deployment is the name of the Deployment that was made for it, or activated.
+	// Deployment is the name of the Deployment that was created or activated.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Deployment string `json:"deployment,omitempty"`
 
-	// Revision counts what was decided so far. It is part of the names of the
-	// Deployments, so that each decision has its own.
+	// Revision counts the decisions. It is part of the names of the Deployments, so each decision
+	// has its own.
 	//
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
@@ -426,12 +419,12 @@ type EnvironmentGitStatus struct {
 
 // RunnerPoolStatus is the state of a pool of runner pods.
 type RunnerPoolStatus struct {
-	// Replicas is how many runner pods there are.
+	// Replicas is the number of runner pods.
 	//
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// ReadyReplicas is how many of them take runs.
+	// ReadyReplicas is the number of ready runner pods.
 	//
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas,omitempty"`

@@ -9,26 +9,24 @@ import (
 	"github.com/google/uuid"
 )
 
-// ProjectID is the id of the project of a namespace: a UUIDv5 of the platform's
-// id and the namespace's name. Nobody can choose it, so nobody can take another
-// project's, and the same platform id gives the same ids in another cluster. It
-// never changes.
+// ProjectID returns the ID of a namespace's project: a UUIDv5 of the platform's ID and the
+// namespace's name. A project cannot choose it, so it cannot take another project's ID. The same
+// platform ID gives the same IDs in another cluster. The function never changes.
 func ProjectID(platformID uuid.UUID, namespace string) uuid.UUID {
 	return uuid.NewSHA1(platformID, []byte(namespace))
 }
 
-// ProjectObjectID is the id of an object that has no spec.id: a UUIDv5 of the
-// project's id and "Kind/name". It is a function of the manifests alone, so that
-// ids and webhook URLs survive delete-and-apply, a restore and a move to another
-// cluster. It never changes.
+// ProjectObjectID returns the ID of an object without spec.id: a UUIDv5 of the project's ID and
+// "Kind/name". It depends only on the manifests, so IDs and webhook URLs survive a re-creation, a
+// restore and a move to another cluster. The function never changes.
 func ProjectObjectID(projectID uuid.UUID, kind, name string) uuid.UUID {
 	return uuid.NewSHA1(projectID, []byte(kind+"/"+name))
 }
 
-// ObjectID is the id that an object of the project asks for: the project's own
-// for its Project, else spec.id where it is set, else ProjectObjectID. It is the
-// object's once the store's claim names the object, and not before. The error
-// names what is no UUID, which the API server should not have let through.
+// ObjectID returns the ID that an object asks for: the project's ID for its Project, else spec.id
+// if it is set, else ProjectObjectID. The object owns the ID only after the store's ID claim names
+// the object. It returns an error if spec.id is not a UUID, which the API server should have
+// rejected.
 func ObjectID(projectID uuid.UUID, object ConditionedObject) (uuid.UUID, error) {
 	if object.ObjectKind() == (&Project{}).ObjectKind() {
 		return projectID, nil
@@ -44,16 +42,14 @@ func ObjectID(projectID uuid.UUID, object ConditionedObject) (uuid.UUID, error) 
 	return parsed, nil
 }
 
-// WebhookURL is the address of a connector's webhook at a gateway whose URL may end
-// with a slash. The gateway serves it as /hooks/{project_id}/{connector_id}, and
-// callers keep it: it never changes.
+// WebhookURL returns the URL of a connector's webhook. gatewayURL can end with a slash. The gateway
+// serves it as /hooks/{project_id}/{connector_id}. It never changes, because callers store it.
 func WebhookURL(gatewayURL string, projectID, connectorID uuid.UUID) string {
 	return strings.TrimRight(gatewayURL, "/") + "/hooks/" + projectID.String() + "/" + connectorID.String()
 }
 
-// GitWebhookURL is the address of a project's push webhook at a gateway whose URL may end
-// with a slash. The gateway serves it as /git/{project_id}, and Git providers keep it: it
-// never changes.
+// GitWebhookURL returns the URL of a project's push webhook. gatewayURL can end with a slash. The
+// gateway serves it as /git/{project_id}. It never changes, because Git providers store it.
 func GitWebhookURL(gatewayURL string, projectID uuid.UUID) string {
 	return strings.TrimRight(gatewayURL, "/") + "/git/" + projectID.String()
 }

@@ -14,7 +14,7 @@ import (
 
 // These ids must never change: webhook URLs hold them. They were computed
 // elsewhere, by Python's uuid.uuid5(project, "Kind/name").
-func TestProjectObjectIDNeverChanges(t *testing.T) {
+func TestProjectObjectID_NeverChanges(t *testing.T) {
 	t.Parallel()
 	const project = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
 	for _, c := range []struct{ project, kind, name, want string }{
@@ -35,7 +35,7 @@ func TestProjectObjectIDNeverChanges(t *testing.T) {
 }
 
 // Computed in the same way: uuid.uuid5(platform, "namespace").
-func TestProjectIDNeverChanges(t *testing.T) {
+func TestProjectID_NeverChanges(t *testing.T) {
 	t.Parallel()
 	platform := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10")
 	require.Equal(t, "9eb6e6cc-39d0-5d8e-9c1b-3a89610111a4", v1alpha1.ProjectID(platform, "shop").String())
@@ -43,7 +43,7 @@ func TestProjectIDNeverChanges(t *testing.T) {
 	require.NotEqual(t, v1alpha1.ProjectID(platform, "shop"), v1alpha1.ProjectID(uuid.New(), "shop"))
 }
 
-func TestObjectID(t *testing.T) {
+func TestObjectID_DependsOnKindAndName(t *testing.T) {
 	t.Parallel()
 	project := uuid.MustParse(string(someID))
 	connector := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "orders"}}
@@ -62,14 +62,14 @@ func TestObjectID(t *testing.T) {
 	require.Equal(t, project, own)
 }
 
-func TestObjectIDOfWhatTheAPIServerRefuses(t *testing.T) {
+func TestObjectID_OfInvalidNames(t *testing.T) {
 	t.Parallel()
 	_, err := v1alpha1.ObjectID(uuid.New(), &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{ID: "none"}})
 	require.ErrorContains(t, err, "spec.id of Environment")
 }
 
 // Callers have the address in their configuration, and nobody can tell them another.
-func TestWebhookURLNeverChanges(t *testing.T) {
+func TestWebhookURL_NeverChanges(t *testing.T) {
 	t.Parallel()
 	project, connector := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"), uuid.MustParse("B47F6196-0cbb-5f60-9c40-f6e3b25c8123")
 	for _, gateway := range []string{"https://hooks.example.com/base", "https://hooks.example.com/base/"} {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// MaxNameLength is the most characters of an environment's name, a connector
-// file's stem and a slug.
+// MaxNameLength limits an environment's name, the stem of a connector file and a slug, in
+// characters.
 const MaxNameLength = 40
 
 // Labels and annotations of the platform.
@@ -20,50 +20,51 @@ const (
 	LabelProject = "agentplatform.dev/project-id"
 	// LabelEnvironment holds the name of the Environment that a child belongs to.
 	LabelEnvironment = "agentplatform.dev/environment"
-	// LabelManagedBy, with the value ManagedBy, marks what the platform made.
+	// LabelManagedBy, with the value ManagedBy, marks objects that the platform created.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	ManagedBy      = "agentplatform"
 	// LabelDeployment holds the name of the Deployment that a child belongs to.
 	LabelDeployment = "agentplatform.dev/deployment"
-	// LabelConnector holds the name of the Connector that a child belongs to,
-	// where it fits into a label (at most 63 characters).
+	// LabelConnector holds the name of the Connector that a child belongs to, if it fits into a
+	// label (at most 63 characters).
 	LabelConnector = "agentplatform.dev/connector"
 	// LabelDefinedInCode is "true" on Connectors and ConnectorLinks that mirror a
 	// file of connectors/.
 	LabelDefinedInCode = "agentplatform.dev/defined-in-code"
-	// LabelActivation is, beside LabelDefinedInCode, the rank of the activation that the
-	// object mirrors, a number; LabelRetired is "true" where the code has the connector
-	// no more; LabelPosition is which link of its connector's file a link is.
+	// LabelActivation, with LabelDefinedInCode, holds the rank of the activation that the object
+	// mirrors. LabelRetired is "true" if the code no longer has the connector. LabelPosition is the
+	// position of a link in its connector's file.
 	LabelActivation = "agentplatform.dev/activation"
 	LabelRetired    = "agentplatform.dev/retired"
 	LabelPosition   = "agentplatform.dev/position"
 )
 
-// AnnotationRotationGrace of a Connector is how long the secrets before one rotation stay valid, in place of
-// spec.secretGracePeriodSeconds: the version that the rotation made, the period of the spec, and the seconds, such as
-// "3/86400=600". At any other version or period, and where it cannot be read, it says nothing.
+// AnnotationRotationGrace holds the grace period of one rotation, which replaces
+// spec.secretGracePeriodSeconds: the version of the rotation, the period in the spec, and the
+// seconds, such as "3/86400=600". It has no effect for another version or period, or if it cannot
+// be read.
 const AnnotationRotationGrace = "agentplatform.dev/rotation-grace"
 
-// CodeConnectorName is the name of the Connector that mirrors the file of that stem in an
-// environment, CodeLinkName that of the ConnectorLink of one of its agents.
+// CodeConnectorName returns the name of the Connector that mirrors the file with that stem in an
+// environment.
 func CodeConnectorName(environment EnvironmentName, stem string) string {
 	return string(environment) + "." + stem
 }
 
-// CodeConnectorStem is the stem of the file of which a Connector of an environment has the name; any
-// other name it returns as it is.
+// CodeConnectorStem returns the file stem for a Connector of an environment. It returns any other
+// name unchanged.
 func CodeConnectorStem(environment EnvironmentName, name string) string {
 	return strings.TrimPrefix(name, string(environment)+".")
 }
 
-// CodeConnectorFile is the file of that stem in a project's repository.
+// CodeConnectorFile returns the file with that stem in a project's repository.
 func CodeConnectorFile(stem string) string { return "connectors/" + stem + ".yaml" }
 
-// CodeLinkName: see CodeConnectorName.
+// CodeLinkName returns the name of the ConnectorLink for an agent of a connector in code.
 func CodeLinkName(connector, agent string) string { return connector + "." + agent }
 
-// activationOf is the rank in the labels of an object that code defines; 0 of others, and
-// where somebody has changed it to no number.
+// activationOf returns the rank in the labels of an object in code. It returns 0 for other objects
+// and for an invalid number.
 func activationOf(labels map[string]string) int64 {
 	if labels[LabelDefinedInCode] != "true" {
 		return 0
@@ -75,10 +76,9 @@ func activationOf(labels map[string]string) int64 {
 	return rank
 }
 
-// Slug turns a name for people into a DNS label of at most MaxNameLength: lower
-// case, marks of letters dropped ("Köln" becomes koln), everything else between
-// letters and digits one '-'. It is "" when nothing of the name is left, as with
-// one in another script.
+// Slug turns a display name into a DNS label of at most MaxNameLength. It uses lower case, drops
+// marks of letters ("Köln" becomes koln) and replaces all other characters with one '-'. It returns
+// "" if nothing is left, as for a name in another script.
 func Slug(displayName string) string {
 	var b strings.Builder
 	gap := false
@@ -103,12 +103,12 @@ func Slug(displayName string) string {
 	return b.String()
 }
 
-// plainLetters are Latin letters that have no decomposition.
+// plainLetters maps Latin letters without a decomposition.
 var plainLetters = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'đ': "d", 'ð': "d", 'þ': "th", 'ł': "l", 'ħ': "h", 'ı': "i",
 }
 
-// slugPart is what becomes of one character; "" when it separates.
+// slugPart returns the replacement of one character, or "" if it separates.
 func slugPart(r rune) string {
 	r = unicode.ToLower(r)
 	if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -117,9 +117,9 @@ func slugPart(r rune) string {
 	return plainLetters[r]
 }
 
-// NameFor is the name of an object that the facade makes for a display name: its
-// slug, cut, and a suffix of random lower-case letters and digits. What is named
-// has at most MaxNameLength characters.
+// NameFor returns a name for an object that the facade creates: the slug of the display name, cut,
+// and a suffix of random lower-case letters and digits. The result has at most MaxNameLength
+// characters.
 func NameFor(displayName, fallback, suffix string) string {
 	base := Slug(displayName)
 	if base == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-func TestSlug(t *testing.T) {
+func TestSlug_OfNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"Production":                        "production",
@@ -40,7 +40,7 @@ func TestSlug(t *testing.T) {
 
 var dnsLabel = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
-func TestSlugIsADNSLabelOrEmpty(t *testing.T) {
+func TestSlug_IsDNSLabelOrEmpty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		slug := v1alpha1.Slug(rapid.String().Draw(t, "name"))
@@ -49,7 +49,7 @@ func TestSlugIsADNSLabelOrEmpty(t *testing.T) {
 	})
 }
 
-func TestNameFor(t *testing.T) {
+func TestNameFor_FitsKubernetes(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "eu-west-x7k2p", v1alpha1.NameFor("EU West", "environment", "x7k2p"))
 	require.Equal(t, "environment-x7k2p", v1alpha1.NameFor("日本", "environment", "x7k2p"))

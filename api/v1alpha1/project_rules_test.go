@@ -17,6 +17,10 @@ func newProject() *v1alpha1.Project {
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.ProjectName},
 		Spec: v1alpha1.ProjectSpec{
 			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/support.git"},
+			Telemetry: &v1alpha1.ProjectTelemetry{OTLP: &v1alpha1.OTLPExport{
+				Endpoint: "https://otlp.example.com/in", HeadersSecretRef: &v1alpha1.SecretReference{Name: "otlp"},
+				Content: v1alpha1.TelemetryContentNone, SamplePercent: ptr.To[int32](0), Environments: []v1alpha1.EnvironmentName{"production"},
+			}},
 			ModelProviders: []v1alpha1.ModelProvider{{
 				Prefix: "openai", Type: v1alpha1.ModelProviderOpenAI,
 				APIKeySecretRef: &v1alpha1.SecretKeyReference{Name: "models", Key: "openai"},
@@ -34,6 +38,26 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: `one namespace is one project: its Project must be named "project"; for another project use another namespace`,
 		change:  func(p *v1alpha1.Project) { p.Name = "second" },
 	}, {
+		name: "collector with credentials", path: ".spec.telemetry.otlp.endpoint",
+		message: "must be an https:// or http:// URL without credentials, query and fragment",
+		change: func(p *v1alpha1.Project) {
+			p.Spec.Telemetry = &v1alpha1.ProjectTelemetry{OTLP: &v1alpha1.OTLPExport{Endpoint: "https://token@otlp.example.com"}}
+		},
+	}, {
+		name: "collector of another kind", path: ".spec.telemetry.otlp.endpoint",
+		message: "must be an https:// or http:// URL without credentials, query and fragment",
+		change: func(p *v1alpha1.Project) {
+			p.Spec.Telemetry = &v1alpha1.ProjectTelemetry{OTLP: &v1alpha1.OTLPExport{Endpoint: "grpc://otlp.example.com"}}
+		},
+	}, {
+		name: "environment with traces that cannot be", path: ".spec.telemetry.otlp.environments[]", message: environmentMessage,
+		change: func(p *v1alpha1.Project) {
+			p.Spec.Telemetry.OTLP.Environments = []v1alpha1.EnvironmentName{"Production"}
+		},
+	}, {
+		name: "headers of a collector in a Secret that cannot be", path: ".spec.telemetry.otlp.headersSecretRef.name", message: nameMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.Telemetry.OTLP.HeadersSecretRef.Name = "Otlp" },
+	}, {
 		name: "default environment that cannot be", path: ".spec.defaultEnvironment", message: environmentMessage,
 		change: func(p *v1alpha1.Project) { p.Spec.DefaultEnvironment = "Production" },
 	}, {
@@ -42,7 +66,7 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "file:///etc" },
 	}, {
 		name: "git URL with a password", path: ".spec.git.url",
-		message: "must not hold credentials: put username and password into the Secret that secretRef names",
+		message: "must not contain credentials: put username and password into the Secret that secretRef names",
 		change:  func(p *v1alpha1.Project) { p.Spec.Git.URL = "https://me:secret@git.example.com/a.git" },
 	}, {
 		name: "git URL with a query", path: ".spec.git.url", message: "must have no query and no fragment",
@@ -72,7 +96,7 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		name: "no room for inputs", path: ".spec.limits.backlogInput", message: "must be more than 0",
 		change: func(p *v1alpha1.Project) { p.Spec.Limits.BacklogInput = ptr.To(resource.MustParse("0")) },
 	}, {
-		name: "no room for what ends", path: ".spec.limits.storage", message: "must be more than 0",
+		name: "negative storage", path: ".spec.limits.storage", message: "must be more than 0",
 		change: func(p *v1alpha1.Project) { p.Spec.Limits.Storage = ptr.To(resource.MustParse("-1Gi")) },
 	}, {
 		name: "built-in prefix", path: ".spec.modelProviders[]", message: "the prefix scripted is built in; choose another",
@@ -85,7 +109,7 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must be an https:// or http:// URL without credentials",
 		change:  func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://key@models.example.com" },
 	}, {
-		name: "base URL with a fragment", path: ".spec.modelProviders[].baseURL", message: "must have no fragment, which nobody sends",
+		name: "base URL with a fragment", path: ".spec.modelProviders[].baseURL", message: "must have no fragment, because it would not be sent",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://models.example.com/v1#x" },
 	}, {
 		name: "model secret that cannot be", path: ".spec.modelProviders[].apiKeySecretRef.name", message: nameMessage,
@@ -114,13 +138,13 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 	},
 }
 
-func TestProjectRules(t *testing.T) {
+func TestProject_RejectsInvalid(t *testing.T) {
 	t.Parallel()
 	refuse(t, newProject, projectBreaches)
 }
 
-// TestPricesAreToldApart: what the schema says of them without a rule.
-func TestPricesAreToldApart(t *testing.T) {
+// What the schema says of them without a rule.
+func TestProject_RejectsInvalidPrices(t *testing.T) {
 	t.Parallel()
 	refuse(t, newProject, []breach[*v1alpha1.Project]{{
 		name: "two prices of a model", path: ".spec.modelProviders[].prices[]", message: "Duplicate value",
@@ -139,8 +163,8 @@ func TestPricesAreToldApart(t *testing.T) {
 	}})
 }
 
-// TestLimitsHaveBounds: those of a Project and of a plan are the same.
-func TestLimitsHaveBounds(t *testing.T) {
+// The limits of a Project and of a plan have the same bounds.
+func TestProject_LimitsHaveBounds(t *testing.T) {
 	t.Parallel()
 	refuse(t, newProject, []breach[*v1alpha1.Project]{{
 		name: "no request at all", path: ".spec.limits.requestsPerMinute", message: "should be greater than or equal to 1",
@@ -151,7 +175,7 @@ func TestLimitsHaveBounds(t *testing.T) {
 	}})
 }
 
-func TestProjectsThatAreFine(t *testing.T) {
+func TestProject_AcceptsValid(t *testing.T) {
 	t.Parallel()
 	accept(t, newProject, []valid[*v1alpha1.Project]{
 		{name: "as it is", change: func(*v1alpha1.Project) {}},

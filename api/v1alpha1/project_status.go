@@ -11,29 +11,27 @@ import (
 // ObjectKind returns "Project".
 func (p *Project) ObjectKind() string { return "Project" }
 
-// SpecID returns "": a project's id follows from its namespace.
+// SpecID returns "", because a project's ID derives from its namespace.
 func (p *Project) SpecID() string { return "" }
 
-// CommonStatus returns what every status has.
+// CommonStatus returns the part of the status that all kinds share.
 func (p *Project) CommonStatus() *ObjectStatus { return &p.Status.ObjectStatus }
 
-// MarkPlanInvalid: the Namespace's annotation with the plan cannot be read,
-// because of problem.
+// MarkPlanInvalid reports that the plan in the Namespace's annotation cannot be read.
 func (p *Project) MarkPlanInvalid(annotation string, problem error) {
-	set(p, ConditionPlanInvalid, metav1.ConditionTrue, ReasonInvalidPlan,
-		fmt.Sprintf("the platform's plan holds, for the operator's annotation %s of the Namespace cannot be read: %v", annotation, problem))
+	setCondition(p, ConditionPlanInvalid, metav1.ConditionTrue, ReasonInvalidPlan,
+		fmt.Sprintf("the platform's plan applies, because the annotation %s of the Namespace is invalid: %v", annotation, problem))
 }
 
-// MarkPlanValid: the Namespace's annotation can be read, or says nothing.
-func (p *Project) MarkPlanValid() { remove(p, ConditionPlanInvalid) }
+// MarkPlanValid reports that the annotation can be read or is absent.
+func (p *Project) MarkPlanValid() { removeCondition(p, ConditionPlanInvalid) }
 
-// MarkNetworkReady: NetworkPolicies and certificate are there.
+// MarkNetworkReady reports that the NetworkPolicies and the certificate exist.
 func (p *Project) MarkNetworkReady() {
-	set(p, ConditionNetworkReady, metav1.ConditionTrue, ReasonSucceeded, "pods may be made")
+	setCondition(p, ConditionNetworkReady, metav1.ConditionTrue, ReasonSucceeded, "pods can be created")
 }
 
-// MarkNetworkMissing: what stands around the project's pods is not there, for a
-// reason that message says.
+// MarkNetworkMissing reports that a NetworkPolicy or the certificate is missing.
 func (p *Project) MarkNetworkMissing(reason, message string) {
-	set(p, ConditionNetworkReady, metav1.ConditionFalse, reason, "no pod is made: "+message)
+	setCondition(p, ConditionNetworkReady, metav1.ConditionFalse, reason, "no pods are created: "+message)
 }

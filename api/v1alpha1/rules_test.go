@@ -25,7 +25,7 @@ const (
 
 // Messages of the types that several fields share.
 const (
-	uuidMessage        = "must be a random UUID (version 4 or 7), such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10; make one with uuidgen"
+	uuidMessage        = "must be a random UUID (version 4 or 7), such as 7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10; generate one with uuidgen"
 	timeMessage        = "must be a time in UTC, such as 2030-01-31T12:00:00Z"
 	derivedID          = v1alpha1.UUID("28623ccb-65eb-53ce-9b18-80e9c90551e7")
 	nameMessage        = "must be the name of an object in this namespace: lower-case letters, digits, '-' and '.'"

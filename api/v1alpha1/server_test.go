@@ -59,7 +59,7 @@ func objects(t *testing.T, text []byte) []*unstructured.Unstructured {
 	}
 }
 
-func TestSamplesApplyAgainWithoutADifference(t *testing.T) {
+func TestSamples_ApplyWithoutDifference(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	namespace := control.Namespace(t)
@@ -84,7 +84,7 @@ func TestSamplesApplyAgainWithoutADifference(t *testing.T) {
 	}
 }
 
-func TestTheExamplesOfThePagesApply(t *testing.T) {
+func TestPages_ExamplesApply(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	strict := client.WithFieldValidation(control.Client, "Strict")
@@ -104,7 +104,7 @@ func TestTheExamplesOfThePagesApply(t *testing.T) {
 	}
 }
 
-func TestObjectsAreFoundByTheirFields(t *testing.T) {
+func TestCRDs_SelectableFields(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	namespace := control.Namespace(t)
@@ -132,7 +132,7 @@ func TestObjectsAreFoundByTheirFields(t *testing.T) {
 	}
 }
 
-func TestAnEnvironmentScales(t *testing.T) {
+func TestEnvironment_ScaleSubresource(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	environment := newEnvironment()
@@ -147,7 +147,7 @@ func TestAnEnvironmentScales(t *testing.T) {
 }
 
 // The API server takes what the marks of all kinds write.
-func TestStatusesAreTaken(t *testing.T) {
+func TestStatus_AcceptedByAPIServer(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	namespace := control.Namespace(t)
@@ -165,7 +165,7 @@ func TestStatusesAreTaken(t *testing.T) {
 	}
 }
 
-func TestADeploymentsStatusIsTaken(t *testing.T) {
+func TestDeploymentStatus_AcceptedByAPIServer(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	d := newDeployment()

@@ -36,7 +36,7 @@ func condition(o v1alpha1.ConditionedObject, conditionType string) string {
 	return string(c.Status) + " " + c.Reason
 }
 
-func TestReconcilingLeavesObservedGenerationBehind(t *testing.T) {
+func TestStatus_ReconcilingKeepsObservedGeneration(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
 		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
@@ -49,7 +49,7 @@ func TestReconcilingLeavesObservedGenerationBehind(t *testing.T) {
 	}
 }
 
-func TestReadyEndsAReconciliation(t *testing.T) {
+func TestStatus_ReadyEndsReconciling(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
 		v1alpha1.MarkStalled(o, v1alpha1.ReasonInvalidSpec, "wrong")
@@ -67,7 +67,7 @@ func TestReadyEndsAReconciliation(t *testing.T) {
 	}
 }
 
-func TestStalledEndsAReconciliation(t *testing.T) {
+func TestStatus_StalledEndsReconciling(t *testing.T) {
 	t.Parallel()
 	for _, o := range all() {
 		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, "at work")
@@ -82,7 +82,7 @@ func TestStalledEndsAReconciliation(t *testing.T) {
 	}
 }
 
-func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
+func TestStatus_RetriesTransientErrors(t *testing.T) {
 	t.Parallel()
 	for reason, mark := range map[string]func(v1alpha1.ConditionedObject){
 		v1alpha1.ReasonReferenceMissing: func(o v1alpha1.ConditionedObject) { v1alpha1.MarkReferenceMissing(o, "Environment", "production") },
@@ -101,9 +101,8 @@ func TestWhatMayMendItselfIsWaitedFor(t *testing.T) {
 	}
 }
 
-// What is in effect stays so while it cannot be looked at: a store that is away
-// makes no webhook unready that works.
-func TestWhatIsTriedAgainTakesNothingBack(t *testing.T) {
+// An object that is in effect stays Ready while the store is unavailable, because its webhook still works.
+func TestStatus_RetryKeepsReady(t *testing.T) {
 	t.Parallel()
 	for name, mark := range map[string]func(v1alpha1.ConditionedObject){
 		"store unavailable": v1alpha1.MarkStoreUnavailable,
@@ -125,7 +124,7 @@ func TestWhatIsTriedAgainTakesNothingBack(t *testing.T) {
 	}
 }
 
-func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
+func TestStatus_TruncatesLongMessages(t *testing.T) {
 	t.Parallel()
 	project := newProject()
 	v1alpha1.MarkStalled(project, v1alpha1.ReasonInvalidSpec, strings.Repeat("ä", 4000))
@@ -135,7 +134,7 @@ func TestLongMessagesAreCutBetweenCharacters(t *testing.T) {
 	require.True(t, strings.HasSuffix(message, "…"))
 }
 
-func TestEnvironmentMarks(t *testing.T) {
+func TestEnvironmentStatus_Conditions(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment()
 	e.Status.Slug = "production"
@@ -158,13 +157,13 @@ func TestEnvironmentMarks(t *testing.T) {
 	require.True(t, v1alpha1.IsReady(e))
 }
 
-func TestRunnerPoolReplicas(t *testing.T) {
+func TestEnvironmentStatus_PoolReplicas(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, 1, (&v1alpha1.RunnerPool{}).Replicas())
 	require.EqualValues(t, 4, (&v1alpha1.RunnerPool{MinReplicas: ptr.To(int32(4))}).Replicas())
 }
 
-func TestTitlesAndSlugs(t *testing.T) {
+func TestDisplayName_TitlesAndSlugs(t *testing.T) {
 	t.Parallel()
 	e := newEnvironment()
 	e.Spec.DisplayName = "EU West"
@@ -213,7 +212,7 @@ func TestConnector_RotateSecret(t *testing.T) {
 	require.NotContains(t, c.Annotations, v1alpha1.AnnotationRotationGrace)
 }
 
-func TestConnectorDefaults(t *testing.T) {
+func TestConnector_Defaults(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	require.True(t, c.IsEnabled())
@@ -231,7 +230,7 @@ func TestConnectorDefaults(t *testing.T) {
 	require.Zero(t, c.SecretGracePeriod())
 }
 
-func TestConnectorMarks(t *testing.T) {
+func TestConnectorStatus_Conditions(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	c.MarkSecretReady("orders-secret", 2)
@@ -244,7 +243,7 @@ func TestConnectorMarks(t *testing.T) {
 	require.Equal(t, "False SecretInvalid", condition(c, v1alpha1.ConditionSecretReady))
 }
 
-func TestConnectorLinkMarks(t *testing.T) {
+func TestConnectorLinkStatus_Conditions(t *testing.T) {
 	t.Parallel()
 	l := newLink()
 	v1alpha1.MarkReferenceMissing(l, "Connector", "orders")
@@ -257,7 +256,7 @@ func TestConnectorLinkMarks(t *testing.T) {
 	require.Equal(t, "True Succeeded", condition(l, v1alpha1.ConditionReferencesResolved))
 }
 
-func TestAnEndedKeyIsAsAsked(t *testing.T) {
+func TestAPIKeyStatus_ExpiredIsReady(t *testing.T) {
 	t.Parallel()
 	k := newAPIKey()
 	k.MarkRevoked()

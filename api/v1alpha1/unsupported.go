@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Unsupported: model services that speak a protocol which no runner speaks.
+// Unsupported returns the model providers with an unsupported protocol.
 func (p *Project) Unsupported() []string {
 	var out []string
 	for i, provider := range p.Spec.ModelProviders {
@@ -18,16 +18,16 @@ func (p *Project) Unsupported() []string {
 	return out
 }
 
-// Unsupported: all of an Environment is supported.
+// Unsupported returns nil, because all of an Environment is supported.
 func (e *Environment) Unsupported() []string { return nil }
 
-// Unsupported: all of a Deployment is supported.
+// Unsupported returns nil, because all of a Deployment is supported.
 func (d *Deployment) Unsupported() []string { return nil }
 
-// Unsupported: all of a Connector is supported.
+// Unsupported returns nil, because all of a Connector is supported.
 func (c *Connector) Unsupported() []string { return nil }
 
-// Unsupported: nothing runs middleware yet.
+// Unsupported returns the mode Middleware.
 func (l *ConnectorLink) Unsupported() []string {
 	if o := l.Spec.Outbound; o != nil && o.Mode == LinkMiddleware {
 		return []string{"spec.outbound.mode: " + string(LinkMiddleware)}
@@ -35,12 +35,11 @@ func (l *ConnectorLink) Unsupported() []string {
 	return nil
 }
 
-// Unsupported: all of an APIKey is supported.
+// Unsupported returns nil, because all of an APIKey is supported.
 func (k *APIKey) Unsupported() []string { return nil }
 
-// MarkNotSupported: the spec asks for what this release does not do. Nothing
-// was done for this generation.
+// MarkNotSupported reports unsupported fields in the spec. This generation has no effect.
 func MarkNotSupported(o ConditionedObject, fields []string) {
 	MarkStalled(o, ReasonNotSupported,
-		"this release does not support "+strings.Join(fields, ", ")+"; change it: nothing is done for this "+o.ObjectKind()+" until then")
+		"this release does not support "+strings.Join(fields, ", ")+"; change the spec: the platform does not reconcile this "+o.ObjectKind()+" until then")
 }

@@ -14,14 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/later"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
-// readers says of each field of a spec who reads it: a file, and what stands in
-// it. A field that nobody reads must not be in the API, and a value that has no
-// effect must be among those of Unsupported. What is below a field of Kubernetes'
-// own type is read with it.
+// readers names the reader of each field of a spec: a file, and a text of the file. A field without a reader must not be in
+// the API. Unsupported must return each value without an effect. The reader of a field with a Kubernetes type also reads the
+// fields below it.
 var readers = map[string]string{
+	"Project.telemetry.otlp.endpoint":                         "controllers/project/telemetry.go: spec.Endpoint",
+	"Project.telemetry.otlp.headersSecretRef.name":            "controllers/project/telemetry.go: spec.HeadersSecretRef.Name",
+	"Project.telemetry.otlp.content":                          "controllers/project/telemetry.go: spec.Content",
+	"Project.telemetry.otlp.samplePercent":                    "controllers/project/telemetry.go: spec.SamplePercent",
+	"Project.telemetry.otlp.environments":                     "controllers/project/telemetry.go: spec.Environments",
 	"Project.displayName":                                     "controllers/project/controller.go: project.Spec.DisplayName",
 	"Project.git.url":                                         "controllers/deployment/source.go: git.URL",
 	"Project.git.secretRef.name":                              "controllers/deployment/source.go: git.SecretRef.Name",
@@ -125,20 +129,20 @@ var readers = map[string]string{
 
 	"APIKey.id":                "api/v1alpha1/apikey_status.go: k.Spec.ID",
 	"APIKey.displayName":       "api/v1alpha1/apikey_types.go: JSONPath=`.spec.displayName`",
-	"APIKey.hash":              "apiserver/keyindex.go: k.Spec.Hash",
-	"APIKey.keyID":             "apiserver/keyindex.go: key.Spec.KeyID",
-	"APIKey.access":            "apiserver/permissions.go: spec.Access",
-	"APIKey.permissions":       "apiserver/permissions.go: spec.Permissions",
-	"APIKey.environmentAccess": "apiserver/lookup.go: EnvironmentAccess",
-	"APIKey.environments":      "apiserver/permissions.go: Spec.Environments",
-	"APIKey.owner.kind":        "apiserver/audit.go: Spec.Owner.Kind",
-	"APIKey.owner.name":        "apiserver/audit.go: Spec.Owner.Name",
-	"APIKey.owner.groups":      "apiserver/permissions.go: owner.Groups",
+	"APIKey.hash":              "apiserver/rest/key_index.go: k.Spec.Hash",
+	"APIKey.keyID":             "apiserver/rest/key_index.go: key.Spec.KeyID",
+	"APIKey.access":            "apiserver/rest/permissions.go: spec.Access",
+	"APIKey.permissions":       "apiserver/rest/permissions.go: spec.Permissions",
+	"APIKey.environmentAccess": "apiserver/rest/lookup.go: EnvironmentAccess",
+	"APIKey.environments":      "apiserver/rest/permissions.go: Spec.Environments",
+	"APIKey.owner.kind":        "apiserver/rest/audit.go: Spec.Owner.Kind",
+	"APIKey.owner.name":        "apiserver/rest/audit.go: Spec.Owner.Name",
+	"APIKey.owner.groups":      "apiserver/rest/permissions.go: owner.Groups",
 	"APIKey.expiresAt":         "api/v1alpha1/apikey_owner.go: ExpiresAt",
-	"APIKey.revoked":           "apiserver/auth.go: k.Spec.Revoked",
+	"APIKey.revoked":           "apiserver/rest/auth.go: k.Spec.Revoked",
 }
 
-func TestEveryFieldHasAReader(t *testing.T) {
+func TestFields_HaveReaders(t *testing.T) {
 	t.Parallel()
 	fields := map[string]bool{}
 	for _, crd := range crds(t) {
@@ -168,7 +172,7 @@ func TestEveryFieldHasAReader(t *testing.T) {
 }
 
 // Each value of an enumeration is tried in an object of its kind.
-func TestValuesThatAreNotSupported(t *testing.T) {
+func TestUnsupported_Values(t *testing.T) {
 	t.Parallel()
 	var refused []string
 	for _, o := range append(all(), newCronConnector(), newOutboundLink()) {
@@ -199,14 +203,13 @@ func TestValuesThatAreNotSupported(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, name := range later.At(later.Object) {
+	for _, name := range unsupported.At(unsupported.Object) {
 		names = append(names, name.String())
 	}
 	require.ElementsMatch(t, names, refused)
 }
 
-// with is a copy of an object in which a field of the spec has another value; in
-// lists it is that of the first item.
+// with returns a copy of an object with another value of a field of the spec. In a list it changes the first item.
 func with(t *testing.T, o v1alpha1.ConditionedObject, path []string, value json.RawMessage) v1alpha1.ConditionedObject {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -227,7 +230,7 @@ func with(t *testing.T, o v1alpha1.ConditionedObject, path []string, value json.
 	return changed
 }
 
-func TestWhatIsNotSupportedStalls(t *testing.T) {
+func TestUnsupported_Stalls(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	c.Generation = 3

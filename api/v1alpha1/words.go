@@ -7,23 +7,23 @@ import (
 	"unicode"
 )
 
-// Enumerations are written in CamelCase here, as Kubernetes does, and in lower case
-// by the REST API, the store and the files of a repository.
+// Enumerations use CamelCase here, as in Kubernetes, and lower case in the REST API, the store and
+// the files of a repository.
 
 // Word is the mode in lower case.
 func (m ConnectorMode) Word() string { return strings.ToLower(string(m)) }
 
-// ConnectorModeOf is the mode that a word means; "" for anything else.
+// ConnectorModeOf returns the mode for a word, or "".
 func ConnectorModeOf(word string) ConnectorMode {
-	return ofWord(word, ModeInbound, ModeSync, ModeOutbound)
+	return valueOfWord(word, ModeInbound, ModeSync, ModeOutbound)
 }
 
 // Word is the kind in lower case.
 func (k EnvironmentKind) Word() string { return strings.ToLower(string(k)) }
 
-// EnvironmentKindOf is the kind that a word means; "" for anything else.
+// EnvironmentKindOf returns the kind for a word, or "".
 func EnvironmentKindOf(word string) EnvironmentKind {
-	return ofWord(word, EnvironmentStandard, EnvironmentTest)
+	return valueOfWord(word, EnvironmentStandard, EnvironmentTest)
 }
 
 // Word is the type in lower case.
@@ -35,7 +35,7 @@ var WebhookAuthentications = []WebhookAuthentication{
 	AuthenticationStandardWebhooks,
 }
 
-// Word is how the callers are authenticated, in lower case: "github", "standard_webhooks".
+// Word is the authentication in lower case: "github", "standard_webhooks".
 func (a WebhookAuthentication) Word() string {
 	if a == AuthenticationStandardWebhooks {
 		return "standard_webhooks"
@@ -43,7 +43,7 @@ func (a WebhookAuthentication) Word() string {
 	return strings.ToLower(string(a))
 }
 
-// WebhookAuthenticationOf is what a word means; "" for anything else.
+// WebhookAuthenticationOf returns the authentication for a word, or "".
 func WebhookAuthenticationOf(word string) WebhookAuthentication {
 	for _, a := range WebhookAuthentications {
 		if a.Word() == word {
@@ -53,30 +53,32 @@ func WebhookAuthenticationOf(word string) WebhookAuthentication {
 	return ""
 }
 
-// Word is the way to go on after missed ticks, in lower case.
+// Word is the treatment of missed ticks in lower case.
 func (m MissedTicks) Word() string { return strings.ToLower(string(m)) }
 
-// MissedTicksOf is what a word means; "" for anything else.
-func MissedTicksOf(word string) MissedTicks { return ofWord(word, MissedTicksSkip, MissedTicksLatest) }
+// MissedTicksOf returns the treatment of missed ticks for a word, or "".
+func MissedTicksOf(word string) MissedTicks {
+	return valueOfWord(word, MissedTicksSkip, MissedTicksLatest)
+}
 
-// Word is the mode in lower case, its words apart.
-func (m LinkMode) Word() string { return words(string(m)) }
+// Word is the mode in lower case with underscores.
+func (m LinkMode) Word() string { return splitWords(string(m)) }
 
-// LinkModeOf is what a word means; "" for anything else.
+// LinkModeOf returns the mode for a word, or "".
 func LinkModeOf(word string) LinkMode {
 	return ofWords(word, LinkAutomatic, LinkAgentTool, LinkMiddleware)
 }
 
-// Word is the status in lower case, its words apart.
-func (s LinkStatus) Word() string { return words(string(s)) }
+// Word is the status in lower case with underscores.
+func (s LinkStatus) Word() string { return splitWords(string(s)) }
 
-// LinkStatusOf is what a word means; "" for anything else.
+// LinkStatusOf returns the status for a word, or "".
 func LinkStatusOf(word string) LinkStatus {
 	return ofWords(word, LinkCompleted, LinkFailed, LinkCancelled, LinkDeliveryFailed)
 }
 
-// words are those of a value in CamelCase, in lower case with underscores between them.
-func words(value string) string {
+// splitWords converts CamelCase to lower case with underscores.
+func splitWords(value string) string {
 	var out strings.Builder
 	for i, r := range value {
 		if i > 0 && unicode.IsUpper(r) {
@@ -87,30 +89,27 @@ func words(value string) string {
 	return out.String()
 }
 
-// ofWords is the value of which these are the words; "" when there is none.
+// ofWords returns the value whose words these are, or "".
 func ofWords[T ~string](word string, values ...T) T {
 	for _, v := range values {
-		if words(string(v)) == word {
+		if splitWords(string(v)) == word {
 			return v
 		}
 	}
 	return ""
 }
 
-// DeploymentPhaseOf is the phase that a status of the store means ("pending", …); "" for
-// anything else.
+// DeploymentPhaseOf returns the phase for a status of the store ("pending", …), or "".
 func DeploymentPhaseOf(status string) DeploymentPhase {
-	return ofWord(status, DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled)
+	return valueOfWord(status, DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled)
 }
 
-// DeploymentStepOf is the step that a phase of the store means ("fetching", …); ""
-// for anything else.
+// DeploymentStepOf returns the step for a phase of the store ("fetching", …), or "".
 func DeploymentStepOf(phase string) DeploymentStep {
-	return ofWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
+	return valueOfWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
 }
 
-// DeploymentFailureOf is the failure that a reason of the store means
-// ("build_failed", …); "" for anything else.
+// DeploymentFailureOf returns the failure for a reason of the store ("build_failed", …), or "".
 func DeploymentFailureOf(reason string) DeploymentFailure {
 	return map[string]DeploymentFailure{
 		"build_failed":      FailureBuild,
@@ -121,8 +120,8 @@ func DeploymentFailureOf(reason string) DeploymentFailure {
 	}[reason]
 }
 
-// ofWord is the value that is written so in lower case; "" when there is none.
-func ofWord[T ~string](word string, values ...T) T {
+// valueOfWord returns the value for a lower-case word, or "".
+func valueOfWord[T ~string](word string, values ...T) T {
 	for _, v := range values {
 		if strings.ToLower(string(v)) == word {
 			return v

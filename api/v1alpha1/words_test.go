@@ -13,7 +13,7 @@ import (
 )
 
 // There and back, for every value that the CRDs have.
-func TestEveryValueHasItsWord(t *testing.T) {
+func TestEnums_HaveStoreValues(t *testing.T) {
 	t.Parallel()
 	back := map[string]func(value string) (word, again string){
 		"Connector.mode": func(value string) (string, string) {

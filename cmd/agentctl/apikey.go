@@ -26,7 +26,7 @@ import (
 const (
 	// serviceAccountPrefix begins the user name of a service account.
 	serviceAccountPrefix = "system:serviceaccount:"
-	// masters is the group of those who may do everything, by which no key may anything.
+	// masters is the group of cluster administrators. It does not count for keys.
 	masters = "system:masters"
 )
 
@@ -37,52 +37,52 @@ type createOptions struct {
 	displayName, ownerUser, ownerServiceAccount, expires, dryRun, output string
 	permissions, environments, ownerGroups                               []string
 	narrowPermissions, narrowEnvironments, quiet                         bool
-	// master: whoever asks is the owner, and may much by a group that does not count.
-	master bool
+	// ownerIsMaster is true if the owner is the user of the command, and has permissions by the group masters.
+	ownerIsMaster bool
 }
 
 func newAPIKeyCreateCommand() *cobra.Command {
 	o := &createOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an API key, apply its APIKey object and print the key, once",
-		Long: `Make an API key, apply its APIKey object and print the key, once.
+		Short: "Create an API key and its APIKey object, and print the key once",
+		Long: `Create an API key and its APIKey object, and print the key once.
 
-The object holds the key's hash only, so that it may lie in Git:
---dry-run=client -o yaml prints it (and the key on standard error) and
-changes nothing. It looks up no environments, which need not exist yet:
---environments then takes the names of their objects alone.
+The object has only the hash of the key, so you can store it in Git: --dry-run=client
+-o yaml prints the object, and the key on standard error, and changes nothing. It does not
+look up environments, which need not exist yet; --environments then accepts only the names
+of their objects.
 
-The key never may what its owner may not: you, unless --owner-user or
---owner-service-account says otherwise.`,
+A key never has more permissions than its owner. The owner is you, unless --owner-user or
+--owner-service-account names another one.`,
 		Example: `  agentctl apikey create ci -n shop --permissions environments.view,deployments.create
   agentctl apikey create ci -n shop --owner-service-account ci --expires 720h --dry-run=client -o yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.narrowPermissions = cmd.Flags().Changed("permissions")
 			o.narrowEnvironments = cmd.Flags().Changed("environments")
-			return o.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.createKey(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	o.bind(flags)
-	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the project; without it that of the context")
-	flags.StringVar(&o.displayName, "display-name", "", "name for people")
-	flags.StringSliceVar(&o.permissions, "permissions", nil, "what the key may do, such as environments.view; without it all that its owner may, with '' nothing")
+	o.bindFlags(flags)
+	flags.StringVarP(&o.namespace, "namespace", "n", "", "namespace of the project; default: the namespace of the context")
+	flags.StringVar(&o.displayName, "display-name", "", "display name of the key")
+	flags.StringSliceVar(&o.permissions, "permissions", nil, "permissions of the key, such as environments.view; default: all permissions of its owner; '' is none")
 	flags.StringSliceVar(&o.environments, "environments", nil,
-		"environments that the key reaches, by name, slug or id, with --dry-run=client by the object's name only; without it all, with '' none")
-	flags.StringVar(&o.ownerUser, "owner-user", "", "user that the key acts for; without it you")
-	flags.StringSliceVar(&o.ownerGroups, "owner-group", nil, "group of --owner-user; may be repeated")
-	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace that the key acts for")
-	flags.StringVar(&o.expires, "expires", "", "when the key ends: a duration such as 720h, or a time such as 2030-01-31T00:00:00Z; without it never")
-	flags.StringVar(&o.dryRun, "dry-run", "none", "none, or client: change nothing and look up no environments")
-	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print the key and nothing around it")
-	flags.StringVarP(&o.output, "output", "o", "", "yaml: print the object too")
+		"environments of the key, by name, slug or ID, with --dry-run=client by the name of the object only; default: all; '' is none")
+	flags.StringVar(&o.ownerUser, "owner-user", "", "user as whom the key acts; default: you")
+	flags.StringSliceVar(&o.ownerGroups, "owner-group", nil, "group of --owner-user; can be repeated")
+	flags.StringVar(&o.ownerServiceAccount, "owner-service-account", "", "service account of the namespace as which the key acts")
+	flags.StringVar(&o.expires, "expires", "", "when the key expires: a duration such as 720h, or a time such as 2030-01-31T00:00:00Z; default: never")
+	flags.StringVar(&o.dryRun, "dry-run", "none", "with client, change nothing and look up no environments; the other value is none")
+	flags.BoolVarP(&o.quiet, "quiet", "q", false, "print only the key")
+	flags.StringVarP(&o.output, "output", "o", "", "with yaml, print the object too")
 	cmd.MarkFlagsMutuallyExclusive("owner-user", "owner-service-account")
 	return cmd
 }
 
-func (o *createOptions) run(ctx context.Context, name string, out, messages io.Writer) error {
+func (o *createOptions) createKey(ctx context.Context, name string, out, messages io.Writer) error {
 	if o.dryRun != "none" && o.dryRun != "client" {
 		return fmt.Errorf("--dry-run=%s: must be none or client", o.dryRun)
 	}
@@ -90,21 +90,21 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 		return fmt.Errorf("-o %s: must be yaml", o.output)
 	}
 	cluster := &cluster{options: o.clusterOptions}
-	object, key, err := o.object(ctx, cluster, name)
+	object, key, err := o.newAPIKey(ctx, cluster, name)
 	if err != nil {
 		return err
 	}
 	if o.dryRun == "none" {
-		c, err := cluster.client()
+		c, err := cluster.newClient()
 		if err != nil {
 			return err
 		}
-		// Not an apply: under the same name another key must not take the place of one.
+		// This is no apply, because a new key must not replace another one with the same name.
 		if err := c.Create(ctx, object); err != nil {
 			return fmt.Errorf("creating APIKey %s/%s: %w", object.Namespace, name, err)
 		}
 	}
-	if o.master {
+	if o.ownerIsMaster {
 		if _, err := fmt.Fprintln(messages, mastersNote(object)); err != nil {
 			return fmt.Errorf("printing a note: %w", err)
 		}
@@ -118,10 +118,10 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 		if err := printObject(out, object); err != nil {
 			return err
 		}
-		out = messages // the manifest alone goes to standard output
+		out = messages // Only the manifest goes to standard output.
 	}
 	if !o.quiet {
-		if _, err := fmt.Fprintln(messages, "The key is shown this once; it is kept nowhere:"); err != nil {
+		if _, err := fmt.Fprintln(messages, "The key is shown only once, and is not stored:"); err != nil {
 			return fmt.Errorf("printing the key: %w", err)
 		}
 	}
@@ -131,13 +131,13 @@ func (o *createOptions) run(ctx context.Context, name string, out, messages io.W
 	return nil
 }
 
-// object is the APIKey and the key itself.
-func (o *createOptions) object(ctx context.Context, cluster *cluster, name string) (*v1alpha1.APIKey, keys.Key, error) {
+// newAPIKey returns a new key and its object.
+func (o *createOptions) newAPIKey(ctx context.Context, cluster *cluster, name string) (*v1alpha1.APIKey, keys.Key, error) {
 	namespace, err := cluster.namespace()
 	if err != nil {
 		return nil, keys.Key{}, err
 	}
-	owner, err := o.owner(ctx, cluster, namespace)
+	owner, err := o.findOwner(ctx, cluster, namespace)
 	if err != nil {
 		return nil, keys.Key{}, err
 	}
@@ -163,7 +163,7 @@ func (o *createOptions) object(ctx context.Context, cluster *cluster, name strin
 	if o.narrowEnvironments {
 		object.Spec.EnvironmentAccess = v1alpha1.AccessSelected
 		if o.dryRun == "client" {
-			object.Spec.Environments, err = o.checkedNames()
+			object.Spec.Environments, err = o.checkEnvironmentNames()
 		} else {
 			object.Spec.Environments, err = o.findEnvironments(ctx, cluster, namespace)
 		}
@@ -179,7 +179,7 @@ func (o *createOptions) findEnvironments(ctx context.Context, cluster *cluster, 
 	if len(o.environments) == 0 {
 		return nil, nil
 	}
-	c, err := cluster.client()
+	c, err := cluster.newClient()
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (o *createOptions) findEnvironments(ctx context.Context, cluster *cluster, 
 		return nil, fmt.Errorf("listing the environments that --environments names: %w", err)
 	}
 	for _, wanted := range o.environments {
-		name, err := environmentNamed(wanted, list.Items)
+		name, err := findEnvironmentObject(wanted, list.Items)
 		if err != nil {
 			return nil, err
 		}
@@ -197,9 +197,9 @@ func (o *createOptions) findEnvironments(ctx context.Context, cluster *cluster, 
 	return names, nil
 }
 
-// checkedNames returns the environments of the flag for a dry run. It asks no cluster, because the environments need
-// not exist yet. It rejects IDs, and names for people that no object can have; a slug looks like a name.
-func (o *createOptions) checkedNames() (names []v1alpha1.EnvironmentName, err error) {
+// checkEnvironmentNames returns the environments of the flag for a dry run. It does not look them up, because they need not exist
+// yet. It rejects IDs, and display names that are not valid names of objects. A slug is a valid name.
+func (o *createOptions) checkEnvironmentNames() (names []v1alpha1.EnvironmentName, err error) {
 	for _, wanted := range o.environments {
 		problem := ""
 		if uuid.Validate(wanted) == nil {
@@ -215,26 +215,26 @@ func (o *createOptions) checkedNames() (names []v1alpha1.EnvironmentName, err er
 	return names, nil
 }
 
-// dryRunNote tells that the environments of a manifest may not exist.
+// dryRunNote warns that the environments of a manifest may not exist.
 func dryRunNote(key *v1alpha1.APIKey) string {
 	return fmt.Sprintf("Note: --environments were not looked up: each must be the metadata.name of an Environment in namespace %s.", key.Namespace)
 }
 
-// environmentNamed finds the object of an environment by its name, its id, its slug or its name for people.
-func environmentNamed(wanted string, all []v1alpha1.Environment) (string, error) {
-	matches := []func(*v1alpha1.Environment) bool{
+// findEnvironmentObject returns the name of the object of an environment that has a name, ID, slug or display name.
+func findEnvironmentObject(wanted string, all []v1alpha1.Environment) (string, error) {
+	matchers := []func(*v1alpha1.Environment) bool{
 		func(e *v1alpha1.Environment) bool { return e.Name == wanted },
 		func(e *v1alpha1.Environment) bool { return strings.EqualFold(e.Status.ID, wanted) },
 		func(e *v1alpha1.Environment) bool { return e.Status.Slug == wanted },
 		func(e *v1alpha1.Environment) bool { return e.Title() == wanted },
 	}
-	for _, is := range matches {
+	for _, matches := range matchers {
 		if wanted == "" {
 			break
 		}
 		var found []string
 		for i := range all {
-			if is(&all[i]) {
+			if matches(&all[i]) {
 				found = append(found, all[i].Name)
 			}
 		}
@@ -243,19 +243,19 @@ func environmentNamed(wanted string, all []v1alpha1.Environment) (string, error)
 		case 1:
 			return found[0], nil
 		default:
-			return "", fmt.Errorf("--environments: %q is more than one; say which by its name: %s", printable(wanted), strings.Join(found, ", "))
+			return "", fmt.Errorf("--environments: %q is ambiguous; use a name: %s", printable(wanted), strings.Join(found, ", "))
 		}
 	}
-	known := make([]named, len(all))
+	known := make([]candidate, len(all))
 	for i := range all {
-		known[i] = named{name: all[i].Name}
+		known[i] = candidate{name: all[i].Name}
 	}
 	return "", fmt.Errorf("--environments: there is no environment %q; there are: %s",
-		printable(wanted), listed(known, func(n named) string { return n.name }))
+		printable(wanted), describeAll(known, candidate.nameOrID))
 }
 
-// owner is who the flags name, else whoever asks.
-func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace string) (v1alpha1.KeyOwner, error) {
+// findOwner returns the owner that the flags name, or else the user of the command.
+func (o *createOptions) findOwner(ctx context.Context, cluster *cluster, namespace string) (v1alpha1.KeyOwner, error) {
 	switch {
 	case o.ownerServiceAccount != "":
 		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: o.ownerServiceAccount}, nil
@@ -264,29 +264,29 @@ func (o *createOptions) owner(ctx context.Context, cluster *cluster, namespace s
 	case len(o.ownerGroups) > 0:
 		return v1alpha1.KeyOwner{}, errors.New("--owner-group needs --owner-user")
 	}
-	c, err := cluster.client()
+	c, err := cluster.newClient()
 	if err != nil {
 		return v1alpha1.KeyOwner{}, err
 	}
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {
-		return v1alpha1.KeyOwner{}, fmt.Errorf("asking the cluster who you are (or say --owner-user): %w", err)
+		return v1alpha1.KeyOwner{}, fmt.Errorf("asking the cluster for your user name (or give --owner-user): %w", err)
 	}
 	who := review.Status.UserInfo
-	o.master = slices.Contains(who.Groups, masters)
+	o.ownerIsMaster = slices.Contains(who.Groups, masters)
 	if account, ok := strings.CutPrefix(who.Username, serviceAccountPrefix+namespace+":"); ok {
 		return v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: account}, nil
 	}
 	return userOwner(who)
 }
 
-// mastersNote tells an administrator of a cluster what else the key needs.
+// mastersNote tells an administrator of a cluster which role the key needs.
 func mastersNote(key *v1alpha1.APIKey) string {
-	return fmt.Sprintf("Note: the group %s, by which you may do everything, does not count for keys. Unless you have a role besides, bind one:\n"+
+	return fmt.Sprintf("Note: the group %s, which gives you all permissions, does not count for keys. If you have no other role, bind one:\n"+
 		"  kubectl -n %s create rolebinding %s --clusterrole=agentplatform-admin --user=%q", masters, key.Namespace, key.Name, key.Spec.Owner.Name)
 }
 
-// userOwner is a user with the groups that count for a key.
+// userOwner returns a user as an owner, with the groups that count for a key.
 func userOwner(who authenticationv1.UserInfo) (v1alpha1.KeyOwner, error) {
 	owner := v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: who.Username}
 	for _, group := range who.Groups {
@@ -295,7 +295,7 @@ func userOwner(who authenticationv1.UserInfo) (v1alpha1.KeyOwner, error) {
 		}
 	}
 	if len(owner.Groups) > v1alpha1.MaxOwnerGroups {
-		return v1alpha1.KeyOwner{}, fmt.Errorf("you are in %d groups, and a key acts with %d at most: name yourself by --owner-user, and those that matter by --owner-group",
+		return v1alpha1.KeyOwner{}, fmt.Errorf("you are in %d groups, but a key can have only %d: give --owner-user, and the relevant groups with --owner-group",
 			len(owner.Groups), v1alpha1.MaxOwnerGroups)
 	}
 	return owner, nil
@@ -320,7 +320,7 @@ func parseExpiry(text string, now time.Time) (*metav1.Time, error) {
 	return &metav1.Time{Time: at.UTC().Truncate(time.Second)}, nil
 }
 
-// printObject prints the manifest, without what a cluster adds.
+// printObject prints the manifest, without the fields that a cluster adds.
 func printObject(out io.Writer, object *v1alpha1.APIKey) error {
 	manifest, err := yaml.Marshal(map[string]any{
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "APIKey",

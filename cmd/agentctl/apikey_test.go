@@ -34,7 +34,8 @@ func run(t *testing.T, args ...string) (out, messages string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-func TestCreateAppliesTheObjectAndPrintsTheKey(t *testing.T) {
+// Create creates the object with the hash of the key, and prints only the key on standard output.
+func TestAPIKeyCreate_CreatesTheObject(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	namespace := control.Namespace(t)
@@ -93,13 +94,13 @@ func TestEnvironmentNamed_FindsByWhatListsShow(t *testing.T) {
 		{"name for people", "Totally New", "a-staging-mifso", ""},
 		{"id", "0B6A4F0E-3D55-4A5F-9D52-6A6F4B1F0C11", "a-staging-mifso", ""},
 		{"name before name for people", "production", "production", ""},
-		{"several", "Twin", "", "more than one"},
+		{"several", "Twin", "", "ambiguous"},
 		{"none", "nowhere", "", "there is no environment"},
 		{"nothing", "", "", "there is no environment"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			got, err := environmentNamed(row.wanted, all)
+			got, err := findEnvironmentObject(row.wanted, all)
 			require.Equal(t, row.want, got)
 			if row.problem != "" {
 				require.ErrorContains(t, err, row.problem)
@@ -108,7 +109,8 @@ func TestEnvironmentNamed_FindsByWhatListsShow(t *testing.T) {
 	}
 }
 
-func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {
+// A dry run prints the manifest and needs no cluster.
+func TestAPIKeyCreate_PrintsTheManifest(t *testing.T) {
 	t.Parallel()
 	out, messages, err := run(t, "apikey", "create", "ci", "-n", "shop", "--owner-service-account", "ci",
 		"--kubeconfig", filepath.Join(t.TempDir(), "none"), "--dry-run=client", "-o", "yaml")
@@ -124,7 +126,7 @@ func TestDryRunPrintsTheManifestWithoutACluster(t *testing.T) {
 	require.Equal(t, v1alpha1.AccessAll, object.Spec.Access)
 }
 
-// A client-side dry run asks no cluster, so it cannot tell a slug from a name: it takes names of objects, and says so.
+// A dry run does not contact the cluster, so it cannot tell a slug from a name. It accepts names of objects, and warns about it.
 func TestAPIKeyCreate_DryRunTakesNamesOfEnvironments(t *testing.T) {
 	t.Parallel()
 	const note = "--environments were not looked up"
@@ -165,7 +167,8 @@ func TestAPIKeyCreate_DryRunTakesNamesOfEnvironments(t *testing.T) {
 	}
 }
 
-func TestOnlyGroupsThatCountAreTaken(t *testing.T) {
+// Groups of the system do not count for a key.
+func TestUserOwner_KeepsGroupsThatCount(t *testing.T) {
 	t.Parallel()
 	owner, err := userOwner(authenticationv1.UserInfo{Username: "anna", Groups: []string{"system:masters", "dev", "system:authenticated"}})
 	require.NoError(t, err)
@@ -174,7 +177,8 @@ func TestOnlyGroupsThatCountAreTaken(t *testing.T) {
 	require.ErrorContains(t, err, "--owner-group")
 }
 
-func TestExpiry(t *testing.T) {
+// The expiry is a duration or a time in the future.
+func TestParseExpiry_AcceptsDurationsAndTimes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at, err := parseExpiry("720h", now)

@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -13,43 +11,48 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
-	// completeTimeout is how long a shell waits for what it completes by.
+	// completeTimeout is how long a shell waits for completions.
 	completeTimeout = 3 * time.Second
-	// mostCompleted is how many deployments or connectors are offered.
-	mostCompleted = 20
+	// maxCompleted is how many deployments or connectors are offered.
+	maxCompleted = 20
 )
 
-// candidates asks the REST API what may stand where a person is writing.
-type candidates func(ctx context.Context, api *rest, environment string) ([]cobra.Completion, error)
+// completer asks the REST API for the words that complete an argument or a flag.
+type completer func(ctx context.Context, api *apiClient, environment string) ([]cobra.Completion, error)
 
-// completeByServer lets shells complete the flags and arguments of all commands below root by
-// what a project has, where the flags or the environment say which one; else by nothing.
-func completeByServer(root *cobra.Command) {
-	arguments := map[string]candidates{
-		"activate": deploymentNames, "cancel": deploymentNames, "redeploy": deploymentNames, "deploy-anyway": deploymentNames, "logs": deploymentNames,
-		"test": connectorNames, "rotate-secret": connectorNames, "get": variableCandidates, "unset": variableCandidates,
+// addCompletions lets shells complete the flags and arguments of all commands below root by the objects of a project. Without
+// flags or environment variables that name the project, nothing is completed.
+func addCompletions(root *cobra.Command) {
+	arguments := map[string]completer{
+		"activate": completeDeployments, "cancel": completeDeployments, "redeploy": completeDeployments, "deploy-anyway": completeDeployments, "logs": completeDeployments,
+		"test": completeConnectors, "rotate-secret": completeConnectors, "get": completeVariables, "unset": completeVariables,
+	}
+	flags := map[string]completer{
+		"environment": completeEnvironments, "from": completeEnvironments, "to": completeEnvironments, "copy-from": completeEnvironments,
+		"agent": completeAgents, "connector": completeConnectors,
 	}
 	for _, cmd := range root.Commands() {
-		completeByServer(cmd)
+		addCompletions(cmd)
 		if cmd.Flags().Lookup("server") == nil {
 			continue
 		}
-		for flag, offered := range map[string]candidates{"environment": environmentSlugs, "from": environmentSlugs, "to": environmentSlugs, "copy-from": environmentSlugs, "agent": agentNames, "connector": connectorNames} {
+		for flag, complete := range flags {
 			if cmd.Flags().Lookup(flag) != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag, asked(offered)) // fails of a flag that is not there
+				_ = cmd.RegisterFlagCompletionFunc(flag, askServer(complete)) // The flag exists.
 			}
 		}
-		if offered, known := arguments[cmd.Name()]; known && cmd.ValidArgsFunction == nil {
-			cmd.ValidArgsFunction = asked(offered)
+		if complete, known := arguments[cmd.Name()]; known && cmd.ValidArgsFunction == nil {
+			cmd.ValidArgsFunction = askServer(complete)
 		}
 	}
 }
 
-// asked is a completion that asks the REST API once, and offers nothing where that does not answer.
-func asked(offered candidates) cobra.CompletionFunc {
+// askServer returns a completion that calls the REST API without retries. It offers nothing if the call fails.
+func askServer(complete completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		value := func(name string) string {
 			if flag := cmd.Flags().Lookup(name); flag != nil {
@@ -61,14 +64,14 @@ func asked(offered candidates) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		o := restOptions{server: value("server"), project: value("project"), key: value("api-key"), keyFile: value("api-key-file"), plainHTTP: value("plain-http") == "true"}
-		api, err := o.client()
+		api, err := o.newClient()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completeTimeout)
 		defer cancel()
-		api.wait = func(context.Context, time.Duration) error { return context.DeadlineExceeded } // a shell does not wait for another try
-		found, err := offered(ctx, api, value("environment"))
+		api.Wait = func(context.Context, time.Duration) error { return context.DeadlineExceeded } // A shell does not wait for a retry.
+		found, err := complete(ctx, api, value("environment"))
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -76,43 +79,43 @@ func asked(offered candidates) cobra.CompletionFunc {
 	}
 }
 
-func environmentSlugs(ctx context.Context, api *rest, _ string) (out []cobra.Completion, err error) {
-	list, err := api.environments(ctx)
+func completeEnvironments(ctx context.Context, api *apiClient, _ string) (out []cobra.Completion, err error) {
+	list, err := api.listEnvironments(ctx)
 	for _, e := range list {
-		out = append(out, word(e.Slug, e.ID, e.Name)...)
+		out = append(out, completion(e.Slug, e.ID, e.Name)...)
 	}
 	return out, err
 }
 
-func deploymentNames(ctx context.Context, api *rest, wanted string) ([]cobra.Completion, error) {
-	_, all, err := api.deploymentsWithin(ctx, wanted)
-	return offered(all), err
+func completeDeployments(ctx context.Context, api *apiClient, environment string) ([]cobra.Completion, error) {
+	_, all, err := api.deploymentCandidates(ctx, environment)
+	return completions(all), err
 }
 
-func connectorNames(ctx context.Context, api *rest, wanted string) ([]cobra.Completion, error) {
-	_, all, err := api.connectorsWithin(ctx, wanted)
-	return offered(all), err
+func completeConnectors(ctx context.Context, api *apiClient, environment string) ([]cobra.Completion, error) {
+	_, all, err := api.connectorCandidates(ctx, environment)
+	return completions(all), err
 }
 
-// offered are the names of what there is, and the ids of what a name does not find.
-func offered(all []named) (out []cobra.Completion) {
-	for i, n := range all[:min(len(all), mostCompleted)] {
-		at, err := chosen("", n.name, all, func(other named) bool { return other.name == n.name })
-		if err == nil && at == i && unquoted.MatchString(n.name) {
-			out = append(out, word(n.name, n.id, n.note)...)
+// completions returns the names of candidates, and the IDs of candidates whose name is ambiguous.
+func completions(all []candidate) (out []cobra.Completion) {
+	for i, c := range all[:min(len(all), maxCompleted)] {
+		at, err := findCandidate("", c.name, all, func(other candidate) bool { return other.name == c.name })
+		if err == nil && at == i && unquoted.MatchString(c.name) {
+			out = append(out, completion(c.name, c.id, c.note)...)
 			continue
 		}
-		out = append(out, word("", n.id, strings.TrimSpace(n.name+" "+n.note))...)
+		out = append(out, completion("", c.id, strings.TrimSpace(c.name+" "+c.note))...)
 	}
 	return out
 }
 
-// unquoted matches the words that a shell takes as they are. Bash inserts the common beginning of several
-// words as it is, so a name with other characters would be a command of its author.
+// unquoted matches words without characters that a shell interprets. Bash inserts the common beginning of several words
+// unquoted, so the author of a name with other characters could run a command.
 var unquoted = regexp.MustCompile(`^[A-Za-z0-9_.:/@][A-Za-z0-9_.:/@-]*$`)
 
-// word returns the completion of something: its name, or else its id with the name in the description.
-func word(name, id, note string) []cobra.Completion {
+// completion returns the completion of an object: its name, or else its ID with the name in the description.
+func completion(name, id, note string) []cobra.Completion {
 	if !unquoted.MatchString(name) {
 		name, note = id, strings.TrimSpace(name+" "+note)
 	}
@@ -122,38 +125,35 @@ func word(name, id, note string) []cobra.Completion {
 	return []cobra.Completion{cobra.CompletionWithDesc(name, printable(note))}
 }
 
-func agentNames(ctx context.Context, api *rest, wanted string) (out []cobra.Completion, err error) {
-	e, err := api.environment(ctx, wanted)
+func completeAgents(ctx context.Context, api *apiClient, environment string) (out []cobra.Completion, err error) {
+	e, err := api.findEnvironment(ctx, "--environment", environment)
 	if err != nil {
 		return nil, err
 	}
-	var list []struct {
-		Name string `json:"name"`
-	}
-	err = api.call(ctx, http.MethodGet, "/agents?environment_id="+url.QueryEscape(e.ID), "", nil, &list)
-	for _, a := range list {
-		out = append(out, word(a.Name, "", "")...)
+	list, err := api.ListAgents(ctx, &restclient.ListAgentsParams{EnvironmentID: e.ID})
+	for _, a := range list.Value {
+		out = append(out, completion(a.Name, "", "")...)
 	}
 	return out, err
 }
 
-func variableCandidates(ctx context.Context, api *rest, wanted string) (out []cobra.Completion, err error) {
-	e, err := api.environment(ctx, wanted)
+func completeVariables(ctx context.Context, api *apiClient, environment string) (out []cobra.Completion, err error) {
+	e, err := api.findEnvironment(ctx, "--environment", environment)
 	if err != nil {
 		return nil, err
 	}
-	known, err := api.variables(ctx, e)
-	for _, v := range known.list {
-		out = append(out, word(v.Name, "", "")...)
+	known, err := api.readVariables(ctx, e)
+	for _, v := range known.Value {
+		out = append(out, completion(v.Name, "", "")...)
 	}
 	return out, err
 }
 
-// showAs puts the name that the program is called by into examples and texts of the help.
-func showAs(cmd *cobra.Command, name string) {
-	called := strings.NewReplacer("agentctl ", name+" ")
-	cmd.Example, cmd.Long = called.Replace(cmd.Example), called.Replace(cmd.Long)
+// renameProgram puts the name under which the program was called into examples and texts of the help.
+func renameProgram(cmd *cobra.Command, name string) {
+	replacer := strings.NewReplacer("agentctl ", name+" ")
+	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)
 	for _, sub := range cmd.Commands() {
-		showAs(sub, name)
+		renameProgram(sub, name)
 	}
 }

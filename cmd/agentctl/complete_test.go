@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestShellsCompleteByTheProject: flags and arguments, of each command that has them.
-func TestShellsCompleteByTheProject(t *testing.T) {
+// Shells complete flags and arguments by the objects of the project.
+func TestCompletion_AsksTheProject(t *testing.T) {
 	t.Setenv("AGENTPLATFORM_ENVIRONMENT", "")
 	s := newShop(t, stored)
 	t.Setenv("AGENTPLATFORM_SERVER", s.url)
@@ -43,8 +43,8 @@ func TestShellsCompleteByTheProject(t *testing.T) {
 	require.Equal(t, ":4\n", out, "a server that does not answer completes nothing")
 }
 
-// TestHelpNamesTheProgramAsItIsCalled: as a plugin of kubectl, too.
-func TestHelpNamesTheProgramAsItIsCalled(t *testing.T) {
+// The help has the name under which the program was called.
+func TestHelp_NamesTheProgramAsCalled(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"deploy --help", "env set --help", "lint --help", "--help"} {
 		var out strings.Builder

@@ -7,63 +7,65 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// A connector that was just made live is in lists a moment later: so often, and so long in between,
-// is looked for one whose URL is to be shown.
+// A connector appears in lists a moment after it goes live. A command that shows its URL lists the connectors connectorLooks
+// times, with pauses of connectorPause.
 const (
 	connectorLooks = 5
 	connectorPause = time.Second
 )
 
-// connectorResult is what became of a connector in the code of a deployment.
-type connectorResult struct {
-	Connector   string `json:"connector"`
-	ConnectorID string `json:"connector_id"`
-	Action      string `json:"action"`
-	Error       string `json:"error"`
+// isApplied reports whether the live connector is the one of the code.
+func isApplied(r restclient.ConnectorResult) bool {
+	return restclient.ValueOf(r.Error) == "" && r.Action != restclient.ConnectorActionRetired
 }
 
-// works says that the connector is one of what is live, as the code has it.
-func (r connectorResult) works() bool { return r.Error == "" && r.Action != "retired" }
-
-// connectors says what became of the connectors in the code of a deployment that is live or has
-// failed, a line for each, with the URL of a webhook. Other programs read it from what is shown.
-func (o *deployOptions) connectors(ctx context.Context, d deployment) {
-	if o.output != outputText || !d.IsLive && d.Status != "failed" {
+// printConnectors writes a line for each connector in the code of a deployment that is live or has failed, with the URL of a
+// webhook. The other formats have the results in the deployment.
+func (o *deployOptions) printConnectors(ctx context.Context, d deployment) {
+	if o.output != outputText || !d.Value.IsLive && d.Value.Status != restclient.DeploymentStatusFailed {
 		return
 	}
-	urls := o.api.webhooksOf(ctx, d)
-	for _, r := range d.ConnectorResults {
-		line := "connector " + printable(r.Connector) + " " + printable(r.Action)
-		switch url := urls[r.ConnectorID]; {
-		case r.Error != "":
-			line += ": " + printable(r.Error)
-		case r.works() && url != "":
+	urls := o.api.webhookURLs(ctx, d)
+	for _, r := range d.Value.ConnectorResults {
+		line := "connector " + printable(r.Connector) + " " + printable(string(r.Action))
+		problem, url := restclient.ValueOf(r.Error), urls[restclient.ValueOf(r.ConnectorID)]
+		switch {
+		case problem != "":
+			line += ": " + printable(problem)
+		case isApplied(r) && url != "":
 			line += ": " + printable(url)
 		}
 		fmt.Fprintln(o.messages, line)
 	}
 }
 
-// webhooksOf are the URLs of the webhooks in the code of a live deployment by the ids of connectors, as
-// far as the key is shown them.
-func (r *rest) webhooksOf(ctx context.Context, d deployment) map[string]string {
-	wanted := slices.DeleteFunc(slices.Clone(d.ConnectorResults), func(c connectorResult) bool { return !c.works() || c.ConnectorID == "" })
-	if !d.IsLive || len(wanted) == 0 {
+// webhookURLs returns the URLs of the webhooks in the code of a live deployment by the IDs of the connectors, as far as the key
+// can see them.
+func (c *apiClient) webhookURLs(ctx context.Context, d deployment) map[string]string {
+	wanted := slices.DeleteFunc(slices.Clone(d.Value.ConnectorResults), func(r restclient.ConnectorResult) bool {
+		return !isApplied(r) || restclient.ValueOf(r.ConnectorID) == ""
+	})
+	if !d.Value.IsLive || len(wanted) == 0 {
 		return nil
 	}
 	urls := map[string]string{}
 	for look := 1; ; look++ {
-		list, err := r.connectors(ctx, d.EnvironmentID)
+		list, err := c.listConnectors(ctx, restclient.Environment{ID: d.Value.EnvironmentID})
 		if err != nil {
-			return urls // one may deploy and see no connectors
+			return urls // A key that can deploy may be unable to see connectors.
 		}
-		for _, c := range list {
-			urls[c.ID] = c.WebhookURL
+		for _, listed := range list {
+			urls[listed.Value.ID] = restclient.ValueOf(listed.Value.WebhookURL)
 		}
-		missing := slices.ContainsFunc(wanted, func(c connectorResult) bool { _, there := urls[c.ConnectorID]; return !there })
-		if !missing || look == connectorLooks || r.wait(ctx, connectorPause) != nil {
+		missing := slices.ContainsFunc(wanted, func(r restclient.ConnectorResult) bool {
+			_, listed := urls[restclient.ValueOf(r.ConnectorID)]
+			return !listed
+		})
+		if !missing || look == connectorLooks || c.Wait(ctx, connectorPause) != nil {
 			return urls
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
@@ -24,20 +26,19 @@ const (
 	linesOfCode = "connector ask updated: https://hooks/1\nconnector crm skipped: no variable\\u001b CRM\nconnector nightly created\nconnector old retired\n"
 )
 
-// TestWhatBecameOfConnectorsIsSaid: by each command that makes something live, a line for each, and
-// whole to other programs.
-func TestWhatBecameOfConnectorsIsSaid(t *testing.T) {
+// A command that makes a deployment live prints a line for each connector in the code.
+func TestConnectorResults_ArePrinted(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"deploy", "activate", "rollback", "redeploy", "deploy-anyway"} {
 		p := newProject(t)
 		p.connectors = []string{connectorsOfCode}
 		p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 		fields := `"environment_id":"e","status":"deployed","is_live":true,"activated_at":"2026-07-02T11:30:00Z"` + resultsOfCode
-		id := p.has(fields)
+		id := p.addDeployment(fields)
 		args := []string{command}
 		switch command {
 		case "rollback":
-			id = p.has(`"status":"deployed","activated_at":"2026-07-02T11:00:00Z"`)
+			id = p.addDeployment(`"status":"deployed","activated_at":"2026-07-02T11:00:00Z"`)
 			p.whole = map[string]string{id: p.deployments[p.list[0]]}
 		case "activate", "redeploy", "deploy-anyway":
 			args = append(args, id)
@@ -51,24 +52,26 @@ func TestWhatBecameOfConnectorsIsSaid(t *testing.T) {
 		require.NotContains(t, messages, "connector ", command)
 		var shown deployment
 		require.NoError(t, json.Unmarshal([]byte(out), &shown), command)
-		require.Len(t, shown.ConnectorResults, 4, command)
-		require.Equal(t, connectorResult{"ask", "c-1", "updated", ""}, shown.ConnectorResults[0], command)
+		require.Len(t, shown.Value.ConnectorResults, 4, command)
+		require.Equal(t, "ask", shown.Value.ConnectorResults[0].Connector, command)
+		require.Equal(t, restclient.ConnectorActionUpdated, shown.Value.ConnectorResults[0].Action, command)
 	}
 }
 
-func TestConnectorsThatFailADeploymentAreSaid(t *testing.T) {
+// A deployment that failed because of its connectors prints them too.
+func TestConnectorResults_ArePrintedForFailedDeployments(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
-	p.has(`"status":"failed","failure_reason":"connectors_failed","message":"connector crm: no","connector_results":[` +
+	p.addDeployment(`"status":"failed","failure_reason":"connectors_failed","message":"connector crm: no","connector_results":[` +
 		`{"connector":"ask","connector_id":"c-1","action":"skipped","error":"not applied"},{"connector":"crm","connector_id":"c-2","action":"failed","error":"no"}]`)
 	_, messages, err := p.agentctl("deploy")
 	require.Equal(t, exitOutcome, exitCode(err))
 	require.Contains(t, messages, "connector ask skipped: not applied\nconnector crm failed: no\n")
 }
 
-// TestAWebhookThatIsNotListedYetIsLookedForAgain: a few times, and without its URL in the end.
-func TestAWebhookThatIsNotListedYetIsLookedForAgain(t *testing.T) {
+// A webhook that is not listed yet is looked up again, a few times.
+func TestConnectorResults_WaitForNewWebhooks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		lists []string
@@ -86,23 +89,23 @@ func TestAWebhookThatIsNotListedYetIsLookedForAgain(t *testing.T) {
 			o, says, _ := p.following()
 			o.out = io.Discard
 			waits := 0
-			o.api.wait = func(_ context.Context, d time.Duration) error {
+			o.api.Wait = func(_ context.Context, d time.Duration) error {
 				require.Equal(t, connectorPause, d)
 				waits++
 				return nil
 			}
-			require.NoError(t, o.activate(t.Context(), p.has(`"environment_id":"e","status":"deployed","is_live":true`+resultsOfCode)))
-			require.Contains(t, says.all(), c.want)
+			require.NoError(t, o.activate(t.Context(), p.addDeployment(`"environment_id":"e","status":"deployed","is_live":true`+resultsOfCode)))
+			require.Contains(t, says.content(), c.want)
 			require.Equal(t, c.waits, waits)
 		})
 	}
 }
 
-// TestConnectorsOfWhatIsNotLiveAreNotSaid: another deployment has them its own way by now.
-func TestConnectorsOfWhatIsNotLiveAreNotSaid(t *testing.T) {
+// A deployment that is not live prints no connectors.
+func TestConnectorResults_AreNotPrintedUnlessLive(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	_, messages, err := p.agentctl("activate", p.has(`"status":"deployed","is_live":false`+resultsOfCode))
+	_, messages, err := p.agentctl("activate", p.addDeployment(`"status":"deployed","is_live":false`+resultsOfCode))
 	require.NoError(t, err)
-	require.Equal(t, "activated, and not live any more: another deployment was activated since\n", messages)
+	require.Equal(t, "activated, but no longer live: another deployment was activated afterwards\n", messages)
 }

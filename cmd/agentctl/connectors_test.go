@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keys"
 )
 
-// TestConnectorsAreListed: those of all environments, or of one, with their ticks.
-func TestConnectorsAreListed(t *testing.T) {
+// Connectors lists the connectors of all environments, or of one, with their ticks.
+func TestConnectors_ListsEnvironments(t *testing.T) {
 	t.Parallel()
 	key, project := keys.Generate().String(), uuid.NewString()
 	production, staging := uuid.NewString(), uuid.NewString()

@@ -4,86 +4,89 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strings"
+	"time"
 
+	"github.com/oapi-codegen/nullable"
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// deployOptions are the flags of the commands that deploy, and that are about one deployment.
+// deployOptions are the flags of the commands that deploy, and of those about one deployment.
 type deployOptions struct {
 	restOptions
 	output
 
-	wanted, commit, branch, folder string
-	detach, force, skipTests, yes  bool
+	environment, commit, branch, folder string
+	detach, force, skipTests, yes       bool
 
-	api           *rest
+	api           *apiClient
 	in            io.Reader
 	out, messages io.Writer
 }
 
-// command is one that calls the REST API.
-func (o *deployOptions) command(cmd *cobra.Command, do func(ctx context.Context, args []string) error) *cobra.Command {
+// newCommand completes a command that calls the REST API.
+func (o *deployOptions) newCommand(cmd *cobra.Command, run func(ctx context.Context, args []string) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.api, err = o.client(); err != nil {
+		if o.api, err = o.newClient(); err != nil {
 			return err
 		}
 		o.in, o.out, o.messages = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		return do(cmd.Context(), args)
+		return run(cmd.Context(), args)
 	}
-	o.restOptions.bind(cmd.Flags())
-	o.output.bind(cmd.Flags())
+	o.restOptions.bindFlags(cmd.Flags())
+	o.output.bindFlags(cmd.Flags())
 	return cmd
 }
 
+// deploymentFailed is the meaning of exit code 2 for commands that follow a deployment.
+const deploymentFailed = "the deployment failed or was cancelled"
+
 func newDeployCommand() *cobra.Command {
 	o := &deployOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:   "deploy",
-		Short: "Deploy a commit of the project's repository, or a folder, and follow it",
-		Long: `Deploy a commit of the project's repository to an environment, or with --upload what is
-in a folder of this machine, which needs no repository. Show the log of the build while it
-is written, and say whether it is live in the end. When the command is broken off, the
-deployment goes on: follow it with logs -f, or end it with cancel.
+		Short: "Deploy a commit of the project's repository, or a folder, and follow the build",
+		Long: `Deploy a commit of the project's repository to an environment. With --upload the command
+deploys a folder of this machine instead, which needs no repository. The command shows the
+log of the build, and reports whether the deployment is live in the end. If you interrupt
+the command, the deployment continues: follow it with logs -f, or end it with cancel.
 
-Of a folder what agents are made of is uploaded, and nothing else: agents, connectors,
-guardrails, hooks, middleware, models, schemas, tests and tools.
+An upload contains the folders of a project only: agents, connectors, guardrails, hooks,
+middleware, models, schemas, tests and tools.
 
-In the end a line for each connector in the code says what became of it, with the URL of a
-webhook; -o json and -o yaml have it as connector_results.
-
-It ends with 2 when the deployment failed or was cancelled, with 1 when there was none.`,
+At the end the command prints a line for each connector in the code, with the URL of a
+webhook. -o json and -o yaml have the results as connector_results.`,
 		Example: `  agentctl deploy
   agentctl deploy --environment staging --branch release
   agentctl deploy --environment production --commit 2fd4e1c67a2d28fced849ee1bb76e7391b93eb12
   agentctl deploy --environment staging --upload .`,
 		Args: cobra.NoArgs,
-	}, func(ctx context.Context, _ []string) error { return o.deploy(ctx) })
+	}, func(ctx context.Context, _ []string) error { return o.deployAndFollow(ctx) })
+	setOutcome(cmd, deploymentFailed)
 	flags := cmd.Flags()
-	flags.StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
-	flags.StringVar(&o.commit, "commit", "", "full hash of the commit; without it the latest of the branch")
-	flags.StringVar(&o.branch, "branch", "", "the branch; without it the environment's, else the repository's default branch")
-	flags.StringVar(&o.folder, "upload", "", "folder of the project on this machine, which is uploaded and deployed in place of a commit")
-	flags.BoolVar(&o.skipTests, "skip-tests", false, "of an upload: do not run its tests")
+	flags.StringVar(&o.environment, "environment", "", "slug or ID of the environment; default: the default environment")
+	flags.StringVar(&o.commit, "commit", "", "full hash of the commit; default: the latest one of the branch")
+	flags.StringVar(&o.branch, "branch", "", "branch to deploy; default: the branch of the environment, or else the default branch of the repository")
+	flags.StringVar(&o.folder, "upload", "", "folder of the project on this machine to upload and deploy instead of a commit")
+	flags.BoolVar(&o.skipTests, "skip-tests", false, "with --upload: do not run the tests of the upload")
 	cmd.MarkFlagsMutuallyExclusive("upload", "commit")
 	cmd.MarkFlagsMutuallyExclusive("upload", "branch")
-	flags.BoolVar(&o.detach, "detach", false, "print the id of the deployment and do not wait for it")
+	flags.BoolVar(&o.detach, "detach", false, "print the ID of the deployment and do not wait for it")
 	return cmd
 }
 
-func (o *deployOptions) deploy(ctx context.Context) error {
+func (o *deployOptions) deployAndFollow(ctx context.Context) error {
 	if o.skipTests && o.folder == "" {
-		return errors.New("--skip-tests: is for --upload; a commit is deployed as its tests say")
+		return errors.New("--skip-tests: needs --upload; a commit decides itself about its tests")
 	}
-	begin := o.begin
+	start := o.startCommit
 	if o.folder != "" {
-		warn(o.messages, o.folder, misnamed(o.folder))
+		printWarnings(o.messages, o.folder, findMisnamed(o.folder))
 		files, err := readFolder(o.folder)
 		if err != nil {
 			return err
@@ -92,146 +95,150 @@ func (o *deployOptions) deploy(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		begin = func(ctx context.Context, e environment) (deployment, error) {
-			return o.api.upload(ctx, e, packed, o.skipTests, o.messages)
+		start = func(ctx context.Context, e restclient.Environment) (deployment, error) {
+			return o.api.uploadFolder(ctx, e, packed, o.skipTests, o.messages)
 		}
 	}
-	e, err := o.api.environment(ctx, o.wanted)
+	e, err := o.api.findEnvironment(ctx, "--environment", o.environment)
 	if err != nil {
 		return err
 	}
-	d, err := begin(ctx, e)
+	d, err := start(ctx, e)
 	if err != nil {
 		return fmt.Errorf("deploying to %s: %w", e.Slug, err)
 	}
-	return o.followed(ctx, d, e.Slug)
+	return o.followDeployment(ctx, d, e.Slug)
 }
 
-// begin deploys a commit.
-func (o *deployOptions) begin(ctx context.Context, e environment) (d deployment, err error) {
-	body := map[string]string{}
-	for field, value := range map[string]string{"commit": o.commit, "branch": o.branch} {
-		if value != "" {
-			body[field] = value
-		}
+// startCommit starts the deployment of a commit.
+func (o *deployOptions) startCommit(ctx context.Context, e restclient.Environment) (deployment, error) {
+	var body restclient.DeploymentCreate
+	if o.commit != "" {
+		body.Commit = nullable.NewNullableWithValue(o.commit)
 	}
-	err = o.api.call(ctx, http.MethodPost, "/deployments?environment_id="+url.QueryEscape(e.ID), rand.Text(), body, &d)
-	return d, err
+	if o.branch != "" {
+		body.Branch = nullable.NewNullableWithValue(o.branch)
+	}
+	document, err := o.api.CreateDeployment(ctx, &restclient.CreateDeploymentParams{EnvironmentID: e.ID}, body)
+	return deployment{document}, err
 }
 
-// show writes a deployment: its id alone, for other programs, unless more is asked for.
-func (o *deployOptions) show(d deployment) error {
+// printDeployment writes a deployment to standard output: only its ID, for other programs, unless another format is asked for.
+func (o *deployOptions) printDeployment(d deployment) error {
 	if o.output != outputText {
-		return o.write(o.out, d)
+		return o.printValue(o.out, d)
 	}
-	fmt.Fprintln(o.out, d.ID)
+	fmt.Fprintln(o.out, d.Value.ID)
 	return nil
 }
 
 func newActivateCommand() *cobra.Command {
 	o := &deployOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:   "activate [DEPLOYMENT]",
-		Short: "Make a deployment live that was deployed before",
-		Long: `Make a deployment live that was deployed before: from the next run on its environment
-executes it, and the connectors of its code are as that code has them; a line for each says
-what became of it. Without a name it is the one deployment that is not live and can be.`,
+		Short: "Make an earlier deployment live",
+		Long: `Make an earlier deployment live. The environment executes it from the next run on. The
+connectors in the code of the deployment replace the current ones; the command prints a line
+for each. Without an argument the command takes the only deployment that can be activated
+and is not live.`,
 		Example: "  agentctl activate 2fd4e1c6 --environment production",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, args []string) error {
-		id, err := o.named(ctx, args, use{"activated", func(d deployment) bool { return d.Status == "deployed" }})
+		id, err := o.chooseDeployment(ctx, args, purpose{"activated", deployment.isDeployed})
 		if err != nil {
 			return err
 		}
 		return o.activate(ctx, id)
 	})
-	bindWithin(cmd.Flags(), &o.wanted)
-	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
+	bindLookup(cmd.Flags(), &o.environment)
+	o.bindForce(cmd)
 	return cmd
 }
 
+func (o *deployOptions) bindForce(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.force, "force", false, "activate the deployment even if connectors of its code cannot be applied; those connectors stay as they are")
+}
+
 func (o *deployOptions) activate(ctx context.Context, id string) error {
-	var done struct {
-		OK bool `json:"ok"`
-	}
-	path := "/deployments/" + id + "/activate"
+	params := &restclient.ActivateDeploymentParams{}
 	if o.force {
-		path += "?force=true"
+		params.Force = &o.force
 	}
-	if err := o.api.call(ctx, http.MethodPost, path, rand.Text(), nil, &done); err != nil {
+	if _, err := o.api.ActivateDeployment(ctx, id, params); err != nil {
 		return fmt.Errorf("activating deployment %s: %w", id, err)
 	}
-	d, err := o.api.deployment(ctx, id)
+	d, err := o.api.readDeployment(ctx, id)
 	if err != nil {
 		return err
 	}
-	if !d.IsLive {
-		fmt.Fprintln(o.messages, "activated, and not live any more: another deployment was activated since")
+	if !d.Value.IsLive {
+		fmt.Fprintln(o.messages, "activated, but no longer live: another deployment was activated afterwards")
 	}
-	o.connectors(ctx, d)
-	return o.show(d)
+	o.printConnectors(ctx, d)
+	return o.printDeployment(d)
 }
 
 func newRollbackCommand() *cobra.Command {
 	o := &deployOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:   "rollback",
-		Short: "Make the deployment live that was live before",
-		Long: `Make the deployment live that was live in an environment before the one that is.
-Nothing is built. Done twice, it leads further back.
+		Short: "Make the previously live deployment live again",
+		Long: `Make the deployment live that was live in an environment before the current one. Nothing is
+built. A second rollback goes further back.
 
-On a terminal it says which environment that is, and both versions, and asks before it does
-so; --yes answers. Elsewhere it does not ask.`,
+On a terminal the command shows the environment and both versions, and asks for
+confirmation. --yes skips the question. Elsewhere the command does not ask.`,
 		Example: "  agentctl rollback --environment production",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, _ []string) error { return o.rollback(ctx) })
-	cmd.Flags().StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	cmd.Flags().BoolVar(&o.force, "force", false, "also where connectors of its code cannot be applied; those stay as they are")
+	}, func(ctx context.Context, _ []string) error { return o.rollBack(ctx) })
+	cmd.Flags().StringVar(&o.environment, "environment", "", "slug or ID of the environment; default: the default environment")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
+	o.bindForce(cmd)
 	return cmd
 }
 
-func (o *deployOptions) rollback(ctx context.Context) error {
-	e, err := o.api.environment(ctx, o.wanted)
+func (o *deployOptions) rollBack(ctx context.Context) error {
+	e, err := o.api.findEnvironment(ctx, "--environment", o.environment)
 	if err != nil {
 		return err
 	}
-	list, err := o.api.deployments(ctx, e)
+	list, err := o.api.listDeployments(ctx, e)
 	if err != nil {
 		return err
 	}
-	live, before, err := previous(list)
+	live, previous, err := findPrevious(list)
 	if err != nil {
 		return fmt.Errorf("environment %s: %w", e.Slug, err)
 	}
-	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, strings.TrimSpace(live.ID+" "+live.version()), strings.TrimSpace(before.ID+" "+before.version()))
+	describe := func(d deployment) string { return strings.TrimSpace(d.Value.ID + " " + d.version()) }
+	fmt.Fprintf(o.messages, "%s: from %s to %s\n", e.Slug, describe(live), describe(previous))
 	if !o.yes {
 		if err := confirm(o.in, o.messages, "roll back "+e.Slug+"?"); err != nil {
 			return err
 		}
 	}
-	return o.activate(ctx, before.ID)
+	return o.activate(ctx, previous.Value.ID)
 }
 
-// previous are the deployment that is live and the one that was before it: of those that are
-// older than the one that is live, the one that went live last. One from which somebody went
-// back is newer than what they went back to, so that going back twice leads further back and
-// not to and fro; and a deployment that is made later goes back to where they went.
-func previous(newestFirst []deployment) (live, before deployment, err error) {
+// findPrevious returns the live deployment and the target of a rollback. The target is the one that went live last among
+// the deployments that are older than the live one. A deployment that was rolled back is newer than its target. So a second
+// rollback goes further back, and a rollback of a later deployment goes to the target of the former rollback.
+func findPrevious(newestFirst []deployment) (live, previous deployment, err error) {
+	var previousAt time.Time
 	for _, d := range newestFirst {
+		activatedAt, neverLive := d.Value.ActivatedAt.Get()
 		switch {
-		case d.IsLive:
+		case d.Value.IsLive:
 			live = d
-		case live.ID != "" && d.Status == "deployed" && d.ActivatedAt != nil &&
-			(before.ID == "" || d.ActivatedAt.After(*before.ActivatedAt)):
-			before = d
+		case live.Value.ID != "" && d.isDeployed() && neverLive == nil && (previous.Value.ID == "" || activatedAt.After(previousAt)):
+			previous, previousAt = d, activatedAt
 		}
 	}
 	switch {
-	case live.ID == "":
-		return live, before, errors.New("nothing is live")
-	case before.ID == "":
-		return live, before, errors.New("nothing was live before what is; to go to a later one, name it: agentctl activate DEPLOYMENT or COMMIT (agentctl status lists them)")
+	case live.Value.ID == "":
+		return live, previous, errors.New("no deployment is live")
+	case previous.Value.ID == "":
+		return live, previous, errors.New("no older deployment was live before; to make a newer one live, name it: agentctl activate DEPLOYMENT or COMMIT (agentctl status lists them)")
 	}
-	return live, before, nil
+	return live, previous, nil
 }

@@ -19,12 +19,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// project is a project's REST API as far as deployments go.
+// project is the part of a project's REST API that is about deployments.
 type project struct {
 	t          *testing.T
 	url        string
@@ -34,24 +36,23 @@ type project struct {
 	mu          sync.Mutex
 	deployments map[string]string // by id, newest first in list
 	list        []string
-	// whole are those of which reading one says more than the list; cancels says that one is.
+	// whole are deployments whose details have more fields than the list. cancels is the result of a cancellation.
 	whole   map[string]string
 	cancels bool
 	runs    []string
-	// statuses are those of the last request for runs.
+	// statuses are the filters of the last list of runs.
 	statuses []string
-	// refused are calls that are answered 409.
+	// refused are the paths that respond with 409.
 	refused map[string]bool
 	called  []string
-	// connectors are in turn the lists of connectors; the last one goes on being given.
+	// connectors are the lists of connectors, one per request; the last one is repeated.
 	connectors []string
-	// uploads are what was uploaded, kind is that of staging.
+	// uploads are the uploaded bodies. kind is the kind of the environment staging.
 	uploads [][]byte
 	kind    string
-	// onCall hears of each call that changes something.
+	// onCall is called for each changing call.
 	onCall func(method, path string)
-	// streams are the answers to those who follow a log, one after the other; the
-	// last one goes on being given.
+	// streams are the responses to requests for a log, one per request; the last one is repeated.
 	streams []func(w http.ResponseWriter, lastEventID string)
 }
 
@@ -67,16 +68,16 @@ func newProject(t *testing.T) *project {
 	return p
 }
 
-// has adds a deployment, older than those before.
-func (p *project) has(fields string) (id string) {
+// addDeployment adds a deployment that is older than all others.
+func (p *project) addDeployment(fields string) (id string) {
 	id = uuid.NewString()
 	p.list = append(p.list, id)
-	p.becomes(id, fields)
+	p.updateDeployment(id, fields)
 	return id
 }
 
-// becomes sets what a deployment is.
-func (p *project) becomes(id, fields string) {
+// updateDeployment replaces the fields of a deployment.
+func (p *project) updateDeployment(id, fields string) {
 	p.deployments[id] = fmt.Sprintf(`{"id":%q,"source":{"commit":"2fd4e1c67a2d28fced849ee1bb76e7391b93eb12","commit_message":"Be\u001b kind\n\nVery."},"created_at":"2026-07-02T10:00:00Z",%s}`, id, fields)
 }
 
@@ -88,7 +89,7 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problemAnswer(http.StatusForbidden, "forbidden")(w)
 		return
 	}
-	p.note(r, path)
+	p.recordCall(r, path)
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
 	case p.refused[path]:
@@ -136,8 +137,8 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// note keeps what was called.
-func (p *project) note(r *http.Request, path string) {
+// recordCall records a changing call.
+func (p *project) recordCall(r *http.Request, path string) {
 	body, _ := io.ReadAll(r.Body)
 	if r.Method == http.MethodGet {
 		return
@@ -161,28 +162,29 @@ func (p *project) agentctl(args ...string) (out, messages string, err error) {
 	return run(p.t, append(args, "--server", p.url, "--project", p.id, "--api-key", p.key)...)
 }
 
-// event writes an event of a log.
-func event(w io.Writer, id int, text string) {
+// writeEvent writes an event of a log.
+func writeEvent(w io.Writer, id int, text string) {
 	data, _ := json.Marshal(map[string]string{"text": text})
 	fmt.Fprintf(w, "id: %d\nevent: log\ndata: %s\n\n", id, data)
 }
 
 const end = "id: 9\nevent: end\ndata: {\"status\":\"deployed\"}\n\n"
 
-func TestDeployFollowsWhatItBegan(t *testing.T) {
+// Deploy follows the log of the build, and resumes it when the connection breaks off.
+func TestDeploy_FollowsTheBuild(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"deployed","is_live":true`)
+	id := p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){
 		func(w http.ResponseWriter, last string) {
 			require.Empty(t, last)
 			_, _ = io.WriteString(w, ": heartbeat\n\n")
-			event(w, 1, "fetching\n")
-			event(w, 2, "one \x1b[31mline\n  and half")
+			writeEvent(w, 1, "fetching\n")
+			writeEvent(w, 2, "one \x1b[31mline\n  and half")
 		},
 		func(w http.ResponseWriter, last string) { // the connection broke off
 			require.Equal(t, "2", last)
-			event(w, 3, " of one\n")
+			writeEvent(w, 3, " of one\n")
 			_, _ = io.WriteString(w, end)
 		},
 	}
@@ -196,10 +198,11 @@ func TestDeployFollowsWhatItBegan(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "is_live: true\n")
 	_, _, err = p.agentctl("deploy", "--environment", "nowhere")
-	require.ErrorContains(t, err, `the project has no "nowhere", or the key does not reach it; there is production, staging`)
+	require.ErrorContains(t, err, `the project has no "nowhere", or the key cannot see it; there is production, staging`)
 }
 
-func TestDeployTellsHowItEnded(t *testing.T) {
+// Deploy reports how the deployment ended, in words and by its exit code.
+func TestDeploy_ReportsTheOutcome(t *testing.T) {
 	t.Parallel()
 	for fields, want := range map[string]string{
 		`"status":"failed","failure_reason":"tests_failed","message":"2 of 3 cases failed"`: "the deployment failed (tests_failed): 2 of 3 cases failed",
@@ -208,12 +211,12 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 	} {
 		t.Run(fields, func(t *testing.T) {
 			p := newProject(t)
-			id := p.has(fields)
+			id := p.addDeployment(fields)
 			p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }}
 			_, messages, err := p.agentctl("deploy")
 			if want == "" {
 				require.NoError(t, err)
-				require.Contains(t, messages, "deployed, and not live")
+				require.Contains(t, messages, "deployed, but not live")
 				return
 			}
 			require.EqualError(t, err, want)
@@ -224,10 +227,11 @@ func TestDeployTellsHowItEnded(t *testing.T) {
 	require.Equal(t, 1, exitCode(errors.New("any other")))
 }
 
-func TestFollowEndsWhereNothingCanBeFollowed(t *testing.T) {
+// Logs fails if there is no log to follow.
+func TestLogs_FailsWithoutALog(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"building"`)
+	id := p.addDeployment(`"status":"building"`)
 	p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) { problemAnswer(http.StatusNotFound, "not_found")(w) }}
 	_, _, err := p.agentctl("logs", "-f", id)
 	require.ErrorContains(t, err, "404 not_found: not now")
@@ -235,24 +239,26 @@ func TestFollowEndsWhereNothingCanBeFollowed(t *testing.T) {
 	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "production"`)
 }
 
-func TestLogsShowWhatWasWritten(t *testing.T) {
+// Logs shows the log with escapes.
+func TestLogs_ShowsTheLog(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	out, _, err := p.agentctl("logs", p.has(`"status":"failed","build_logs":"one\n\u001btwo\n"`))
+	out, _, err := p.agentctl("logs", p.addDeployment(`"status":"failed","build_logs":"one\n\u001btwo\n"`))
 	require.NoError(t, err)
 	require.Equal(t, "one\n\\u001btwo\n", out)
 }
 
-func TestRollbackGoesBackOneFurther(t *testing.T) {
+// Rollback skips deployments that were rolled back before.
+func TestRollback_SkipsRolledBackDeployments(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	p.has(`"status":"building"`)
-	p.has(`"status":"deployed","activated_at":"2026-07-02T11:00:00Z"`) // from which somebody went back
-	live := p.has(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:30:00Z"`)
-	p.has(`"status":"failed"`)
-	p.has(`"status":"deployed","activated_at":null`)
-	p.has(`"status":"deployed","activated_at":"2026-07-01T00:00:00Z"`) // newer, and from which somebody went back, too
-	before := p.has(`"status":"deployed","activated_at":"2026-07-02T00:00:00Z"`)
+	p.addDeployment(`"status":"building"`)
+	p.addDeployment(`"status":"deployed","activated_at":"2026-07-02T11:00:00Z"`) // from which somebody went back
+	live := p.addDeployment(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:30:00Z"`)
+	p.addDeployment(`"status":"failed"`)
+	p.addDeployment(`"status":"deployed","activated_at":null`)
+	p.addDeployment(`"status":"deployed","activated_at":"2026-07-01T00:00:00Z"`) // newer, and from which somebody went back, too
+	before := p.addDeployment(`"status":"deployed","activated_at":"2026-07-02T00:00:00Z"`)
 	out, messages, err := p.agentctl("rollback", "--environment", "production", "--force")
 	require.NoError(t, err)
 	require.Equal(t, before+"\n", out)
@@ -260,17 +266,16 @@ func TestRollbackGoesBackOneFurther(t *testing.T) {
 	require.Equal(t, []string{"/deployments/" + before + "/activate force=true"}, p.called)
 
 	_, _, err = p.agentctl("rollback", "--environment", "staging")
-	require.EqualError(t, err, "environment staging: nothing is live")
+	require.EqualError(t, err, "environment staging: no deployment is live")
 	p.list = p.list[:5]
 	_, _, err = p.agentctl("rollback")
-	require.ErrorContains(t, err, "environment production: nothing was live before what is; to go to a later one, name it: agentctl activate")
+	require.ErrorContains(t, err, "environment production: no older deployment was live before; to make a newer one live, name it: agentctl activate")
 	_, _, err = p.agentctl("activate", "first-one")
 	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)
 }
 
-// TestRollbackLeadsToWhatWasLiveBefore: by histories of what went live, the oldest first. Each
-// is a version, which is made the first time, and where rollbacks from there lead.
-func TestRollbackLeadsToWhatWasLiveBefore(t *testing.T) {
+// Each row has the live versions, oldest first, and the targets of the next rollbacks.
+func TestRollback_FollowsTheHistory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ wentLive, leads []int }{
 		"one after the other":                     {[]int{1, 2, 3}, []int{2, 1}},
@@ -286,33 +291,34 @@ func TestRollbackLeadsToWhatWasLiveBefore(t *testing.T) {
 			list := make([]deployment, slices.Max(c.wentLive)) // newest first
 			activate := func(version int) {
 				clock = clock.Add(time.Minute)
-				at := clock
 				for i := range list {
-					list[i].IsLive = false
+					list[i].Value.IsLive = false
 				}
 				d := &list[len(list)-version]
-				d.ID, d.Status, d.IsLive, d.ActivatedAt = strconv.Itoa(version), "deployed", true, &at
+				d.Value.ID, d.Value.Status, d.Value.IsLive = strconv.Itoa(version), restclient.DeploymentStatusDeployed, true
+				d.Value.ActivatedAt = nullable.NewNullableWithValue(clock)
 			}
 			for _, version := range c.wentLive {
 				activate(version)
 			}
 			for _, want := range c.leads {
-				_, before, err := previous(list)
+				_, before, err := findPrevious(list)
 				require.NoError(t, err)
-				require.Equal(t, strconv.Itoa(want), before.ID)
+				require.Equal(t, strconv.Itoa(want), before.Value.ID)
 				activate(want)
 			}
-			_, _, err := previous(list)
-			require.ErrorContains(t, err, "nothing was live before what is")
+			_, _, err := findPrevious(list)
+			require.ErrorContains(t, err, "no older deployment was live before")
 		})
 	}
 }
 
-func TestStatusShowsWhatIsLive(t *testing.T) {
+// Status shows the live and the newest deployment of each environment, or the deployments of one.
+func TestStatus_ShowsLiveDeployments(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	newest := p.has(`"status":"failed","failure_reason":"build_failed"`)
-	live := p.has(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:00:00Z"`)
+	newest := p.addDeployment(`"status":"failed","failure_reason":"build_failed"`)
+	live := p.addDeployment(`"status":"deployed","is_live":true,"activated_at":"2026-07-02T11:00:00Z"`)
 	out, _, err := p.agentctl("status")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -336,17 +342,18 @@ func TestStatusShowsWhatIsLive(t *testing.T) {
 	require.ErrorContains(t, err, "must be json or yaml")
 }
 
-// TestASearchThatIsNoConditionSaysSo: one with a mistake would find nothing, without a word.
-func TestASearchThatIsNoConditionSaysSo(t *testing.T) {
+// A search that looks like a condition but is none is a search for words, which usually finds nothing.
+func TestRuns_WarnsAboutWordSearches(t *testing.T) {
 	t.Parallel()
 	for _, search := range []string{"", "took 15", "where is it?", `output == "took 15"`, "duration_ms > 10 && status == 'failed'"} {
-		require.Empty(t, asWords(search), search)
+		require.Empty(t, wordSearchNote(search), search)
 	}
-	require.Contains(t, asWords("outpt == 'x'"), `Note: runs are searched for the words of "outpt == 'x'": it is no condition on runs`)
-	require.Contains(t, asWords("outpt == 'x'"), "undeclared reference to 'outpt'")
+	require.Contains(t, wordSearchNote("outpt == 'x'"), `Note: runs are searched for the words of "outpt == 'x'": it is not a condition on runs`)
+	require.Contains(t, wordSearchNote("outpt == 'x'"), "undeclared reference to 'outpt'")
 }
 
-func TestRunsAreListedByPages(t *testing.T) {
+// Runs lists runs by filters, and shows the output of one.
+func TestRuns_ListsAndShowsRuns(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	for _, status := range []string{`"failed","error_code":"timeout","error":"took 15 min"`, `"completed","duration_ms":1250,"test_name":"short"`, `"queued","test_name":null`} {
@@ -379,13 +386,13 @@ func TestRunsAreListedByPages(t *testing.T) {
 	require.Equal(t, "Hello.\nBye.\n", out)
 }
 
-// TestARunTellsItsCost: beside its answer, which is alone what other programs read.
-func TestARunTellsItsCost(t *testing.T) {
+// The cost of a run goes to standard error, because other programs read its output.
+func TestRuns_ShowsTheCost(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	for run, want := range map[string]string{
-		`"cost":{"currency":"USD","amount":0.0000042},"unpriced_calls":0`: "the run has cost 0.0000042 USD\n",
-		`"cost":{"currency":"EUR","amount":12.5},"unpriced_calls":3`:      "the run has cost 12.5 EUR, and 3 calls of models without a price\n",
+		`"cost":{"currency":"USD","amount":0.0000042},"unpriced_calls":0`: "cost of the run: 0.0000042 USD\n",
+		`"cost":{"currency":"EUR","amount":12.5},"unpriced_calls":3`:      "cost of the run: 12.5 EUR, without 3 calls of models that have no price\n",
 		`"cost":null,"unpriced_calls":2,"cost_unknown":"no_price"`:        "",
 		`"cost":null,"unpriced_calls":null`:                               "",
 	} {
@@ -402,7 +409,8 @@ func TestARunTellsItsCost(t *testing.T) {
 	}
 }
 
-func TestRunsAreErased(t *testing.T) {
+// Delete erases runs, and none if an argument is wrong.
+func TestRunsDelete_ErasesRuns(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.runs = []string{`{"ok":true}`}
@@ -421,7 +429,8 @@ func TestRunsAreErased(t *testing.T) {
 	require.Len(t, p.called, 2, "nothing is erased where an argument is wrong")
 }
 
-func TestAgesAreShort(t *testing.T) {
+// An age has at most two units.
+func TestFormatAge_HasTwoUnits(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 7, 2, 12, 0, 0, 0, time.UTC)
 	for since, want := range map[time.Duration]string{
@@ -429,9 +438,9 @@ func TestAgesAreShort(t *testing.T) {
 	} {
 		t.Run(since.String(), func(t *testing.T) {
 			at := now.Add(-since)
-			require.Equal(t, want, age(now, &at))
+			require.Equal(t, want, formatAge(now, &at))
 		})
 	}
-	require.Equal(t, "-", age(now, nil))
-	require.Equal(t, "failed", paint(os.Stdin, "failed"), "no terminal")
+	require.Equal(t, "-", formatAge(now, nil))
+	require.Equal(t, "failed", paintStatus(os.Stdin, "failed"), "no terminal")
 }

@@ -5,154 +5,143 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
-	"net/url"
-	"slices"
 	"strings"
-	"time"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// environment is what is needed of an environment.
-type environment struct {
-	ID               string  `json:"id"`
-	Name             string  `json:"name"`
-	Slug             string  `json:"slug"`
-	Kind             string  `json:"kind"`
-	IsDefault        bool    `json:"is_default"`
-	GitBranch        *string `json:"git_branch"`
-	LiveDeploymentID *string `json:"live_deployment_id"`
-}
-
-// deployment is what is needed of a deployment.
+// deployment is a deployment with the texts that commands show for it.
 type deployment struct {
-	ID            string `json:"id"`
-	EnvironmentID string `json:"environment_id"`
-	Status        string `json:"status"`
-	Phase         string `json:"phase"`
-	FailureReason string `json:"failure_reason"`
-	Message       string `json:"message"`
-	IsLive        bool   `json:"is_live"`
-	BuildLogs     string `json:"build_logs"`
-	Source        struct {
-		Branch        string `json:"branch"`
-		Commit        string `json:"commit"`
-		Digest        string `json:"digest"`
-		CommitMessage string `json:"commit_message"`
-	} `json:"source"`
-	ConnectorResults []connectorResult `json:"connector_results"`
-
-	CreatedAt   time.Time  `json:"created_at"`
-	ActivatedAt *time.Time `json:"activated_at"`
-
-	// shown is all that the REST API says of it.
-	shown json.RawMessage
+	restclient.Document[restclient.Deployment]
 }
 
-// UnmarshalJSON keeps the text beside what is read of it.
-func (d *deployment) UnmarshalJSON(text []byte) error {
-	type plain deployment
-	if err := json.Unmarshal(text, (*plain)(d)); err != nil {
-		return err
-	}
-	d.shown = slices.Clone(text)
-	return nil
-}
-
-// MarshalJSON is what the REST API says.
-func (d deployment) MarshalJSON() ([]byte, error) { return d.shown, nil }
-
-// state is the word for where it stands.
-func (d deployment) state() string {
-	if d.IsLive {
+// stateText returns the status, or "live".
+func (d deployment) stateText() string {
+	if d.Value.IsLive {
 		return "live"
 	}
-	return d.Status
+	return string(d.Value.Status)
 }
 
-// open says that it has not ended.
-func (d deployment) open() bool { return d.Status == "pending" || d.Status == "building" }
+// isOpen reports whether the deployment has not ended.
+func (d deployment) isOpen() bool {
+	return d.Value.Status == restclient.DeploymentStatusPending || d.Value.Status == restclient.DeploymentStatusBuilding
+}
 
-// standing is where it stands in all words that there are.
-func (d deployment) standing() string { return d.state() + d.detail() }
+// isDeployed reports whether the deployment can go live.
+func (d deployment) isDeployed() bool { return d.Value.Status == restclient.DeploymentStatusDeployed }
 
-// detail follows the state: what it is at, or why it failed, and of an open one what keeps it.
-func (d deployment) detail() (text string) {
-	if of := cmp.Or(d.FailureReason, d.Phase); of != "" {
+// commitHash returns the hash of the commit, "" of an upload.
+func (d deployment) commitHash() string { return restclient.ValueOf(d.Value.Source.Commit) }
+
+// uploadDigest returns the digest of the upload, "" of a commit.
+func (d deployment) uploadDigest() string { return restclient.ValueOf(d.Value.Source.Digest) }
+
+// message returns the explanation of the status.
+func (d deployment) message() string { return restclient.ValueOf(d.Value.Message) }
+
+// detailText returns the text after the state: the phase or the failure reason, and what an open deployment waits for.
+func (d deployment) detailText() (text string) {
+	if of := cmp.Or(string(restclient.ValueOf(d.Value.FailureReason)), string(restclient.ValueOf(d.Value.Phase))); of != "" {
 		text = " (" + of + ")"
 	}
-	if d.open() && d.Message != "" {
-		text += ": " + printable(d.Message)
+	if d.isOpen() && d.message() != "" {
+		text += ": " + printable(d.message())
 	}
 	return text
 }
 
-// short is the beginning of the commit, or of the digest of what was uploaded.
-func (d deployment) short() string {
-	if hash, uploaded := strings.CutPrefix(d.Source.Digest, "sha256:"); uploaded {
+// shortVersion returns the beginning of the commit, or of the digest of the upload.
+func (d deployment) shortVersion() string {
+	if hash, uploaded := strings.CutPrefix(d.uploadDigest(), "sha256:"); uploaded {
 		return fmt.Sprintf("sha256:%.8s", printable(hash))
 	}
-	return fmt.Sprintf("%.8s", printable(d.Source.Commit))
+	return fmt.Sprintf("%.8s", printable(d.commitHash()))
 }
 
-// begins says whether the commit begins so or, of a text that does, sha256: and the digest of what
-// was uploaded: that one is the choice of whoever uploads, and never stands for a commit.
-func (d deployment) begins(text string) bool {
-	of := d.Source.Commit
+// hasVersion reports whether the commit begins with text. A text with sha256: is compared with the digest of the upload only:
+// the uploader chooses the digest, so it never stands for a commit.
+func (d deployment) hasVersion(text string) bool {
+	of := d.commitHash()
 	if strings.HasPrefix(text, "sha256:") {
-		of = d.Source.Digest
+		of = d.uploadDigest()
 	}
 	return text != "" && strings.HasPrefix(of, strings.ToLower(text))
 }
 
-// version is the short form, of a commit with the first line of its message.
+// version returns the short version, with the first line of the commit message.
 func (d deployment) version() string {
-	if d.Source.Digest != "" {
-		return d.short()
+	if d.uploadDigest() != "" {
+		return d.shortVersion()
 	}
-	subject, _, _ := strings.Cut(d.Source.CommitMessage, "\n")
-	return strings.TrimSpace(d.short() + " " + clip(printable(subject), 50))
+	subject, _, _ := strings.Cut(restclient.ValueOf(d.Value.Source.CommitMessage), "\n")
+	return strings.TrimSpace(d.shortVersion() + " " + shorten(printable(subject), 50))
 }
 
-// clip shortens text to so many characters.
-func clip(text string, most int) string {
-	if runes := []rune(text); len(runes) > most {
-		return string(runes[:most-1]) + "…"
+// shorten cuts a text to a number of characters.
+func shorten(text string, limit int) string {
+	if runes := []rune(text); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
 	}
 	return text
 }
 
-// environments are those that the key may see.
-func (r *rest) environments(ctx context.Context) (list []environment, err error) {
-	if err := r.call(ctx, http.MethodGet, "/environments", "", nil, &list); err != nil {
+// listEnvironments returns the environments that the key can see.
+func (c *apiClient) listEnvironments(ctx context.Context) ([]restclient.Environment, error) {
+	list, err := c.ListEnvironments(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("listing environments: %w", err)
 	}
-	return list, nil
+	return list.Value, nil
 }
 
-// placeOf is what the environment of a deployment is called: by its id where the key sees no
-// environments, or it is gone.
-func (r *rest) placeOf(ctx context.Context, d deployment) string {
-	e, err := r.environment(ctx, d.EnvironmentID)
+// environmentName returns the slug of the environment of a deployment. It returns the ID if the key cannot see the environment,
+// or if the environment is deleted.
+func (c *apiClient) environmentName(ctx context.Context, d deployment) string {
+	e, err := c.findEnvironment(ctx, "--environment", d.Value.EnvironmentID)
 	if err != nil {
-		return d.EnvironmentID
+		return d.Value.EnvironmentID
 	}
 	return e.Slug
 }
 
-// deployments are those of an environment, the newest first.
-func (r *rest) deployments(ctx context.Context, e environment) (list []deployment, err error) {
-	if err := r.call(ctx, http.MethodGet, "/deployments?environment_id="+url.QueryEscape(e.ID), "", nil, &list); err != nil {
+// listDeployments returns the deployments of an environment, newest first. A list has no build logs and no messages.
+func (c *apiClient) listDeployments(ctx context.Context, e restclient.Environment) ([]deployment, error) {
+	list, err := c.ListDeployments(ctx, &restclient.ListDeploymentsParams{EnvironmentID: e.ID})
+	var documents []restclient.Document[restclient.Deployment]
+	if err == nil {
+		documents, err = restclient.Elements[restclient.Deployment](list)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("listing the deployments of environment %s: %w", e.Slug, err)
 	}
-	return list, nil
+	deployments := make([]deployment, len(documents))
+	for i := range documents {
+		deployments[i] = deployment{documents[i]}
+	}
+	return deployments, nil
 }
 
-// deployment reads one.
-func (r *rest) deployment(ctx context.Context, id string) (d deployment, err error) {
-	if err := r.call(ctx, http.MethodGet, "/deployments/"+url.PathEscape(id), "", nil, &d); err != nil {
-		return d, fmt.Errorf("reading deployment %s: %w", printable(id), err)
+// readDeployment returns a deployment with its build log and message.
+func (c *apiClient) readDeployment(ctx context.Context, id string) (deployment, error) {
+	document, err := c.GetDeployment(ctx, id)
+	if err != nil {
+		return deployment{}, fmt.Errorf("reading deployment %s: %w", printable(id), err)
 	}
-	return d, nil
+	return deployment{document}, nil
+}
+
+// liveDeployment returns the live deployment of an environment, nil if there is none.
+func (c *apiClient) liveDeployment(ctx context.Context, e restclient.Environment) (*deployment, error) {
+	list, err := c.listDeployments(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if list[i].Value.IsLive {
+			return &list[i], nil
+		}
+	}
+	return nil, nil
 }

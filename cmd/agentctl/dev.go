@@ -4,12 +4,9 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"os"
 	"os/user"
 	"sync"
@@ -18,17 +15,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
-	// sessionTime is how long a test session lasts that is not renewed, and sessionEvery how
-	// often it is.
-	sessionTime, sessionEvery = 2 * time.Minute, 30 * time.Second
-	// sessionEnd bounds ending the session when the command ends.
-	sessionEnd = 10 * time.Second
-	// devPause and devLongest are the least and the most that is waited before an upload is
-	// tried again that failed on its way: each pause is twice the one before.
-	devPause, devLongest = 2 * time.Second, time.Minute
+	// sessionTTL is how long a test session lasts without a renewal, sessionRenewal how often it is renewed.
+	sessionTTL, sessionRenewal = 2 * time.Minute, 30 * time.Second
+	// sessionEndTimeout bounds ending the session at the end of the command.
+	sessionEndTimeout = 10 * time.Second
+	// minUploadPause and maxUploadPause bound the pause before a failed upload is repeated. Each pause is twice as long as the
+	// one before.
+	minUploadPause, maxUploadPause = 2 * time.Second, time.Minute
 )
 
 // devOptions are the flags of `dev`.
@@ -37,83 +34,79 @@ type devOptions struct {
 
 	dir   string
 	force bool
-	// changes tells of changes in the folder until ctx ends: watch, but in tests.
-	changes func(ctx context.Context, dir string) (<-chan struct{}, error)
+	// watch reports changes in the folder until ctx ends. It is watchFolder, except in tests.
+	watch func(ctx context.Context, dir string) (<-chan struct{}, error)
 }
 
 func newDevCommand() *cobra.Command {
-	o := &devOptions{changes: watch}
-	cmd := o.command(&cobra.Command{
-		Use:   "dev [DIR]",
+	o := &devOptions{watch: watchFolder}
+	cmd := o.newCommand(&cobra.Command{
+		Use:   "dev [FOLDER]",
 		Short: "Deploy a folder to a test environment, and again whenever it changes",
-		Long: `Deploy what is in a folder of this machine to an environment for tests, and again
-whenever something in it changes. The files are checked first, here: of what is wrong with
-them every problem is shown with its file, line and column, and nothing is uploaded. A
-change while a build is under way takes that build's place. An upload that fails on its
-way is tried again.
+		Long: `Deploy a folder of this machine to a test environment, and again whenever a file changes. The
+command first checks the files on this machine. If there are problems it shows each with its
+file, line and column, and uploads nothing. A change during a build replaces that build. A
+failed upload is repeated.
 
-The environment is held by a test session while the command runs, so that nobody else
-tests or deletes it meanwhile. Ctrl-C ends the session; what is live stays so.`,
+The command holds a test session of the environment, so that no other user tests in it or
+deletes it meanwhile. Ctrl-C ends the session; the live deployment stays live.`,
 		Example: "  agentctl dev --environment tests",
 		Args:    cobra.MaximumNArgs(1),
 	}, func(ctx context.Context, args []string) error {
-		if o.dir = "."; len(args) == 1 {
-			o.dir = args[0]
-		}
-		return o.dev(ctx)
+		o.dir = folderArgument(args)
+		return o.watchFolder(ctx)
 	})
 	flags := cmd.Flags()
-	flags.StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
+	flags.StringVar(&o.environment, "environment", "", "slug or ID of the environment; default: the default environment")
 	flags.BoolVar(&o.skipTests, "skip-tests", false, "do not run the tests of the folder")
-	flags.BoolVar(&o.force, "force", false, "also in an environment that is not for tests, where real events come in")
+	flags.BoolVar(&o.force, "force", false, "deploy to an environment that is not for tests, where real events arrive")
 	return cmd
 }
 
-func (o *devOptions) dev(ctx context.Context) error {
-	e, err := o.api.environment(ctx, o.wanted)
+func (o *devOptions) watchFolder(ctx context.Context) error {
+	e, err := o.api.findEnvironment(ctx, "--environment", o.environment)
 	if err != nil {
 		return err
 	}
-	if e.Kind != "test" && !o.force {
-		return fmt.Errorf("environment %s is not for tests (its kind is %s): whatever is saved would go live where real events come in; name one of kind test, or say --force", e.Slug, e.Kind)
+	isTest := e.Kind == restclient.EnvironmentKindTest
+	if !isTest && !o.force {
+		return fmt.Errorf("environment %s is not for tests (its kind is %s): each saved change would go live where real events arrive; name an environment of kind test, or give --force", e.Slug, e.Kind)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	if e.Kind == "test" {
-		end, err := o.hold(ctx, e, stop)
+	if isTest {
+		end, err := o.holdSession(ctx, e, stop)
 		if err != nil {
 			return err
 		}
 		defer end()
 	}
-	changes, err := o.changes(ctx, o.dir)
+	changes, err := o.watch(ctx, o.dir)
 	if err != nil {
 		return err
 	}
-	l := &devLoop{devOptions: o, environment: e, messages: &lines{w: o.messages}}
-	l.run(ctx, changes)
+	l := &devLoop{devOptions: o, target: e, messages: &syncWriter{w: o.messages}}
+	l.deployChanges(ctx, changes)
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return nil // as it was asked to
+	return nil // The user ended the command.
 }
 
-// hold begins the environment's test session, and renews it until end is called. A session
-// that is lost ends the command.
-func (o *devOptions) hold(ctx context.Context, e environment, lost context.CancelCauseFunc) (end func(), err error) {
-	path, holder := "/environments/"+url.PathEscape(e.ID)+"/session", whoAmI()
+// holdSession starts the environment's test session and renews it until end is called. A lost session ends the command.
+func (o *devOptions) holdSession(ctx context.Context, e restclient.Environment, lost context.CancelCauseFunc) (end func(), err error) {
+	holder := sessionHolder()
 	renew := func(ctx context.Context) error {
-		var session struct{}
-		body := map[string]any{"holder": holder, "ttl_seconds": int(sessionTime.Seconds())}
-		return o.api.call(ctx, http.MethodPut, path, rand.Text(), body, &session)
+		_, err := o.api.HoldTestSession(ctx, e.ID, nil, restclient.TestSessionRequest{Holder: holder, TTLSeconds: new(int64(sessionTTL / time.Second))})
+		return err
 	}
 	if err := renew(ctx); err != nil {
-		return nil, fmt.Errorf("beginning a test session in %s: %w", e.Slug, err)
+		return nil, fmt.Errorf("starting a test session in %s: %w", e.Slug, err)
 	}
 	renewing, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		for o.api.wait(renewing, sessionEvery) == nil {
+		for o.api.Wait(renewing, sessionRenewal) == nil {
 			if err := renew(renewing); err != nil && renewing.Err() == nil {
 				lost(fmt.Errorf("the test session in %s is lost: %w", e.Slug, err))
 				return
@@ -123,47 +116,44 @@ func (o *devOptions) hold(ctx context.Context, e environment, lost context.Cance
 	return func() {
 		stop()
 		done.Wait()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionEnd)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sessionEndTimeout)
 		defer cancel()
-		var ok struct{}
-		if err := o.api.call(ctx, http.MethodDelete, path+"?holder="+url.QueryEscape(holder), rand.Text(), nil, &ok); err != nil {
-			fmt.Fprintf(o.messages, "the test session in %s ends by itself within %s: ending it failed: %v\n", e.Slug, sessionTime, err)
+		if _, err := o.api.EndTestSession(ctx, e.ID, &restclient.EndTestSessionParams{Holder: holder}); err != nil {
+			fmt.Fprintf(o.messages, "ending the test session in %s failed, so it expires within %s: %s\n", e.Slug, sessionTTL, printableLines(err.Error()))
 		}
 	}, nil
 }
 
-// whoAmI is who holds the session, in words for others: another process of the same person
-// is another one.
-func whoAmI() string {
-	name := "somebody"
+// sessionHolder names the holder of the session for other users. Each process is a holder of its own.
+func sessionHolder() string {
+	name := "unknown"
 	if u, err := user.Current(); err == nil && u.Username != "" {
 		name = u.Username
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		host = "somewhere"
+		host = "unknown"
 	}
-	return clip(fmt.Sprintf("%s@%s (%d)", name, host, os.Getpid()), 128)
+	return shorten(fmt.Sprintf("%s@%s (%d)", name, host, os.Getpid()), 128)
 }
 
-// devLoop deploys a folder again and again.
+// devLoop deploys a folder after each change.
 type devLoop struct {
 	*devOptions
-	environment environment
-	messages    io.Writer
-	// last is the digest of what was looked at last, or what was wrong with it; warned is what was
-	// warned of then.
-	last, warned string
+	target   restclient.Environment
+	messages io.Writer
+	// lastCheck is the digest of the last checked content, or its problems. lastWarnings are the warnings about it.
+	lastCheck, lastWarnings string
 }
 
-// run deploys what is there, and what is there after each change, until ctx ends.
-func (l *devLoop) run(ctx context.Context, changes <-chan struct{}) {
+// deployChanges deploys the folder now and after each change, until ctx ends.
+func (l *devLoop) deployChanges(ctx context.Context, changes <-chan struct{}) {
 	end := func() {}
 	defer func() { end() }()
 	for ctx.Err() == nil {
-		if p, ok := l.look(); ok {
-			end() // of the build before the platform does the same
-			end = l.begin(ctx, p)
+		if p, changed := l.checkFolder(); changed {
+			end() // The platform ends the previous build too.
+			end = l.startDeploy(ctx, p)
 		}
 		select {
 		case <-ctx.Done():
@@ -175,11 +165,11 @@ func (l *devLoop) run(ctx context.Context, changes <-chan struct{}) {
 	}
 }
 
-// look checks the folder; ok says that there is something else to deploy.
-func (l *devLoop) look() (p packed, ok bool) {
-	if warnings := misnamed(l.dir); warnings.Error() != l.warned {
-		l.warned = warnings.Error()
-		warn(l.messages, l.dir, warnings)
+// checkFolder checks and packs the folder. It reports whether the content is valid and has changed.
+func (l *devLoop) checkFolder() (p packedFolder, changed bool) {
+	if warnings := findMisnamed(l.dir); warnings.Error() != l.lastWarnings {
+		l.lastWarnings = warnings.Error()
+		printWarnings(l.messages, l.dir, warnings)
 	}
 	files, err := readFolder(l.dir)
 	if err == nil {
@@ -188,25 +178,25 @@ func (l *devLoop) look() (p packed, ok bool) {
 	if err == nil {
 		p, err = packFolder(files)
 	}
-	now := p.digest
+	check := p.digest
 	if err != nil {
-		now = err.Error()
+		check = err.Error()
 	}
-	if now == l.last {
+	if check == l.lastCheck {
 		return p, false
 	}
-	if l.last = now; err != nil {
-		fmt.Fprintf(l.messages, "%s\nnothing is uploaded until this is mended\n", printableLines(err.Error()))
+	if l.lastCheck = check; err != nil {
+		fmt.Fprintf(l.messages, "%s\nnothing is uploaded until this is fixed\n", printableLines(err.Error()))
 	}
 	return p, err == nil
 }
 
-// begin deploys beside what comes next, until it is ended.
-func (l *devLoop) begin(ctx context.Context, p packed) (end func()) {
+// startDeploy deploys in the background until end is called.
+func (l *devLoop) startDeploy(ctx context.Context, p packedFolder) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		if err := l.deployed(ctx, p); err != nil && ctx.Err() == nil {
+		if err := l.deployFolder(ctx, p); err != nil && ctx.Err() == nil {
 			fmt.Fprintf(l.messages, "%s\n", printableLines(err.Error()))
 		}
 	})
@@ -216,59 +206,46 @@ func (l *devLoop) begin(ctx context.Context, p packed) (end func()) {
 	}
 }
 
-// deployed deploys what was packed, and says what became of it and where events come in.
-func (l *devLoop) deployed(ctx context.Context, p packed) error {
-	d, err := l.sent(ctx, p)
+// deployFolder deploys a folder, reports the outcome, and prints the URLs at which events arrive.
+func (l *devLoop) deployFolder(ctx context.Context, p packedFolder) error {
+	d, err := l.uploadFolder(ctx, p)
 	if err != nil {
-		return fmt.Errorf("deploying to %s: %w", l.environment.Slug, err)
+		return fmt.Errorf("deploying to %s: %w", l.target.Slug, err)
 	}
-	if d, err = ending(ctx, l.api, d, l.messages, l.messages); err != nil {
+	if d, err = followToEnd(ctx, l.api, d, l.messages, l.messages); err != nil {
 		return err
 	}
-	if err := told(d, l.environment.Slug, l.messages); err != nil {
+	if err := reportOutcome(d, l.target.Slug, l.messages); err != nil {
 		return err
 	}
-	return l.webhooks(ctx)
+	return l.printWebhooks(ctx)
 }
 
-// sent uploads what was packed until the platform has taken or refused it, or something else
-// is to be uploaded: of a failure on the way nobody edits the folder.
-func (l *devLoop) sent(ctx context.Context, p packed) (deployment, error) {
-	for after := devPause; ; after = min(2*after, devLongest) {
-		d, err := l.api.upload(ctx, l.environment, p, l.skipTests, l.messages)
-		if err == nil || ctx.Err() != nil || !passes(err) {
+// uploadFolder uploads a folder until the platform has accepted or rejected it, or ctx ends. It repeats transient failures,
+// because no edit of the folder fixes them.
+func (l *devLoop) uploadFolder(ctx context.Context, p packedFolder) (deployment, error) {
+	for after := minUploadPause; ; after = min(2*after, maxUploadPause) {
+		d, err := l.api.uploadFolder(ctx, l.target, p, l.skipTests, l.messages)
+		if err == nil || ctx.Err() != nil || !restclient.IsTransient(err) {
 			return d, err
 		}
 		fmt.Fprintf(l.messages, "%s\nuploading again in %s\n", printableLines(err.Error()), after)
-		if err := l.api.wait(ctx, after); err != nil {
+		if err := l.api.Wait(ctx, after); err != nil {
 			return d, err
 		}
 	}
 }
 
-// webhooks shows the URLs of the environment's connectors.
-func (l *devLoop) webhooks(ctx context.Context) error {
-	list, err := l.api.connectors(ctx, l.environment.ID)
+// printWebhooks prints the URLs of the environment's connectors.
+func (l *devLoop) printWebhooks(ctx context.Context) error {
+	list, err := l.api.listConnectors(ctx, l.target)
 	if err != nil {
-		return fmt.Errorf("listing the connectors of %s: %w", l.environment.Slug, err)
+		return fmt.Errorf("listing the connectors of %s: %w", l.target.Slug, err)
 	}
 	for _, c := range list {
-		if c.WebhookURL != "" && !c.Retired {
-			fmt.Fprintf(l.messages, "  %s (%s) %s\n", printable(c.Name), c.Mode, printable(c.WebhookURL))
+		if url := restclient.ValueOf(c.Value.WebhookURL); url != "" && !c.Value.Retired {
+			fmt.Fprintf(l.messages, "  %s (%s) %s\n", printable(c.Value.Name), c.Value.Mode, printable(url))
 		}
 	}
 	return nil
-}
-
-// lines lets several write to one terminal.
-type lines struct {
-	mutex sync.Mutex
-	w     io.Writer
-}
-
-// Write implements io.Writer.
-func (l *lines) Write(p []byte) (int, error) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.w.Write(p)
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -18,11 +17,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// screen collects what is written, and tells when some text came.
+// screen collects output, and signals new output.
 type screen struct {
 	mutex sync.Mutex
 	text  strings.Builder
@@ -41,83 +40,84 @@ func (h *screen) Write(p []byte) (int, error) {
 	return h.text.Write(p)
 }
 
-func (h *screen) all() string {
+func (h *screen) content() string {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	return h.text.String()
 }
 
-// until waits for text.
-func (h *screen) until(t *testing.T, text string) {
+// waitFor waits until a text has been written.
+func (h *screen) waitFor(t *testing.T, text string) {
 	t.Helper()
-	for !strings.Contains(h.all(), text) {
+	for !strings.Contains(h.content(), text) {
 		select {
 		case <-h.more:
 		case <-t.Context().Done():
-			t.Fatalf("it never says %q: %s", text, h.all())
+			t.Fatalf("it never says %q: %s", text, h.content())
 		}
 	}
 }
 
-// dev runs the command on a folder until stop is called, which returns its error.
-func (p *project) dev(dir string, change func(*devOptions)) (says *screen, changed chan<- struct{}, stop func() error) {
+// runDev runs the command on a folder until stop is called, which returns its error.
+func (p *project) runDev(dir string, change func(*devOptions)) (says *screen, changed chan<- struct{}, stop func() error) {
 	p.t.Helper()
 	changes, says := make(chan struct{}), newScreen()
-	o := &devOptions{dir: dir, changes: func(context.Context, string) (<-chan struct{}, error) { return changes, nil }}
-	o.wanted, o.out, o.messages = "staging", io.Discard, says
+	o := &devOptions{dir: dir, watch: func(context.Context, string) (<-chan struct{}, error) { return changes, nil }}
+	o.environment, o.out, o.messages = "staging", io.Discard, says
 	o.server, o.project, o.key = p.url, p.id, p.key
 	var err error
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(p.t, err)
 	change(o)
 	ctx, cancel := context.WithCancel(p.t.Context())
 	done := make(chan error, 1)
-	go func() { done <- o.dev(ctx) }()
+	go func() { done <- o.watchFolder(ctx) }()
 	return says, changes, func() error { cancel(); return <-done }
 }
 
-func plainly(*devOptions) {}
+func unchanged(*devOptions) {}
 
-func TestDevDeploysEachGoodChange(t *testing.T) {
+// Dev deploys each change that is valid, and shows problems once.
+func TestDev_DeploysValidChanges(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.kind = "test"
-	p.has(`"status":"deployed","is_live":true`)
+	p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
-	says, changed, stop := p.dev(dir, plainly)
-	says.until(t, "live in staging\n  orders (inbound) https://hooks/1\n")
-	require.NotContains(t, says.all(), "hooks/2", "it is retired")
+	says, changed, stop := p.runDev(dir, unchanged)
+	says.waitFor(t, "live in staging\n  orders (inbound) https://hooks/1\n")
+	require.NotContains(t, says.content(), "hooks/2", "it is retired")
 
 	changed <- struct{}{} // and nothing is another
-	writeFile(t, filepath.Join(dir, "agents/hello.yaml"), "name: hello\nmodle: openai/gpt-5\n")
+	writeTestFile(t, filepath.Join(dir, "agents/hello.yaml"), "name: hello\nmodle: openai/gpt-5\n")
 	changed <- struct{}{}
-	says.until(t, `agents/hello.yaml:2:1: unknown key "modle"`)
-	says.until(t, "nothing is uploaded until this is mended")
+	says.waitFor(t, `agents/hello.yaml:2:1: unknown key "modle"`)
+	says.waitFor(t, "nothing is uploaded until this is fixed")
 	changed <- struct{}{}
 	require.Len(t, p.uploads, 1)
-	writeFile(t, filepath.Join(dir, "agents/hello.yaml"), helloAgent+"description: Better\n")
+	writeTestFile(t, filepath.Join(dir, "agents/hello.yaml"), helloAgent+"description: Better\n")
 	changed <- struct{}{}
-	for strings.Count(says.all(), "live in staging") < 2 {
+	for strings.Count(says.content(), "live in staging") < 2 {
 		<-says.more
 	}
 	require.NoError(t, stop(), "Ctrl-C is no failure")
-	require.Equal(t, 1, strings.Count(says.all(), "unknown key"), "it is said once")
+	require.Equal(t, 1, strings.Count(says.content(), "unknown key"), "it is said once")
 	require.Len(t, p.uploads, 2)
 	first, last := p.called[0], p.called[len(p.called)-1]
 	require.Regexp(t, `^/environments/.*/session +\{"holder":".+@.+","ttl_seconds":120\}$`, first)
 	require.Regexp(t, `^/environments/.*/session holder=.+$`, last, "the session is released")
 }
 
-// TestDevTakesTheNextChangeWhileItBuilds: the log of the build before is not waited for.
-func TestDevTakesTheNextChangeWhileItBuilds(t *testing.T) {
+// A change during a build starts the next one at once.
+func TestDev_ReplacesARunningBuild(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.kind = "test"
-	p.has(`"status":"deployed","is_live":true`)
+	p.addDeployment(`"status":"deployed","is_live":true`)
 	building := make(chan struct{})
 	p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) {
-		event(w, 1, "building for long\n")
+		writeEvent(w, 1, "building for long\n")
 		_ = http.NewResponseController(w).Flush()
 		p.mu.Unlock() // for the calls that come meanwhile
 		<-building
@@ -125,46 +125,47 @@ func TestDevTakesTheNextChangeWhileItBuilds(t *testing.T) {
 	}, endedAtOnce}
 	p.streams = append(p.streams, endedAtOnce)
 	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
-	says, changed, stop := p.dev(dir, plainly)
-	says.until(t, "building for long")
+	says, changed, stop := p.runDev(dir, unchanged)
+	says.waitFor(t, "building for long")
 	p.mu.Lock()
 	p.streams = p.streams[1:]
 	p.mu.Unlock()
-	writeFile(t, filepath.Join(dir, "agents/hello.yaml"), helloAgent+"description: Better\n")
+	writeTestFile(t, filepath.Join(dir, "agents/hello.yaml"), helloAgent+"description: Better\n")
 	changed <- struct{}{}
-	says.until(t, "live in staging")
+	says.waitFor(t, "live in staging")
 	close(building)
 	require.NoError(t, stop())
 	require.Len(t, p.uploads, 2)
 }
 
-func TestDevIsForTests(t *testing.T) {
+// Dev deploys only to test environments, unless --force is given.
+func TestDev_NeedsForceOutsideOfTests(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.kind = "standard"
-	p.has(`"status":"deployed","is_live":true`)
+	p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
 	_, _, err := p.agentctl("dev", dir, "--environment", "staging")
-	require.ErrorContains(t, err, "would go live where real events come in")
+	require.ErrorContains(t, err, "would go live where real events arrive")
 	require.Empty(t, p.called)
-	says, _, stop := p.dev(dir, func(o *devOptions) { o.force = true })
-	says.until(t, "live in staging")
+	says, _, stop := p.runDev(dir, func(o *devOptions) { o.force = true })
+	says.waitFor(t, "live in staging")
 	require.NoError(t, stop())
 	require.NotContains(t, strings.Join(p.called, " "), "session", "there is none in such an environment")
 }
 
-// TestDevEndsWhereItsSessionIsLost: somebody else tests there now.
-func TestDevEndsWhereItsSessionIsLost(t *testing.T) {
+// Dev ends when another holder has the test session.
+func TestDev_EndsWithoutItsSession(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.kind = "test"
-	p.has(`"status":"deployed","is_live":true`)
+	p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 	renew := make(chan struct{})
 	lost := make(chan struct{})
-	says, _, stop := p.dev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
-		o.api.wait = func(ctx context.Context, _ time.Duration) error {
+	says, _, stop := p.runDev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
+		o.api.Wait = func(ctx context.Context, _ time.Duration) error {
 			select {
 			case <-renew:
 				return nil
@@ -172,16 +173,16 @@ func TestDevEndsWhereItsSessionIsLost(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		o.api.http.Transport = refusing{lost}
+		o.api.HTTP.Transport = refusing{lost}
 	})
-	says.until(t, "live in staging")
+	says.waitFor(t, "live in staging")
 	close(lost)
 	renew <- struct{}{}
-	says.until(t, "ending it failed") // it is no longer ours
+	says.waitFor(t, "ending the test session in staging failed") // it is no longer ours
 	require.ErrorContains(t, stop(), "the test session in staging is lost: 409")
 }
 
-// refusing answers 409 for the session once it is lost.
+// refusing responds with 409 for the session once it is lost.
 type refusing struct{ lost chan struct{} }
 
 func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -195,48 +196,42 @@ func (r refusing) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-// TestDevUploadsAgainWhatFailedOnItsWay: after pauses that grow, nobody edits anything, and
-// each time under the same key; what is refused is not sent again.
-func TestDevUploadsAgainWhatFailedOnItsWay(t *testing.T) {
+// Dev repeats a transient failure with growing pauses, under the same idempotency key.
+func TestDev_RepeatsFailedUploads(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.kind = "test"
-	p.has(`"status":"deployed","is_live":true`)
+	p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
-	network := &broken{left: 3*restTries + 1}
+	network := &broken{left: 3*restclient.MaxAttempts + 1}
 	var pauses []time.Duration
-	says, _, stop := p.dev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
-		o.api.http.Transport = network
-		o.api.wait = func(ctx context.Context, d time.Duration) error {
-			if d == sessionEvery {
+	says, _, stop := p.runDev(folderWith(t, map[string]string{"agents/hello.yaml": helloAgent}), func(o *devOptions) {
+		o.api.HTTP.Transport = network
+		o.api.Wait = func(ctx context.Context, d time.Duration) error {
+			if d == sessionRenewal {
 				<-ctx.Done()
-			} else if d != restPause && d != lookEvery {
+			} else if d != restclient.MinPause && d != statusPoll {
 				pauses = append(pauses, d)
 			}
 			return ctx.Err()
 		}
 	})
-	says.until(t, "live in staging")
+	says.waitFor(t, "live in staging")
 	require.NoError(t, stop())
-	require.Equal(t, []time.Duration{devPause, 2 * devPause, 4 * devPause}, pauses)
-	require.Contains(t, says.all(), "the cable is out\nuploading again in 2s\n")
+	require.Equal(t, []time.Duration{minUploadPause, 2 * minUploadPause, 4 * minUploadPause}, pauses)
+	require.Contains(t, says.content(), "the cable is out\nuploading again in 2s\n")
 	require.Len(t, p.uploads, 1)
 	require.Len(t, network.keys, 1, "so that what came through is not deployed twice")
+}
 
-	for err, again := range map[error]bool{
-		errCable: true, &restError{Status: http.StatusBadGateway}: true, &restError{Status: http.StatusServiceUnavailable}: true,
-		&restError{Status: http.StatusNotImplemented}: false, &restError{Status: http.StatusUnprocessableEntity}: false,
-		&restError{Status: http.StatusTooManyRequests, Code: httpserver.CodeStorageFull}: false,
-	} {
-		t.Run(fmt.Sprint(err), func(t *testing.T) {
-			require.Equal(t, again, passes(err), "%v", err)
-		})
-	}
+// problem is the error of a response.
+func problem(status int64, code string) error {
+	return &restclient.ProblemError{Problem: restclient.Problem{Status: status, Code: code}}
 }
 
 var errCable = errors.New("the cable is out")
 
-// broken lets no upload through, so often.
+// broken fails a number of uploads.
 type broken struct {
 	left int
 	keys map[string]bool
@@ -255,21 +250,21 @@ func (b *broken) RoundTrip(request *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(request)
 }
 
-// TestChangesAreToldOnceTheySettle: of an editor's steps, and of a checkout's files, once.
-func TestChangesAreToldOnceTheySettle(t *testing.T) {
+// Several changes within settleTime are one.
+func TestSettleChanges_ReportsChangesOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		seen := make(chan struct{})
-		out := settled(ctx, seen)
+		out := settleChanges(ctx, seen)
 		for range 10 {
 			seen <- struct{}{}
-			require.NoError(t, pause.For(ctx, quiet/2))
+			require.NoError(t, pause.For(ctx, settleTime/2))
 			require.Empty(t, out)
 		}
 		synctest.Wait()
-		require.NoError(t, pause.For(ctx, quiet))
+		require.NoError(t, pause.For(ctx, settleTime))
 		synctest.Wait()
 		<-out
 		require.NoError(t, pause.For(ctx, time.Hour))
@@ -280,18 +275,18 @@ func TestChangesAreToldOnceTheySettle(t *testing.T) {
 	})
 }
 
-// TestWatchSeesWhatAgentsAreMadeOf: also in folders that come later, and nothing else.
-func TestWatchSeesWhatAgentsAreMadeOf(t *testing.T) {
+// Watching covers the folders of the layout, also new ones, and no others.
+func TestWatchFolder_WatchesTheLayout(t *testing.T) {
 	t.Parallel()
 	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent, "node_modules/x/y": "z"})
-	changes, err := watch(t.Context(), dir)
+	changes, err := watchFolder(t.Context(), dir)
 	require.NoError(t, err)
 	for _, name := range []string{"agents/hello.yaml", "tools/deep/down/new.star", "tools/deep/down/newer.star"} {
-		writeFile(t, filepath.Join(dir, name), "changed")
+		writeTestFile(t, filepath.Join(dir, name), "changed")
 		<-changes
 	}
 	require.NoError(t, os.Remove(filepath.Join(dir, "agents/hello.yaml")))
 	<-changes
-	_, err = watch(t.Context(), filepath.Join(dir, "nowhere"))
+	_, err = watchFolder(t.Context(), filepath.Join(dir, "nowhere"))
 	require.Error(t, err)
 }

@@ -8,16 +8,18 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/agentplatform/agentplatform/internal/restclient"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// masked stands in an answer for a value that nobody is shown.
+// masked replaces a hidden value in responses.
 const masked = "********"
 
 // envOptions are the flags of `env` and the commands below it.
@@ -25,12 +27,12 @@ type envOptions struct {
 	restOptions
 	output
 
-	wanted, file string
-	sensitive    bool
-	// marked: it was said whether they are sensitive.
-	marked bool
+	environment, file string
+	sensitive         bool
+	// sensitiveGiven is true if --sensitive was given, even as false.
+	sensitiveGiven bool
 
-	api           *rest
+	api           *apiClient
 	in            io.Reader
 	out, messages io.Writer
 }
@@ -39,135 +41,144 @@ func newEnvCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Create an environment; read and change its variables",
-		Long: `Create an environment, or read and change the variables of one, which prompts name as {env.NAME} and
-connectors as ${NAME}. Nobody is shown the value of a sensitive one; it is ******** then.`,
+		Long: `Create an environment, or read and change its variables. Prompts name a variable as
+{env.NAME}, connectors as ${NAME}. The value of a sensitive variable is always shown as
+********.`,
 	}
 	cmd.AddCommand(newEnvCreateCommand(), newEnvListCommand(), newEnvGetCommand(), newEnvSetCommand(), newEnvUnsetCommand())
 	return cmd
 }
 
-// command is one that calls the REST API about an environment.
-func (o *envOptions) command(cmd *cobra.Command, do func(ctx context.Context, e environment, args []string) error) *cobra.Command {
+// newCommand completes a command that calls the REST API about an environment.
+func (o *envOptions) newCommand(cmd *cobra.Command, run func(ctx context.Context, e restclient.Environment, args []string) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
-		if o.api, err = o.client(); err != nil {
+		if o.api, err = o.newClient(); err != nil {
 			return err
 		}
 		o.in, o.out, o.messages = cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-		o.marked = cmd.Flags().Changed("sensitive")
-		e, err := o.api.environment(cmd.Context(), o.wanted)
+		o.sensitiveGiven = cmd.Flags().Changed("sensitive")
+		e, err := o.api.findEnvironment(cmd.Context(), "--environment", o.environment)
 		if err != nil {
 			return err
 		}
-		return do(cmd.Context(), e, args)
+		return run(cmd.Context(), e, args)
 	}
-	o.restOptions.bind(cmd.Flags())
-	cmd.Flags().StringVar(&o.wanted, "environment", "", "slug or id of the environment; without it the default one")
+	o.restOptions.bindFlags(cmd.Flags())
+	cmd.Flags().StringVar(&o.environment, "environment", "", "slug or ID of the environment; default: the default environment")
 	return cmd
 }
 
 func newEnvListCommand() *cobra.Command {
 	o := &envOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:     "list",
 		Short:   "List the variables of an environment",
 		Example: "  agentctl env list --environment production",
 		Args:    cobra.NoArgs,
-	}, func(ctx context.Context, e environment, _ []string) error { return o.list(ctx, e) })
-	o.output.bind(cmd.Flags())
+	}, func(ctx context.Context, e restclient.Environment, _ []string) error { return o.listVariables(ctx, e) })
+	o.output.bindFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *envOptions) list(ctx context.Context, e environment) error {
-	known, err := o.api.variables(ctx, e)
+func (o *envOptions) listVariables(ctx context.Context, e restclient.Environment) error {
+	known, err := o.api.readVariables(ctx, e)
 	if err != nil {
 		return err
 	}
 	if o.output != outputText {
-		return o.write(o.out, known.list)
+		return o.printValue(o.out, known)
 	}
 	table := tabwriter.NewWriter(o.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "NAME\tVALUE\tSENSITIVE")
-	for _, v := range known.list {
+	for _, v := range known.Value {
 		sensitive := "no"
 		if v.Sensitive {
 			sensitive = "yes"
 		}
-		fmt.Fprintln(table, strings.Join([]string{printable(v.Name), clip(printable(v.shown()), 60), sensitive}, "\t"))
+		fmt.Fprintln(table, strings.Join([]string{printable(v.Name), shorten(printable(v.Value), 60), sensitive}, "\t"))
 	}
 	return table.Flush()
 }
 
 func newEnvGetCommand() *cobra.Command {
 	o := &envOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:     "get NAME",
 		Short:   "Print the value of a variable",
 		Example: "  agentctl env get REGION --environment production",
 		Args:    cobra.ExactArgs(1),
-	}, func(ctx context.Context, e environment, args []string) error { return o.get(ctx, e, args[0]) })
-	o.output.bind(cmd.Flags())
+	}, func(ctx context.Context, e restclient.Environment, args []string) error {
+		return o.printVariable(ctx, e, args[0])
+	})
+	o.output.bindFlags(cmd.Flags())
 	return cmd
 }
 
-func (o *envOptions) get(ctx context.Context, e environment, name string) error {
-	known, err := o.api.variables(ctx, e)
+func (o *envOptions) printVariable(ctx context.Context, e restclient.Environment, name string) error {
+	known, err := o.api.readVariables(ctx, e)
 	if err != nil {
 		return err
 	}
-	at := find(known.list, name)
+	all, err := restclient.Elements[restclient.Variable](known)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(known.Value, func(v restclient.Variable) bool { return v.Name == name })
 	if at < 0 {
-		return fmt.Errorf("environment %s has no variable %s; there is %s", e.Slug, printable(name), variableNames(known.list))
+		return unknownVariable(e, name, inputNames(asInput(known.Value)))
 	}
-	v := known.list[at]
 	if o.output != outputText {
-		return o.write(o.out, v)
+		return o.printValue(o.out, all[at])
 	}
+	v := known.Value[at]
 	if v.Sensitive {
-		fmt.Fprintf(o.messages, "the variable %s is sensitive: nobody is shown its value\n", v.Name)
+		fmt.Fprintf(o.messages, "the variable %s is sensitive: its value is not shown\n", v.Name)
 	}
-	fmt.Fprintln(o.out, v.shown())
+	fmt.Fprintln(o.out, v.Value)
 	return nil
 }
 
 func newEnvSetCommand() *cobra.Command {
 	o := &envOptions{}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:   "set NAME=VALUE... | NAME",
 		Short: "Set variables of an environment",
-		Long: `Set variables of an environment; all others stay as they are, whoever changes them
-meanwhile. The value of a NAME alone is read from --value-file, else from standard input, so
-that it stands in no history of a shell; on a terminal it is asked for. One newline at its end
-is none of the value, and one that is empty is refused: NAME= sets an empty one.
+		Long: `Set variables of an environment. All other variables stay as they are, even if they change
+at the same time. The command reads the value of a NAME without =VALUE from --value-file or
+from standard input, so that no shell history contains it; on a terminal it asks for the
+value. It removes one newline at the end. It rejects an empty value; NAME= sets one.
 
-A variable that is sensitive stays so, but for --sensitive=false.
+A sensitive variable stays sensitive, unless you give --sensitive=false.
 
-No deployment is needed: new runners with the change take the place of those of now, one by
-one, and the Environment is Ready again once all have. Connectors in the code that name the
-variable have it at once, and tests from the next build on.`,
+This needs no deployment: new runners with the change replace the current ones one by one,
+and the Environment is Ready again when all are replaced. Connectors in the code that name
+the variable have the new value at once, and tests from the next build on.`,
 		Example: `  agentctl env set REGION=eu-west-1 TONE=formal --environment production
   agentctl env set CRM_TOKEN --sensitive --value-file token.txt
   pass show crm | agentctl env set CRM_TOKEN --sensitive`,
 		Args: cobra.MinimumNArgs(1),
-	}, func(ctx context.Context, e environment, args []string) error { return o.set(ctx, e, args) })
-	cmd.Flags().BoolVar(&o.sensitive, "sensitive", false, "nobody is shown the value, and no model is told it")
+	}, func(ctx context.Context, e restclient.Environment, args []string) error {
+		return o.setVariables(ctx, e, args)
+	})
+	cmd.Flags().BoolVar(&o.sensitive, "sensitive", false, "hide the value: neither users nor models see it")
 	cmd.Flags().StringVar(&o.file, "value-file", "", "file with the value of the one NAME")
 	return cmd
 }
 
-func (o *envOptions) set(ctx context.Context, e environment, args []string) error {
-	values, err := o.values(args)
+func (o *envOptions) setVariables(ctx context.Context, e restclient.Environment, args []string) error {
+	values, err := o.parseValues(args)
 	if err != nil {
 		return err
 	}
-	err = o.api.change(ctx, e, func(list []variable) ([]variable, error) {
+	err = o.api.changeVariables(ctx, e, func(list []restclient.VariableInput) ([]restclient.VariableInput, error) {
 		for i := range values {
-			v := variable{Name: values[i].Name, Value: &values[i].Value, Sensitive: o.sensitive}
-			at := find(list, v.Name)
-			if at >= 0 && !o.marked {
+			v := restclient.VariableInput{Name: values[i].Name, Value: &values[i].Value, Sensitive: o.sensitive}
+			at := indexOfVariable(list, v.Name)
+			if at >= 0 && !o.sensitiveGiven {
 				v.Sensitive = list[at].Sensitive
 			}
 			if v.Sensitive && *v.Value == "" {
-				return nil, fmt.Errorf("%s: the value of a sensitive variable must not be empty; remove the variable by unset", v.Name)
+				return nil, fmt.Errorf("%s: the value of a sensitive variable must not be empty; `agentctl env unset %s` removes the variable", v.Name, v.Name)
 			}
 			if at < 0 {
 				list = append(list, v)
@@ -180,20 +191,20 @@ func (o *envOptions) set(ctx context.Context, e environment, args []string) erro
 	if err != nil {
 		return err
 	}
-	o.changed(count(len(values), "variable")+" set in ", e)
+	o.reportChange(formatCount(len(values), "variable")+" set in ", e)
 	return nil
 }
 
-// values reads the arguments of `set`.
-func (o *envOptions) values(args []string) (values []runnerconfig.Variable, err error) {
+// parseValues reads the arguments of `set`.
+func (o *envOptions) parseValues(args []string) (values []runnerconfig.Variable, err error) {
 	if len(args) == 1 && !strings.Contains(args[0], "=") {
-		value, err := o.value(args[0])
+		value, err := o.readValue(args[0])
 		if err != nil {
 			return nil, err
 		}
 		args = []string{args[0] + "=" + value}
 	} else if o.file != "" {
-		return nil, errors.New("--value-file: is for one NAME without a value")
+		return nil, errors.New("--value-file: needs one NAME without =VALUE")
 	}
 	for _, text := range args {
 		name, value, err := parseVariable(text)
@@ -202,7 +213,7 @@ func (o *envOptions) values(args []string) (values []runnerconfig.Variable, err 
 			given, _, _ := strings.Cut(text, "=")
 			return nil, fmt.Errorf("%s: %w", printable(given), err)
 		case value == masked:
-			return nil, fmt.Errorf("%s: %s stands for a value that is not shown, and is none", name, masked)
+			return nil, fmt.Errorf("%s: %s replaces a hidden value in output, and is no value itself", name, masked)
 		}
 		values = append(values, runnerconfig.Variable{Name: name, Value: value})
 	}
@@ -212,8 +223,8 @@ func (o *envOptions) values(args []string) (values []runnerconfig.Variable, err 
 	return values, nil
 }
 
-// value is that of the one variable whose argument has none.
-func (o *envOptions) value(name string) (string, error) {
+// readValue reads the value of a variable from the file, the keyboard or standard input.
+func (o *envOptions) readValue(name string) (string, error) {
 	var text []byte
 	var err error
 	switch in, atKeyboard := o.in.(*keyboard); {
@@ -224,43 +235,45 @@ func (o *envOptions) value(name string) (string, error) {
 		text, err = term.ReadPassword(int(in.Fd()))
 		fmt.Fprintln(o.messages)
 	default:
-		text, err = io.ReadAll(io.LimitReader(o.in, runnerconfig.MaxVariable+3)) // so that one that is too long is seen to be
+		text, err = io.ReadAll(io.LimitReader(o.in, runnerconfig.MaxVariable+3)) // The size check sees a value that is too long.
 	}
 	if err != nil {
 		return "", fmt.Errorf("reading the value of %s: %w", printable(name), err)
 	}
 	value := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-	if value == "" { // more likely a program that has printed nothing than what is meant
-		return "", fmt.Errorf("%[1]s: the value that was read is empty, and nothing is set; %[1]s= sets an empty one, `agentctl env unset %[1]s` removes the variable", printable(name))
+	if value == "" { // The likely reason is a program that failed and printed nothing.
+		return "", fmt.Errorf("%[1]s: the value is empty, so nothing was set; %[1]s= sets an empty value, `agentctl env unset %[1]s` removes the variable", printable(name))
 	}
 	return value, nil
 }
 
-// changed says what was done to variables, and when that counts.
-func (o *envOptions) changed(done string, e environment) {
-	fmt.Fprintf(o.messages, "%s%s\n%s\n", done, e.Slug, inEffect)
+// reportChange reports a change of variables, and when it takes effect.
+func (o *envOptions) reportChange(change string, e restclient.Environment) {
+	fmt.Fprintf(o.messages, "%s%s\n%s\n", change, e.Slug, changeInEffect)
 }
 
-// inEffect says when a change of variables counts.
-const inEffect = "no deployment is needed, but where one has failed without it: new runners with the change take the place of those of now, one by one, unless the environment is suspended; " +
-	"runs that begin on them have it"
+// changeInEffect tells when a change of variables takes effect.
+const changeInEffect = "no deployment is needed, unless one failed because of a missing variable: new runners with the change replace the current ones one by one, " +
+	"unless the environment is suspended; runs that start on them have it"
 
 func newEnvUnsetCommand() *cobra.Command {
 	o := &envOptions{}
-	return o.command(&cobra.Command{
+	return o.newCommand(&cobra.Command{
 		Use:     "unset NAME...",
 		Short:   "Remove variables of an environment",
 		Example: "  agentctl env unset TONE --environment production",
 		Args:    cobra.MinimumNArgs(1),
-	}, func(ctx context.Context, e environment, args []string) error { return o.unset(ctx, e, args) })
+	}, func(ctx context.Context, e restclient.Environment, args []string) error {
+		return o.unsetVariables(ctx, e, args)
+	})
 }
 
-func (o *envOptions) unset(ctx context.Context, e environment, names []string) error {
-	err := o.api.change(ctx, e, func(list []variable) ([]variable, error) {
+func (o *envOptions) unsetVariables(ctx context.Context, e restclient.Environment, names []string) error {
+	err := o.api.changeVariables(ctx, e, func(list []restclient.VariableInput) ([]restclient.VariableInput, error) {
 		for _, name := range names {
-			at := find(list, name)
+			at := indexOfVariable(list, name)
 			if at < 0 {
-				return nil, fmt.Errorf("environment %s has no variable %s; there is %s", e.Slug, printable(name), variableNames(list))
+				return nil, unknownVariable(e, name, inputNames(list))
 			}
 			list = append(list[:at], list[at+1:]...)
 		}
@@ -269,6 +282,6 @@ func (o *envOptions) unset(ctx context.Context, e environment, names []string) e
 	if err != nil {
 		return err
 	}
-	o.changed(count(len(names), "variable")+" removed from ", e)
+	o.reportChange(formatCount(len(names), "variable")+" removed from ", e)
 	return nil
 }

@@ -3,77 +3,75 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"net/http"
 
+	"github.com/oapi-codegen/nullable"
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// environmentCreate is the request that creates an environment.
-type environmentCreate struct {
-	Name      string `json:"name"`
-	Kind      string `json:"kind,omitempty"`
-	GitBranch string `json:"git_branch,omitempty"`
-	CopyFrom  string `json:"copy_from_environment_id,omitempty"`
+// envCreateOptions are the flags of `env create`.
+type envCreateOptions struct {
+	envOptions
+
+	copyFrom, branch, kind string
 }
 
 func newEnvCreateCommand() *cobra.Command {
-	o := &envOptions{}
-	var body environmentCreate
-	var copied string
+	o := &envCreateOptions{}
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an environment",
-		Long: `Create an environment, and print its id. With --copy-from it has the variables of another one,
-also the values of sensitive ones, which stay hidden. Nothing is deployed to it yet.`,
+		Long: `Create an environment, and print its ID. --copy-from copies the variables of another
+environment, including the values of sensitive ones, which stay hidden. The new environment
+has no deployment.`,
 		Example: `  agentctl env create Staging --copy-from production --branch develop
   agentctl promote --from production --to staging`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.api, err = o.client(); err != nil {
+			if o.api, err = o.newClient(); err != nil {
 				return err
 			}
 			o.out, o.messages = cmd.OutOrStdout(), cmd.ErrOrStderr()
-			body.Name = args[0]
-			return o.create(cmd.Context(), body, copied)
+			return o.createEnvironment(cmd.Context(), args[0])
 		},
 	}
 	flags := cmd.Flags()
-	o.restOptions.bind(flags)
-	o.output.bind(flags)
-	flags.StringVar(&copied, "copy-from", "", "slug or id of the environment whose variables it has")
-	flags.StringVar(&body.GitBranch, "branch", "", "the branch that is built; without it the repository's default branch")
-	flags.StringVar(&body.Kind, "kind", "", "standard or test; without it standard")
+	o.restOptions.bindFlags(flags)
+	o.output.bindFlags(flags)
+	flags.StringVar(&o.copyFrom, "copy-from", "", "slug or ID of the environment whose variables are copied")
+	flags.StringVar(&o.branch, "branch", "", "branch to build; default: the default branch of the repository")
+	flags.StringVar(&o.kind, "kind", "", "kind of the environment, standard or test; default: standard")
 	return cmd
 }
 
-func (o *envOptions) create(ctx context.Context, body environmentCreate, copied string) error {
-	if copied != "" {
-		from, err := o.api.namedEnvironment(ctx, "--copy-from", copied)
+func (o *envCreateOptions) createEnvironment(ctx context.Context, name string) error {
+	body := restclient.EnvironmentCreate{Name: name}
+	if o.copyFrom != "" {
+		from, err := o.api.findEnvironment(ctx, "--copy-from", o.copyFrom)
 		if err != nil {
 			return err
 		}
-		body.CopyFrom = from.ID
+		body.CopyFromEnvironmentID = &from.ID
 	}
-	var shown json.RawMessage
-	if err := o.api.call(ctx, http.MethodPost, "/environments", rand.Text(), body, &shown); err != nil {
-		return fmt.Errorf("creating the environment %s: %w", printable(body.Name), err)
+	if o.branch != "" {
+		body.GitBranch = nullable.NewNullableWithValue(o.branch)
 	}
-	var made environment
-	if err := json.Unmarshal(shown, &made); err != nil {
-		return fmt.Errorf("reading the environment: %w", err)
+	if o.kind != "" {
+		body.Kind = new(restclient.EnvironmentKind(o.kind))
+	}
+	created, err := o.api.CreateEnvironment(ctx, nil, body)
+	if err != nil {
+		return fmt.Errorf("creating the environment %s: %w", printable(name), err)
 	}
 	if o.output != outputText {
-		return o.write(o.out, shown)
+		return o.printValue(o.out, created)
 	}
-	name := made.Slug
-	if name == "" { // the platform has not taken it up yet
-		name = made.ID
-	}
-	fmt.Fprintf(o.messages, "created %s; `agentctl deploy --environment %s` deploys to it\n", printable(body.Name), name)
-	_, err := fmt.Fprintln(o.out, made.ID)
+	// The slug is empty until the platform has taken up the environment.
+	fmt.Fprintf(o.messages, "created %s; `agentctl deploy --environment %s` deploys to it\n", printable(name), cmp.Or(created.Value.Slug, created.Value.ID))
+	_, err = fmt.Fprintln(o.out, created.Value.ID)
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keys"
 )
 
-// shop is a project's REST API as far as the variables of its environment go.
+// shop is the part of a project's REST API that is about variables.
 type shop struct {
 	t            *testing.T
 	url, key, id string
@@ -28,8 +28,7 @@ type shop struct {
 	mu   sync.Mutex
 	body string // of the variables
 	etag int
-	// between is done before the next change is taken, restless before each: what somebody
-	// else does.
+	// between is a concurrent change before the next write, with restless before each write.
 	between  func()
 	restless bool
 }
@@ -64,29 +63,29 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 					s.between = nil
 				}
 			}
-			if r.Header.Get("If-Match") != s.tag() {
+			if r.Header.Get("If-Match") != s.currentETag() {
 				problemAnswer(http.StatusPreconditionFailed, "precondition_failed")(w)
 				return
 			}
 			body, _ := io.ReadAll(r.Body)
 			s.body, s.etag = string(body), s.etag+1
 		}
-		w.Header().Set("ETag", s.tag())
+		w.Header().Set("ETag", s.currentETag())
 		_, _ = io.WriteString(w, s.body)
 	default:
 		problemAnswer(http.StatusNotFound, "not_found")(w)
 	}
 }
 
-func (s *shop) tag() string { return fmt.Sprintf(`"x.%d"`, s.etag) }
+func (s *shop) currentETag() string { return fmt.Sprintf(`"x.%d"`, s.etag) }
 
 func (s *shop) agentctl(args ...string) (out, messages string, err error) {
 	s.t.Helper()
 	return run(s.t, append(args, "--server", s.url, "--project", s.id, "--api-key", s.key)...)
 }
 
-// has says that the environment has these variables, as they were sent.
-func (s *shop) has(want string) {
+// requireVariables checks the variables that were sent last.
+func (s *shop) requireVariables(want string) {
 	s.t.Helper()
 	require.JSONEq(s.t, "["+want+"]", s.body)
 }
@@ -94,7 +93,8 @@ func (s *shop) has(want string) {
 const stored = `{"name":"REGION","value":"eu","sensitive":false,"secret_ref":null},` +
 	`{"name":"TOKEN","value":"********","sensitive":true,"secret_ref":{"name":"s","key":"k"}}`
 
-func TestVariablesAreListedAndRead(t *testing.T) {
+// List and get show variables, and mask sensitive values.
+func TestEnv_ListsAndPrintsVariables(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, stored)
 	out, _, err := s.agentctl("env", "list", "--environment", "production")
@@ -119,8 +119,8 @@ func TestVariablesAreListedAndRead(t *testing.T) {
 	require.ErrorContains(t, err, "--environment")
 }
 
-// TestSetKeepsAllOthers: also what somebody else changed between the reading and the writing.
-func TestSetKeepsAllOthers(t *testing.T) {
+// Set keeps all other variables, even if they change between its read and its write.
+func TestEnvSet_KeepsOtherVariables(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, stored)
 	s.between = func() {
@@ -128,40 +128,41 @@ func TestSetKeepsAllOthers(t *testing.T) {
 	}
 	_, messages, err := s.agentctl("env", "set", "TONE=formal=very", "REGION=us")
 	require.NoError(t, err)
-	require.Equal(t, "2 variables set in production\n"+inEffect+"\n", messages)
-	s.has(`{"name":"MINE","value":"1","sensitive":false},{"name":"REGION","value":"us","sensitive":false},` +
+	require.Equal(t, "2 variables set in production\n"+changeInEffect+"\n", messages)
+	s.requireVariables(`{"name":"MINE","value":"1","sensitive":false},{"name":"REGION","value":"us","sensitive":false},` +
 		`{"name":"TOKEN","value":"********","sensitive":true,"secret_ref":{"name":"s","key":"k"}},{"name":"TONE","value":"formal=very","sensitive":false}`)
 
 	_, messages, err = s.agentctl("env", "unset", "TONE", "MINE")
 	require.NoError(t, err)
-	require.Equal(t, "2 variables removed from production\n"+inEffect+"\n", messages)
-	s.has(strings.Replace(strings.Replace(stored, "eu", "us", 1), `,"secret_ref":null`, "", 1))
+	require.Equal(t, "2 variables removed from production\n"+changeInEffect+"\n", messages)
+	s.requireVariables(strings.Replace(strings.Replace(stored, "eu", "us", 1), `,"secret_ref":null`, "", 1))
 	_, _, err = s.agentctl("env", "unset", "TONE")
 	require.ErrorContains(t, err, "has no variable TONE")
 }
 
-// TestSensitiveStaysSo: unless it is said, and its value may come from a file or standard input.
-func TestSensitiveStaysSo(t *testing.T) {
+// A sensitive variable stays sensitive. Values can come from a file or from standard input.
+func TestEnvSet_KeepsVariablesSensitive(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, stored)
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte("s3cret\n"), 0o600))
 	_, _, err := s.agentctl("env", "set", "TOKEN", "--value-file", file)
 	require.NoError(t, err)
-	require.Contains(t, s.body, `{"name":"TOKEN","value":"s3cret","sensitive":true}`)
+	require.Contains(t, s.body, `{"name":"TOKEN","sensitive":true,"value":"s3cret"}`)
 	_, _, err = s.agentctl("env", "set", "TOKEN=open", "--sensitive=false")
 	require.NoError(t, err)
-	require.Contains(t, s.body, `{"name":"TOKEN","value":"open","sensitive":false}`)
+	require.Contains(t, s.body, `{"name":"TOKEN","sensitive":false,"value":"open"}`)
 
 	root := newRootCommand("agentctl")
 	root.SetArgs([]string{"env", "set", "OTHER", "--sensitive", "--server", s.url, "--project", s.id, "--api-key", s.key})
 	root.SetIn(strings.NewReader("two\nlines\r\n"))
 	root.SetErr(io.Discard)
 	require.NoError(t, root.ExecuteContext(t.Context()))
-	require.Contains(t, s.body, `{"name":"OTHER","value":"two\nlines","sensitive":true}`)
+	require.Contains(t, s.body, `{"name":"OTHER","sensitive":true,"value":"two\nlines"}`)
 }
 
-func TestWhatCannotBeSet(t *testing.T) {
+// Set rejects invalid values, and gives up after too many concurrent changes.
+func TestEnvSet_RejectsInvalidValues(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, stored)
 	for want, args := range map[string][]string{
@@ -169,7 +170,7 @@ func TestWhatCannotBeSet(t *testing.T) {
 		"REGION: must be NAME=VALUE":          {"A=b", "REGION"},
 		"********":                            {"TOKEN=********"},
 		"must not be empty":                   {"TOKEN="},
-		"--value-file: is for one NAME":       {"A=b", "--value-file", "x"},
+		"--value-file: needs one NAME":        {"A=b", "--value-file", "x"},
 		"reading the value of A: open nowher": {"A", "--value-file", "nowhere"},
 		"A has a value of more than":          {"A=" + strings.Repeat("x", 8193)},
 	} {
@@ -179,18 +180,18 @@ func TestWhatCannotBeSet(t *testing.T) {
 			require.Equal(t, exitFailed, exitCode(err))
 		})
 	}
-	s.has(stored)
+	s.requireVariables(stored)
 
-	// Somebody who always comes first is not written over: it is said in the end.
+	// Set reports that concurrent changes always came first, and overwrites none.
 	s.between = func() { s.etag++ }
 	s.restless = true
 	_, _, err := s.agentctl("env", "set", "A=b")
 	require.ErrorContains(t, err, "412 precondition_failed")
-	s.has(stored)
+	s.requireVariables(stored)
 }
 
-// TestAnEmptyValueIsNotSetUnlessItIsSaid: what a program printed that failed is none, wherever it is read.
-func TestAnEmptyValueIsNotSetUnlessItIsSaid(t *testing.T) {
+// Empty input is rejected, because a program that failed prints nothing. NAME= sets an empty value.
+func TestEnvSet_RejectsEmptyInput(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, stored)
 	file := filepath.Join(t.TempDir(), "empty")
@@ -201,10 +202,10 @@ func TestAnEmptyValueIsNotSetUnlessItIsSaid(t *testing.T) {
 		root.SetIn(strings.NewReader("\n"))
 		root.SetErr(io.Discard)
 		require.EqualError(t, root.ExecuteContext(t.Context()),
-			"TONE: the value that was read is empty, and nothing is set; TONE= sets an empty one, `agentctl env unset TONE` removes the variable")
+			"TONE: the value is empty, so nothing was set; TONE= sets an empty value, `agentctl env unset TONE` removes the variable")
 	}
-	s.has(stored)
+	s.requireVariables(stored)
 	_, _, err := s.agentctl("env", "set", "TONE=")
 	require.NoError(t, err)
-	s.has(stored + `,{"name":"TONE","value":"","sensitive":false}`)
+	s.requireVariables(stored + `,{"name":"TONE","value":"","sensitive":false}`)
 }

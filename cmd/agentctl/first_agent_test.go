@@ -3,6 +3,9 @@
 package main
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,37 +15,76 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written are the files that a page writes by cat, as a shell would.
+// written matches the files that a page writes with cat.
 var written = regexp.MustCompile(`(?ms)^cat (>>?) (\S+) <<'EOF'\n(.*?)^EOF$`)
 
-// TestTheFirstAgentOfTheDocsPasses: at each step, what the page has written until there is right and its
-// tests pass, as many as it says.
-func TestTheFirstAgentOfTheDocsPasses(t *testing.T) {
+// command matches the commands of agentctl that a page runs on the reader's machine, each with the output that it states.
+var command = regexp.MustCompile(`(?m)^agentctl (lint|test|run .*?) +# (.*)$`)
+
+// word matches a word of a command line, also one in single quotes.
+var word = regexp.MustCompile(`'[^']*'|\S+`)
+
+// At each step of the tutorial, lint, test and run succeed with the output that the page states.
+func TestFirstAgentTutorial_Passes(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../docs/first-agent.md")
 	require.NoError(t, err)
-	steps := strings.Split(string(page), "\n## ")
-	dir, runs := t.TempDir(), 0
-	for _, step := range steps {
-		for _, file := range written.FindAllStringSubmatch(step, -1) {
-			path := filepath.Join(dir, file[2])
-			before := ""
-			if file[1] == ">>" {
-				text, err := os.ReadFile(path)
-				require.NoError(t, err)
-				before = string(text)
-			}
-			writeFile(t, path, before+file[3])
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/orders/4711" {
+			http.NotFound(w, r)
+			return
 		}
-		for _, said := range regexp.MustCompile(`(?m)^agentctl (lint|test) +# (.*)$`).FindAllStringSubmatch(step, -1) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"order": "4711", "state": "shipped", "carrier": "DHL"}`)
+	}))
+	t.Cleanup(shop.Close)
+	dir, runs := t.TempDir(), 0
+	for _, step := range strings.Split(string(page), "\n```sh\n") {
+		step, _, _ = strings.Cut(step, "\n```")
+		writeStep(t, dir, step)
+		for _, said := range command.FindAllStringSubmatch(step, -1) {
 			if strings.HasPrefix(said[2], "the value") {
 				continue
 			}
-			_, messages, err := run(t, said[1], dir)
-			require.NoError(t, err, said[0])
-			require.Equal(t, said[2]+"\n", messages, said[0])
+			args, isRun := []string{said[1], dir}, strings.HasPrefix(said[1], "run ")
+			if isRun {
+				args = runArguments(said[1], dir, shop.URL)
+			}
+			out, messages, err := run(t, args...)
+			require.NoError(t, err, said[0]+messages)
+			if !isRun {
+				out = messages
+			}
+			require.Equal(t, said[2]+"\n", out, said[0])
 			runs++
 		}
 	}
-	require.Equal(t, 3, runs)
+	require.Equal(t, 7, runs)
+}
+
+// writeStep writes the files that a block of the page writes.
+func writeStep(t *testing.T, dir, step string) {
+	t.Helper()
+	for _, file := range written.FindAllStringSubmatch(step, -1) {
+		path := filepath.Join(dir, file[2])
+		before := ""
+		if file[1] == ">>" {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			before = string(text)
+		}
+		writeTestFile(t, path, before+file[3])
+	}
+}
+
+// runArguments returns the arguments of a run in the folder of the tutorial, which calls the service at an address.
+func runArguments(line, dir, service string) (args []string) {
+	for _, one := range word.FindAllString(line, -1) {
+		one = strings.ReplaceAll(strings.Trim(one, "'"), "http://127.0.0.1:18083", service)
+		if strings.HasPrefix(one, "tests/") {
+			one = filepath.Join(dir, one)
+		}
+		args = append(args, one)
+	}
+	return append(args, "--folder", dir)
 }

@@ -8,86 +8,115 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// lookEvery is how often a deployment that is followed is asked what keeps it: the log of a
-// build that does not begin says nothing.
-const lookEvery = 10 * time.Second
+// statusPoll is how often a followed deployment is read for what it waits for. The log of a build that has not begun does not
+// tell.
+const statusPoll = 10 * time.Second
 
-// ending follows a deployment to its end: its log, and in messages what keeps it.
-func ending(ctx context.Context, api *rest, d deployment, log, messages io.Writer) (deployment, error) {
-	looking, stop := context.WithCancel(ctx)
+// followToEnd copies the log of a deployment to log until the deployment has ended, and writes what it waits for to messages.
+func followToEnd(ctx context.Context, api *apiClient, d deployment, log, messages io.Writer) (deployment, error) {
+	polling, stop := context.WithCancel(ctx)
 	var done sync.WaitGroup
-	done.Go(func() { keeps(looking, api, d.ID, messages) })
-	err := follow(ctx, api, d.ID, log)
+	done.Go(func() { reportMessages(polling, api, d.Value.ID, messages) })
+	err := copyLog(ctx, api, d.Value.ID, log)
 	stop()
 	done.Wait()
 	if err != nil {
 		return d, err
 	}
-	return api.deployment(ctx, d.ID)
+	return api.readDeployment(ctx, d.Value.ID)
 }
 
-// keeps says what keeps a deployment, whenever that is something else, until ctx ends. A look
-// that fails is none: the log is what is followed.
-func keeps(ctx context.Context, api *rest, id string, messages io.Writer) {
-	said := ""
-	for api.wait(ctx, lookEvery) == nil {
-		d, err := api.deployment(ctx, id)
-		if err != nil || ctx.Err() != nil || !d.open() || d.Message == said {
-			continue
+// copyLog copies the log of a build to out until the deployment has ended.
+func copyLog(ctx context.Context, api *apiClient, id string, out io.Writer) error {
+	for part, err := range api.DeploymentLog(ctx, id) {
+		if err == nil {
+			_, err = io.WriteString(out, printableLines(part))
 		}
-		if said = d.Message; said != "" {
-			fmt.Fprintf(messages, "%s: %s\n", d.Status, printableLines(said))
+		if err != nil {
+			return fmt.Errorf("following the log of deployment %s: %w", id, err)
 		}
-	}
-}
-
-// followed follows a deployment that was begun to its end, and shows it, unless nobody waits.
-func (o *deployOptions) followed(ctx context.Context, d deployment, to string) error {
-	fmt.Fprintf(o.messages, "deploying to %s: %s\n", to, d.ID)
-	if o.detach {
-		return o.show(d)
-	}
-	both := &lines{w: o.messages}
-	d, err := ending(ctx, o.api, d, both, both)
-	if err != nil {
-		if ctx.Err() != nil {
-			fmt.Fprintf(o.messages, "the deployment goes on: `agentctl logs -f %s` follows it, `agentctl cancel %s` ends it\n", d.ID, d.ID)
-		}
-		return err
-	}
-	if err := o.show(d); err != nil {
-		return err
-	}
-	o.connectors(ctx, d)
-	return told(d, to, o.messages)
-}
-
-// told tells how a deployment has ended; an error where it is not deployed.
-func told(d deployment, to string, messages io.Writer) error {
-	switch {
-	case d.FailureReason == "tests_failed" || d.FailureReason == "connectors_failed":
-		fmt.Fprintf(messages, "with a key that may override this, `agentctl deploy-anyway %s` deploys it all the same\n", d.ID)
-		fallthrough
-	case d.Status != "deployed":
-		return &outcomeError{"the deployment " + ended(d)}
-	case !d.IsLive:
-		fmt.Fprintf(messages, "deployed, and not live: another deployment of %s was activated meanwhile\n", to)
-	default:
-		fmt.Fprintf(messages, "%s in %s\n", paint(messages, "live"), to)
 	}
 	return nil
 }
 
-// ended says how a deployment has ended that is not deployed.
-func ended(d deployment) string {
-	text := "was cancelled"
-	if d.Status == "failed" {
-		text = "failed (" + d.FailureReason + ")"
+// reportMessages writes the message of an open deployment whenever it changes, until ctx ends. It ignores errors, because
+// following the log reports them.
+func reportMessages(ctx context.Context, api *apiClient, id string, messages io.Writer) {
+	reported := ""
+	for api.Wait(ctx, statusPoll) == nil {
+		d, err := api.readDeployment(ctx, id)
+		if err != nil || ctx.Err() != nil || !d.isOpen() || d.message() == reported {
+			continue
+		}
+		if reported = d.message(); reported != "" {
+			fmt.Fprintf(messages, "%s: %s\n", d.Value.Status, printableLines(reported))
+		}
 	}
-	if d.Message != "" {
-		text += ": " + printableLines(d.Message)
+}
+
+// followDeployment follows a new deployment to its end and prints it, unless the user asked not to wait.
+func (o *deployOptions) followDeployment(ctx context.Context, d deployment, environment string) error {
+	id := d.Value.ID
+	fmt.Fprintf(o.messages, "deploying to %s: %s\n", environment, id)
+	if o.detach {
+		return o.printDeployment(d)
+	}
+	both := &syncWriter{w: o.messages}
+	d, err := followToEnd(ctx, o.api, d, both, both)
+	if err != nil {
+		if ctx.Err() != nil {
+			fmt.Fprintf(o.messages, "the deployment continues: `agentctl logs -f %s` follows it, `agentctl cancel %s` ends it\n", id, id)
+		}
+		return err
+	}
+	if err := o.printDeployment(d); err != nil {
+		return err
+	}
+	o.printConnectors(ctx, d)
+	return reportOutcome(d, environment, o.messages)
+}
+
+// reportOutcome writes how a deployment ended. It returns an error unless the deployment is deployed.
+func reportOutcome(d deployment, environment string, messages io.Writer) error {
+	switch reason := restclient.ValueOf(d.Value.FailureReason); {
+	case reason == restclient.FailureReasonTestsFailed || reason == restclient.FailureReasonConnectorsFailed:
+		fmt.Fprintf(messages, "with a key that may override this, `agentctl deploy-anyway %s` deploys it all the same\n", d.Value.ID)
+		fallthrough
+	case !d.isDeployed():
+		return &outcomeError{"the deployment " + describeFailure(d)}
+	case !d.Value.IsLive:
+		fmt.Fprintf(messages, "deployed, but not live: another deployment of %s was activated meanwhile\n", environment)
+	default:
+		fmt.Fprintf(messages, "%s in %s\n", paintStatus(messages, "live"), environment)
+	}
+	return nil
+}
+
+// describeFailure tells how a deployment ended that is not deployed.
+func describeFailure(d deployment) string {
+	text := "was cancelled"
+	if d.Value.Status == restclient.DeploymentStatusFailed {
+		text = "failed (" + string(restclient.ValueOf(d.Value.FailureReason)) + ")"
+	}
+	if d.message() != "" {
+		text += ": " + printableLines(d.message())
 	}
 	return text
+}
+
+// syncWriter lets several goroutines write to one writer.
+type syncWriter struct {
+	mutex sync.Mutex
+	w     io.Writer
+}
+
+// Write implements io.Writer.
+func (s *syncWriter) Write(p []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.w.Write(p)
 }

@@ -14,18 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// following are options of a command that deploys, with its looks at what is followed: each
-// comes when it is sent.
+// following returns the options of a command that deploys. It polls whenever looks receives.
 func (p *project) following() (o *deployOptions, says *screen, looks chan struct{}) {
 	p.t.Helper()
 	says, looks = newScreen(), make(chan struct{})
 	o = &deployOptions{out: io.Discard, messages: says}
 	o.server, o.project, o.key = p.url, p.id, p.key
 	var err error
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(p.t, err)
-	o.api.wait = func(ctx context.Context, d time.Duration) error {
-		if d != lookEvery {
+	o.api.Wait = func(ctx context.Context, d time.Duration) error {
+		if d != statusPoll {
 			p.t.Errorf("it waits %s", d)
 		}
 		select {
@@ -38,10 +37,10 @@ func (p *project) following() (o *deployOptions, says *screen, looks chan struct
 	return o, says, looks
 }
 
-// held is a stream that says nothing until it is let go.
-func (p *project) held(until <-chan struct{}) func(http.ResponseWriter, string) {
+// holdStream is a stream that stays silent until a channel is closed.
+func (p *project) holdStream(until <-chan struct{}) func(http.ResponseWriter, string) {
 	return func(w http.ResponseWriter, _ string) {
-		event(w, 1, "it is followed\n")
+		writeEvent(w, 1, "it is followed\n")
 		_ = http.NewResponseController(w).Flush()
 		p.mu.Unlock() // for the calls that come meanwhile
 		defer p.mu.Lock()
@@ -50,20 +49,20 @@ func (p *project) held(until <-chan struct{}) func(http.ResponseWriter, string) 
 	}
 }
 
-// TestDeploySaysWhatKeepsIt: whatever that is, once.
-func TestDeploySaysWhatKeepsIt(t *testing.T) {
+// Deploy reports what an open deployment waits for, once per message.
+func TestDeploy_ReportsMessagesOnce(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"pending"`)
+	id := p.addDeployment(`"status":"pending"`)
 	ended := make(chan struct{})
-	p.streams = []func(http.ResponseWriter, string){p.held(ended)}
+	p.streams = []func(http.ResponseWriter, string){p.holdStream(ended)}
 	o, says, looks := p.following()
 	done := make(chan error, 1)
-	go func() { done <- o.deploy(t.Context()) }()
-	says.until(t, "it is followed")
-	is := func(fields string) { // and is looked at, to the end of what is said of it
+	go func() { done <- o.deployAndFollow(t.Context()) }()
+	says.waitFor(t, "it is followed")
+	is := func(fields string) { // sets the fields of the deployment and lets the command poll it
 		p.mu.Lock()
-		p.becomes(id, fields)
+		p.updateDeployment(id, fields)
 		p.mu.Unlock()
 		looks <- struct{}{}
 	}
@@ -71,63 +70,63 @@ func TestDeploySaysWhatKeepsIt(t *testing.T) {
 	is(`"status":"pending","message":"the environment is suspended"`)
 	is(`"status":"building","message":"no node has room for\u001b the build"`)
 	is(`"status":"building","message":"no node has room for\u001b the build"`)
-	says.until(t, "building: no node has room for\\u001b the build\n")
+	says.waitFor(t, "building: no node has room for\\u001b the build\n")
 	p.mu.Lock()
-	p.becomes(id, `"status":"deployed","is_live":true`)
+	p.updateDeployment(id, `"status":"deployed","is_live":true`)
 	p.mu.Unlock()
 	close(ended)
 	require.NoError(t, <-done)
 	require.Equal(t, "deploying to production: "+id+"\nit is followed\npending: the environment is suspended\n"+
-		"building: no node has room for\\u001b the build\nlive in production\n", says.all())
+		"building: no node has room for\\u001b the build\nlive in production\n", says.content())
 }
 
-// TestDeployThatIsBrokenOffNamesWhatCanBeDone: the deployment goes on.
-func TestDeployThatIsBrokenOffNamesWhatCanBeDone(t *testing.T) {
+// An interrupted deploy names the commands that follow and cancel the deployment.
+func TestDeploy_ContinuesWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"building"`)
+	id := p.addDeployment(`"status":"building"`)
 	never := make(chan struct{})
 	t.Cleanup(func() { close(never) }) // before the server waits for its requests
-	p.streams = []func(http.ResponseWriter, string){p.held(never)}
+	p.streams = []func(http.ResponseWriter, string){p.holdStream(never)}
 	o, says, _ := p.following()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- o.deploy(ctx) }()
-	says.until(t, "it is followed")
+	go func() { done <- o.deployAndFollow(ctx) }()
+	says.waitFor(t, "it is followed")
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
-	require.Contains(t, says.all(), "the deployment goes on: `agentctl logs -f "+id+"` follows it, `agentctl cancel "+id+"` ends it\n")
+	require.Contains(t, says.content(), "the deployment continues: `agentctl logs -f "+id+"` follows it, `agentctl cancel "+id+"` ends it\n")
 }
 
-// TestLogsFollowedSayHowItEnded: in words, and by the exit code.
-func TestLogsFollowedSayHowItEnded(t *testing.T) {
+// Following a log ends with the outcome, in words and by the exit code.
+func TestLogs_ReportTheOutcome(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.streams = []func(http.ResponseWriter, string){func(w http.ResponseWriter, _ string) {
-		event(w, 1, "compiling\n")
+		writeEvent(w, 1, "compiling\n")
 		_, _ = io.WriteString(w, end)
 	}}
-	id := p.has(`"status":"failed","failure_reason":"build_failed","message":"no agents"`)
+	id := p.addDeployment(`"status":"failed","failure_reason":"build_failed","message":"no agents"`)
 	out, messages, err := p.agentctl("logs", "-f", id)
 	require.EqualError(t, err, "the deployment failed (build_failed): no agents")
 	require.Equal(t, exitOutcome, exitCode(err))
 	require.Equal(t, "compiling\n", out)
 	require.Empty(t, messages, "tests have not failed")
-	p.becomes(id, `"status":"deployed","is_live":true`)
+	p.updateDeployment(id, `"status":"deployed","is_live":true`)
 	_, messages, err = p.agentctl("logs", "-f", id)
 	require.NoError(t, err)
 	require.Equal(t, "live in production\n", messages)
 	_, _, err = p.agentctl("logs", "-f", id, "-o", "json")
-	require.ErrorContains(t, err, "[follow output]", "what is followed is text")
+	require.ErrorContains(t, err, "[follow output]", "--follow prints text")
 }
 
-// TestStatusSaysWhatKeepsAnOpenOne: a list does not say it.
-func TestStatusSaysWhatKeepsAnOpenOne(t *testing.T) {
+// Status reads open deployments again, because a list has no messages.
+func TestStatus_ShowsMessagesOfOpenDeployments(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	open := p.has(`"status":"building","phase":"fetching"`)
+	open := p.addDeployment(`"status":"building","phase":"fetching"`)
 	p.whole = map[string]string{open: strings.Replace(p.deployments[open], `"status"`, `"message":"no node has\u001b room","status"`, 1)}
-	p.has(`"status":"deployed","source":{"type":"upload","commit":null,"digest":"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"}`)
+	p.addDeployment(`"status":"deployed","source":{"type":"upload","commit":null,"digest":"sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"}`)
 	out, _, err := p.agentctl("status", "--environment", "production")
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -135,36 +134,37 @@ func TestStatusSaysWhatKeepsAnOpenOne(t *testing.T) {
 	require.Regexp(t, ` +sha256:2c26b46b +deployed$`, lines[2])
 }
 
-func TestCancelEndsWhatIsBuilding(t *testing.T) {
+// Cancel cancels a deployment that is being built, and fails for others.
+func TestCancel_CancelsBuilds(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"cancelled"`)
+	id := p.addDeployment(`"status":"cancelled"`)
 	p.cancels = true
 	out, messages, err := p.agentctl("cancel", strings.ToUpper(id))
 	require.NoError(t, err)
 	require.Equal(t, id+"\n", out)
 	require.Empty(t, messages)
 	require.Equal(t, []string{"/deployments/" + id + "/cancel"}, p.called)
-	p.becomes(id, `"status":"building"`)
+	p.updateDeployment(id, `"status":"building"`)
 	_, messages, err = p.agentctl("cancel", id)
 	require.NoError(t, err)
-	require.Equal(t, "it is being cancelled\n", messages)
+	require.Equal(t, "the deployment is being cancelled\n", messages)
 
 	p.cancels = false
-	p.becomes(id, `"status":"pending","message":"the environment is suspended"`)
+	p.updateDeployment(id, `"status":"pending","message":"the environment is suspended"`)
 	_, _, err = p.agentctl("cancel", id)
-	require.EqualError(t, err, "deployment "+id+" was not cancelled, for it is not building: it is pending: the environment is suspended")
+	require.EqualError(t, err, "deployment "+id+" was not cancelled because it is not being built: it is pending: the environment is suspended")
 	require.Equal(t, exitFailed, exitCode(err))
 	_, _, err = p.agentctl("cancel", "first-one")
 	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)
 }
 
-// TestDeployingAgainFollowsTheNewOne: by the route of each command's name.
-func TestDeployingAgainFollowsTheNewOne(t *testing.T) {
+// Redeploy and deploy-anyway follow the new deployment.
+func TestRedeploy_FollowsTheNewDeployment(t *testing.T) {
 	t.Parallel()
 	for _, command := range []string{"redeploy", "deploy-anyway"} {
 		p := newProject(t)
-		id := p.has(`"status":"deployed","is_live":true`)
+		id := p.addDeployment(`"status":"deployed","is_live":true`)
 		of := uuid.NewString()
 		p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 		out, messages, err := p.agentctl(command, of)
@@ -172,7 +172,7 @@ func TestDeployingAgainFollowsTheNewOne(t *testing.T) {
 		require.Equal(t, id+"\n", out)
 		require.Equal(t, "deploying to production: "+id+"\nlive in production\n", messages)
 		require.Equal(t, []string{"/deployments/" + of + "/" + command}, p.called)
-		p.becomes(id, `"status":"failed","failure_reason":"connectors_failed"`)
+		p.updateDeployment(id, `"status":"failed","failure_reason":"connectors_failed"`)
 		_, messages, err = p.agentctl(command, of)
 		require.Equal(t, exitOutcome, exitCode(err))
 		require.Contains(t, messages, "`agentctl deploy-anyway "+id+"`")

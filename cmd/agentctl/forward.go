@@ -15,12 +15,16 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/restclient"
 	"github.com/agentplatform/agentplatform/internal/signing"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
-// forwardTimeout bounds sending one delivery to the local port.
+// forwardTimeout bounds one request to the local port.
 const forwardTimeout = 30 * time.Second
+
+// maxLocalResponse is how many bytes of a response of the local port are read.
+const maxLocalResponse = 8 << 20
 
 // forwarder sends deliveries to a local port.
 type forwarder struct {
@@ -35,29 +39,29 @@ func newForwarder(url, secret string, now func() time.Time) *forwarder {
 	}}
 }
 
-// forwarded is what came of it: the status of the answer, or why there was none.
-type forwarded struct {
+// forwardResult is the status of the response, or the error if there was none.
+type forwardResult struct {
 	Status int    `json:"status,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
 
-// send sends a delivery of a connector, as a list shows it.
-func (f *forwarder) send(ctx context.Context, api *rest, connector string, d heard) *forwarded {
-	status, err := f.once(ctx, api, connector, d)
+// forward sends a delivery of a connector to the local port.
+func (f *forwarder) forward(ctx context.Context, api *apiClient, connector string, d restclient.ConnectorRun) *forwardResult {
+	status, err := f.sendDelivery(ctx, api, connector, d)
 	if err != nil {
-		return &forwarded{Error: err.Error()}
+		return &forwardResult{Error: err.Error()}
 	}
-	return &forwarded{Status: status}
+	return &forwardResult{Status: status}
 }
 
-func (f *forwarder) once(ctx context.Context, api *rest, connector string, d heard) (status int, err error) {
-	body, err := carried(ctx, api, connector, d)
+func (f *forwarder) sendDelivery(ctx context.Context, api *apiClient, connector string, d restclient.ConnectorRun) (status int, err error) {
+	body, err := readBody(ctx, api, connector, d)
 	if err != nil {
 		return 0, err
 	}
 	id, err := uuid.Parse(d.ID)
 	if err != nil {
-		return 0, fmt.Errorf("reading the delivery's id: %w", err)
+		return 0, fmt.Errorf("reading the ID of the delivery: %w", err)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(body))
 	if err != nil {
@@ -65,45 +69,46 @@ func (f *forwarder) once(ctx context.Context, api *rest, connector string, d hea
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", signing.UserAgent)
-	request.Header.Set(signing.HeaderEvent, d.Kind)
-	if d.Hops > 0 { // an older version of the REST API does not say
-		request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
+	request.Header.Set(signing.HeaderEvent, string(restclient.ValueOf(d.Kind)))
+	if hops := restclient.ValueOf(d.Hops); hops > 0 { // An older version of the REST API has no hops.
+		request.Header.Set(webhookapi.HopsHeader, strconv.FormatInt(hops, 10))
 	}
 	signing.Sign(request.Header, f.secret, nil, id, f.now(), body)
 	response, err := f.http.Do(request)
 	if err != nil {
-		return 0, fmt.Errorf("forwarding it: %w", err)
+		return 0, fmt.Errorf("forwarding the delivery: %w", err)
 	}
 	defer response.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxRESTAnswer)) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxLocalResponse)) // So that the connection can be used again.
 	return response.StatusCode, nil
 }
 
-// carried is the body of a delivery: the result of its run, or what the API shows as payload.
-// Either takes one call.
-func carried(ctx context.Context, api *rest, connector string, d heard) (body []byte, err error) {
-	switch d.Kind {
+// readBody returns the body of a delivery: the result of its run, or the payload that the REST API shows. It makes one call.
+func readBody(ctx context.Context, api *apiClient, connector string, d restclient.ConnectorRun) (body []byte, err error) {
+	switch restclient.ValueOf(d.Kind) {
 	case "":
-		return nil, errors.New("not forwarded: this version of the REST API does not say what a delivery carries")
-	case "result":
+		return nil, errors.New("not forwarded: this version of the REST API does not report the kind of a delivery")
+	case restclient.DeliveryKindResult:
 		var run struct {
 			ID uuid.UUID `json:"id"`
 			webhookapi.Envelope
 		}
-		if err := api.call(ctx, http.MethodGet, "/runs/"+d.RunID, "", nil, &run); err != nil {
+		document, err := api.GetRun(ctx, restclient.ValueOf(d.RunID))
+		if err == nil {
+			err = json.Unmarshal(document.Text, &run)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("reading the result: %w", err)
 		}
 		run.RunID = run.ID
 		return json.Marshal(run.Envelope)
 	}
-	var whole struct {
-		Payload json.RawMessage `json:"payload"`
-	}
-	if err := api.call(ctx, http.MethodGet, "/connectors/"+connector+"/runs/"+d.ID, "", nil, &whole); err != nil {
+	document, err := api.GetConnectorRun(ctx, connector, d.ID)
+	if err != nil {
 		return nil, fmt.Errorf("reading the delivery: %w", err)
 	}
-	if len(whole.Payload) == 0 || string(whole.Payload) == "null" {
-		return nil, errors.New("not forwarded: the REST API does not show what it carries; the key needs runs.view")
+	if document.Value.Payload == nil {
+		return nil, errors.New("not forwarded: the REST API does not show the payload; the key needs runs.view")
 	}
-	return whole.Payload, nil
+	return document.Field("payload")
 }

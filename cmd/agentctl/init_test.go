@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/examples"
 )
 
-// TestInitBeginsARepository: of each example, valid, and never over what is there.
-func TestInitBeginsARepository(t *testing.T) {
+// Init writes the files of an example and their schemas, and never overwrites a file.
+func TestInit_CreatesARepository(t *testing.T) {
 	t.Parallel()
 	for _, example := range examples.Names() {
 		folder := filepath.Join(t.TempDir(), "new", "agents")
@@ -49,24 +49,23 @@ func TestInitBeginsARepository(t *testing.T) {
 		}
 		_, _, err = run(t, "init", folder, "--template", example)
 		require.ErrorContains(t, err, "README.md")
-		require.ErrorContains(t, err, "already; nothing was written")
+		require.ErrorContains(t, err, "; nothing was written")
 	}
 
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "README.md"), []byte("mine"), 0o600))
 	_, _, err := run(t, "init", folder)
-	require.ErrorContains(t, err, "has README.md already")
+	require.ErrorContains(t, err, "already has README.md")
 	require.NoDirExists(t, filepath.Join(folder, "agents"))
 	_, _, err = run(t, "init", folder, "--template", "nothing")
 	require.ErrorContains(t, err, "--template: there is no example")
 }
 
-// links are the targets of a Markdown file's.
+// links returns the targets of the links of a Markdown file.
 var links = regexp.MustCompile(`\]\(([^)\s#]+)[^)]*\)`)
 
-// TestLinksOfAnInitedRepositoryLeadSomewhere: to a file of it, or to one of this repository by
-// its address.
-func TestLinksOfAnInitedRepositoryLeadSomewhere(t *testing.T) {
+// Links in the files of an example are valid in any repository.
+func TestInit_KeepsLinksValid(t *testing.T) {
 	t.Parallel()
 	elsewhere := 0
 	for _, example := range examples.Names() {
@@ -94,8 +93,8 @@ func TestLinksOfAnInitedRepositoryLeadSomewhere(t *testing.T) {
 	require.NotZero(t, elsewhere)
 }
 
-// TestInitWritesAllOrNothing: where something stands in the way of its last file, too.
-func TestInitWritesAllOrNothing(t *testing.T) {
+// Init writes nothing if it cannot write all files.
+func TestInit_WritesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	outside := filepath.Join(t.TempDir(), "elsewhere")
 	require.NoError(t, os.Mkdir(outside, 0o755))
@@ -109,7 +108,7 @@ func TestInitWritesAllOrNothing(t *testing.T) {
 				folder := t.TempDir()
 				require.NoError(t, stands(filepath.Join(folder, of)))
 				_, _, err := run(t, "init", folder)
-				require.ErrorContains(t, err, "has "+of+", which is no folder in it; nothing was written")
+				require.ErrorContains(t, err, "has "+of+", which is not a folder in it; nothing was written")
 				entries, err := os.ReadDir(folder)
 				require.NoError(t, err)
 				require.Len(t, entries, 1)

@@ -22,7 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/keyring"
 )
 
-// platformIDEntry of the Secret holds the platform's id.
+// platformIDEntry is the entry of the Secret with the ID of the platform.
 const platformIDEntry = "platform-id"
 
 // keysOptions are the flags of `keys`.
@@ -37,23 +37,22 @@ func newKeysCommand() *cobra.Command {
 	o := &keysOptions{}
 	keys := &cobra.Command{
 		Use:   "keys",
-		Short: "The platform's own keys",
-		Long: `The platform's own keys: those that webhook secrets derive from (derivation)
-and those that stored credentials are sealed with (sealing). They lie in the
-Secret ` + keyring.SecretName + ` of the system namespace; back it up before and
-after each change.`,
+		Short: "Manage the keys of the platform",
+		Long: `Manage the keys of the platform: derivation keys, from which webhook secrets derive, and
+sealing keys, which encrypt stored credentials. They are in the Secret ` + keyring.SecretName + `
+of the system namespace. Back up the Secret before and after each change.`,
 	}
 	flags := keys.PersistentFlags()
-	o.bind(flags)
-	flags.StringVarP(&o.namespace, "namespace", "n", "agentplatform-system", "the system namespace")
+	o.bindFlags(flags)
+	flags.StringVarP(&o.namespace, "namespace", "n", "agentplatform-system", "system namespace of the platform")
 	keys.AddCommand(newKeysStatusCommand(o), newKeysRotateCommand(o), newKeysRevokeCommand(o))
 	return keys
 }
 
 func newKeysStatusCommand(o *keysOptions) *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show the keys and what they wait for", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.status(cmd.Context(), cmd.OutOrStdout()) },
+		Use: "status", Short: "Show the keys and their states", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.printStatus(cmd.Context(), cmd.OutOrStdout()) },
 	}
 }
 
@@ -63,57 +62,55 @@ func newKeysRotateCommand(o *keysOptions) *cobra.Command {
 		Short: "Add a new key to a ring, or to both",
 		Long: `Add a new key to a ring, or to both.
 
-The new key becomes current once every manager and facade holds it, about a
-minute later. A new derivation key serves new connectors and new versions of
-secrets; nobody's secret changes. What former sealing keys have sealed is
-sealed anew in the background. The former keys stay in the ring.`,
+The new key becomes current when every manager and facade has it, after about a minute. New
+connectors and new versions of secrets derive from a new derivation key; existing secrets do
+not change. A new sealing key encrypts stored credentials again in the background. The
+previous keys stay in the ring.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.rotate(cmd.Context(), cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.addKeys(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	cmd.Flags().BoolVar(&o.derivation, "derivation", false, "the ring of derivation keys")
-	cmd.Flags().BoolVar(&o.sealing, "sealing", false, "the ring of sealing keys")
+	cmd.Flags().BoolVar(&o.derivation, "derivation", false, "add a key to the ring of derivation keys")
+	cmd.Flags().BoolVar(&o.sealing, "sealing", false, "add a key to the ring of sealing keys")
 	return cmd
 }
 
 func newKeysRevokeCommand(o *keysOptions) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID",
-		Short: "Give up a key that has leaked or is lost",
-		Long: `Give up a key that has leaked or is lost.
+		Short: "Revoke a key that has leaked or is lost",
+		Long: `Revoke a key that has leaked or is lost.
 
-What hangs on a derivation key is derived anew with another one: every
-connector of every project whose secret derives from it has a new secret. The
-old ones stay valid for --within, so that callers can be told; with 0 they end
-at once. What a sealing key has sealed in the store is sealed anew; headers and
-secrets that the REST API was sent lie sealed in Connectors, and are to be sent to
-it again. Once nothing in the store needs the key it leaves the ring. Where the
-ring has no other key, one is added.
+If you revoke a derivation key, every connector whose secret derives from it gets a new
+secret from another key. The old secrets stay valid for --within, so that you can inform
+the callers; 0 ends them at once. If you revoke a sealing key, the platform encrypts the
+credentials in the store again. It cannot do so for headers and secrets that the REST API
+sealed in Connectors: send them to the REST API again. The key leaves the ring when the
+store no longer needs it. If the ring has no other key, the command adds one.
 
-Run it again with another --within to change the period; it counts from the
-first time.
+Run the command again with another --within to change the period, which counts from the
+first run.
 
-With --lost the key need not be there, nor the Secret: a ring that is gone is
-begun anew. What lost sealing keys have sealed cannot be opened any more.`,
+With --lost neither the key nor the Secret need exist: the command creates a missing ring
+again. Credentials that a lost sealing key encrypted cannot be read any more.`,
 		Example: `  agentctl keys revoke derivation-1a2b3c4d --within 168h`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.revoke(cmd.Context(), args[0], cmd.OutOrStdout())
+			return o.revokeKey(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().DurationVar(&o.within, "within", 30*24*time.Hour, "how long old secrets stay valid, 0 to 8760h")
-	cmd.Flags().BoolVar(&o.lost, "lost", false, "the key is lost; neither it nor the Secret need be there")
-	cmd.Flags().StringVar(&o.platformID, "platform-id", "", "the platform's id, where the Secret is made anew; the manager's log names it")
+	cmd.Flags().DurationVar(&o.within, "within", 30*24*time.Hour, "how long the old secrets stay valid, 0 to 8760h")
+	cmd.Flags().BoolVar(&o.lost, "lost", false, "the key is lost; neither the key nor the Secret need exist")
+	cmd.Flags().StringVar(&o.platformID, "platform-id", "", "ID of the platform if the Secret is missing; the log of the manager has it")
 	return cmd
 }
 
-// change reads the ring, lets it be changed, and writes it, unless somebody
-// else changed it meanwhile.
-func (o *keysOptions) change(ctx context.Context, change func(keyring.Ring) (keyring.Ring, error)) error {
-	c, err := (&cluster{options: o.clusterOptions}).client()
+// changeRing reads the ring, changes it, and writes it. It fails if the ring has changed meanwhile.
+func (o *keysOptions) changeRing(ctx context.Context, change func(keyring.Ring) (keyring.Ring, error)) error {
+	c, err := (&cluster{options: o.clusterOptions}).newClient()
 	if err != nil {
 		return err
 	}
-	secret, ring, err := o.read(ctx, c)
+	secret, ring, err := o.readRing(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -141,11 +138,12 @@ func (o *keysOptions) change(ctx context.Context, change func(keyring.Ring) (key
 	return nil
 }
 
-func (o *keysOptions) read(ctx context.Context, c client.Client) (*corev1.Secret, keyring.Ring, error) {
+// readRing reads the Secret and its ring. With --lost it creates a missing Secret.
+func (o *keysOptions) readRing(ctx context.Context, c client.Client) (*corev1.Secret, keyring.Ring, error) {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: keyring.SecretName}, secret)
 	if apierrors.IsNotFound(err) && o.lost {
-		return o.anew()
+		return o.newSecret()
 	}
 	if err != nil {
 		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s/%s: %w", o.namespace, keyring.SecretName, err)
@@ -157,12 +155,12 @@ func (o *keysOptions) read(ctx context.Context, c client.Client) (*corev1.Secret
 	return secret, ring, nil
 }
 
-// anew is a Secret of new keys for the platform that there was.
-func (o *keysOptions) anew() (*corev1.Secret, keyring.Ring, error) {
+// newSecret returns a Secret with new keys for an existing platform.
+func (o *keysOptions) newSecret() (*corev1.Secret, keyring.Ring, error) {
 	id, err := uuid.Parse(o.platformID)
 	if err != nil {
-		return nil, keyring.Ring{}, errors.New("--platform-id is needed, for the Secret that held it is gone; it is what the manager was given, " +
-			"or what its log names")
+		return nil, keyring.Ring{}, errors.New("--platform-id: must be the ID of the platform, because the Secret with it is missing; " +
+			"it is the value of the manager's flag, or in the log of the manager")
 	}
 	ring, err := keyring.New()
 	return &corev1.Secret{
@@ -171,7 +169,7 @@ func (o *keysOptions) anew() (*corev1.Secret, keyring.Ring, error) {
 	}, ring, err
 }
 
-func (o *keysOptions) rotate(ctx context.Context, out io.Writer) error {
+func (o *keysOptions) addKeys(ctx context.Context, out io.Writer) error {
 	var rings []string
 	if o.derivation || !o.sealing {
 		rings = append(rings, keyring.Derivation)
@@ -180,7 +178,7 @@ func (o *keysOptions) rotate(ctx context.Context, out io.Writer) error {
 		rings = append(rings, keyring.Sealing)
 	}
 	var added []string
-	err := o.change(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
+	err := o.changeRing(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
 		for _, name := range rings {
 			next, id, err := ring.WithNewKey(name)
 			if err != nil {
@@ -194,24 +192,24 @@ func (o *keysOptions) rotate(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, `Added %s.
-Back up the Secret %s now: what the new key makes is lost without it.
-It becomes current once every manager and facade holds it; see `+"`agentctl keys status`"+`.
+Back up the Secret %s now: without it, secrets and credentials of the new key are lost.
+The key becomes current when every manager and facade has it; see `+"`agentctl keys status`"+`.
 `, strings.Join(added, " and "), keyring.SecretName)
 	return err
 }
 
-func (o *keysOptions) revoke(ctx context.Context, id string, out io.Writer) error {
+func (o *keysOptions) revokeKey(ctx context.Context, id string, out io.Writer) error {
 	name := keyring.RingOf(id)
 	switch {
 	case name == "":
-		return fmt.Errorf("%q is no id of a key; `agentctl keys status` lists them", id)
+		return fmt.Errorf("KEY-ID: %q is not the ID of a key; `agentctl keys status` lists the IDs", id)
 	case o.within < 0 || o.within > keyring.MaxWithin:
 		return fmt.Errorf("--within %s: must be 0 to %s", o.within, keyring.MaxWithin)
 	}
 	var added string
-	err := o.change(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
+	err := o.changeRing(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
 		if _, held := ring.Fingerprints()[id]; !held && !o.lost {
-			return ring, fmt.Errorf("the ring does not hold %s; say --lost where it was lost", id)
+			return ring, fmt.Errorf("the ring does not have %s; if the key is lost, give --lost", id)
 		}
 		ring = ring.WithRevoked(id, o.within)
 		revoked := ring.Revoked()
@@ -227,23 +225,23 @@ func (o *keysOptions) revoke(ctx context.Context, id string, out io.Writer) erro
 		return err
 	}
 	if added != "" {
-		fmt.Fprintf(out, "Added %s to take its place. Back up the Secret %s now.\n", added, keyring.SecretName)
+		fmt.Fprintf(out, "Added %s as its replacement. Back up the Secret %s now.\n", added, keyring.SecretName)
 	}
 	if name == keyring.Derivation {
-		fmt.Fprintf(out, "Revoked %s: what derives from it is derived anew; the secrets before end after %s.\n", id, o.within)
+		fmt.Fprintf(out, "Revoked %s: its connectors get new secrets; the old secrets end after %s.\n", id, o.within)
 	} else {
-		fmt.Fprintf(out, "Revoked %s: what it has sealed in the store is sealed anew. Headers and secrets that the REST API was sent lie sealed in Connectors: send them to it again.\n", id)
+		fmt.Fprintf(out, "Revoked %s: the credentials in the store are encrypted again. Headers and secrets in Connectors are not: send them to the REST API again.\n", id)
 	}
-	_, err = fmt.Fprintln(out, "It leaves the ring once nothing needs it; see `agentctl keys status`.")
+	_, err = fmt.Fprintln(out, "The key leaves the ring when the store no longer needs it; see `agentctl keys status`.")
 	return err
 }
 
-func (o *keysOptions) status(ctx context.Context, out io.Writer) error {
-	c, err := (&cluster{options: o.clusterOptions}).client()
+func (o *keysOptions) printStatus(ctx context.Context, out io.Writer) error {
+	c, err := (&cluster{options: o.clusterOptions}).newClient()
 	if err != nil {
 		return err
 	}
-	secret, ring, err := o.read(ctx, c)
+	secret, ring, err := o.readRing(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -269,13 +267,13 @@ func (o *keysOptions) status(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// explainKey says what a key waits for; known is false before the manager saw it.
+// explainKey returns what a key waits for. known is false until the manager has seen the key.
 func explainKey(state keyring.KeyStatus, known bool) string {
 	switch {
 	case !known:
-		return "the manager has not seen this yet"
+		return "the manager has not seen the key yet"
 	case state.State == keyring.StateNew && len(state.Lacking) > 0:
-		return "waits until these processes hold it: " + strings.Join(state.Lacking, ", ")
+		return "waits until these processes have it: " + strings.Join(state.Lacking, ", ")
 	case state.State == keyring.StateNew:
 		return "becomes current within seconds"
 	case state.State == keyring.StateRevoked:

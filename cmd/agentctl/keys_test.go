@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// keysScene is a cluster's Secret of the platform's keys.
+// keysScene is a cluster with the Secret of the platform keys.
 type keysScene struct {
 	t                     *testing.T
 	control               *kube.ControlPlane
@@ -34,8 +34,8 @@ func newKeysScene(t *testing.T) keysScene {
 	return s
 }
 
-// made is a scene with the keys that a manager has made.
-func (s keysScene) made() keyring.Ring {
+// createKeys creates the Secret as a manager does.
+func (s keysScene) createKeys() keyring.Ring {
 	s.t.Helper()
 	ring, err := keyring.New()
 	require.NoError(s.t, err)
@@ -48,12 +48,12 @@ func (s keysScene) made() keyring.Ring {
 	return ring
 }
 
-func (s keysScene) keys(args ...string) (string, error) {
+func (s keysScene) runKeys(args ...string) (string, error) {
 	out, _, err := run(s.t, append([]string{"keys", "-n", s.namespace, "--kubeconfig", s.kubeconfig}, args...)...)
 	return out, err
 }
 
-func (s keysScene) read() (*corev1.Secret, keyring.Ring) {
+func (s keysScene) readSecret() (*corev1.Secret, keyring.Ring) {
 	s.t.Helper()
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.namespace, Name: keyring.SecretName}
@@ -63,46 +63,46 @@ func (s keysScene) read() (*corev1.Secret, keyring.Ring) {
 	return secret, ring
 }
 
-func TestKeysAreRotated(t *testing.T) {
+func TestKeys_AreRotated(t *testing.T) {
 	t.Parallel()
 	s := newKeysScene(t)
-	_, err := s.keys("rotate")
+	_, err := s.runKeys("rotate")
 	require.ErrorContains(t, err, "not found", "only the manager makes the first keys")
-	s.made()
-	before, _ := s.read()
+	s.createKeys()
+	before, _ := s.readSecret()
 
-	out, err := s.keys("rotate", "--derivation")
+	out, err := s.runKeys("rotate", "--derivation")
 	require.NoError(t, err)
-	secret, ring := s.read()
+	secret, ring := s.readSecret()
 	require.Len(t, ring.IDs(keyring.Derivation), 2)
 	require.Len(t, ring.IDs(keyring.Sealing), 1)
 	require.Contains(t, out, ring.IDs(keyring.Derivation)[1])
 	require.Equal(t, before.Data[platformIDEntry], secret.Data[platformIDEntry])
-	out, err = s.keys("status")
+	out, err = s.runKeys("status")
 	require.NoError(t, err)
 	require.Contains(t, out, "has not seen")
-	_, err = s.keys("rotate")
+	_, err = s.runKeys("rotate")
 	require.NoError(t, err)
-	_, ring = s.read()
+	_, ring = s.readSecret()
 	require.Len(t, ring.IDs(keyring.Derivation), 3)
 	require.Len(t, ring.IDs(keyring.Sealing), 2)
 }
 
-func TestKeysAreRevoked(t *testing.T) {
+func TestKeys_AreRevoked(t *testing.T) {
 	t.Parallel()
 	s := newKeysScene(t)
-	first := s.made()
+	first := s.createKeys()
 	old, sealing := first.IDs(keyring.Derivation)[0], first.IDs(keyring.Sealing)[0]
-	_, err := s.keys("rotate", "--derivation")
+	_, err := s.runKeys("rotate", "--derivation")
 	require.NoError(t, err)
-	_, err = s.keys("revoke", old, "--within", "168h")
+	_, err = s.runKeys("revoke", old, "--within", "168h")
 	require.NoError(t, err)
-	_, ring := s.read()
+	_, ring := s.readSecret()
 	require.Equal(t, map[string]time.Duration{old: 168 * time.Hour}, ring.Revoked())
 	require.Len(t, ring.IDs(keyring.Derivation), 2, "there is another one")
-	out, err := s.keys("revoke", sealing)
+	out, err := s.runKeys("revoke", sealing)
 	require.NoError(t, err)
-	secret, ring := s.read()
+	secret, ring := s.readSecret()
 	require.Len(t, ring.IDs(keyring.Sealing), 2, "another one takes its place")
 	require.Contains(t, out, ring.IDs(keyring.Sealing)[1])
 
@@ -114,35 +114,35 @@ func TestKeysAreRevoked(t *testing.T) {
 	require.NoError(t, err)
 	secret.Annotations = map[string]string{keyring.StatusAnnotation: string(status)}
 	require.NoError(t, s.control.Client.Update(t.Context(), secret))
-	out, err = s.keys("status")
+	out, err = s.runKeys("status")
 	require.NoError(t, err)
 	require.Contains(t, out, "7 connectors still need it; its secrets end at 2026-01-02T03:04:05Z")
-	require.Contains(t, out, "waits until these processes hold it: facade/a")
+	require.Contains(t, out, "waits until these processes have it: facade/a")
 
 	for _, wrong := range [][]string{
 		{"revoke", "derivation-00000000"}, {"revoke", "orders"}, {"revoke", old, "--within", "-1s"}, {"revoke", old, "--within", "8761h"},
 	} {
-		_, err = s.keys(wrong...)
+		_, err = s.runKeys(wrong...)
 		require.Error(t, err, "%v", wrong)
 	}
 }
 
-func TestKeysThatAreLostAreBegunAnew(t *testing.T) {
+func TestKeys_AreReplacedIfLost(t *testing.T) {
 	t.Parallel()
 	s := newKeysScene(t)
-	old := s.made().IDs(keyring.Derivation)[0]
-	_, err := s.keys("revoke", "derivation-00000000", "--lost")
+	old := s.createKeys().IDs(keyring.Derivation)[0]
+	_, err := s.runKeys("revoke", "derivation-00000000", "--lost")
 	require.NoError(t, err)
-	secret, ring := s.read()
+	secret, ring := s.readSecret()
 	require.Contains(t, ring.Revoked(), "derivation-00000000")
 
 	require.NoError(t, s.control.Client.Delete(t.Context(), secret))
-	_, err = s.keys("revoke", old, "--lost")
+	_, err = s.runKeys("revoke", old, "--lost")
 	require.ErrorContains(t, err, "--platform-id")
 	platform := uuid.NewString()
-	_, err = s.keys("revoke", old, "--lost", "--platform-id", platform)
+	_, err = s.runKeys("revoke", old, "--lost", "--platform-id", platform)
 	require.NoError(t, err)
-	secret, ring = s.read()
+	secret, ring = s.readSecret()
 	require.Equal(t, platform, string(secret.Data[platformIDEntry]))
 	require.Contains(t, ring.Revoked(), old)
 	require.NotContains(t, ring.Fingerprints(), old)

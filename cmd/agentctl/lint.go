@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/engine/features"
 )
 
 // lintOptions are the flags of `lint`.
@@ -23,147 +25,146 @@ type lintOptions struct {
 	restOptions
 	output
 
-	wanted string
-
-	dir           string
-	out, messages io.Writer
+	environment, dir string
+	out, messages    io.Writer
 }
 
 func newLintCommand() *cobra.Command {
 	o := &lintOptions{}
 	cmd := &cobra.Command{
 		Use:   "lint [FOLDER]",
-		Short: "Find all that a build would refuse in a project repository",
-		Long: `Find all that a build would refuse in a project repository, which is the current folder
-where none is named: the same checks as the build's, without a platform.
+		Short: "Check a project repository as a build does",
+		Long: `Check a project repository as a build does. The default is the current folder. This needs no
+platform.
 
-What needs one is not checked: whether an environment has the variables that prompts and
-connectors name. With --environment it is, by the REST API.
+With --environment the command also asks the REST API whether an environment has the
+variables that prompts and connectors name.
 
-What is not read and looks as if it were meant to be, such as a folder agent, is warned of, and so
-are placeholders of prompts that other programs write, such as {{name}} and ${name}.
-
-It ends with 2 when something is wrong, with 1 when it could not be looked at.`,
+The command warns about files that no build reads, but whose names look as if it should, such
+as a folder agent. It also warns about models without a key on this machine, and about
+placeholders in prompts from other programs, such as {{name}} and ${name}.`,
 		Example: `  agentctl lint
   agentctl lint my-agents -o json
   agentctl lint --environment production`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.out, o.messages, o.dir = cmd.OutOrStdout(), cmd.ErrOrStderr(), folderOf(args)
-			return o.run(cmd.Context())
+			o.out, o.messages, o.dir = cmd.OutOrStdout(), cmd.ErrOrStderr(), folderArgument(args)
+			return o.lintFolder(cmd.Context())
 		},
 	}
+	setOutcome(cmd, "there are problems")
 	flags := cmd.Flags()
-	o.restOptions.bind(flags)
-	o.output.bind(flags)
-	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment that must have the variables; without it nothing is asked of a server")
+	o.restOptions.bindFlags(flags)
+	o.output.bindFlags(flags)
+	flags.StringVar(&o.environment, "environment", "", "slug or ID of an environment that must have the variables; without it no server is asked")
 	return cmd
 }
 
-// folderOf is the folder that a command is about: the current one where none is named.
-func folderOf(args []string) string {
+// folderArgument returns the folder that the arguments name, or else the current one.
+func folderArgument(args []string) string {
 	if len(args) == 0 {
 		return "."
 	}
 	return filepath.Clean(args[0])
 }
 
-// inspect reads a repository with all that is wrong with it, as a build does.
-func inspect(dir string) (*bundle.Project, bundle.Problems, error) {
+// checkRepository reads a repository and returns its problems, as a build does.
+func checkRepository(dir string) (*bundle.Project, bundle.Problems, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("opening the repository: %w", err)
 	}
 	defer root.Close()
-	project, problems, err := build.Check(root.FS(), engine.New(engine.Config{}).Check)
+	project, problems, err := build.Check(root.FS(), engine.New(engine.Config{Features: features.New(features.Config{})}).Check)
 	if err != nil {
-		return nil, nil, fmt.Errorf("looking at %s: %w", dir, err)
+		return nil, nil, fmt.Errorf("checking %s: %w", dir, err)
 	}
 	return project, problems, nil
 }
 
-func (o *lintOptions) run(ctx context.Context) error {
-	project, problems, err := inspect(o.dir)
+func (o *lintOptions) lintFolder(ctx context.Context) error {
+	project, problems, err := checkRepository(o.dir)
 	if err != nil {
 		return err
 	}
-	warn(o.messages, o.dir, append(misnamed(o.dir), engine.Warn(project)...))
-	uses := variablesUsed(project)
-	if o.wanted != "" {
-		missing, err := o.missing(ctx, uses)
+	printWarnings(o.messages, o.dir, slices.Concat(findMisnamed(o.dir), engine.Warn(project), warnModels(project, os.Getenv)))
+	uses := findVariableUses(project)
+	if o.environment != "" {
+		missing, err := o.checkVariables(ctx, uses)
 		if err != nil {
 			return err
 		}
 		problems = problems.With(missing)
 	}
 	if o.output != outputText {
-		err = o.write(o.out, placed(o.dir, problems))
+		err = o.printValue(o.out, inFolder(o.dir, problems))
 	} else {
-		showProblems(o.out, o.dir, problems)
+		printProblems(o.out, o.dir, problems)
 	}
 	if err != nil {
 		return err
 	}
-	if o.wanted == "" && len(uses) > 0 {
-		fmt.Fprintf(o.messages, "not checked: whether an environment has the variables %s; --environment asks one\n", strings.Join(namesOf(uses), ", "))
+	if o.environment == "" && len(uses) > 0 {
+		fmt.Fprintf(o.messages, "not checked: whether an environment has the variables %s; --environment checks it\n", strings.Join(variableNames(uses), ", "))
 	}
 	if len(problems) > 0 {
-		return &outcomeError{count(len(problems), "problem") + " in " + count(len(filesOf(problems)), "file")}
+		return &outcomeError{formatCount(len(problems), "problem") + " in " + formatCount(len(problemFiles(problems)), "file")}
 	}
-	fmt.Fprintf(o.messages, "%s: nothing is wrong with %s, %s and %s\n", paintAs(o.messages, good, "ok"),
-		count(len(project.Agents), "agent"), count(len(project.Connectors), "connector"), count(casesOf(project), "test case"))
+	fmt.Fprintf(o.messages, "%s: no problems in %s, %s and %s\n", paintAs(o.messages, green, "ok"),
+		formatCount(len(project.Agents), "agent"), formatCount(len(project.Connectors), "connector"), formatCount(countCases(project), "test case"))
 	return nil
 }
 
-// missing are the variables that the environment does not have, or that no agent may be told.
-func (o *lintOptions) missing(ctx context.Context, uses []variableUse) (problems bundle.Problems, err error) {
-	api, err := o.client()
+// checkVariables returns a problem for each variable that the environment does not have, or that is sensitive and used where it
+// must not be.
+func (o *lintOptions) checkVariables(ctx context.Context, uses []variableUse) (problems bundle.Problems, err error) {
+	api, err := o.newClient()
 	if err != nil {
 		return nil, err
 	}
-	e, err := api.environment(ctx, o.wanted)
+	e, err := api.findEnvironment(ctx, "--environment", o.environment)
 	if err != nil {
 		return nil, err
 	}
-	known, err := api.variables(ctx, e)
+	known, err := api.readVariables(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	for _, use := range uses {
-		at := slices.IndexFunc(known.list, func(v variable) bool { return v.Name == use.name })
+		at := slices.IndexFunc(known.Value, func(v restclient.Variable) bool { return v.Name == use.name })
 		switch {
 		case at < 0:
 			problems = append(problems, bundle.Problem{Position: use.at, Message: fmt.Sprintf("environment %s has no variable %s; add it, or correct the name", e.Slug, use.name)})
-		case known.list[at].Sensitive && !use.secret:
-			problems = append(problems, bundle.Problem{Position: use.at, Message: fmt.Sprintf("the variable %s of environment %s is sensitive, and cannot be named here", use.name, e.Slug)})
+		case known.Value[at].Sensitive && !use.allowsSensitive:
+			problems = append(problems, bundle.Problem{Position: use.at, Message: fmt.Sprintf("the variable %s of environment %s is sensitive, and cannot be used here", use.name, e.Slug)})
 		}
 	}
 	return problems, nil
 }
 
-// placed are problems with their files as they are found from the current folder.
-func placed(dir string, problems bundle.Problems) bundle.Problems {
+// inFolder returns problems with the paths of their files from the current folder.
+func inFolder(dir string, problems bundle.Problems) bundle.Problems {
 	out := make(bundle.Problems, len(problems))
 	for i, p := range problems {
-		out[i] = bundle.Problem{Position: here(dir, p.Position), Message: p.Message}
+		out[i] = bundle.Problem{Position: joinPosition(dir, p.Position), Message: p.Message}
 	}
 	return out
 }
 
-// showProblems writes a line for each, on a terminal a group for each file.
-func showProblems(out io.Writer, dir string, problems bundle.Problems) {
+// printProblems writes problems, one per line. On a terminal an empty line separates files.
+func printProblems(out io.Writer, dir string, problems bundle.Problems) {
 	previous := ""
-	for _, p := range placed(dir, problems) {
+	for _, p := range inFolder(dir, problems) {
 		if isTerminal(out) && previous != "" && p.File != previous {
 			fmt.Fprintln(out)
 		}
 		previous = p.File
-		fmt.Fprintf(out, "%s: %s\n", paintAs(out, place, printable(p.Position.String())), printable(p.Message))
+		fmt.Fprintf(out, "%s: %s\n", paintAs(out, bold, printable(p.Position.String())), printable(p.Message))
 	}
 }
 
-// filesOf are the files of problems, each once.
-func filesOf(problems bundle.Problems) (files []string) {
+// problemFiles returns the files of problems without duplicates.
+func problemFiles(problems bundle.Problems) (files []string) {
 	for _, p := range problems {
 		if !slices.Contains(files, p.File) {
 			files = append(files, p.File)
@@ -172,15 +173,15 @@ func filesOf(problems bundle.Problems) (files []string) {
 	return files
 }
 
-func casesOf(project *bundle.Project) (n int) {
+func countCases(project *bundle.Project) (n int) {
 	for _, s := range project.Suites {
 		n += len(s.Cases)
 	}
 	return n
 }
 
-// count is a number with its noun.
-func count(n int, noun string) string {
+// formatCount returns a number with its noun.
+func formatCount(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// repository writes files, of alternating paths and contents, into a folder.
+// repository writes files, given as paths and contents in turn, into a folder.
 func repository(t *testing.T, pairs ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -29,9 +29,8 @@ func repository(t *testing.T, pairs ...string) (dir string) {
 
 const helper = "name: helper\nmodel: openai/gpt-5\n"
 
-// TestLintFindsAllThatABuildRefuses: of the files, of the engine, of expressions and of tests,
-// all at once, in the order of places.
-func TestLintFindsAllThatABuildRefuses(t *testing.T) {
+// Lint finds all problems that a build finds.
+func TestLint_FindsProblems(t *testing.T) {
 	t.Parallel()
 	dir := repository(t,
 		"agents/helper.yaml", helper+"guardrails: {}\nmodle: x\nconcurrency: {key: 'input.id +'}\n",
@@ -48,13 +47,13 @@ func TestLintFindsAllThatABuildRefuses(t *testing.T) {
 		`agents/helper.yaml:3:1: "guardrails" is not supported by this release; remove it`,
 		`agents/helper.yaml:4:1: unknown key "modle"; did you mean "model"?`,
 		`agents/helper.yaml:5:15: "concurrency.key" is not the CEL expression of a key: `,
-		`connectors/out.yaml:3:1: a webhook without authentication`,
+		`connectors/out.yaml:3:1: a file cannot define a webhook without authentication`,
 		`connectors/out.yaml:4:1: no agent is named "nobody"; write it or correct the name`,
 		`tests/t.yaml:3:27: "expected_result" is not a CEL expression`,
 	} {
 		require.True(t, strings.HasPrefix(lines[i], filepath.Join(dir, want)), "%s\n%s", lines[i], want)
 	}
-	require.NotContains(t, out, "\x1b", "colours are for terminals")
+	require.NotContains(t, out, "\x1b", "colors are for terminals")
 
 	for format, read := range map[string]func([]byte, any) error{
 		"json": json.Unmarshal, "yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
@@ -71,7 +70,7 @@ func TestLintFindsAllThatABuildRefuses(t *testing.T) {
 	}
 }
 
-// What can never work is an error, whatever an environment has; what other programs write is warned of.
+// References that can never work are errors. Placeholders of other programs are warnings.
 func TestLint_ReadsPlaceholdersOfPrompts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ prompt, problem, warning string }{
@@ -95,13 +94,14 @@ func TestLint_ReadsPlaceholdersOfPrompts(t *testing.T) {
 	}
 }
 
-func TestLintOfWhatIsRightAndOfWhatIsNotThere(t *testing.T) {
+// Lint reports a valid repository, and fails for a folder that does not exist.
+func TestLint_ReportsSuccessAndMissingFolders(t *testing.T) {
 	t.Parallel()
 	dir := repository(t, "agents/helper.yaml", helper)
 	out, messages, err := run(t, "lint", dir)
 	require.NoError(t, err)
 	require.Empty(t, out)
-	require.Equal(t, "ok: nothing is wrong with 1 agent, 0 connectors and 0 test cases\n", messages)
+	require.Equal(t, "ok: no problems in 1 agent, 0 connectors and 0 test cases\n", messages)
 	out, _, err = run(t, "lint", dir, "-o", "json")
 	require.NoError(t, err)
 	require.JSONEq(t, "[]", out)
@@ -113,25 +113,24 @@ func TestLintOfWhatIsRightAndOfWhatIsNotThere(t *testing.T) {
 	require.Equal(t, exitOutcome, exitCode(err), "an empty folder has no agent")
 }
 
-// TestLintSaysWhatItDidNotCheck: which variables an environment has, and checks them where it is told
-// which one.
-func TestLintSaysWhatItDidNotCheck(t *testing.T) {
+// Without an environment lint names the variables that it did not check.
+func TestLint_ChecksVariablesOfAnEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := repository(t,
 		"agents/helper.yaml", helper+"system_prompt: You work in {env.REGION} for {env.TOKEN} as {input}.\n",
 		"connectors/c.yaml", "type: cron\nconfig: {schedule: '${WHEN}', payload: {of: ['${REGION}', '$${NONE}']}}\n",
-		// Sensitive ones may stand in what is sent.
+		// Headers and URLs can have sensitive variables.
 		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://crm.example.com/${TOKEN}', headers: {X-Key: '${TOKEN}'}}\nagents: [helper]\n",
 	)
 	_, messages, err := run(t, "lint", dir)
 	require.NoError(t, err)
-	require.Contains(t, messages, "not checked: whether an environment has the variables REGION, TOKEN, WHEN; --environment asks one\n")
+	require.Contains(t, messages, "not checked: whether an environment has the variables REGION, TOKEN, WHEN; --environment checks it\n")
 
 	s := newShop(t, `{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"********","sensitive":true}`)
 	out, messages, err := s.agentctl("lint", dir, "--environment", "production")
 	require.EqualError(t, err, "2 problems in 2 files")
 	require.NotContains(t, messages, "not checked")
-	require.Equal(t, dir+"/agents/helper.yaml:3:1: the variable TOKEN of environment production is sensitive, and cannot be named here\n"+
+	require.Equal(t, dir+"/agents/helper.yaml:3:1: the variable TOKEN of environment production is sensitive, and cannot be used here\n"+
 		dir+"/connectors/c.yaml:2:1: environment production has no variable WHEN; add it, or correct the name\n", out)
 	_, _, err = run(t, "lint", dir, "--environment", "production")
 	require.ErrorContains(t, err, "--server")

@@ -12,16 +12,16 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// variableUse is a place that names a variable of the environment.
+// variableUse is a reference to a variable of the environment.
 type variableUse struct {
 	name string
 	at   bundle.Position
-	// secret: a sensitive one may stand here.
-	secret bool
+	// allowsSensitive is true if the variable may be sensitive.
+	allowsSensitive bool
 }
 
-// variablesUsed are the places of a repository that name variables, as far as it could be read.
-func variablesUsed(project *bundle.Project) (uses []variableUse) {
+// findVariableUses returns the references of a repository to variables. The project is nil if it could not be read.
+func findVariableUses(project *bundle.Project) (uses []variableUse) {
 	if project == nil {
 		return nil
 	}
@@ -34,23 +34,23 @@ func variablesUsed(project *bundle.Project) (uses []variableUse) {
 		config := c.Config
 		payload, err := json.Marshal(config.Payload)
 		if err != nil {
-			continue // It is among the problems.
+			continue // The check of the repository reports it.
 		}
 		for _, name := range expandedNames([]string{config.Schedule, config.Timezone, config.Prompt}, payload) {
 			uses = append(uses, variableUse{name: name, at: c.At("config")})
 		}
 		for _, name := range expandedNames(append(slices.Sorted(maps.Values(config.Headers)), config.URL), nil) {
-			uses = append(uses, variableUse{name: name, at: c.At("config"), secret: true})
+			uses = append(uses, variableUse{name: name, at: c.At("config"), allowsSensitive: true})
 		}
 	}
 	return uses
 }
 
-// expandedNames are the names that stand in texts and in a document, in order.
+// expandedNames returns the names of the variables in texts and in a document, in order.
 func expandedNames(texts []string, document []byte) []string {
 	none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
 	for _, text := range texts {
-		_, _ = none.Text(text) // what is malformed is among the problems
+		_, _ = none.Text(text) // The check of the repository reports malformed texts.
 	}
 	if document != nil {
 		_, _ = none.JSON(document)
@@ -58,8 +58,8 @@ func expandedNames(texts []string, document []byte) []string {
 	return none.Missing()
 }
 
-// namesOf are the names, in order, each once.
-func namesOf(uses []variableUse) (names []string) {
+// variableNames returns the sorted names without duplicates.
+func variableNames(uses []variableUse) (names []string) {
 	for _, use := range uses {
 		names = append(names, use.name)
 	}

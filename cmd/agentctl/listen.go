@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"slices"
@@ -20,14 +19,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
-	// listenPoll is how often it is asked for new deliveries.
+	// listenPoll is how often new deliveries are listed.
 	listenPoll = 5 * time.Second
-	// listenPage is how many deliveries a call lists, listenPages how many calls are made for
-	// those that have come since the last time.
-	listenPage  = 100
+	// listenPages is how many pages are read at most to find the deliveries since the last poll.
 	listenPages = 10
 )
 
@@ -43,7 +41,7 @@ type listenOptions struct {
 
 	getenv func(string) string
 	now    func() time.Time
-	api    *rest
+	api    *apiClient
 	to     *forwarder // nil without --forward
 }
 
@@ -52,96 +50,81 @@ func newListenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "listen --connector CONNECTOR [--forward URL]",
 		Short: "Show deliveries of an outbound connector, and forward them to a local port",
-		Long: `Show deliveries of an outbound connector as they are made, and forward them to a
-local port, until it is stopped.
+		Long: `Show deliveries of an outbound connector while they are made, until you stop the command.
+The deliveries still go to the destination of the connector.
 
-There is a line for each delivery that begins after the command, and one for each
-change of status that is seen, every five seconds, among the newest hundred. The deliveries go to the connector's destination all the
-same.
+The command prints a line for each delivery that begins after the command, and for each
+change of its status. It lists the deliveries every five seconds, and sees changes among the
+newest hundred.
 
-With --forward each is sent once to a URL of this machine too, with the body and the headers
-of a delivery, but for headers that the connector adds: their values are
-credentials. It is signed with the connector's signing secret, which
---secret-file or the environment, ` + envSigning + `,
-may give, else the REST API. Skipped ones are not forwarded. Where what a delivery carries cannot
-be had, or the local port does not answer, the line says so.`,
+With --forward the command also sends each delivery once to a URL of this machine, with the
+body and the headers of the delivery. It leaves out headers that the connector adds, because
+their values are credentials. It signs the request with the signing secret of the connector,
+from --secret-file, the environment variable ` + envSigning + `,
+or else from the REST API. It does not forward skipped deliveries. If it cannot forward a
+delivery, the line says why.`,
 		Example: `  agentctl listen --connector results
   agentctl listen --connector results --forward http://127.0.0.1:3000/hook`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if o.api, err = o.client(); err != nil {
+			if o.api, err = o.newClient(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.listenForDeliveries(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
-	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "name or id of an outbound connector")
-	bindWithin(flags, &o.environment)
-	flags.StringVar(&o.forward, "forward", "", "URL of this machine that deliveries are sent to, such as http://127.0.0.1:3000/hook")
-	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret that forwarded deliveries are signed with")
+	o.bindFlags(flags)
+	flags.StringVar(&o.connector, "connector", "", "name or ID of an outbound connector")
+	bindLookup(flags, &o.environment)
+	flags.StringVar(&o.forward, "forward", "", "URL of this machine that receives the deliveries, such as http://127.0.0.1:3000/hook")
+	flags.StringVar(&o.secretFile, "secret-file", "", "file with the secret that signs forwarded deliveries")
 	flags.BoolVar(&o.json, "json", false, "write each line as JSON")
 	return cmd
 }
 
-// heard is what a list of the API says of a delivery.
-type heard struct {
-	ID        string    `json:"id"`
-	Status    string    `json:"status"`
-	StartedAt time.Time `json:"started_at"`
-	RunID     string    `json:"run_id"`
-	Error     string    `json:"error"`
-	Kind      string    `json:"kind"`
-	// Hops is 0 where the API does not say.
-	Hops int `json:"hops"`
-}
-
-func (o *listenOptions) run(ctx context.Context, out, messages io.Writer) error {
+func (o *listenOptions) listenForDeliveries(ctx context.Context, out, messages io.Writer) error {
 	if err := o.prepare(ctx); err != nil {
 		return err
 	}
-	known, _, err := o.look(ctx, nil)
+	known, _, err := o.listDeliveries(ctx, nil)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintln(messages, "listening; stop with Ctrl-C")
 	for {
-		if o.api.wait(ctx, listenPoll) != nil {
+		if o.api.Wait(ctx, listenPoll) != nil {
 			return nil
 		}
-		news, missed, err := o.look(ctx, known)
+		current, missed, err := o.listDeliveries(ctx, known)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
 		case missed:
-			fmt.Fprintf(messages, "more than %d deliveries have begun since the last look: some are left out\n", listenPage*listenPages)
+			fmt.Fprintf(messages, "more than %d deliveries have begun since the last poll: some are left out\n", restclient.MaxPage*listenPages)
 		}
-		if err := o.tell(ctx, news, known, out); err != nil {
+		if err := o.printChanges(ctx, current, known, out); err != nil {
 			return err
 		}
-		known = news
+		known = current
 	}
 }
 
-// prepare reads the connector, and where deliveries are forwarded to.
+// prepare reads the connector, and checks where deliveries are forwarded to.
 func (o *listenOptions) prepare(ctx context.Context) error {
-	id, err := o.api.connectorID(ctx, "--connector", o.environment, o.connector)
+	id, err := o.api.findConnector(ctx, "--connector", o.environment, o.connector)
 	if err != nil {
 		return err
 	}
 	o.connector = id
-	var conn struct {
-		Mode          string `json:"mode"`
-		SigningSecret string `json:"signing_secret"`
-	}
-	if err := o.api.call(ctx, http.MethodGet, "/connectors/"+o.connector, "", nil, &conn); err != nil {
+	conn, err := o.api.GetConnector(ctx, id)
+	if err != nil {
 		return fmt.Errorf("reading the connector: %w", err)
 	}
-	if conn.Mode != "outbound" {
-		return fmt.Errorf("the connector makes no deliveries: its mode is %s", conn.Mode)
+	if conn.Value.Mode != restclient.ConnectorModeOutbound {
+		return fmt.Errorf("the connector makes no deliveries: its mode is %s", conn.Value.Mode)
 	}
 	if o.forward == "" {
 		return nil
@@ -158,109 +141,112 @@ func (o *listenOptions) prepare(ctx context.Context) error {
 		}
 		secret = strings.TrimSpace(string(text))
 	}
-	if secret == "" && conn.SigningSecret != "********" {
-		secret = conn.SigningSecret
+	if shown := restclient.ValueOf(conn.Value.SigningSecret); secret == "" && shown != masked {
+		secret = shown
 	}
 	if secret == "" {
-		return errors.New("the REST API does not show the signing secret: give it by --secret-file, or by " + envSigning)
+		return errors.New("the REST API does not show the signing secret to this key: give it by --secret-file, or by " + envSigning)
 	}
 	o.to = newForwarder(to.String(), secret, o.now)
 	return nil
 }
 
-// seen are deliveries that a look has found, newest first.
-type seen struct {
-	deliveries []heard
-	// floor is the oldest id that was looked at where there are older ones; "" where all
-	// were.
+// deliveryList is the result of a poll, newest first.
+type deliveryList struct {
+	deliveries []restclient.ConnectorRun
+	// floor is the ID of the oldest delivery of the poll if there are older ones, else "".
 	floor string
 }
 
-// status is that of a delivery that was seen, "" of another one.
-func (s *seen) status(id string) string {
-	i := slices.IndexFunc(s.deliveries, func(d heard) bool { return d.ID == id })
+// statusOf returns the status of a delivery, "" if the list does not have it.
+func (l *deliveryList) statusOf(id string) restclient.ConnectorRunStatus {
+	i := slices.IndexFunc(l.deliveries, func(d restclient.ConnectorRun) bool { return d.ID == id })
 	if i < 0 {
 		return ""
 	}
-	return s.deliveries[i].Status
+	return l.deliveries[i].Status
 }
 
-// look lists the newest deliveries, back to those of the look before; missed says that it
-// did not come that far.
-func (o *listenOptions) look(ctx context.Context, before *seen) (now *seen, missed bool, err error) {
-	now = &seen{}
-	query := url.Values{"time_range": {"1h"}, "trigger_type": {"outbound"}, "limit": {strconv.Itoa(listenPage)}}
+// listDeliveries lists the newest deliveries, back to the deliveries of the previous poll. missed reports that it did not get that far.
+func (o *listenOptions) listDeliveries(ctx context.Context, previous *deliveryList) (current *deliveryList, missed bool, err error) {
+	current = &deliveryList{}
+	params := &restclient.ListConnectorRunsParams{
+		TimeRange: new(restclient.TimeRangeN1H), TriggerType: new(restclient.TriggerTypeOutbound), Limit: new(int64(restclient.MaxPage)),
+	}
 	for n := range listenPages {
-		query.Set("offset", strconv.Itoa(n*listenPage))
-		var page struct {
-			Items []heard `json:"items"`
-		}
-		if err := o.api.call(ctx, http.MethodGet, "/connectors/"+o.connector+"/runs?"+query.Encode(), "", nil, &page); err != nil {
+		params.Offset = new(int64(n * restclient.MaxPage))
+		page, err := o.api.ListConnectorRuns(ctx, o.connector, params)
+		if err != nil {
 			return nil, false, fmt.Errorf("listing deliveries: %w", err)
 		}
-		for _, d := range page.Items {
-			if now.status(d.ID) == "" { // a new one moves the pages
-				now.deliveries = append(now.deliveries, d)
+		items := page.Value.Items
+		for _, d := range items {
+			if current.statusOf(d.ID) == "" { // A new delivery moves the others to later pages.
+				current.deliveries = append(current.deliveries, d)
 			}
 		}
-		now.floor = ""
-		if len(page.Items) < listenPage {
-			return now, false, nil
+		current.floor = ""
+		if len(items) < restclient.MaxPage {
+			return current, false, nil
 		}
-		oldest := page.Items[listenPage-1].ID
-		now.floor = oldest
-		if before == nil || oldest <= before.floor || before.status(oldest) != "" {
-			return now, false, nil
+		oldest := items[restclient.MaxPage-1].ID
+		current.floor = oldest
+		if previous == nil || oldest <= previous.floor || previous.statusOf(oldest) != "" {
+			return current, false, nil
 		}
 	}
-	return now, true, nil
+	return current, true, nil
 }
 
-// tell writes a line for each delivery that is new, and for each that has another status.
-func (o *listenOptions) tell(ctx context.Context, now, before *seen, out io.Writer) error {
-	for _, d := range slices.Backward(now.deliveries) {
-		was := before.status(d.ID)
-		if was == d.Status || was == "" && d.ID < before.floor {
+// printChanges writes a line for each delivery that is new or has another status.
+func (o *listenOptions) printChanges(ctx context.Context, current, previous *deliveryList, out io.Writer) error {
+	for _, d := range slices.Backward(current.deliveries) {
+		before := previous.statusOf(d.ID)
+		if before == d.Status || before == "" && d.ID < previous.floor {
 			continue
 		}
-		var forwarded *forwarded
-		if was == "" && o.to != nil && d.Status != "skipped" {
-			forwarded = o.to.send(ctx, o.api, o.connector, d)
+		var result *forwardResult
+		if before == "" && o.to != nil && d.Status != restclient.ConnectorRunStatusSkipped {
+			result = o.to.forward(ctx, o.api, o.connector, d)
 		}
-		if err := o.write(out, d, forwarded); err != nil {
+		if err := o.printDelivery(out, d, result); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// write writes the line of a delivery.
-func (o *listenOptions) write(out io.Writer, d heard, f *forwarded) error {
+// deliveryLine is the line of a delivery as JSON.
+type deliveryLine struct {
+	ID        string                        `json:"id"`
+	RunID     string                        `json:"run_id"`
+	Status    restclient.ConnectorRunStatus `json:"status"`
+	StartedAt time.Time                     `json:"started_at"`
+	Error     string                        `json:"error,omitempty"`
+	Forwarded *forwardResult                `json:"forwarded,omitempty"`
+}
+
+// printDelivery writes the line of a delivery.
+func (o *listenOptions) printDelivery(out io.Writer, d restclient.ConnectorRun, result *forwardResult) error {
+	run, problem := restclient.ValueOf(d.RunID), restclient.ValueOf(d.Error)
 	if o.json {
-		text, err := json.Marshal(struct {
-			ID        string     `json:"id"`
-			RunID     string     `json:"run_id"`
-			Status    string     `json:"status"`
-			StartedAt time.Time  `json:"started_at"`
-			Error     string     `json:"error,omitempty"`
-			Forwarded *forwarded `json:"forwarded,omitempty"`
-		}{d.ID, d.RunID, d.Status, d.StartedAt, d.Error, f})
+		text, err := json.Marshal(deliveryLine{d.ID, run, d.Status, d.StartedAt, problem, result})
 		if err != nil {
 			return fmt.Errorf("writing a delivery: %w", err)
 		}
 		_, err = fmt.Fprintln(out, jsonLine(text))
 		return err
 	}
-	of := "run " + d.RunID
-	if d.RunID == "" { // a test is of none
-		of = printable(d.Kind)
+	of := "run " + run
+	if run == "" { // A test has no run.
+		of = printable(string(restclient.ValueOf(d.Kind)))
 	}
 	line := fmt.Sprintf("%s  %s  %-9s  %s", o.now().Format(time.TimeOnly), d.ID, d.Status, of)
-	if d.Error != "" {
-		line += "  " + printable(d.Error)
+	if problem != "" {
+		line += "  " + printable(problem)
 	}
-	if f != nil {
-		line += "  -> " + cmp.Or(printable(f.Error), strconv.Itoa(f.Status))
+	if result != nil {
+		line += "  -> " + cmp.Or(printable(result.Error), strconv.Itoa(result.Status))
 	}
 	_, err := fmt.Fprintln(out, line)
 	return err

@@ -22,20 +22,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// sending is a facade with an outbound connector, and a local port.
+// sending is a REST API with an outbound connector, and a local port.
 type sending struct {
 	*httptest.Server
 	key, project, connector string
 	secret, mode            string
-	// deliveries are those that are listed, newest first, with all that is shown of one.
+	// deliveries are the listed deliveries, newest first, with their details.
 	deliveries []map[string]any
 	run        string
-	// received are the requests of the local port.
+	// received are the requests to the local port.
 	received []*http.Request
 	bodies   []string
-	// calls are the paths that were asked for of what deliveries carry.
+	// calls are the paths that were read for the bodies of deliveries.
 	calls []string
 }
 
@@ -54,8 +55,8 @@ func newSending(t *testing.T) *sending {
 	return s
 }
 
-// delivery is one that begins now, of a number.
-func (s *sending) delivery(n int, status, kind string) {
+// addDelivery adds a delivery that begins now, with a number.
+func (s *sending) addDelivery(n int, status, kind string) {
 	s.deliveries = append([]map[string]any{{
 		"id": fmt.Sprintf("00000000-0000-7000-8000-%012d", n), "status": status, "run_id": sentRun, "kind": kind, "hops": n + 1,
 		"started_at": "2026-03-02T06:00:05Z", "payload": map[string]any{"n": n},
@@ -92,21 +93,21 @@ func (s *sending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		offset, _ := strconv.Atoi(r.URL.Query().Get("offset"))
 		from := min(offset, len(s.deliveries))
-		_ = json.NewEncoder(w).Encode(map[string]any{"items": s.deliveries[from:min(from+listenPage, len(s.deliveries))]})
+		_ = json.NewEncoder(w).Encode(map[string]any{"items": s.deliveries[from:min(from+restclient.MaxPage, len(s.deliveries))]})
 	}
 }
 
-// listen runs the command; each step comes before a look, and the last one ends it.
-func (s *sending) listen(t *testing.T, change func(*listenOptions), steps ...func()) (out, messages string, err error) {
+// runListen runs the command. Each step runs before a poll. The command ends after the last one.
+func (s *sending) runListen(t *testing.T, change func(*listenOptions), steps ...func()) (out, messages string, err error) {
 	t.Helper()
 	o := &listenOptions{
 		restOptions: restOptions{server: s.URL, project: s.project, key: s.key}, connector: s.connector,
 		getenv: func(string) string { return "" }, now: time.Now, // the library of Standard Webhooks has no other clock
 	}
 	change(o)
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(t, err)
-	o.api.wait = func(context.Context, time.Duration) error {
+	o.api.Wait = func(context.Context, time.Duration) error {
 		if len(steps) == 0 {
 			return context.Canceled
 		}
@@ -115,22 +116,22 @@ func (s *sending) listen(t *testing.T, change func(*listenOptions), steps ...fun
 		return nil
 	}
 	var stdout, stderr bytes.Buffer
-	err = o.run(t.Context(), &stdout, &stderr)
+	err = o.listenForDeliveries(t.Context(), &stdout, &stderr)
 	return stdout.String(), stderr.String(), err
 }
 
-// TestListenShowsDeliveriesAsTheyAreMade: those after the command, and what becomes of them.
-func TestListenShowsDeliveriesAsTheyAreMade(t *testing.T) {
+// Listen shows deliveries that begin after the command, and changes of their status.
+func TestListen_ShowsNewDeliveries(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
-	s.delivery(1, "completed", "result")
-	s.delivery(2, "pending", "result")
-	out, _, err := s.listen(t, func(*listenOptions) {},
-		func() { s.delivery(3, "pending", "result") },
+	s.addDelivery(1, "completed", "result")
+	s.addDelivery(2, "pending", "result")
+	out, _, err := s.runListen(t, func(*listenOptions) {},
+		func() { s.addDelivery(3, "pending", "result") },
 		func() {},
 		func() {
 			s.deliveries[0]["status"], s.deliveries[0]["error"] = "failed", "410\x1b[2J\nGone"
-			s.delivery(4, "completed", "result")
+			s.addDelivery(4, "completed", "result")
 		},
 		func() { s.deliveries[2]["status"] = "completed" },
 	)
@@ -142,18 +143,18 @@ func TestListenShowsDeliveriesAsTheyAreMade(t *testing.T) {
 	}
 	require.Empty(t, s.received)
 	s.mode = "inbound"
-	_, _, err = s.listen(t, func(*listenOptions) {})
+	_, _, err = s.runListen(t, func(*listenOptions) {})
 	require.ErrorContains(t, err, "makes no deliveries")
 }
 
-// TestListenForwardsDeliveries: each once, signed, with the body of a delivery.
-func TestListenForwardsDeliveries(t *testing.T) {
+// Each delivery is forwarded once, with its body and a valid signature.
+func TestListen_ForwardsDeliveries(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
-	out, _, err := s.listen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" },
-		func() { s.delivery(1, "pending", "result") },
+	out, _, err := s.runListen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" },
+		func() { s.addDelivery(1, "pending", "result") },
 		func() { s.deliveries[0]["status"] = "completed" },
-		func() { s.delivery(2, "running", "payload"); s.delivery(3, "skipped", "payload") },
+		func() { s.addDelivery(2, "running", "payload"); s.addDelivery(3, "skipped", "payload") },
 	)
 	require.NoError(t, err)
 	require.Len(t, s.received, 2)
@@ -177,7 +178,7 @@ func TestListenForwardsDeliveries(t *testing.T) {
 	require.Equal(t, []string{"/runs/" + sentRun, "/connectors/" + s.connector + "/runs/" + s.deliveries[1]["id"].(string)}, s.calls, "one call each")
 }
 
-// documentedHeaders are those that the description of webhooks has of deliveries.
+// documentedHeaders returns the headers of deliveries in the description of webhooks.
 func documentedHeaders(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/webhooks.json")
@@ -202,35 +203,35 @@ func documentedHeaders(t *testing.T) (names []string) {
 	return names
 }
 
-// TestListenSaysWhatItCannotForward: and goes on.
-func TestListenSaysWhatItCannotForward(t *testing.T) {
+// Listen reports why it cannot forward a delivery, and continues.
+func TestListen_ReportsForwardErrors(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
-	out, _, err := s.listen(t, func(o *listenOptions) { o.forward, o.json = "http://127.0.0.1:1/hook", true },
-		func() { s.delivery(1, "pending", "result") },
-		func() { s.delivery(2, "pending", "payload"); s.deliveries[0]["payload"] = nil },
-		func() { s.delivery(3, "pending", "") },
+	out, _, err := s.runListen(t, func(o *listenOptions) { o.forward, o.json = "http://127.0.0.1:1/hook", true },
+		func() { s.addDelivery(1, "pending", "result") },
+		func() { s.addDelivery(2, "pending", "payload"); s.deliveries[0]["payload"] = nil },
+		func() { s.addDelivery(3, "pending", "") },
 	)
 	require.NoError(t, err)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 3)
-	for i, want := range []string{"forwarding it", "the key needs runs.view", "does not say what a delivery carries"} {
+	for i, want := range []string{"forwarding the delivery", "the key needs runs.view", "does not report the kind of a delivery"} {
 		var line struct {
 			ID, Status string
-			Forwarded  forwarded
+			Forwarded  forwardResult
 		}
 		require.NoError(t, json.Unmarshal([]byte(lines[i]), &line))
 		require.Contains(t, line.Forwarded.Error, want)
 		require.Equal(t, "pending", line.Status)
 	}
 	for _, bad := range []string{"http://agents.example/hook", "127.0.0.1:3000", "ftp://localhost"} {
-		_, _, err = s.listen(t, func(o *listenOptions) { o.forward = bad })
+		_, _, err = s.runListen(t, func(o *listenOptions) { o.forward = bad })
 		require.ErrorContains(t, err, "--forward", bad)
 	}
 }
 
-// TestTheSecretOfForwardedDeliveries: a file before the environment before the API's.
-func TestTheSecretOfForwardedDeliveries(t *testing.T) {
+// A secret file takes precedence over the environment, which takes precedence over the REST API.
+func TestListen_FindsTheSecret(t *testing.T) {
 	t.Parallel()
 	s := newSending(t)
 	file := filepath.Join(t.TempDir(), "secret")
@@ -242,7 +243,7 @@ func TestTheSecretOfForwardedDeliveries(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			var used *listenOptions
-			_, _, err := s.listen(t, func(o *listenOptions) {
+			_, _, err := s.runListen(t, func(o *listenOptions) {
 				o.forward = s.URL + "/hook"
 				o.getenv = func(name string) string {
 					require.Equal(t, "AGENTPLATFORM_SIGNING_SECRET", name)
@@ -256,26 +257,25 @@ func TestTheSecretOfForwardedDeliveries(t *testing.T) {
 		})
 	}
 	s.secret = "********"
-	_, _, err := s.listen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" })
+	_, _, err := s.runListen(t, func(o *listenOptions) { o.forward = s.URL + "/hook" })
 	require.ErrorContains(t, err, "--secret-file")
 }
 
-// TestListenHasABound: what has begun since the last look is listed to a thousand, and the
-// command says where that was not enough.
-func TestListenHasABound(t *testing.T) {
+// Listen reads at most listenPages pages per poll, and reports if that is not enough.
+func TestListen_LimitsItsPages(t *testing.T) {
 	t.Parallel()
-	for _, n := range []int{listenPage * listenPages / 2, listenPage*listenPages + 1} {
+	for _, n := range []int{restclient.MaxPage * listenPages / 2, restclient.MaxPage*listenPages + 1} {
 		s := newSending(t)
-		for i := range listenPage {
-			s.delivery(i, "completed", "result")
+		for i := range restclient.MaxPage {
+			s.addDelivery(i, "completed", "result")
 		}
-		out, messages, err := s.listen(t, func(*listenOptions) {}, func() {
+		out, messages, err := s.runListen(t, func(*listenOptions) {}, func() {
 			for i := range n {
-				s.delivery(listenPage+i, "completed", "result")
+				s.addDelivery(restclient.MaxPage+i, "completed", "result")
 			}
 		})
 		require.NoError(t, err)
-		require.Equal(t, min(n, listenPage*listenPages), strings.Count(out, "\n"))
-		require.Equal(t, n > listenPage*listenPages, strings.Contains(messages, "left out"))
+		require.Equal(t, min(n, restclient.MaxPage*listenPages), strings.Count(out, "\n"))
+		require.Equal(t, n > restclient.MaxPage*listenPages, strings.Contains(messages, "left out"))
 	}
 }

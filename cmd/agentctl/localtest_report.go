@@ -16,10 +16,10 @@ import (
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
-// testOutput is how `test` writes results.
+// testOutput is the format of the results of `test`.
 type testOutput string
 
-// Forms of results.
+// Formats of results.
 const (
 	testText  testOutput = ""
 	testJSON  testOutput = "json"
@@ -27,10 +27,10 @@ const (
 	testJUnit testOutput = "junit"
 )
 
-// String, Set and Type implement pflag.Value.
+// String implements pflag.Value.
 func (o *testOutput) String() string { return string(*o) }
 
-// Set takes json, yaml and junit.
+// Set accepts json, yaml and junit.
 func (o *testOutput) Set(text string) error {
 	if *o = testOutput(text); *o != testJSON && *o != testYAML && *o != testJUnit {
 		return errors.New("must be json, yaml or junit")
@@ -38,10 +38,10 @@ func (o *testOutput) Set(text string) error {
 	return nil
 }
 
-// Type is shown in the help.
+// Type names the kind of value in the help.
 func (o *testOutput) Type() string { return "format" }
 
-// caseResult is what became of a case, by the names of the REST API's test results.
+// caseResult is the result of a case, with the field names of the REST API.
 type caseResult struct {
 	AgentName        string                 `json:"agent_name"`
 	TestName         string                 `json:"test_name"`
@@ -51,15 +51,14 @@ type caseResult struct {
 	SuccessThreshold float64                `json:"success_threshold"`
 	DurationMS       int64                  `json:"duration_ms"`
 	TokenUsage       dispatchapi.TokenUsage `json:"token_usage"`
-	// FailureReason is null of a case that passed, Findings are what was not as expected in
-	// the first run that was not.
+	// FailureReason is null if the case passed. Findings are the findings of the first failed run.
 	FailureReason *string   `json:"failure_reason"`
 	Findings      []finding `json:"findings"`
 
 	at bundle.Position
 }
 
-// finding is something that is not as expected, and where the repository expects it.
+// finding is an expectation that was not met, with its position in the repository.
 type finding struct {
 	bundle.Position
 
@@ -67,27 +66,28 @@ type finding struct {
 	Got      string `json:"got"`
 }
 
-// findingsOf are those of a case, with their files as they are found from the current folder.
-func findingsOf(dir string, r suite.Result) []finding {
+// convertFindings returns the findings of a case, with the paths of their files from the current folder.
+func convertFindings(dir string, r suite.Result) []finding {
 	out := make([]finding, len(r.Findings))
 	for i, f := range r.Findings {
-		out[i] = finding{Position: here(dir, f.At), Expected: f.Expected, Got: f.Got}
+		out[i] = finding{Position: joinPosition(dir, f.At), Expected: f.Expected, Got: f.Got}
 	}
 	return out
 }
 
-func here(dir string, at bundle.Position) bundle.Position {
+// joinPosition returns a position with the path of its file from the current folder.
+func joinPosition(dir string, at bundle.Position) bundle.Position {
 	at.File = filepath.Join(dir, filepath.FromSlash(at.File))
 	return at
 }
 
-func casesShown(dir string, results []suite.Result) []caseResult {
+func convertResults(dir string, results []suite.Result) []caseResult {
 	out := make([]caseResult, len(results))
 	for i, r := range results {
 		out[i] = caseResult{
 			AgentName: r.Agent, TestName: r.Case.Name, Passed: r.Passed, Successes: r.Successes, Runs: r.Case.Runs,
 			SuccessThreshold: r.Case.SuccessThreshold, DurationMS: r.Duration.Milliseconds(), TokenUsage: r.Usage,
-			Findings: findingsOf(dir, r), at: here(dir, r.Case.At("name")),
+			Findings: convertFindings(dir, r), at: joinPosition(dir, r.Case.At("name")),
 		}
 		if reason := r.Reason(); !r.Passed {
 			out[i].FailureReason = &reason
@@ -96,19 +96,19 @@ func casesShown(dir string, results []suite.Result) []caseResult {
 	return out
 }
 
-// write writes results for programs; text is written while the cases end.
-func (o *testOutput) write(out io.Writer, dir string, results []suite.Result) error {
-	switch shown := casesShown(dir, results); *o {
+// printResults writes results in a format for programs. The text format is written while the cases end.
+func (o *testOutput) printResults(out io.Writer, dir string, results []suite.Result) error {
+	switch shown := convertResults(dir, results); *o {
 	case testJSON, testYAML:
 		format := output(*o)
-		return format.write(out, shown)
+		return format.printValue(out, shown)
 	case testJUnit:
 		return writeJUnit(out, shown)
 	}
 	return nil
 }
 
-// junitSuites is a report as CI systems read it.
+// junitSuites is a report in the format of JUnit, which CI systems read.
 type junitSuites struct {
 	XMLName  xml.Name     `xml:"testsuites"`
 	Tests    int          `xml:"tests,attr"`
@@ -144,16 +144,16 @@ type junitFailure struct {
 	Text    string `xml:",chardata"`
 }
 
-// writeJUnit writes a suite for each agent.
+// writeJUnit writes a report with a suite per agent.
 func writeJUnit(out io.Writer, results []caseResult) error {
 	report := junitSuites{}
 	for _, r := range results {
 		if n := len(report.Suites); n == 0 || report.Suites[n-1].Name != r.AgentName {
 			report.Suites = append(report.Suites, junitSuite{Name: r.AgentName})
 		}
-		report.add(&report.Suites[len(report.Suites)-1], r)
+		report.addCase(&report.Suites[len(report.Suites)-1], r)
 	}
-	report.Time = seconds(report.took)
+	report.Time = formatSeconds(report.took)
 	if _, err := io.WriteString(out, xml.Header); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}
@@ -166,10 +166,10 @@ func writeJUnit(out io.Writer, results []caseResult) error {
 	return err
 }
 
-func (s *junitSuites) add(of *junitSuite, r caseResult) {
-	shown := junitCase{ClassName: r.AgentName, Name: r.TestName, File: r.at.File, Line: r.at.Line, Time: seconds(r.DurationMS)}
+func (s *junitSuites) addCase(of *junitSuite, r caseResult) {
+	shown := junitCase{ClassName: r.AgentName, Name: r.TestName, File: r.at.File, Line: r.at.Line, Time: formatSeconds(r.DurationMS)}
 	s.Tests, of.Tests, s.took, of.took = s.Tests+1, of.Tests+1, s.took+r.DurationMS, of.took+r.DurationMS
-	of.Time = seconds(of.took)
+	of.Time = formatSeconds(of.took)
 	if r.FailureReason != nil {
 		s.Failures, of.Failures = s.Failures+1, of.Failures+1
 		var text strings.Builder
@@ -181,7 +181,7 @@ func (s *junitSuites) add(of *junitSuite, r caseResult) {
 	of.Cases = append(of.Cases, shown)
 }
 
-// seconds are milliseconds as a report has them.
-func seconds(milliseconds int64) string {
+// formatSeconds formats milliseconds in seconds.
+func formatSeconds(milliseconds int64) string {
 	return fmt.Sprintf("%.3f", (time.Duration(milliseconds) * time.Millisecond).Seconds())
 }

@@ -29,8 +29,8 @@ func localRepository(t *testing.T) string {
 	return repository(t, "agents/local.yaml", localAgent, "models/local.yaml", localModel, "tests/t.yaml", localTests)
 }
 
-// TestTestsRunHere: each case with what was expected, what came, and where.
-func TestTestsRunHere(t *testing.T) {
+// Test runs the cases of a repository without a platform.
+func TestTest_RunsCases(t *testing.T) {
 	t.Parallel()
 	dir := localRepository(t)
 	out, messages, err := run(t, "test", dir, "--env", "REGION=eu")
@@ -52,8 +52,8 @@ func TestTestsRunHere(t *testing.T) {
 	require.Contains(t, out, `the environment has no variable "REGION"`)
 }
 
-// TestResultsForPrograms: the same results in every form, and standard output has nothing else.
-func TestResultsForPrograms(t *testing.T) {
+// Results have formats for programs.
+func TestTest_WritesReports(t *testing.T) {
 	t.Parallel()
 	dir := localRepository(t)
 	for format, read := range map[string]func([]byte, any) error{
@@ -92,23 +92,24 @@ func TestResultsForPrograms(t *testing.T) {
 	require.ErrorContains(t, err, "must be json, yaml or junit")
 }
 
-func TestTestsThatCannotBeRun(t *testing.T) {
+// Test fails if no case matches, or if the repository has problems.
+func TestTest_FailsWithoutCases(t *testing.T) {
 	t.Parallel()
 	dir := localRepository(t)
 	_, _, err := run(t, "test", dir, "--case", "none")
-	require.EqualError(t, err, "--agent, --case: there is no such case; there is local/right, local/wrong")
+	require.EqualError(t, err, "--agent, --case: no case matches; there is local/right, local/wrong")
 	require.Equal(t, exitFailed, exitCode(err))
 	_, messages, err := run(t, "test", repository(t, "agents/a.yaml", "name: a\nmodle: x\n"))
-	require.ErrorContains(t, err, "nothing was run")
+	require.ErrorContains(t, err, "no test was run")
 	require.Equal(t, exitFailed, exitCode(err))
 	require.Contains(t, messages, `agents/a.yaml:2:1: unknown key "modle"`)
 	_, messages, err = run(t, "test", repository(t, "agents/a.yaml", helper))
 	require.NoError(t, err)
-	require.Contains(t, messages, "there are no tests in ")
+	require.Contains(t, messages, "no tests in ")
 }
 
-// TestTestsAskTheServiceThatTheEnvironmentNames: by the prefix of the model.
-func TestTestsAskTheServiceThatTheEnvironmentNames(t *testing.T) {
+// Environment variables configure the service of a model.
+func TestTest_ConfiguresModelServices(t *testing.T) {
 	var asked []string
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.URL.Path+" "+r.Header.Get("Authorization"))
@@ -127,7 +128,7 @@ func TestTestsAskTheServiceThatTheEnvironmentNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"/v1/chat/completions Bearer sesame"}, asked)
 
-	for address, want := range map[string]string{"": "MY_OWN_API_KEY: it is not known where", "http://models.example/v1": "in clear", "models": "MY_OWN_BASE_URL: must be a URL"} {
+	for address, want := range map[string]string{"": "MY_OWN_API_KEY: the address of the service is unknown", "http://models.example/v1": "unencrypted", "models": "MY_OWN_BASE_URL: must be a URL"} {
 		t.Run(address, func(t *testing.T) {
 			t.Setenv("MY_OWN_BASE_URL", address)
 			_, _, err := run(t, "test", dir)
@@ -138,7 +139,8 @@ func TestTestsAskTheServiceThatTheEnvironmentNames(t *testing.T) {
 	}
 }
 
-func TestVariablesOfTests(t *testing.T) {
+// Flags take precedence over the file.
+func TestReadVariables_MergesFlagsAndFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "env")
 	require.NoError(t, os.WriteFile(file, []byte("# of ours\n\nA=file\nB=b=c\n"), 0o600))
@@ -154,5 +156,5 @@ func TestVariablesOfTests(t *testing.T) {
 	_, err = readVariables([]string{"A=" + strings.Repeat("x", 8193)}, "", nil)
 	require.ErrorContains(t, err, "A has a value of more than")
 	_, err = readVariables([]string{"A=1"}, "", []string{"B"})
-	require.ErrorContains(t, err, `--sensitive: neither --env nor --env-file gives "B"`)
+	require.ErrorContains(t, err, `--sensitive: neither --env nor --env-file sets "B"`)
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command agentctl is the command line of Agent Platform. Under the name
-// kubectl-agentplatform it is a plugin of kubectl.
+// Command agentctl is the command line of Agent Platform. Under the name kubectl-agentplatform it is a plugin of kubectl.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/scriptchild"
 )
 
 func main() {
@@ -26,18 +27,22 @@ func main() {
 		name = "kubectl " + plugin
 	}
 	root := newRootCommand(name)
-	messages := toTerminal(os.Stderr)
-	root.SetIn(fromKeyboard(os.Stdin))
-	root.SetOut(toTerminal(os.Stdout))
+	messages := newOutput(os.Stderr)
+	root.SetIn(newInput(os.Stdin))
+	root.SetOut(newOutput(os.Stdout))
 	root.SetErr(messages)
 	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(messages, name+":", printableLines(err.Error()))
+		printError(messages, name, err)
 		os.Exit(exitCode(err))
 	}
 }
 
-// untilSignal is a context that the first signal ends; the second one ends the process,
-// whatever it is at.
+// printError prints the error of a command. Other users wrote parts of it, so it has escapes for characters that are not printable.
+func printError(messages io.Writer, name string, err error) {
+	fmt.Fprintln(messages, name+":", printableLines(err.Error()))
+}
+
+// untilSignal returns a context that the first signal ends. The second signal ends the process at once.
 func untilSignal(parent context.Context) context.Context {
 	ctx, end := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 1)
@@ -59,20 +64,19 @@ func newRootCommand(name string) *cobra.Command {
 		SilenceErrors: true,
 		Version:       ownVersion(),
 	}
-	keys := &cobra.Command{Use: "apikey", Short: "Keys of the REST API"}
+	keys := &cobra.Command{Use: "apikey", Short: "Create keys of the REST API"}
 	keys.AddCommand(newAPIKeyCreateCommand())
-	store := &cobra.Command{Use: "store", Short: "The data store"}
+	store := &cobra.Command{Use: "store", Short: "Manage the data store"}
 	store.AddCommand(newStoreAdoptCommand(), newStoreRebuildRollupsCommand(), newStoreBackupCommand(), newStoreRestoreCommand())
-	root.AddCommand(keys, store, newKeysCommand(), newReplayCommand(), newTriggerCommand(), newListenCommand(), newConnectorsCommand(),
-		newStatusCommand(), newDeployCommand(), newDevCommand(), newActivateCommand(), newRollbackCommand(), newCancelCommand(), newRedeployCommand(), newDeployAnywayCommand(), newLogsCommand(), newRunsCommand(), newInitCommand(),
-		newLintCommand(),
-		newTestCommand(),
-		newEnvCommand(),
-		newSchemaCommand(),
-		newVersionCommand(),
-		newPromoteCommand())
-	completeByServer(root)
-	showAs(root, name)
+	root.AddCommand(scriptchild.New(),
+		newInitCommand(), newLintCommand(), newRunCommand(), newTestCommand(), newSchemaCommand(),
+		newStatusCommand(), newDeployCommand(), newDevCommand(), newPromoteCommand(), newActivateCommand(), newRollbackCommand(),
+		newCancelCommand(), newRedeployCommand(), newDeployAnywayCommand(), newLogsCommand(),
+		newEnvCommand(), newRunsCommand(), newConnectorsCommand(), newTriggerCommand(), newListenCommand(), newReplayCommand(),
+		keys, newKeysCommand(), store, newVersionCommand(),
+	)
+	addCompletions(root)
+	renameProgram(root, name)
 	flagenv.Bind(root)
 	return root
 }

@@ -4,21 +4,19 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// TestTheSecondSignalEndsTheProcess: of one that does not heed the first. It is this test
-// in a process of its own.
-func TestTheSecondSignalEndsTheProcess(t *testing.T) {
+// The second signal ends a process that ignores the first. The test runs itself in another process.
+func TestUntilSignal_SecondSignalEndsTheProcess(t *testing.T) {
 	t.Parallel()
 	const child = "AGENTCTL_TEST_SIGNALS"
 	if os.Getenv(child) != "" {
@@ -45,10 +43,10 @@ func TestTheSecondSignalEndsTheProcess(t *testing.T) {
 	require.Equal(t, syscall.SIGINT, exit.Sys().(syscall.WaitStatus).Signal())
 }
 
-// TestProblemsDoNotSteerTheTerminal: they say what others wrote.
-func TestProblemsDoNotSteerTheTerminal(t *testing.T) {
+// Errors have text of other users, so they are printed with escapes.
+func TestPrintError_EscapesControlCharacters(t *testing.T) {
 	t.Parallel()
-	err := problemOf(&http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader(
-		`{"code":"con\u001bflict","detail":"the agent \u001b[2J is\nnot \u009bthere"}`))})
-	require.EqualError(t, err, "409 con\\u001bflict: the agent \\u001b[2J is\nnot \\u009bthere")
+	var messages bytes.Buffer
+	printError(&messages, "agentctl", problem(http.StatusConflict, "con\u001bflict: the agent \u001b[2J is\nnot \u009bthere"))
+	require.Equal(t, "agentctl: 409 con\\u001bflict: the agent \\u001b[2J is\nnot \\u009bthere: \n", messages.String())
 }

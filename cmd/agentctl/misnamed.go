@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// errEnough ends looking through a folder.
+// errEnough ends the walk through a folder.
 var errEnough = errors.New("more files than a repository may have")
 
-// misnamed are warnings about what is not read in a repository and looks as if it were meant to be. What
-// cannot be looked at is for those to say who read the repository.
-func misnamed(dir string) bundle.Problems {
+// findMisnamed returns warnings about files that no build reads, but whose names look as if it should. It ignores errors,
+// because reading the repository reports them.
+func findMisnamed(dir string) bundle.Problems {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil
@@ -29,7 +29,7 @@ func misnamed(dir string) bundle.Problems {
 	}
 	var paths []string
 	for _, entry := range top {
-		if !entry.IsDir() || !bundle.InLayout(entry.Name()) && bundle.Meant(entry.Name()) == "" {
+		if !entry.IsDir() || !bundle.IsLayoutFolder(entry.Name()) && bundle.SuggestFolder(entry.Name()) == "" {
 			continue
 		}
 		_ = fs.WalkDir(root.FS(), entry.Name(), func(path string, entry fs.DirEntry, err error) error {
@@ -42,14 +42,14 @@ func misnamed(dir string) bundle.Problems {
 				paths = append(paths, path)
 			}
 			return nil
-		}) // what it has found counts
+		}) // A partial result is fine.
 	}
-	return bundle.Misnamed(paths)
+	return bundle.MisnamedFolders(paths)
 }
 
-// warn shows warnings about a repository in a folder, a line for each.
-func warn(out io.Writer, dir string, warnings bundle.Problems) {
-	for _, w := range placed(dir, warnings) {
-		fmt.Fprintf(out, "warning: %s: %s\n", paintAs(out, place, printable(w.Position.String())), printable(w.Message))
+// printWarnings prints warnings about a repository in a folder, one per line.
+func printWarnings(out io.Writer, dir string, warnings bundle.Problems) {
+	for _, w := range inFolder(dir, warnings) {
+		fmt.Fprintf(out, "warning: %s: %s\n", paintAs(out, bold, printable(w.Position.String())), printable(w.Message))
 	}
 }

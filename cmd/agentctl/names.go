@@ -7,271 +7,279 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
-	// leastOfVersion is how many characters of a commit, or of a digest, name a deployment at
-	// least: fewer could be met by chance, or by somebody's choice, where the one that is meant
-	// is older than those that are listed.
-	leastOfVersion = 7
-	// mostNamed is how many of what there is an error lists.
-	mostNamed = 20
+	// minVersion is how many characters of a commit or of a digest name a deployment at least. Fewer could match another one
+	// by chance or on purpose if the right one is too old for the list.
+	minVersion = 7
+	// maxNamed is how many candidates an error lists.
+	maxNamed = 20
 )
 
-// named is something that people name: by its id, or by what lists show of it.
-type named struct {
+// candidate is an object that an argument or a flag can name, by its ID or by its name.
+type candidate struct {
 	id, name string
-	// note tells it from others of its name.
+	// note tells candidates with the same name apart.
 	note string
-	// past says that one of the same name and place that is not is meant before it.
-	past bool
-	// place is the id of its environment.
-	place string
+	// retired candidates give way to others with the same name in the same environment.
+	retired bool
+	// environment is an ID.
+	environment string
 }
 
-// chosen is the place of the one that is meant in what there is; what is the flag or the argument.
-func chosen(what, wanted string, all []named, is func(named) bool) (int, error) {
+// findCandidate returns the index of the candidate with an ID, or else of the only one that matches. flag is the flag or the
+// argument.
+func findCandidate(flag, wanted string, all []candidate, matches func(candidate) bool) (int, error) {
 	var found []int
-	for i, n := range all {
+	for i, c := range all {
 		switch {
-		case strings.EqualFold(n.id, wanted):
+		case strings.EqualFold(c.id, wanted):
 			return i, nil
-		case is(n):
+		case matches(c):
 			found = append(found, i)
 		}
 	}
-	found = present(found, all)
+	found = withoutRetired(found, all)
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%s: the project has no %q, or the key does not reach it; there is %s", what, printable(wanted), listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
+		return 0, fmt.Errorf("%s: the project has no %q, or the key cannot see it; there is %s", flag, printable(wanted), describeAll(all, candidate.nameOrID))
 	case 1:
 		return found[0], nil
 	}
-	several := make([]named, len(found))
+	several := make([]candidate, len(found))
 	for i, at := range found {
 		several[i] = all[at]
 	}
-	return 0, fmt.Errorf("%s: %q is more than one; say which by its id: %s", what, printable(wanted), listed(several, func(n named) string { return n.id }))
+	return 0, fmt.Errorf("%s: %q is ambiguous; use an ID: %s", flag, printable(wanted), describeAll(several, func(c candidate) string { return c.id }))
 }
 
-// present are those but the past ones that give way to another of their place. None gives way to
-// one elsewhere, which somebody else may have made.
-func present(found []int, all []named) (now []int) {
+// nameOrID returns the name, or else the ID.
+func (c candidate) nameOrID() string { return cmp.Or(c.name, c.id) }
+
+// withoutRetired removes the retired candidates that have another one in their environment. A candidate of another environment
+// does not count, because another member may have created it.
+func withoutRetired(found []int, all []candidate) (remaining []int) {
 	for _, at := range found {
-		n := all[at]
-		if !n.past || !slices.ContainsFunc(found, func(other int) bool { return !all[other].past && all[other].place == n.place }) {
-			now = append(now, at)
+		c := all[at]
+		if !c.retired || !slices.ContainsFunc(found, func(other int) bool { return !all[other].retired && all[other].environment == c.environment }) {
+			remaining = append(remaining, at)
 		}
 	}
-	return now
+	return remaining
 }
 
-// idOf says whether it is an id as lists show them; 32 digits alone may be of a commit.
-func idOf(text string) (string, bool) {
+// parseID returns the ID that a text is, in lower case. 32 digits without dashes are no ID, because they can begin a commit.
+func parseID(text string) (string, bool) {
 	id, err := uuid.Parse(text)
 	return id.String(), err == nil && len(text) == len(id.String())
 }
 
-// listed names what there is, for an error.
-func listed(all []named, by func(named) string) string {
+// describeAll lists candidates for an error.
+func describeAll(all []candidate, describe func(candidate) string) string {
 	if len(all) == 0 {
 		return "none"
 	}
-	texts := make([]string, 0, mostNamed+1)
-	for _, n := range all[:min(len(all), mostNamed)] {
-		text := by(n)
-		if n.note != "" {
-			text += " (" + n.note + ")"
+	texts := make([]string, 0, maxNamed+1)
+	for _, c := range all[:min(len(all), maxNamed)] {
+		text := describe(c)
+		if c.note != "" {
+			text += " (" + c.note + ")"
 		}
 		texts = append(texts, printable(text))
 	}
-	if more := len(all) - mostNamed; more > 0 {
+	if more := len(all) - maxNamed; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, ", ")
 }
 
-// environment finds one by its id or its slug; "" is the default.
-func (r *rest) environment(ctx context.Context, wanted string) (environment, error) {
-	return r.namedEnvironment(ctx, "--environment", wanted)
-}
-
-// namedEnvironment is environment for another flag.
-func (r *rest) namedEnvironment(ctx context.Context, flag, wanted string) (environment, error) {
-	list, err := r.environments(ctx)
+// findEnvironment returns the environment with an ID or a slug, the default one for "". flag is the flag that names it.
+func (c *apiClient) findEnvironment(ctx context.Context, flag, wanted string) (restclient.Environment, error) {
+	list, err := c.listEnvironments(ctx)
 	if err != nil {
-		return environment{}, err
+		return restclient.Environment{}, err
 	}
 	if len(list) == 0 {
-		return environment{}, errors.New("the project has no environment that the key reaches")
+		return restclient.Environment{}, errors.New("the project has no environment that the key can see")
 	}
-	all := make([]named, 0, len(list))
+	all := make([]candidate, 0, len(list))
 	for _, e := range list {
 		if wanted == "" && e.IsDefault {
 			return e, nil
 		}
-		all = append(all, named{id: e.ID, name: e.Slug})
+		all = append(all, candidate{id: e.ID, name: e.Slug})
 	}
 	if wanted == "" {
-		return environment{}, fmt.Errorf("the key does not reach the default environment; name one by --environment: %s", listed(all, func(n named) string { return cmp.Or(n.name, n.id) }))
+		return restclient.Environment{}, fmt.Errorf("the key cannot see the default environment; name another one by --environment: %s", describeAll(all, candidate.nameOrID))
 	}
-	at, err := chosen(flag, wanted, all, func(n named) bool { return n.name == wanted })
+	at, err := findCandidate(flag, wanted, all, func(c candidate) bool { return c.name == wanted })
 	if err != nil {
-		return environment{}, err
+		return restclient.Environment{}, err
 	}
 	return list[at], nil
 }
 
-// reached are the environment that is wanted, or with "" all that the key may see.
-func (r *rest) reached(ctx context.Context, wanted string) ([]environment, error) {
+// findEnvironments returns the environment that --environment names, or for "" all that the key can see.
+func (c *apiClient) findEnvironments(ctx context.Context, wanted string) ([]restclient.Environment, error) {
 	if wanted == "" {
-		return r.environments(ctx)
+		return c.listEnvironments(ctx)
 	}
-	e, err := r.environment(ctx, wanted)
-	return []environment{e}, err
+	e, err := c.findEnvironment(ctx, "--environment", wanted)
+	return []restclient.Environment{e}, err
 }
 
-// bindWithin binds the flag by which a name is looked for in one environment.
-func bindWithin(flags *pflag.FlagSet, environment *string) {
-	flags.StringVar(environment, "environment", "", "slug or id of the environment that a name is looked for in; without it all that the key may see")
+// bindLookup binds the flag that limits the lookup of a name to an environment.
+func bindLookup(flags *pflag.FlagSet, environment *string) {
+	flags.StringVar(environment, "environment", "", "slug or ID of the environment for looking up a name; default: all environments that the key can read")
 }
 
-// deploymentID is that of the deployment that a person names: by its id, or by the beginning of its
-// commit, or of the digest of what was uploaded. Of several that have the name those are meant for which
-// the use is.
-func (r *rest) deploymentID(ctx context.Context, within, wanted string, to use) (string, error) {
-	if id, ok := idOf(wanted); ok {
+// purpose is what a command does with a deployment.
+type purpose struct {
+	// participle is the action for messages, such as "cancelled".
+	participle string
+	// fits reports whether the action is possible. It is nil if the action is always possible.
+	fits func(deployment) bool
+}
+
+// findDeployment returns the ID of the deployment that an argument names: by its ID, or by the beginning of its commit or of the
+// digest of its upload. If several match, those count for which the action is possible.
+func (c *apiClient) findDeployment(ctx context.Context, environment, wanted string, p purpose) (string, error) {
+	if id, ok := parseID(wanted); ok {
 		return id, nil
 	}
-	if len(strings.TrimPrefix(wanted, "sha256:")) < leastOfVersion {
-		return "", fmt.Errorf("DEPLOYMENT: must be the id of a deployment, or the first %d characters or more of its commit, or of its digest after sha256:, as `agentctl status --environment ENVIRONMENT` shows them", leastOfVersion)
+	if len(strings.TrimPrefix(wanted, "sha256:")) < minVersion {
+		return "", fmt.Errorf("DEPLOYMENT: must be the ID of a deployment, or the first %d or more characters of its commit, or of its digest after sha256:, as shown by `agentctl status --environment ENVIRONMENT`", minVersion)
 	}
-	list, all, err := r.deploymentsWithin(ctx, within)
+	list, all, err := c.deploymentCandidates(ctx, environment)
 	if err != nil {
-		return "", fmt.Errorf("DEPLOYMENT: looking for %q: %w", printable(wanted), err)
+		return "", fmt.Errorf("DEPLOYMENT: looking up %q: %w", printable(wanted), err)
 	}
-	version := make(map[string]deployment, len(list))
+	byID := make(map[string]deployment, len(list))
 	for _, d := range list {
-		version[d.ID] = d
+		byID[d.Value.ID] = d
 	}
-	called := func(n named) bool { return version[n.id].begins(wanted) }
-	is := called
-	if fits := func(n named) bool { return called(n) && to.can(version[n.id]) }; to.can != nil && slices.ContainsFunc(all, fits) {
-		is = fits
+	hasVersion := func(c candidate) bool { return byID[c.id].hasVersion(wanted) }
+	matches := hasVersion
+	if fits := func(c candidate) bool { return hasVersion(c) && p.fits(byID[c.id]) }; p.fits != nil && slices.ContainsFunc(all, fits) {
+		matches = fits
 	}
-	at, err := chosen("DEPLOYMENT", wanted, all, is)
+	at, err := findCandidate("DEPLOYMENT", wanted, all, matches)
 	if err != nil {
 		return "", err
 	}
-	return list[at].ID, nil
+	return list[at].Value.ID, nil
 }
 
-// use is what a person names a deployment for.
-type use struct {
-	// done is what is done to it, such as "cancelled"; can says of which ones it can be, nil of all.
-	done string
-	can  func(deployment) bool
-}
-
-// named is the id of the deployment that is the argument, or without one of the only deployment for which
-// the use is; which one that is, is said.
-func (o *deployOptions) named(ctx context.Context, args []string, to use) (string, error) {
+// chooseDeployment returns the ID of the deployment that the argument names. Without an argument it is the only deployment for which
+// the action is possible; a message names it.
+func (o *deployOptions) chooseDeployment(ctx context.Context, args []string, p purpose) (string, error) {
 	if len(args) == 1 {
-		return o.api.deploymentID(ctx, o.wanted, args[0], to)
+		return o.api.findDeployment(ctx, o.environment, args[0], p)
 	}
-	list, all, err := o.api.deploymentsWithin(ctx, o.wanted)
+	list, all, err := o.api.deploymentCandidates(ctx, o.environment)
 	if err != nil {
-		return "", fmt.Errorf("DEPLOYMENT: looking for what can be %s: %w", to.done, err)
+		return "", fmt.Errorf("DEPLOYMENT: looking up deployments that can be %s: %w", p.participle, err)
 	}
-	var fit []named
-	for i, n := range all {
-		if to.can(list[i]) && !list[i].IsLive {
-			fit = append(fit, n)
+	var fit []candidate
+	for i, c := range all {
+		if p.fits(list[i]) && !list[i].Value.IsLive {
+			fit = append(fit, c)
 		}
 	}
-	described := func(n named) string { return strings.TrimSpace(n.id + " " + n.name) }
+	describe := func(c candidate) string { return strings.TrimSpace(c.id + " " + c.name) }
 	switch len(fit) {
 	case 0:
-		return "", fmt.Errorf("DEPLOYMENT: none can be %s; there is %s", to.done, listed(all, described))
+		return "", fmt.Errorf("DEPLOYMENT: none can be %s; there is %s", p.participle, describeAll(all, describe))
 	case 1:
-		fmt.Fprintf(o.messages, "to be %s: %s\n", to.done, listed(fit, described))
+		fmt.Fprintf(o.messages, "to be %s: %s\n", p.participle, describeAll(fit, describe))
 		return fit[0].id, nil
 	}
-	return "", fmt.Errorf("DEPLOYMENT: %d can be %s; say which: %s", len(fit), to.done, listed(fit, described))
+	return "", fmt.Errorf("DEPLOYMENT: %d can be %s; name one: %s", len(fit), p.participle, describeAll(fit, describe))
 }
 
-// deploymentsWithin are the deployments of one environment, or with "" of all, with what they are called.
-func (r *rest) deploymentsWithin(ctx context.Context, within string) (list []deployment, all []named, err error) {
-	environments, err := r.reached(ctx, within)
+// deploymentCandidates returns the deployments of one environment, or for "" of all, and the candidates that they are.
+func (c *apiClient) deploymentCandidates(ctx context.Context, environment string) (list []deployment, all []candidate, err error) {
+	environments, err := c.findEnvironments(ctx, environment)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, e := range environments {
-		some, err := r.deployments(ctx, e)
+		some, err := c.listDeployments(ctx, e)
 		if err != nil {
 			return nil, nil, err
 		}
 		for _, d := range some {
-			all = append(all, named{id: d.ID, name: d.short(), note: e.Slug + ", " + d.state(), place: e.ID})
+			all = append(all, candidate{id: d.Value.ID, name: d.shortVersion(), note: e.Slug + ", " + d.stateText(), environment: e.ID})
 		}
 		list = append(list, some...)
 	}
 	return list, all, nil
 }
 
-// connectorID is that of the connector that a person names: by its id or its name.
-func (r *rest) connectorID(ctx context.Context, what, within, wanted string) (string, error) {
-	if id, ok := idOf(wanted); ok {
+// findConnector returns the ID of the connector that a flag or an argument names by its ID or its name.
+func (c *apiClient) findConnector(ctx context.Context, flag, environment, wanted string) (string, error) {
+	if id, ok := parseID(wanted); ok {
 		return id, nil
 	}
 	if wanted == "" {
-		return "", fmt.Errorf("%s: must be the name or the id of a connector, as `agentctl connectors` shows them", what)
+		return "", fmt.Errorf("%s: must be the name or the ID of a connector, as shown by `agentctl connectors`", flag)
 	}
-	_, all, err := r.connectorsWithin(ctx, within)
+	_, all, err := c.connectorCandidates(ctx, environment)
 	if err != nil {
-		return "", fmt.Errorf("%s: looking for %q: %w", what, printable(wanted), err)
+		return "", fmt.Errorf("%s: looking up %q: %w", flag, printable(wanted), err)
 	}
-	at, err := chosen(what, wanted, all, func(n named) bool { return n.name == wanted })
+	at, err := findCandidate(flag, wanted, all, func(c candidate) bool { return c.name == wanted })
 	if err != nil {
 		return "", err
 	}
 	return all[at].id, nil
 }
 
-// connectorsWithin are the connectors of one environment, or with "" of all, with what they are called.
-func (r *rest) connectorsWithin(ctx context.Context, within string) (list []listedConnector, all []named, err error) {
-	environments, err := r.reached(ctx, within)
+// connectorCandidates returns the connectors of one environment, or for "" of all, and the candidates that they are.
+func (c *apiClient) connectorCandidates(ctx context.Context, environment string) (list []connector, all []candidate, err error) {
+	environments, err := c.findEnvironments(ctx, environment)
 	if err != nil {
 		return nil, nil, err
 	}
-	list = []listedConnector{}
+	list = []connector{}
 	for _, e := range environments {
-		some, err := r.connectors(ctx, e.ID)
+		some, err := c.listConnectors(ctx, e)
 		if err != nil {
 			return nil, nil, fmt.Errorf("listing the connectors of environment %s: %w", e.Slug, err)
 		}
-		for i := range some {
-			some[i].environment = e.Slug
-			note := e.Slug + ", " + some[i].Mode
-			if some[i].Retired {
+		for _, found := range some {
+			note := e.Slug + ", " + string(found.Value.Mode)
+			if found.Value.Retired {
 				note += ", retired"
 			}
-			all = append(all, named{id: some[i].ID, name: some[i].Name, note: note, past: some[i].Retired, place: e.ID})
+			all = append(all, candidate{id: found.Value.ID, name: found.Value.Name, note: note, retired: found.Value.Retired, environment: e.ID})
 		}
 		list = append(list, some...)
 	}
 	return list, all, nil
 }
 
-// connectors are those of the environment of an id.
-func (r *rest) connectors(ctx context.Context, environment string) (list []listedConnector, err error) {
-	err = r.call(ctx, http.MethodGet, "/connectors?environment_id="+url.QueryEscape(environment), "", nil, &list)
-	return list, err
+// listConnectors returns the connectors of an environment.
+func (c *apiClient) listConnectors(ctx context.Context, e restclient.Environment) ([]connector, error) {
+	list, err := c.ListConnectors(ctx, &restclient.ListConnectorsParams{EnvironmentID: e.ID})
+	if err != nil {
+		return nil, err
+	}
+	documents, err := restclient.Elements[restclient.Connector](list)
+	if err != nil {
+		return nil, err
+	}
+	connectors := make([]connector, len(documents))
+	for i := range documents {
+		connectors[i] = connector{documents[i], e.Slug}
+	}
+	return connectors, nil
 }

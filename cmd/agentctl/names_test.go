@@ -20,7 +20,7 @@ import (
 )
 
 // catalogue is a project with names that more than one of its things has. It has nothing but lists:
-// what else is called is kept, and answered 404.
+// It records other calls, and responds to them with 404.
 type catalogue struct {
 	t        *testing.T
 	url      string
@@ -32,7 +32,7 @@ type catalogue struct {
 	called []string
 }
 
-// ids of what there is, of which the test's names say what it is.
+// IDs of the objects of the catalogue.
 var (
 	live, redeployed, upload, elsewhere    = numbered(1), numbered(2), numbered(3), numbered(4)
 	orders, results, retired, stagedOrders = numbered(5), numbered(6), numbered(7), numbered(8)
@@ -97,10 +97,10 @@ func (c *catalogue) agentctl(args ...string) (called string, err error) {
 	return called, err
 }
 
-// taking are the commands below cmd that take a deployment, or a connector, with where they take it.
-func taking(cmd *cobra.Command, what string) (found [][]string) {
+// findCommands returns the commands below cmd that have an argument, with the flag before it.
+func findCommands(cmd *cobra.Command, what string) (found [][]string) {
 	for _, sub := range cmd.Commands() {
-		for _, below := range taking(sub, what) {
+		for _, below := range findCommands(sub, what) {
 			found = append(found, append([]string{sub.Name()}, below...))
 		}
 		words := strings.Fields(strings.NewReplacer("[", " ", "]", " ", "(", " ", ")", " ").Replace(sub.Use))
@@ -117,8 +117,8 @@ func taking(cmd *cobra.Command, what string) (found [][]string) {
 	return found
 }
 
-// TestNamesStandForIDs: in each command that takes a deployment or a connector.
-func TestNamesStandForIDs(t *testing.T) {
+// Each command that accepts a deployment or a connector accepts its names.
+func TestNames_IdentifyObjects(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "event.json")
 	require.NoError(t, os.WriteFile(file, []byte(`{}`), 0o600))
@@ -134,26 +134,26 @@ func TestNamesStandForIDs(t *testing.T) {
 			live: live, uuid.Max.String(): uuid.Max.String(), "2fd4ffff": redeployed, "2FD4FFF": redeployed, "sha256:2c26b46b": upload, "sha256:2C26B46": upload,
 			"2fd4e1c6 --environment staging": elsewhere, "2fd4e1c6 --environment production": live,
 		}, map[string]string{
-			"2fd4e1c6":                       `"2fd4e1c6" is more than one; say which by its id: ` + live + ` (production, live), ` + elsewhere + ` (staging, deployed)`,
-			"abcdef0":                        `the project has no "abcdef0", or the key does not reach it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, deployed)`,
-			"2fd4ff":                         "must be the id of a deployment, or the first 7 characters or more of its commit",
+			"2fd4e1c6":                       `"2fd4e1c6" is ambiguous; use an ID: ` + live + ` (production, live), ` + elsewhere + ` (staging, deployed)`,
+			"abcdef0":                        `the project has no "abcdef0", or the key cannot see it; there is 2fd4e1c6 (production, live), 2fd4ffff (production, deployed), sha256:2c26b46b (production, failed), 2fd4e1c6 (staging, deployed)`,
+			"2fd4ff":                         "must be the ID of a deployment, or the first 7 or more characters of its commit",
 			"sha256:2c26b4":                  "or of its digest after sha256:",
 			"2c26b46b":                       `the project has no "2c26b46b"`,
-			"2fd4e1c6 --environment nowhere": `--environment: the project has no "nowhere", or the key does not reach it; there is production, staging`,
+			"2fd4e1c6 --environment nowhere": `--environment: the project has no "nowhere", or the key cannot see it; there is production, staging`,
 		}},
 		"CONNECTOR": {"/connectors/", 5, map[string]string{
 			orders: orders, "results --environment production": results, "results --environment staging": retired, "orders --environment staging": stagedOrders,
 			"ask --environment production": ask, "ask --environment staging": stagedAsk,
 		}, map[string]string{
-			"orders":  `"orders" is more than one; say which by its id: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
-			"ask":     `"ask" is more than one; say which by its id: ` + ask + ` (production, sync), ` + stagedAsk + ` (staging, sync)`,
+			"orders":  `"orders" is ambiguous; use an ID: ` + orders + ` (production, inbound), ` + stagedOrders + ` (staging, inbound)`,
+			"ask":     `"ask" is ambiguous; use an ID: ` + ask + ` (production, sync), ` + stagedAsk + ` (staging, sync)`,
 			"own":     `the project has no "own"`,
-			"results": `"results" is more than one; say which by its id: ` + results + ` (production, outbound), ` + retired + ` (staging, outbound, retired)`,
-			"order":   `the project has no "order", or the key does not reach it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), ask (staging, sync)`,
+			"results": `"results" is ambiguous; use an ID: ` + results + ` (production, outbound), ` + retired + ` (staging, outbound, retired)`,
+			"order":   `the project has no "order", or the key cannot see it; there is orders (production, inbound), results (production, outbound), results (production, inbound, retired), ask (production, sync), production.own (production, sync), results (staging, outbound, retired), orders (staging, inbound), ask (staging, sync)`,
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			commands := taking(newRootCommand("agentctl"), what)
+			commands := findCommands(newRootCommand("agentctl"), what)
 			require.Len(t, commands, of.count, "%v", commands)
 			for _, command := range commands {
 				line := func(name string) []string {
@@ -178,8 +178,8 @@ func TestNamesStandForIDs(t *testing.T) {
 	}
 }
 
-// TestShellsCompleteNames: where one thing alone has the name, else ids.
-func TestShellsCompleteNames(t *testing.T) {
+// Shells complete the name of an object if it is unique, and else its ID.
+func TestCompletion_OffersUniqueNames(t *testing.T) {
 	c := newCatalogue(t)
 	t.Setenv("AGENTPLATFORM_ENVIRONMENT", "")
 	t.Setenv("AGENTPLATFORM_SERVER", c.url)

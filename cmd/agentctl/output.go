@@ -13,29 +13,29 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 )
 
-// output is how a command writes its result: a table or a line for people, or what the
-// REST API says.
+// output is the format of a command's result: text for people, or the response of the REST API.
 type output string
 
-// Forms of an output.
+// Formats of an output.
 const (
 	outputText output = ""
 	outputJSON output = "json"
 	outputYAML output = "yaml"
 )
 
-func (o *output) bind(flags *pflag.FlagSet) {
-	flags.VarP(o, "output", "o", "write what the REST API shows, as json or yaml, in place of text for people")
+func (o *output) bindFlags(flags *pflag.FlagSet) {
+	flags.VarP(o, "output", "o", "print the response of the REST API as json or yaml instead of text")
 }
 
-// String, Set and Type implement pflag.Value.
+// String implements pflag.Value.
 func (o *output) String() string { return string(*o) }
 
-// Set takes json and yaml.
+// Set accepts json and yaml.
 func (o *output) Set(text string) error {
 	if *o = output(text); *o != outputJSON && *o != outputYAML {
 		return errors.New("must be json or yaml")
@@ -43,15 +43,15 @@ func (o *output) Set(text string) error {
 	return nil
 }
 
-// Type is shown in the help.
+// Type names the kind of value in the help.
 func (o *output) Type() string { return "format" }
 
-// write writes what the REST API shows, with escapes for what is not printable; of text it is not asked.
-func (o *output) write(out io.Writer, value any) error {
+// printValue writes a value as JSON or YAML, with escapes for characters that are not printable.
+func (o *output) printValue(out io.Writer, value any) error {
 	text, err := json.MarshalIndent(value, "", "  ")
 	shown := printableJSON(text) + "\n"
 	if err == nil && *o == outputYAML {
-		shown, err = yamlOf(text)
+		shown, err = convertToYAML(text)
 	}
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
@@ -60,15 +60,15 @@ func (o *output) write(out io.Writer, value any) error {
 	return err
 }
 
-// yamlOf returns JSON as YAML.
-func yamlOf(text []byte) (string, error) {
+// convertToYAML converts JSON to YAML.
+func convertToYAML(text []byte) (string, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
 		return "", err
 	}
-	root, err := yamlNode(value)
+	root, err := newYAMLNode(value)
 	if err != nil {
 		return "", err
 	}
@@ -81,8 +81,8 @@ func yamlOf(text []byte) (string, error) {
 	return printableLines(out.String()), nil
 }
 
-// yamlNode returns a value of JSON, with its texts in double quotes where they need escapes.
-func yamlNode(value any) (*yaml.Node, error) {
+// newYAMLNode returns a JSON value as a YAML node. Texts that need escapes are in double quotes.
+func newYAMLNode(value any) (*yaml.Node, error) {
 	node := &yaml.Node{}
 	var parts []any
 	switch v := value.(type) {
@@ -106,7 +106,7 @@ func yamlNode(value any) (*yaml.Node, error) {
 		return node, node.Encode(v)
 	}
 	for _, part := range parts {
-		of, err := yamlNode(part)
+		of, err := newYAMLNode(part)
 		if err != nil {
 			return nil, err
 		}
@@ -115,24 +115,23 @@ func yamlNode(value any) (*yaml.Node, error) {
 	return node, nil
 }
 
-// colours of words that say how something is doing.
-var colours = map[string]colour{
-	"live": good, "deployed": good, "completed": good, "pending": ongoing, "building": ongoing, "running": ongoing, "queued": ongoing,
-	"failed": bad, "cancelled": bad,
+// statusColors are the colors of statuses.
+var statusColors = map[string]color{
+	"live": green, "deployed": green, "completed": green, "pending": yellow, "building": yellow, "running": yellow, "queued": yellow,
+	"failed": red, "cancelled": red,
 }
 
-// paint colours a word on a terminal, unless NO_COLOR is set.
-func paint(out io.Writer, word string) string {
-	code, ok := colours[word]
+// paintStatus colors a status on a terminal, unless NO_COLOR is set.
+func paintStatus(out io.Writer, word string) string {
+	code, ok := statusColors[word]
 	if !ok {
 		return word
 	}
 	return paintAs(out, code, word)
 }
 
-// age is how long ago something was, in its two largest units at most; "-" of what
-// never was.
-func age(now time.Time, at *time.Time) string {
+// formatAge returns the time since a moment, in at most two units; "-" for nil.
+func formatAge(now time.Time, at *time.Time) string {
 	if at == nil {
 		return "-"
 	}
@@ -148,17 +147,16 @@ func age(now time.Time, at *time.Time) string {
 	return fmt.Sprintf("%dd", since/(24*time.Hour))
 }
 
-// outcomeError says that what was asked for was done, and has ended badly: the command
-// ends with its own code.
+// outcomeError reports that the command did its work, but the result is a failure. The command then has an exit code of its own.
 type outcomeError struct{ text string }
 
 func (e *outcomeError) Error() string { return e.text }
 
-// Codes with which commands end.
+// Exit codes.
 const (
-	// exitFailed: it could not be done.
+	// exitFailed means that the command failed.
 	exitFailed = 1
-	// exitOutcome: it was done, and what it began has failed.
+	// exitOutcome means that the command succeeded, and that its subject failed. setOutcome declares the meaning.
 	exitOutcome = 2
 )
 
@@ -168,4 +166,16 @@ func exitCode(err error) int {
 		return exitOutcome
 	}
 	return exitFailed
+}
+
+// outcomeAnnotation is the annotation of a command with the meaning of exit code 2.
+const outcomeAnnotation = "outcome"
+
+// setOutcome declares the meaning of exit code 2 of a command, for its help and for the reference.
+func setOutcome(cmd *cobra.Command, meaning string) {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[outcomeAnnotation] = meaning
+	cmd.Long += fmt.Sprintf("\n\nExit code %d means that %s.\nExit code %d means that the command failed.", exitOutcome, meaning, exitFailed)
 }

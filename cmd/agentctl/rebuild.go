@@ -20,19 +20,17 @@ func newStoreRebuildRollupsCommand() *cobra.Command {
 	var of open.Options
 	cmd := &cobra.Command{
 		Use:   "rebuild-rollups",
-		Short: "Count the runs of agents and connectors anew",
-		Long: `Count the runs of agents and connectors anew.
+		Short: "Recount the runs of agents and connectors",
+		Long: `Recount the runs of agents and connectors.
 
-Statistics are kept as numbers of whole hours, days and months. Where these are
-wrong, this counts them anew from history: each hour of which history has all
-rows, and with them the days and months that they are part of. Hours of which
-rows may have been deleted stay as they are, and so are not lost.
+Statistics are stored per hour, day and month. If they are wrong, this command recounts them
+from history: each hour that history has completely, and the days and months that contain
+it. Hours whose rows may have been deleted stay as they are, so that nothing is lost.
 
-Gateways may run meanwhile: what ends is counted once, and numbers are exact all
-the time but where they were wrong. An hour takes a transaction of its own; where
-the command is broken off, run it again.
+Gateways can run meanwhile: each run is counted once. Each hour has a transaction of its own;
+if you interrupt the command, run it again.
 
-Run it where the store is reached, for instance in the manager's pod:
+Run it where the store is reachable, for instance in the pod of the manager:
   kubectl -n agentplatform-system exec deploy/agentplatform-manager -- \
     agentctl store rebuild-rollups --store-dsn-file=/etc/agentplatform/postgres/dsn`,
 		Args: cobra.NoArgs,
@@ -44,7 +42,7 @@ Run it where the store is reached, for instance in the manager's pod:
 	return cmd
 }
 
-// rebuildRollups shows each day of a project as it is counted.
+// rebuildRollups recounts all runs, and prints each day of a project when it is counted.
 func rebuildRollups(ctx context.Context, out io.Writer, of open.Options) error {
 	db, err := open.Store(ctx, of)
 	if err != nil {
@@ -66,13 +64,13 @@ func rebuildRollups(ctx context.Context, out io.Writer, of open.Options) error {
 		})
 	})
 	if err != nil {
-		return fmt.Errorf("counting runs anew: %w", err)
+		return fmt.Errorf("recounting runs: %w", err)
 	}
 	_, err = fmt.Fprintf(out, "%d runs of agents and connectors were counted\n", all)
 	return err
 }
 
-// day is one of a project.
+// day is a day of a project.
 type day struct {
 	project uuid.UUID
 	date    string

@@ -16,9 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// TestRollupsAreRebuilt: what was spoilt is right again, each day is shown, and the log says who did
-// it.
-func TestRollupsAreRebuilt(t *testing.T) {
+// Wrong statistics are recounted. The command prints each day, and the audit log has its user.
+func TestStoreRebuildRollups_RecountsRuns(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	db, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: slog.New(slog.DiscardHandler)})

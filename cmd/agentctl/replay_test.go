@@ -21,18 +21,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// facade answers replays. Requests come one after the other.
+// facade is the part of a REST API that is about replays. Requests are sequential.
 type facade struct {
 	*httptest.Server
 	key, project, connector string
-	// refuse answers in place of a replay, as often as it is there.
+	// refuse responds instead of a replay, once per element.
 	refuse []func(http.ResponseWriter)
-	// replays are the paths and keys of those that were asked for.
+	// replays are the paths and the idempotency keys of the requested replays.
 	replays []string
 	waited  []time.Duration
-	// asked are calls about replays of many, of which progress is answered one after the other.
+	// asked are the calls about replays of selected runs. progress are their responses.
 	asked    []string
 	progress []string
 }
@@ -80,29 +81,30 @@ func (f *facade) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"id": "again-" + strconv.Itoa(len(f.replays))})
 }
 
-// replay runs the command with a clock of its own.
-func (f *facade) replay(t *testing.T, change func(*replayOptions), args ...string) (out, messages string, err error) {
+// runReplay runs the command with a fixed clock.
+func (f *facade) runReplay(t *testing.T, change func(*replayOptions), args ...string) (out, messages string, err error) {
 	t.Helper()
 	o := &replayOptions{
 		restOptions: restOptions{server: f.URL, project: f.project, key: f.key}, connector: f.connector, rate: 60, now: func() time.Time { return replayNow },
 	}
 	change(o)
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(t, err)
-	o.api.wait = func(_ context.Context, d time.Duration) error {
+	o.api.Wait = func(_ context.Context, d time.Duration) error {
 		f.waited = append(f.waited, d)
 		return nil
 	}
 	var stdout, stderr bytes.Buffer
-	err = o.run(t.Context(), args, &stdout, &stderr)
+	err = o.replayRuns(t.Context(), args, &stdout, &stderr)
 	return stdout.String(), stderr.String(), err
 }
 
-func TestReplayOfNamedConnectorRuns(t *testing.T) {
+// Named runs are replayed at the rate, each under an idempotency key of its own.
+func TestReplay_ReplaysNamedRuns(t *testing.T) {
 	t.Parallel()
 	f := newFacade(t)
 	first, second := uuid.NewString(), strings.ToUpper(uuid.NewString())
-	out, messages, err := f.replay(t, func(o *replayOptions) { o.rate, o.resume = 30, "mine" }, first, second)
+	out, messages, err := f.runReplay(t, func(o *replayOptions) { o.rate, o.resume = 30, "mine" }, first, second)
 	require.NoError(t, err)
 	require.Equal(t, first+" again-1\n"+second+" again-2\n", out)
 	require.Contains(t, messages, "2 replayed")
@@ -110,24 +112,23 @@ func TestReplayOfNamedConnectorRuns(t *testing.T) {
 	require.Equal(t, []time.Duration{2 * time.Second}, f.waited, "at the rate")
 }
 
-// TestReplayOfADeliveryThatWaits: it is no other delivery, and the command says so.
-func TestReplayOfADeliveryThatWaits(t *testing.T) {
+// A delivery that waits for its next attempt is not replayed: its next attempt is due.
+func TestReplay_ReportsDueDeliveries(t *testing.T) {
 	t.Parallel()
 	f, id := newFacade(t), uuid.NewString()
 	f.refuse = []func(http.ResponseWriter){func(w http.ResponseWriter) { _, _ = io.WriteString(w, `{"id":"`+id+`"}`) }}
-	out, messages, err := f.replay(t, func(*replayOptions) {}, strings.ToUpper(id))
+	out, messages, err := f.runReplay(t, func(*replayOptions) {}, strings.ToUpper(id))
 	require.NoError(t, err)
 	require.Equal(t, strings.ToUpper(id)+" "+id+"\n", out)
 	require.Contains(t, messages, "its next attempt is due now")
 	f.refuse = nil
-	_, messages, err = f.replay(t, func(*replayOptions) {}, id)
+	_, messages, err = f.runReplay(t, func(*replayOptions) {}, id)
 	require.NoError(t, err)
 	require.NotContains(t, messages, "due now")
 }
 
-// TestReplayOfThoseThatAFilterFinds: the platform replays them, and the command shows how
-// far it has come.
-func TestReplayOfThoseThatAFilterFinds(t *testing.T) {
+// The platform replays selected runs, and the command shows the progress.
+func TestReplay_FollowsSelectedRuns(t *testing.T) {
 	t.Parallel()
 	f := newFacade(t)
 	id := uuid.NewString()
@@ -140,7 +141,7 @@ func TestReplayOfThoseThatAFilterFinds(t *testing.T) {
 	choose := func(o *replayOptions) {
 		o.status, o.since, o.until, o.trigger = []string{"failed", "skipped"}, "2h", "2026-07-02T11:59:00Z", "webhook"
 	}
-	out, messages, err := f.replay(t, choose)
+	out, messages, err := f.runReplay(t, choose)
 	require.NoError(t, err)
 	require.Equal(t, id+"\n", out)
 	require.Equal(t, "1 of 3 replayed\n1 of 3 replayed, waiting: Later.\n3 of 3 replayed, completed\n", messages)
@@ -151,19 +152,19 @@ func TestReplayOfThoseThatAFilterFinds(t *testing.T) {
 	}, f.asked)
 
 	f.progress = []string{`{"status":"completed","matched":3,"at_least":true,"replayed":1,"refused":2,"refusals":{"not_storable":1,"gone":1}}`}
-	_, _, err = f.replay(t, func(o *replayOptions) { o.show, o.rate = id, 600 })
+	_, _, err = f.runReplay(t, func(o *replayOptions) { o.show, o.rate = id, 600 })
 	require.ErrorContains(t, err, "1 of at least 3 replayed, 2 not (gone 1, not_storable 1), completed")
 
 	f.asked, f.progress = nil, []string{`{"status":"dry_run","matched":3}`}
-	out, messages, err = f.replay(t, func(o *replayOptions) { choose(o); o.dryRun = true })
+	out, messages, err = f.runReplay(t, func(o *replayOptions) { choose(o); o.dryRun = true })
 	require.NoError(t, err)
 	require.Empty(t, out)
 	require.Equal(t, "3 would be replayed\n", messages)
 	require.Contains(t, f.asked[0], `"dry_run":true`)
 }
 
-// TestReplayOfManyGoesOnWithoutTheCommand: which says how to look at it, and how to end it.
-func TestReplayOfManyGoesOnWithoutTheCommand(t *testing.T) {
+// An interrupted command tells how to follow and cancel the replay.
+func TestReplay_ContinuesWhenInterrupted(t *testing.T) {
 	t.Parallel()
 	f := newFacade(t)
 	id := uuid.NewString()
@@ -173,32 +174,31 @@ func TestReplayOfManyGoesOnWithoutTheCommand(t *testing.T) {
 		status: []string{"failed"}, since: "1h", now: func() time.Time { return replayNow },
 	}
 	var err error
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(t, err)
-	o.api.wait = func(context.Context, time.Duration) error { return context.Canceled }
+	o.api.Wait = func(context.Context, time.Duration) error { return context.Canceled }
 	var stdout, stderr bytes.Buffer
-	err = o.run(t.Context(), nil, &stdout, &stderr)
+	err = o.replayRuns(t.Context(), nil, &stdout, &stderr)
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, "--show "+id)
 	require.ErrorContains(t, err, "--cancel "+id)
 
 	f.asked, f.progress = nil, []string{`{"status":"cancelled","matched":3,"replayed":1}`}
-	_, messages, err := f.replay(t, func(o *replayOptions) { o.cancel = id })
+	_, messages, err := f.runReplay(t, func(o *replayOptions) { o.cancel = id })
 	require.NoError(t, err)
 	require.Equal(t, "1 of 3 replayed, cancelled\n", messages)
 	require.Equal(t, []string{"POST /" + id + "/cancel"}, f.asked)
 }
 
-// TestReplayGoesOn: where there is no room for a while, and past what is gone; with each
-// other answer it ends, and says how to go on.
-func TestReplayGoesOn(t *testing.T) {
+// Named replays wait while the platform is busy, and tell how to resume after other errors.
+func TestReplay_WaitsAndResumes(t *testing.T) {
 	t.Parallel()
 	f := newFacade(t)
 	ids := []string{uuid.NewString(), uuid.NewString(), uuid.NewString()}
 	f.refuse = []func(http.ResponseWriter){
 		problemAnswer(429, "backlog_full"), problemAnswer(503, "store_unavailable"), problemAnswer(409, "gone"),
 	}
-	out, messages, err := f.replay(t, func(*replayOptions) {}, ids...)
+	out, messages, err := f.runReplay(t, func(*replayOptions) {}, ids...)
 	require.ErrorContains(t, err, "1 of 3 could not be replayed")
 	require.Contains(t, messages, ids[0]+": not now")
 	require.Len(t, strings.Split(strings.TrimSpace(out), "\n"), 2)
@@ -208,20 +208,21 @@ func TestReplayGoesOn(t *testing.T) {
 	for status, code := range map[int]string{409: "connector_paused", 403: "forbidden", 429: "project_storage_full"} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			f.refuse = []func(http.ResponseWriter){problemAnswer(status, code)}
-			_, _, err := f.replay(t, func(o *replayOptions) { o.resume = "mine" }, ids...)
-			require.ErrorContains(t, err, "0 of 3 replayed, go on with --resume mine")
+			_, _, err := f.runReplay(t, func(o *replayOptions) { o.resume = "mine" }, ids...)
+			require.ErrorContains(t, err, "0 of 3 replayed, continue with --resume mine")
 			require.ErrorContains(t, err, code)
 		})
 	}
 	f.refuse = nil
-	for range restTries {
+	for range restclient.MaxAttempts {
 		f.refuse = append(f.refuse, problemAnswer(503, "store_unavailable"))
 	}
-	_, _, err = f.replay(t, func(*replayOptions) {}, ids[0])
+	_, _, err = f.runReplay(t, func(*replayOptions) {}, ids[0])
 	require.ErrorContains(t, err, "store_unavailable")
 }
 
-func TestReplayRefusesWhatHasNoEffect(t *testing.T) {
+// Flags that have no effect together are rejected.
+func TestReplay_RejectsConflictingFlags(t *testing.T) {
 	t.Parallel()
 	f := newFacade(t)
 	file := filepath.Join(t.TempDir(), "key")
@@ -232,21 +233,21 @@ func TestReplayRefusesWhatHasNoEffect(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id+" again-1\n", out)
 	for what, args := range map[string][]string{
-		"not both":              {id, "--status", "failed"},
-		"name connector":        {},
-		"--status":              {"--status", "failed,running", "--since", "1h"},
-		"--resume: is for":      {"--status", "failed", "--since", "1h", "--resume", "x"},
-		"one of the two":        {"--show", id, "--cancel", id},
-		"nothing else":          {id, "--show", id},
-		"--since: is need":      {"--status", "failed"},
-		"--since: must":         {"--status", "failed", "--since", "yesterday"},
-		"--until: must":         {"--status", "failed", "--since", "1h", "--until", "-1h"},
-		"--rate":                {id, "--rate", "6001"},
-		"--resume":              {id, "--resume", "a b"},
-		"connector run":         {"one"},
-		"--connector":           {id, "--connector", "one"},
-		"jsonpath={.status.id}": {id, "--project", "one"},
-		"use https":             {id, "--server", "http://agents.example"},
+		"not both":                          {id, "--status", "failed"},
+		"name connector":                    {},
+		"--status":                          {"--status", "failed,running", "--since", "1h"},
+		"--resume: needs connector run IDs": {"--status", "failed", "--since", "1h", "--resume", "x"},
+		"one of the two":                    {"--show", id, "--cancel", id},
+		"need an existing replay":           {id, "--show", id},
+		"--status: needs --since":           {"--status", "failed"},
+		"--since: must":                     {"--status", "failed", "--since", "yesterday"},
+		"--until: must":                     {"--status", "failed", "--since", "1h", "--until", "-1h"},
+		"--rate":                            {id, "--rate", "6001"},
+		"--resume":                          {id, "--resume", "a b"},
+		"connector run":                     {"one"},
+		"--connector":                       {id, "--connector", "one"},
+		"jsonpath={.status.id}":             {id, "--project", "one"},
+		"use https":                         {id, "--server", "http://agents.example"},
 		"--server, or AGENTPLATFORM_SERVER: must": {id, "--server", "agents.example"},
 		"--api-key": {id, "--api-key-file", "/dev/null"},
 	} {

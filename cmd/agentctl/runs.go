@@ -4,12 +4,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -19,70 +16,67 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// runsPage is how many runs are asked for at once, mostRuns how many are shown at most.
-const (
-	runsPage = 100
-	mostRuns = 1000
-)
+// maxRuns is how many runs the command lists at most.
+const maxRuns = 1000
 
 // runsOptions are the flags of `runs`.
 type runsOptions struct {
 	restOptions
 	output
 
-	wanted, agent, search string
-	statuses              []string
-	limit                 int
+	environment, agent, search string
+	statuses                   []string
+	limit                      int
 
 	now func() time.Time
-	api *rest
+	api *apiClient
 }
 
 func newRunsCommand() *cobra.Command {
 	o := &runsOptions{now: time.Now}
 	cmd := &cobra.Command{
 		Use:   "runs [RUN]",
-		Short: "List runs of agents, the newest first, or show what one has answered",
-		Long: `List runs of agents, the newest first. With the id of one: what it has answered, or why
-it failed, and on the standard error output what it has cost; -o json and -o yaml show all
-of it.
-
-It ends with 2 when the run that is named has failed or was cancelled.`,
+		Short: "List the runs of agents, or show the output of one",
+		Long: `List the runs of agents, newest first. With the ID of a run the command prints the output of
+the run, or why it failed, and writes its cost to standard error. -o json and -o yaml show
+the whole run.`,
 		Example: `  agentctl runs --environment production --agent support --status failed
   agentctl runs --status failed,cancelled
   agentctl runs --search 'input.amount >= 40 && output.contains("refund")'
   agentctl runs 0199f3c2-...`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.api, err = o.client(); err != nil {
+			if o.api, err = o.newClient(); err != nil {
 				return err
 			}
 			if len(args) == 1 {
-				return o.one(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return o.printRun(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
-			if note := asWords(o.search); note != "" {
+			if note := wordSearchNote(o.search); note != "" {
 				fmt.Fprintln(cmd.ErrOrStderr(), note)
 			}
-			return o.list(cmd.Context(), cmd.OutOrStdout())
+			return o.listRuns(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
-	cmd.AddCommand(newRunsCancelCommand(), newRunsDeleteCommand())
+	setOutcome(cmd, "the run that RUN names failed or was cancelled")
+	cmd.AddCommand(newRunsShowCommand(), newRunsLogsCommand(), newRunsCancelCommand(), newRunsDeleteCommand())
 	flags := cmd.Flags()
-	o.restOptions.bind(flags)
-	o.output.bind(flags)
-	flags.StringVar(&o.wanted, "environment", "", "slug or id of an environment; without it all that the key may see")
-	flags.StringVar(&o.agent, "agent", "", "name of the agent; without it all")
+	o.restOptions.bindFlags(flags)
+	o.output.bindFlags(flags)
+	flags.StringVar(&o.environment, "environment", "", "slug or ID of an environment; default: all that the key can see")
+	flags.StringVar(&o.agent, "agent", "", "name of the agent; default: all agents")
 	flags.StringSliceVar(&o.statuses, "status", nil, "only runs with one of these statuses: queued, running, completed, failed, cancelled")
-	flags.StringVar(&o.search, "search", "", "only those that this finds: words, or a condition in CEL on input, output, error, status and others")
-	flags.IntVar(&o.limit, "limit", 25, "how many, 1 to 1000")
+	flags.StringVar(&o.search, "search", "", "only runs that match: words, or a CEL condition on input, output, error, status and other fields")
+	flags.IntVar(&o.limit, "limit", 25, "maximum number of runs, 1 to 1000")
 	return cmd
 }
 
-// asWords says of a search that looks like a condition, and is none, that it is for its words: one
-// with a mistake finds nothing, and says nothing.
-func asWords(search string) string {
+// wordSearchNote warns about a search that looks like a condition but is none. A condition with a mistake is searched for its
+// words, and then usually finds nothing.
+func wordSearchNote(search string) string {
 	if !strings.ContainsAny(search, "=<>&|()") {
 		return ""
 	}
@@ -93,147 +87,120 @@ func asWords(search string) string {
 	return fmt.Sprintf("Note: runs are searched for the words of %q: it is %v.", search, err)
 }
 
-// agentRun is what is needed of a run.
-type agentRun struct {
-	ID         string    `json:"id"`
-	AgentName  string    `json:"agent_name"`
-	TestName   string    `json:"test_name"`
-	Status     string    `json:"status"`
-	Output     string    `json:"output"`
-	Error      string    `json:"error"`
-	ErrorCode  string    `json:"error_code"`
-	QueuedAt   time.Time `json:"queued_at"`
-	DurationMS *int64    `json:"duration_ms"`
-	// Cost is nil where none is known.
-	Cost *struct {
-		Currency string  `json:"currency"`
-		Amount   float64 `json:"amount"`
-	} `json:"cost"`
-	UnpricedCalls int64 `json:"unpriced_calls"`
-}
-
-func (o *runsOptions) list(ctx context.Context, out io.Writer) error {
-	if o.limit < 1 || o.limit > mostRuns {
-		return fmt.Errorf("--limit: must be 1 to %d", mostRuns)
+func (o *runsOptions) listRuns(ctx context.Context, out io.Writer) error {
+	if o.limit < 1 || o.limit > maxRuns {
+		return fmt.Errorf("--limit: must be 1 to %d", maxRuns)
 	}
-	runs, err := o.pages(ctx)
+	params, err := o.listParams(ctx)
 	if err != nil {
 		return err
 	}
+	runs := []restclient.Document[restclient.Run]{}
+	for run, err := range o.api.Runs(ctx, params, o.limit) {
+		if err != nil {
+			return fmt.Errorf("listing runs: %w", err)
+		}
+		runs = append(runs, run)
+	}
 	if o.output != outputText {
-		return o.write(out, runs)
+		return o.printValue(out, runs)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUN\tAGENT\tAGE\tDURATION\tSTATUS")
-	for _, text := range runs {
-		var r agentRun
-		if err := json.Unmarshal(text, &r); err != nil {
-			return fmt.Errorf("reading a run: %w", err)
+	for _, run := range runs {
+		r := run.Value
+		duration, status := "-", paintStatus(out, string(r.Status))
+		if ms := restclient.PointerTo(r.DurationMS); ms != nil {
+			duration = (time.Duration(*ms) * time.Millisecond).String()
 		}
-		duration, status := "-", paint(out, r.Status)
-		if r.DurationMS != nil {
-			duration = (time.Duration(*r.DurationMS) * time.Millisecond).String()
-		}
-		if r.ErrorCode != "" {
-			status += " (" + printable(r.ErrorCode) + ")"
+		if code := restclient.ValueOf(r.ErrorCode); code != "" {
+			status += " (" + printable(code) + ")"
 		}
 		agent := printable(r.AgentName)
-		if r.TestName != "" {
-			agent += " (" + printable(r.TestName) + ")"
+		if test := restclient.ValueOf(r.TestName); test != "" {
+			agent += " (" + printable(test) + ")"
 		}
-		fmt.Fprintln(table, strings.Join([]string{r.ID, agent, age(o.now(), &r.QueuedAt), duration, status}, "\t"))
+		fmt.Fprintln(table, strings.Join([]string{r.ID, agent, formatAge(o.now(), &r.QueuedAt), duration, status}, "\t"))
 	}
 	return table.Flush()
 }
 
-// pages are as many runs as are asked for.
-func (o *runsOptions) pages(ctx context.Context) (runs []json.RawMessage, err error) {
-	query := url.Values{}
-	if o.wanted != "" {
-		e, err := o.api.environment(ctx, o.wanted)
+// listParams returns the filters of the flags.
+func (o *runsOptions) listParams(ctx context.Context) (params restclient.ListRunsParams, err error) {
+	if o.environment != "" {
+		e, err := o.api.findEnvironment(ctx, "--environment", o.environment)
 		if err != nil {
-			return nil, err
+			return params, err
 		}
-		query.Set("environment_id", e.ID)
+		params.EnvironmentID = &e.ID
 	}
-	for _, status := range o.statuses {
-		query.Add("status_filter", status)
+	if len(o.statuses) > 0 {
+		statuses := make([]restclient.RunStatusFilter, len(o.statuses))
+		for i, status := range o.statuses {
+			statuses[i] = restclient.RunStatusFilter(status)
+		}
+		params.StatusFilter = &statuses
 	}
-	for name, value := range map[string]string{"agent_name": o.agent, "search": o.search} {
-		if value != "" {
-			query.Set(name, value)
-		}
+	if o.agent != "" {
+		params.AgentName = &o.agent
 	}
-	runs = []json.RawMessage{}
-	for len(runs) < o.limit {
-		var page struct {
-			Items      []json.RawMessage `json:"items"`
-			NextCursor string            `json:"next_cursor"`
-		}
-		query.Set("limit", strconv.Itoa(min(o.limit-len(runs), runsPage)))
-		if err := o.api.call(ctx, http.MethodGet, "/runs?"+query.Encode(), "", nil, &page); err != nil {
-			return nil, fmt.Errorf("listing runs: %w", err)
-		}
-		if runs = append(runs, page.Items...); page.NextCursor == "" {
-			break
-		}
-		query.Set("cursor", page.NextCursor)
+	if o.search != "" {
+		params.Search = &o.search
 	}
-	return runs, nil
+	return params, nil
 }
 
-// areRuns says which of the arguments is none.
-func areRuns(ids ...string) error {
+// checkRunIDs returns an error if an argument is not the ID of a run.
+func checkRunIDs(ids ...string) error {
 	for _, id := range ids {
 		if _, err := uuid.Parse(id); err != nil {
-			return errors.New("RUN: must be the id of a run")
+			return errors.New("RUN: must be the ID of a run")
 		}
 	}
 	return nil
 }
 
-// tellCost says what a run has cost where that is known, beside its answer.
-func (r *agentRun) tellCost(out io.Writer) {
-	if r.Cost == nil {
+// printCost writes the cost of a run, if it is known.
+func printCost(r restclient.Run, out io.Writer) {
+	cost, err := r.Cost.Get()
+	if err != nil {
 		return
 	}
-	beside := ""
-	if r.UnpricedCalls > 0 {
-		beside = fmt.Sprintf(", and %d calls of models without a price", r.UnpricedCalls)
+	unpriced := ""
+	if calls := restclient.ValueOf(r.UnpricedCalls); calls > 0 {
+		unpriced = fmt.Sprintf(", without %d calls of models that have no price", calls)
 	}
-	fmt.Fprintf(out, "the run has cost %s %s%s\n", strconv.FormatFloat(r.Cost.Amount, 'f', -1, 64), printable(r.Cost.Currency), beside)
+	fmt.Fprintf(out, "cost of the run: %s %s%s\n", strconv.FormatFloat(cost.Amount, 'f', -1, 64), printable(string(cost.Currency)), unpriced)
 }
 
-func (o *runsOptions) one(ctx context.Context, id string, out, beside io.Writer) error {
-	if err := areRuns(id); err != nil {
+func (o *runsOptions) printRun(ctx context.Context, id string, out, messages io.Writer) error {
+	if err := checkRunIDs(id); err != nil {
 		return err
 	}
-	var text json.RawMessage
-	if err := o.api.call(ctx, http.MethodGet, "/runs/"+id, "", nil, &text); err != nil {
+	run, err := o.api.GetRun(ctx, id)
+	if err != nil {
 		return fmt.Errorf("reading run %s: %w", id, err)
 	}
-	var r agentRun
-	if err := json.Unmarshal(text, &r); err != nil {
-		return fmt.Errorf("reading run %s: %w", id, err)
-	}
+	r := run.Value
 	if o.output != outputText {
-		if err := o.write(out, text); err != nil {
+		if err := o.printValue(out, run); err != nil {
 			return err
 		}
 	} else {
-		if r.Output != "" {
-			fmt.Fprintln(out, printableLines(r.Output))
+		if text := restclient.ValueOf(r.Output); text != "" {
+			fmt.Fprintln(out, printableLines(text))
 		}
-		r.tellCost(beside)
+		printCost(r, messages)
 	}
 	switch r.Status {
-	case "failed", "cancelled":
-		return &outcomeError{strings.TrimSpace(fmt.Sprintf("the run is %s %s: %s", r.Status, printable(r.ErrorCode), printableLines(r.Error)))}
-	case "completed":
+	case restclient.RunStatusFailed, restclient.RunStatusCancelled:
+		code, text := restclient.ValueOf(r.ErrorCode), restclient.ValueOf(r.Error)
+		return &outcomeError{strings.TrimSpace(fmt.Sprintf("the run is %s %s: %s", r.Status, printable(code), printableLines(text)))}
+	case restclient.RunStatusCompleted:
 		return nil
 	}
 	if o.output == outputText {
-		fmt.Fprintln(out, "the run is "+paint(out, r.Status))
+		fmt.Fprintln(out, "the run is "+paintStatus(out, string(r.Status)))
 	}
 	return nil
 }

@@ -4,14 +4,13 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 // runsCancelOptions are the flags of `runs cancel`.
@@ -24,38 +23,37 @@ func newRunsCancelCommand() *cobra.Command {
 	o := &runsCancelOptions{}
 	cmd := &cobra.Command{
 		Use:   "cancel RUN...",
-		Short: "End runs that are queued or under way",
-		Long: `End runs that are queued or under way. What they have sent stays sent, and a sync webhook
-that waits for one is answered that it was cancelled.
+		Short: "Cancel queued and running runs",
+		Long: `Cancel queued and running runs. Requests that a run has already sent stay sent. A sync
+webhook that waits for the run returns that it was cancelled.
 
-The first run that cannot be cancelled ends the command: one that has ended stays as it
-is.`,
+The command stops at the first run that cannot be cancelled, such as one that has ended.`,
 		Example:           `  agentctl runs cancel 0199f3c2-...`,
 		Args:              cobra.MinimumNArgs(1),
-		ValidArgsFunction: cobra.NoFileCompletions, // another cancel is of deployments
+		ValidArgsFunction: cobra.NoFileCompletions, // The other cancel completes deployments.
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := o.client()
+			api, err := o.newClient()
 			if err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), api, args, cmd.OutOrStdout())
+			return o.cancelRuns(cmd.Context(), api, args, cmd.OutOrStdout())
 		},
 	}
-	o.restOptions.bind(cmd.Flags())
-	o.output.bind(cmd.Flags())
+	o.restOptions.bindFlags(cmd.Flags())
+	o.output.bindFlags(cmd.Flags())
 	return cmd
 }
 
-// run cancels runs one after the other; those that were are shown also where the next one cannot be.
-func (o *runsCancelOptions) run(ctx context.Context, api *rest, ids []string, out io.Writer) error {
-	if err := areRuns(ids...); err != nil {
+// cancelRuns cancels runs one after the other. It prints the cancelled runs even if a later one cannot be cancelled.
+func (o *runsCancelOptions) cancelRuns(ctx context.Context, api *apiClient, ids []string, out io.Writer) error {
+	if err := checkRunIDs(ids...); err != nil {
 		return err
 	}
-	cancelled := make([]json.RawMessage, 0, len(ids))
+	cancelled := make([]restclient.Document[restclient.Run], 0, len(ids))
 	var failed error
 	for _, id := range ids {
-		var run json.RawMessage
-		if err := api.call(ctx, http.MethodPost, "/runs/"+id+"/cancel", rand.Text(), nil, &run); err != nil {
+		run, err := api.CancelRun(ctx, id, nil)
+		if err != nil {
 			failed = fmt.Errorf("cancelling run %s: %w", id, err)
 			break
 		}
@@ -64,7 +62,7 @@ func (o *runsCancelOptions) run(ctx context.Context, api *rest, ids []string, ou
 		}
 	}
 	if o.output != outputText {
-		return errors.Join(failed, o.write(out, cancelled))
+		return errors.Join(failed, o.printValue(out, cancelled))
 	}
 	return failed
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRunsAreCancelled(t *testing.T) {
+// Cancel cancels runs, and none if an argument is wrong.
+func TestRunsCancel_CancelsRuns(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.runs = []string{`{"status":"cancelled","error_code":"cancelled"}`}
@@ -36,8 +37,8 @@ func TestRunsAreCancelled(t *testing.T) {
 	require.Equal(t, ":4\n", out, "no deployments")
 }
 
-// TestTheFirstRunThatHasEndedEndsCancelling: those before it are cancelled, and shown.
-func TestTheFirstRunThatHasEndedEndsCancelling(t *testing.T) {
+// Cancel stops at the first run that cannot be cancelled, and prints the runs before it.
+func TestRunsCancel_StopsAtTheFirstError(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.runs = []string{`{"status":"cancelled"}`}

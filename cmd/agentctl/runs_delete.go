@@ -4,10 +4,8 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
-	"net/http"
 
 	"github.com/spf13/cobra"
 )
@@ -16,36 +14,34 @@ func newRunsDeleteCommand() *cobra.Command {
 	o := &restOptions{}
 	cmd := &cobra.Command{
 		Use:   "delete RUN...",
-		Short: "Erase what runs that have ended were about",
-		Long: `Erase what runs that have ended were about: output, error and journal, what they have
-sent, and with the last run of an event that event's input, attachments and headers.
-Nobody finds such a run from then on; statistics go on counting it. There is no way
-back.
+		Short: "Erase the content of ended runs",
+		Long: `Erase the content of ended runs: output, error, journal and deliveries. With the last run of
+an event the input, attachments and headers of that event are erased too. Searches no longer
+find an erased run; statistics still count it. This cannot be undone.
 
-What a receiver has got, replays of the event and backups of the database are not
-touched. The first run that cannot be erased ends the command: one that is open is
-to be cancelled before, by agentctl runs cancel.`,
+It does not affect receivers of results, replays of the event and backups of the database.
+The command stops at the first run that cannot be erased. Cancel an open run first, by
+agentctl runs cancel.`,
 		Example: `  agentctl runs delete 0199f3c2-...`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			api, err := o.client()
+			api, err := o.newClient()
 			if err != nil {
 				return err
 			}
 			return eraseRuns(cmd.Context(), api, args, cmd.OutOrStdout())
 		},
 	}
-	o.bind(cmd.Flags())
+	o.bindFlags(cmd.Flags())
 	return cmd
 }
 
-func eraseRuns(ctx context.Context, api *rest, ids []string, out io.Writer) error {
-	if err := areRuns(ids...); err != nil {
+func eraseRuns(ctx context.Context, api *apiClient, ids []string, out io.Writer) error {
+	if err := checkRunIDs(ids...); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		var done struct{}
-		if err := api.call(ctx, http.MethodDelete, "/runs/"+id, rand.Text(), nil, &done); err != nil {
+		if _, err := api.EraseRun(ctx, id, nil); err != nil {
 			return fmt.Errorf("erasing run %s: %w", id, err)
 		}
 		fmt.Fprintln(out, "erased run "+id)

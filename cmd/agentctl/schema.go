@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// schemaFolder is where `init` writes schemas. A build does not read it.
+// schemaFolder is the folder into which `init` writes schemas. A build does not read it.
 const schemaFolder = ".schemas"
 
 func newSchemaCommand() *cobra.Command {
@@ -28,13 +28,13 @@ func newSchemaCommand() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "schema [KIND]",
-		Short: "Write the JSON Schemas by which editors complete and check a repository's files",
-		Long: `Write the JSON Schema of a kind of file, or with --out those of all kinds into a folder, for
-editors to complete and check by. A file says where its own is in its first line:
+		Short: "Write JSON Schemas with which editors complete and check a repository's files",
+		Long: `Write the JSON Schema of a kind of file, or with --out the schemas of all kinds into a folder.
+Editors complete and check files with them. The first line of a file names its schema:
 
   # yaml-language-server: $schema=../.schemas/agent.json
 
-Without a kind and without --out it lists the kinds.`,
+Without KIND and without --out the command lists the kinds.`,
 		Example: `  agentctl schema agent
   agentctl schema --out .schemas`,
 		Args:      cobra.MaximumNArgs(1),
@@ -42,7 +42,7 @@ Without a kind and without --out it lists the kinds.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case folder != "" && len(args) > 0:
-				return errors.New("--out: writes all kinds; leave the kind out")
+				return errors.New("--out: writes all kinds; do not give KIND")
 			case folder != "":
 				return writeSchemas(folder, cmd.OutOrStdout())
 			case len(args) > 0:
@@ -56,7 +56,7 @@ Without a kind and without --out it lists the kinds.`,
 			return listKinds(cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&folder, "out", "", "folder that is written to, and made where it is not there")
+	cmd.Flags().StringVar(&folder, "out", "", "folder to write to; it is created if it does not exist")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func listKinds(out io.Writer) error {
 	return table.Flush()
 }
 
-// schemaFiles are the schemas of all kinds, as files of a repository.
+// schemaFiles returns the schemas of all kinds, by their paths in a repository.
 func schemaFiles() (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, k := range bundle.Kinds {
@@ -82,10 +82,10 @@ func schemaFiles() (map[string][]byte, error) {
 	return files, nil
 }
 
-// writeSchemas writes the schemas of all kinds into a folder, over those of another release.
+// writeSchemas writes the schemas of all kinds into a folder. It replaces schemas of another release.
 func writeSchemas(folder string, out io.Writer) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a working copy, as git makes it
-		return fmt.Errorf("making the folder: %w", err)
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a working copy has the permissions that git gives it
+		return fmt.Errorf("creating the folder: %w", err)
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -98,7 +98,7 @@ func writeSchemas(folder string, out io.Writer) error {
 			return err
 		}
 		name := string(k.Kind) + ".json"
-		if err := write(root, name, text); err != nil {
+		if err := writeFile(root, name, text); err != nil {
 			return err
 		}
 		fmt.Fprintln(out, filepath.Join(folder, name))
@@ -106,7 +106,7 @@ func writeSchemas(folder string, out io.Writer) error {
 	return nil
 }
 
-// modeline is the first line of a file by which editors find its schema; "" where it has none.
+// modeline returns the first line of a file, with which editors find its schema; "" if the file has no schema.
 func modeline(file string) string {
 	kind := bundle.KindOf(file)
 	if kind == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-func TestSchemasAreWritten(t *testing.T) {
+func TestSchema_WritesSchemas(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "repository", ".schemas")
 	_, _, err := run(t, "schema", "--out", folder)
@@ -41,7 +41,7 @@ func TestSchemasAreWritten(t *testing.T) {
 		require.Equal(t, out, string(written))
 	}
 	_, _, err = run(t, "schema", "nothing")
-	require.ErrorContains(t, err, `there is no kind of file "nothing"`)
+	require.ErrorContains(t, err, `unknown kind of file "nothing"`)
 	_, _, err = run(t, "schema", "agent", "--out", folder)
 	require.ErrorContains(t, err, "--out")
 }

@@ -31,36 +31,35 @@ func newStoreAdoptCommand() *cobra.Command {
 	o := &adoptOptions{}
 	cmd := &cobra.Command{
 		Use:   "adopt",
-		Short: "Hand the data store of another cluster to this one",
-		Long: `Hand the data store of another cluster to this one.
+		Short: "Move the data store of another cluster to this one",
+		Long: `Move the data store of another cluster to this one.
 
-One store serves one cluster at a time. After a move the manager of the new
-cluster waits until the store is adopted; it may be, a minute after the
-manager of the old cluster was last seen. The first object of each kind and
-name then takes over what the store knows under it: ids, secrets, live
-versions and history stay.
+A store serves one cluster at a time. After a move, the manager of the new cluster waits
+until the store is adopted. You can adopt it a minute after the manager of the old cluster
+was last seen. The first object with a kind and a name then takes over the data that the
+store has under them: IDs, secrets, live versions and history stay.
 
-Until --finish nothing is swept from the store, so that the objects may come
-back in any order. Run it with --finish once all of them are there: what the
-store knows and the cluster does not have is then removed.
+Until --finish the platform removes nothing from the store, so that you can create the
+objects in any order. Run the command with --finish when all of them exist. The platform
+then removes the data of objects that the cluster does not have.
 
-Run it where the store is reached, for instance in the manager's pod:
+Run it where the store is reachable, for instance in the pod of the manager:
   kubectl -n agentplatform-system exec deploy/agentplatform-manager -- \
     agentctl store adopt --store-dsn-file=/etc/agentplatform/postgres/dsn`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout())
+			return o.adoptStore(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
-	o.bind(flags)
+	o.bindFlags(flags)
 	o.store.Bind(flags)
-	flags.BoolVar(&o.finish, "finish", false, "all objects are there: what the cluster does not have may be swept")
-	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for the minute after which a store may be adopted")
+	flags.BoolVar(&o.finish, "finish", false, "all objects exist: remove the data of objects that the cluster does not have")
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait until the store can be adopted")
 	return cmd
 }
 
-func (o *adoptOptions) run(ctx context.Context, out io.Writer) error {
+func (o *adoptOptions) adoptStore(ctx context.Context, out io.Writer) error {
 	uid, err := o.clusterUID(ctx)
 	if err != nil {
 		return err
@@ -78,24 +77,24 @@ func (o *adoptOptions) run(ctx context.Context, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("finishing the adoption by cluster %s: %w", uid, err)
 		}
-		_, err = fmt.Fprintln(out, "the adoption is finished; the manager's next sweep removes what the cluster does not have")
+		_, err = fmt.Fprintln(out, "the adoption is finished; the next sweep of the manager removes the data of objects that the cluster does not have")
 		return err
 	}
 	adopted := 0
 	err = audit.Run(ctx, db, audit.Command{Name: "store adopt", Object: object}, func(ctx context.Context) (err error) {
-		adopted, err = adopt(ctx, db, uid, o.wait)
+		adopted, err = adoptStore(ctx, db, uid, o.wait)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("adopting the store for cluster %s: %w", uid, err)
 	}
-	_, err = fmt.Fprintf(out, "the store serves cluster %s now, with %d objects to come; run it with --finish once they are there\n", uid, adopted)
+	_, err = fmt.Fprintf(out, "the store now serves cluster %s; %d objects are missing; run the command with --finish when they exist\n", uid, adopted)
 	return err
 }
 
-// adopt hands the store over, waiting at most so long for the old manager's
-// lease to be old enough.
-func adopt(ctx context.Context, db store.Clusters, uid string, wait time.Duration) (int, error) {
+// adoptStore moves the store to a cluster. It waits for the lease of the old manager to become old enough, but not longer than
+// wait.
+func adoptStore(ctx context.Context, db store.Clusters, uid string, wait time.Duration) (int, error) {
 	for {
 		adopted, err := db.AdoptCluster(ctx, uid)
 		var inUse *store.LeaseInUseError
@@ -118,14 +117,14 @@ func adopt(ctx context.Context, db store.Clusters, uid string, wait time.Duratio
 }
 
 func (o *adoptOptions) clusterUID(ctx context.Context) (string, error) {
-	c, err := (&cluster{options: o.clusterOptions}).client()
+	c, err := (&cluster{options: o.clusterOptions}).newClient()
 	if err != nil {
 		return "", err
 	}
 	system := &metav1.PartialObjectMetadata{}
 	system.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := c.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("reading the cluster's uid, that of the namespace %s: %w", metav1.NamespaceSystem, err)
+		return "", fmt.Errorf("reading the UID of the namespace %s, which identifies the cluster: %w", metav1.NamespaceSystem, err)
 	}
 	return string(system.UID), nil
 }

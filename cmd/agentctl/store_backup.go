@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// standardStream is how --to and --from name standard output and input.
+// standardStream is the value of --to and --from for standard output and input.
 const standardStream = "-"
 
 // backupOptions are the flags of `store backup` and `store restore`.
@@ -28,13 +28,13 @@ type backupOptions struct {
 	out, messages io.Writer
 }
 
-// command binds the flags that both commands have.
-func (o *backupOptions) command(cmd *cobra.Command, flag, usage string, do func(ctx context.Context) error) *cobra.Command {
+// newCommand binds the flags that both commands have.
+func (o *backupOptions) newCommand(cmd *cobra.Command, flag, usage string, do func(ctx context.Context) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		switch {
 		case o.sqlite == "":
-			return errors.New("--sqlite: must be the file of the store; PostgreSQL is backed up by its own tools")
+			return errors.New("--sqlite: must be the file of the store; back up PostgreSQL with its own tools")
 		case o.file == "":
 			return fmt.Errorf("--%s: must be a file, or - for a standard stream", flag)
 		}
@@ -48,30 +48,29 @@ func (o *backupOptions) command(cmd *cobra.Command, flag, usage string, do func(
 
 func newStoreBackupCommand() *cobra.Command {
 	o := &backupOptions{}
-	return o.command(&cobra.Command{
+	return o.newCommand(&cobra.Command{
 		Use:   "backup",
 		Short: "Copy the embedded store while it is in use",
 		Long: `Copy the embedded SQLite store while it is in use.
 
-The copy is the store as of one moment, with everything that was accepted before the
-command began. Nothing waits for it. Until it ends, the log beside the store grows by what
-is written meanwhile. With --to=- the copy goes to standard output and takes no room on
-the volume of the store:
+The copy is consistent, and has all data from before the command began. Writers do not wait
+for it. Until the copy is complete, new data stays in the log beside the store. --to=- writes
+the copy to standard output, so that it needs no space on the volume of the store:
 
   kubectl -n agentplatform-system exec agentplatform-0 -- \
     agentctl store backup --sqlite=/data/agentplatform.db --to=- > agentplatform.db
 
-Copies of the file by other tools lack what is in the log, or are torn.`,
-	}, "to", "file of the copy, which must not exist yet; - is standard output", o.backup)
+Copies of the file by other tools lack the data in the log, or are inconsistent.`,
+	}, "to", "file of the copy, which must not exist; - is standard output", o.copyStore)
 }
 
-func (o *backupOptions) backup(ctx context.Context) error {
-	said := int64(-1)
+func (o *backupOptions) copyStore(ctx context.Context) error {
+	reported := int64(-1)
 	write := func(out io.Writer) error {
 		return sqlite.Backup(ctx, o.sqlite, out, func(done, all int64) {
-			if tenth := 10 * done / all; tenth > said {
-				said = tenth
-				fmt.Fprintf(o.messages, "%d%% of %s\n", 10*tenth, megabytes(int(all)))
+			if tenth := 10 * done / all; tenth > reported {
+				reported = tenth
+				fmt.Fprintf(o.messages, "%d%% of %s\n", 10*tenth, formatBytes(int(all)))
 			}
 		})
 	}
@@ -86,16 +85,16 @@ func (o *backupOptions) backup(ctx context.Context) error {
 
 func newStoreRestoreCommand() *cobra.Command {
 	o := &backupOptions{now: time.Now}
-	cmd := o.command(&cobra.Command{
+	cmd := o.newCommand(&cobra.Command{
 		Use:   "restore",
-		Short: "Put a copy of the embedded store in its place",
-		Long: `Put a copy that ` + "`agentctl store backup`" + ` made where the embedded SQLite store is to be.
+		Short: "Restore the embedded store from a copy",
+		Long: `Restore the embedded SQLite store from a copy that ` + "`agentctl store backup`" + ` made.
 
-The copy is checked first. A store that a process has open is never replaced, so stop the
-platform before. With --replace a store that is there is kept under another name.`,
+The command checks the copy first. It never replaces a store that a process has open, so
+stop the platform before. With --replace it keeps an existing store under another name.`,
 		Example: `  agentctl store restore --sqlite=/data/agentplatform.db --from=- < agentplatform.db`,
 	}, "from", "file of the copy; - is standard input", o.restore)
-	cmd.Flags().BoolVar(&o.replace, "replace", false, "keep a store that is there under another name, in place of refusing")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "keep an existing store under another name, instead of failing")
 	return cmd
 }
 
@@ -111,7 +110,7 @@ func (o *backupOptions) restore(ctx context.Context) error {
 	}
 	kept, err := sqlite.Restore(ctx, o.sqlite, in, o.replace, o.now())
 	if kept != "" {
-		fmt.Fprintf(o.messages, "the store that was there is %s; delete it once it is not needed\n", kept)
+		fmt.Fprintf(o.messages, "the previous store is kept as %s; delete it when you no longer need it\n", kept)
 	}
 	if err != nil {
 		return fmt.Errorf("restoring the store: %w", err)

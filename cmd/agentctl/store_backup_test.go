@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 )
 
-// A backup goes to a file or to standard output, with its progress on standard error, and comes back by restore.
+// A backup is written to a file or to standard output, with its progress on standard error. Restore restores it.
 func TestStoreBackup_RestoresFromFileAndStream(t *testing.T) {
 	t.Parallel()
 	path, folder := sqlitetest.Migrated(t), t.TempDir()
@@ -41,7 +41,7 @@ func TestStoreBackup_RestoresFromFileAndStream(t *testing.T) {
 	require.ErrorContains(t, err, "--replace")
 }
 
-// The flags name what is missing, and bytes of a database are not for a terminal.
+// Errors name the missing flag. A backup is never written to a terminal.
 func TestStoreBackup_ChecksItsFlags(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

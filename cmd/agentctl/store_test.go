@@ -19,9 +19,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// TestAStoreIsAdopted: a store is handed to the cluster of the kubeconfig, but
-// not while another cluster's manager renews its lease; the log says who did it.
-func TestAStoreIsAdopted(t *testing.T) {
+// The cluster of the kubeconfig adopts the store, unless the manager of another cluster renews its lease. The audit log has the
+// user.
+func TestStoreAdopt_MovesTheStore(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	kubeconfig, path := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "store.db")
@@ -39,7 +39,7 @@ func TestAStoreIsAdopted(t *testing.T) {
 
 	require.NoError(t, db.HoldCluster(t.Context(), "another cluster", uuid.New()))
 	_, err = adopt()
-	require.ErrorContains(t, err, "stop it and try again")
+	require.ErrorContains(t, err, "stop it and retry")
 	_, err = adopt("--finish")
 	require.Error(t, err, "what was not adopted")
 	lease, err := db.Cluster(t.Context())

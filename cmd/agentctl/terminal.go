@@ -20,57 +20,57 @@ import (
 
 // terminal is the one way to a terminal. Tenants and senders of webhooks choose much of the text that
 // commands show. So it escapes all characters that are not printable: control characters (C0 and C1),
-// and invisible characters such as those that change the direction of text. Line breaks, tabs and the
+// and invisible characters, for example marks that change the direction of text. Line breaks, tabs and the
 // sequences of control pass.
 type terminal struct{ out io.Writer }
 
-// toTerminal returns the writer for a file of the process: a terminal if the file is one.
-func toTerminal(file *os.File) io.Writer {
+// newOutput returns the writer for a file of the process: a terminal if the file is one.
+func newOutput(file *os.File) io.Writer {
 	if term.IsTerminal(int(file.Fd())) {
 		return &terminal{file}
 	}
 	return file
 }
 
-// isTerminal reports whether colors and lines that replace themselves are for out.
+// isTerminal reports whether out shows colors, and lines that replace themselves.
 func isTerminal(out io.Writer) bool {
 	_, ok := out.(*terminal)
 	return ok
 }
 
-// keyboard is standard input if a person is at it.
+// keyboard is standard input if it is a terminal.
 type keyboard struct{ *os.File }
 
-// fromKeyboard returns the reader for a file of the process: a keyboard if the file is a terminal.
-func fromKeyboard(file *os.File) io.Reader {
+// newInput returns the reader for a file of the process: a keyboard if the file is a terminal.
+func newInput(file *os.File) io.Reader {
 	if term.IsTerminal(int(file.Fd())) {
 		return &keyboard{file}
 	}
 	return file
 }
 
-// confirm asks a question, and returns an error unless the answer is yes. Where no person is, it asks nothing.
+// confirm asks a question, and returns an error unless the answer is yes. Without a keyboard it does not ask.
 func confirm(in io.Reader, messages io.Writer, question string) error {
 	if _, person := in.(*keyboard); !person {
 		return nil
 	}
 	fmt.Fprintf(messages, "%s [y/N] ", question)
 	var answer string
-	_, _ = fmt.Fscanln(in, &answer) // no answer is no
+	_, _ = fmt.Fscanln(in, &answer) // No answer means no.
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
 		return errors.New("nothing was changed; answer y, or give --yes")
 	}
 	return nil
 }
 
-// mark stands on both sides of a sequence of control. No UTF-8 text has this byte, so no answer of the
-// REST API does, and text/tabwriter leaves what stands between two of them alone.
+// mark delimits a terminal sequence. No UTF-8 text has this byte, so no response of the REST API has it. text/tabwriter does
+// not count the text between two marks.
 const mark = "\xff"
 
-// control returns a terminal sequence, which is written without its ESC.
+// control returns a terminal sequence that is given without its ESC.
 func control(sequence string) string { return mark + sequence + mark }
 
-// sequences matches all that control is for: colors, the column of the cursor, and the rest of its line.
+// sequences matches the permitted sequences: colors, the column of the cursor, and clearing the rest of its line.
 var sequences = regexp.MustCompile(`^\[[0-9]*[mGK]$`)
 
 // Write implements io.Writer.
@@ -98,15 +98,18 @@ func (t *terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// printable returns text on one line, with escapes for what is not printable.
-func printable(text string) string { return escaped(text, "", escape) }
+// printable returns text on one line, with escapes for characters that are not printable.
+func printable(text string) string { return escapeText(text, "", escapeRune) }
 
-// printableLines is printable for text that may have lines and tabs.
-func printableLines(text string) string { return escaped(text, "\n\t", escape) }
+// printableLines is printable, but keeps line breaks and tabs.
+func printableLines(text string) string { return escapeText(text, "\n\t", escapeRune) }
 
-// printableJSON is printableLines for JSON, which then means the same: JSON has line breaks outside of
-// strings only, and characters that are not printable inside of strings only.
-func printableJSON(text []byte) string { return escaped(string(text), "\n\t", escapeJSON) }
+// printableJSON is printableLines for JSON and keeps its meaning: JSON has line breaks outside of strings only, and characters
+// that are not printable inside of strings only. As in encoding/json, a byte that is not UTF-8 becomes U+FFFD, because JSON has no
+// escape for it.
+func printableJSON(text []byte) string {
+	return escapeText(string([]rune(string(text))), "\n\t", escapeJSON)
+}
 
 // jsonLine returns JSON on one line, and other text as printable does.
 func jsonLine(text []byte) string {
@@ -117,8 +120,8 @@ func jsonLine(text []byte) string {
 	return printableJSON(line.Bytes())
 }
 
-// escaped replaces the characters that are neither printable nor allowed. A byte that is no UTF-8 becomes \xff.
-func escaped(text, allowed string, escape func(c rune) string) string {
+// escapeText replaces the characters that are neither printable nor allowed. A byte that is not UTF-8 becomes an escape such as \xff.
+func escapeText(text, allowed string, escape func(c rune) string) string {
 	var out strings.Builder
 	for len(text) > 0 {
 		c, size := utf8.DecodeRuneInString(text)
@@ -135,8 +138,8 @@ func escaped(text, allowed string, escape func(c rune) string) string {
 	return out.String()
 }
 
-// escape returns the escape of a character in Go and in YAML.
-func escape(c rune) string {
+// escapeRune returns the escape of a character in Go and in YAML.
+func escapeRune(c rune) string {
 	switch {
 	case c == '\n':
 		return `\n`
@@ -153,7 +156,7 @@ func escape(c rune) string {
 // escapeJSON returns the escape of a character in JSON.
 func escapeJSON(c rune) string {
 	if high, low := utf16.EncodeRune(c); high != utf8.RuneError {
-		return escape(high) + escape(low)
+		return escapeRune(high) + escapeRune(low)
 	}
-	return escape(c)
+	return escapeRune(c)
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// hostile is text that sets a title and colors, and turns the direction of what follows.
+// hostile is text that sets a title and colors, and changes the direction of text.
 const hostile = "\x1b]0;owned\a\u009b31mred\u202e\u200b\U000e0001\x7f"
 
 // hostileEscaped is hostile with escapes.
@@ -32,7 +32,7 @@ func (s *shop) onTerminal(args ...string) (out, messages string, err error) {
 	return stdout.String(), stderr.String(), err
 }
 
-// A terminal gets printable text only, whatever an answer of the REST API has; a file gets a value as it is.
+// A terminal receives printable text only. A file receives values unchanged.
 func TestTerminal_ShowsPrintableTextOnly(t *testing.T) {
 	t.Parallel()
 	value, err := json.Marshal(hostile + "\nsecond\tline")
@@ -56,7 +56,7 @@ func TestTerminal_ShowsPrintableTextOnly(t *testing.T) {
 	require.Equal(t, hostile+"\nsecond\tline\n", out, "in a file")
 }
 
-// JSON and YAML have escapes for what is not printable, also in a file, and mean the same.
+// JSON and YAML have escapes for characters that are not printable, even in a file, and keep their meaning.
 func TestOutput_EscapesWhatIsNotPrintable(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -71,7 +71,7 @@ func TestOutput_EscapesWhatIsNotPrintable(t *testing.T) {
 			} {
 				t.Run(fmt.Sprint(form), func(t *testing.T) {
 					var out bytes.Buffer
-					require.NoError(t, form.write(&out, value))
+					require.NoError(t, form.printValue(&out, value))
 					for _, c := range out.String() {
 						require.True(t, unicode.IsGraphic(c) || c == '\n', "%s: %U", form, c)
 					}
@@ -84,12 +84,12 @@ func TestOutput_EscapesWhatIsNotPrintable(t *testing.T) {
 	}
 }
 
-// Sequences of agentctl pass, and those that text has do not.
+// Terminal sequences of agentctl pass; sequences in text are escaped.
 func TestTerminal_PassesOnlyItsOwnSequences(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	var out bytes.Buffer
 	to := &terminal{&out}
-	for _, text := range []string{paint(to, "live"), clearLine, "\x1b[32m", mark + "]0;owned" + mark, mark + "[2J" + mark, "\r"} {
+	for _, text := range []string{paintStatus(to, "live"), clearLine, "\x1b[32m", mark + "]0;owned" + mark, mark + "[2J" + mark, "\r"} {
 		n, err := to.Write([]byte(text + "\n"))
 		require.NoError(t, err)
 		require.Equal(t, len(text)+1, n)
@@ -97,18 +97,34 @@ func TestTerminal_PassesOnlyItsOwnSequences(t *testing.T) {
 	require.Equal(t, "\x1b[32mlive\x1b[0m\n\x1b[G\x1b[K\n"+`\u001b[32m`+"\n"+`\xff]0;owned\xff`+"\n"+`\xff[2J\xff`+"\n"+`\r`+"\n", out.String())
 }
 
-// Completion offers only words that a shell takes as they are, and for others their ids: bash inserts
-// the common beginning of several words without quotes.
+// JSON stays JSON of the same value, because it has no escape for a byte that is not UTF-8.
+func TestJSONLine_KeepsInvalidUTF8AsJSON(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"one byte": "{\"a\": \"x\xffy\"}", "two bytes": "[\"\xff\xfe\"]", "half a character": "\"\xc3\"", "control character": "\"\u0085\"",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var want, got any
+			require.NoError(t, json.Unmarshal([]byte(text), &want))
+			require.NoError(t, json.Unmarshal([]byte(jsonLine([]byte(text))), &got))
+			require.Equal(t, want, got)
+		})
+	}
+}
+
+// Completion offers only words without characters that a shell interprets, and else the ID: bash inserts the common beginning
+// of several words unquoted.
 func TestCompletion_OffersWordsWithoutQuotes(t *testing.T) {
 	t.Parallel()
-	all := []named{
+	all := []candidate{
 		{id: "id-1", name: "orders.v2", note: "production"},
 		{id: "id-2", name: "$(touch x)a"}, {id: "id-3", name: "`x`"}, {id: "id-4", name: "a;b"}, {id: "id-5", name: "two words"},
 		{id: "id-6", name: "größe"}, {id: "id-7", name: "-flag"}, {id: "id-8", name: "~root"}, {id: "id-9", name: "a\u009b"}, {id: "id-10"},
 	}
 	require.Equal(t, []string{
 		"orders.v2\tproduction", "id-2\t$(touch x)a", "id-3\t`x`", "id-4\ta;b", "id-5\ttwo words", "id-6\tgröße", "id-7\t-flag", "id-8\t~root", `id-9` + "\t" + `a\u009b`, "id-10\t",
-	}, offered(all))
-	require.Empty(t, word("$(touch x)", "", ""), "without an id")
-	require.Equal(t, []string{"e1\t; x name"}, word("; x", "e1", "name"), "environments")
+	}, completions(all))
+	require.Empty(t, completion("$(touch x)", "", ""), "without an id")
+	require.Equal(t, []string{"e1\t; x name"}, completion("; x", "e1", "name"), "environments")
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,13 +11,15 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 const (
-	// testPoll is how often it is asked what has come of a test.
+	// testPoll is how often the state of a test delivery is read.
 	testPoll = 2 * time.Second
-	// maxShownAnswer is how many characters of a destination's answer are shown.
-	maxShownAnswer = 200
+	// maxExcerpt is how many characters of a destination's response are shown.
+	maxExcerpt = 200
 )
 
 // testOptions are the flags of `connectors test`.
@@ -27,7 +28,7 @@ type testOptions struct {
 
 	environment string
 
-	api *rest
+	api *apiClient
 }
 
 func newConnectorsTestCommand() *cobra.Command {
@@ -35,94 +36,76 @@ func newConnectorsTestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test CONNECTOR",
 		Short: "Send a test to the destination of an outbound connector",
-		Long: `Send a test to the destination of an outbound connector, and wait for what comes of
-it.
+		Long: `Send a test to the destination of an outbound connector, and wait for the result.
 
-The destination gets an example with the headers and the signatures of every
-delivery; its header X-Service-Event is test. No agent is needed. Each attempt is
-printed as it has been made.
+The destination receives an example with the headers and the signatures of a delivery. Its
+header X-Service-Event is test. This needs no agent. The command prints each attempt.
 
-The command fails where the connector cannot be tested, and where the destination
-does not take the first attempt. The platform tries again then, by the connector's
-schedule.`,
+The command fails if the connector cannot be tested, or if the destination does not accept
+the first attempt. The platform then retries by the schedule of the connector.`,
 		Example: `  agentctl connectors test results --environment production`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.api, err = o.client(); err != nil {
+			if o.api, err = o.newClient(); err != nil {
 				return err
 			}
-			return o.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.sendTestDelivery(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.bind(cmd.Flags())
-	bindWithin(cmd.Flags(), &o.environment)
+	o.bindFlags(cmd.Flags())
+	bindLookup(cmd.Flags(), &o.environment)
 	return cmd
 }
 
-// triedDelivery is what the API says of a delivery.
-type triedDelivery struct {
-	ID            string         `json:"id"`
-	Status        string         `json:"status"`
-	Error         string         `json:"error"`
-	Attempts      []triedAttempt `json:"attempts"`
-	NextAttemptAt *time.Time     `json:"next_attempt_at"`
-}
-
-type triedAttempt struct {
-	Number          int    `json:"number"`
-	StatusCode      int    `json:"status_code"`
-	DurationMS      int64  `json:"duration_ms"`
-	Error           string `json:"error"`
-	ResponseExcerpt string `json:"response_excerpt"`
-}
-
-// String says what came of it.
-func (a triedAttempt) String() string {
-	what := printable(a.Error)
-	if what == "" {
-		what = fmt.Sprintf("%d %s", a.StatusCode, http.StatusText(a.StatusCode))
+// formatAttempt returns the result of a delivery attempt on one line.
+func formatAttempt(a restclient.Attempt) string {
+	result := printable(restclient.ValueOf(a.Error))
+	if result == "" {
+		status := int(restclient.ValueOf(a.StatusCode))
+		result = fmt.Sprintf("%d %s", status, http.StatusText(status))
 	}
-	text := fmt.Sprintf("attempt %d: %s, after %d ms", a.Number, strings.TrimSpace(what), a.DurationMS)
-	if answer := []rune(printable(a.ResponseExcerpt)); len(answer) > 0 {
-		text += ": " + string(answer[:min(len(answer), maxShownAnswer)])
+	text := fmt.Sprintf("attempt %d: %s, after %d ms", a.Number, strings.TrimSpace(result), restclient.ValueOf(a.DurationMS))
+	if excerpt := []rune(printable(restclient.ValueOf(a.ResponseExcerpt))); len(excerpt) > 0 {
+		text += ": " + string(excerpt[:min(len(excerpt), maxExcerpt)])
 	}
 	return text
 }
 
-func (o *testOptions) run(ctx context.Context, connector string, out, messages io.Writer) error {
-	connector, err := o.api.connectorID(ctx, "CONNECTOR", o.environment, connector)
+func (o *testOptions) sendTestDelivery(ctx context.Context, name string, out, messages io.Writer) error {
+	connector, err := o.api.findConnector(ctx, "CONNECTOR", o.environment, name)
 	if err != nil {
 		return err
 	}
-	path := "/connectors/" + connector
-	var d triedDelivery
-	if err := o.api.call(ctx, http.MethodPost, path+"/test", "agentctl-"+strings.ToLower(rand.Text()), nil, &d); err != nil {
+	test, err := o.api.TestConnector(ctx, connector, nil)
+	if err != nil {
 		return fmt.Errorf("testing the connector: %w", err)
 	}
-	fmt.Fprintln(out, d.ID)
-	for shown, waits := 0, ""; ; {
+	id := test.Value.ID
+	fmt.Fprintln(out, id)
+	for shown, reported := 0, ""; ; {
+		d := test.Value
 		for _, a := range d.Attempts[min(shown, len(d.Attempts)):] {
-			fmt.Fprintln(messages, a)
+			fmt.Fprintln(messages, formatAttempt(a))
 			shown++
 		}
+		problem := restclient.ValueOf(d.Error)
+		nextAttempt := restclient.PointerTo(d.NextAttemptAt)
 		switch {
-		case d.Status == "completed":
+		case d.Status == restclient.ConnectorRunStatusCompleted:
 			return nil
-		case d.Status != "pending" && d.Status != "running":
-			return fmt.Errorf("the test has ended %s: %s", d.Status, printable(d.Error))
-		case shown > 0 && d.NextAttemptAt != nil:
-			return fmt.Errorf("the destination has not taken the test; it is tried again at %s", d.NextAttemptAt.UTC().Format(time.RFC3339))
-		case d.Error != "" && d.Error != waits:
-			waits = d.Error
-			fmt.Fprintln(messages, "waiting:", printable(waits))
+		case d.Status != restclient.ConnectorRunStatusPending && d.Status != restclient.ConnectorRunStatusRunning:
+			return fmt.Errorf("the test ended as %s: %s", d.Status, printable(problem))
+		case shown > 0 && nextAttempt != nil:
+			return fmt.Errorf("the destination did not accept the test; the next attempt is at %s", nextAttempt.UTC().Format(time.RFC3339))
+		case problem != "" && problem != reported:
+			reported = problem
+			fmt.Fprintln(messages, "waiting:", printable(problem))
 		}
-		if err := o.api.wait(ctx, testPoll); err != nil {
-			return fmt.Errorf("the test goes on as connector run %s: %w", d.ID, err)
+		if err := o.api.Wait(ctx, testPoll); err != nil {
+			return fmt.Errorf("the test continues as connector run %s: %w", id, err)
 		}
-		next := triedDelivery{}
-		if err := o.api.call(ctx, http.MethodGet, path+"/runs/"+d.ID, "", nil, &next); err != nil {
-			return fmt.Errorf("reading connector run %s: %w", d.ID, err)
+		if test, err = o.api.GetConnectorRun(ctx, connector, id); err != nil {
+			return fmt.Errorf("reading connector run %s: %w", id, err)
 		}
-		d = next
 	}
 }

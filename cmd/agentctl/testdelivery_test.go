@@ -14,13 +14,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/oapi-codegen/nullable"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/keys"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// tested runs `connectors test` against an API that gives these answers one after the other.
-func tested(t *testing.T, answers ...string) (messages string, err error) {
+// runConnectorsTest runs `connectors test` with these responses of the REST API, one after the other.
+func runConnectorsTest(t *testing.T, answers ...string) (messages string, err error) {
 	t.Helper()
 	key, project, connector, id := keys.Generate().String(), uuid.NewString(), uuid.NewString(), uuid.NewString()
 	var calls atomic.Int64
@@ -36,53 +38,54 @@ func tested(t *testing.T, answers ...string) (messages string, err error) {
 	}))
 	t.Cleanup(server.Close)
 	o := &testOptions{restOptions: restOptions{server: server.URL, project: project, key: key}}
-	o.api, err = o.client()
+	o.api, err = o.newClient()
 	require.NoError(t, err)
-	o.api.wait = func(context.Context, time.Duration) error { return nil }
+	o.api.Wait = func(context.Context, time.Duration) error { return nil }
 	var stdout, stderr bytes.Buffer
-	err = o.run(t.Context(), connector, &stdout, &stderr)
+	err = o.sendTestDelivery(t.Context(), connector, &stdout, &stderr)
 	require.EqualValues(t, len(answers), calls.Load())
 	require.Equal(t, id+"\n", stdout.String())
 	return stderr.String(), err
 }
 
-// TestATestIsWaitedFor: until the destination has taken it, or has not; each attempt is printed.
-func TestATestIsWaitedFor(t *testing.T) {
+// The command waits for the result of a test, and prints each attempt.
+func TestConnectorsTest_WaitsForTheResult(t *testing.T) {
 	t.Parallel()
 	const pending = `{"status":"pending","attempts":[],"next_attempt_at":"2026-07-02T12:00:00Z"}`
 	taken := `{"number":1,"status_code":200,"duration_ms":35,"error":null,"response_excerpt":"thank\u001b you"}`
-	messages, err := tested(t, pending, pending, `{"status":"running","attempts":[]}`, `{"status":"completed","attempts":[`+taken+`]}`)
+	messages, err := runConnectorsTest(t, pending, pending, `{"status":"running","attempts":[]}`, `{"status":"completed","attempts":[`+taken+`]}`)
 	require.NoError(t, err)
 	require.Equal(t, "attempt 1: 200 OK, after 35 ms: thank\\u001b you\n", messages)
 
 	refused := `{"number":1,"status_code":401,"duration_ms":3,"error":"the destination answered 401 Unauthorized","response_excerpt":null}`
-	messages, err = tested(t, pending, `{"status":"failed","error":"it answered 401","attempts":[`+refused+`]}`)
-	require.EqualError(t, err, "the test has ended failed: it answered 401")
+	messages, err = runConnectorsTest(t, pending, `{"status":"failed","error":"it answered 401","attempts":[`+refused+`]}`)
+	require.EqualError(t, err, "the test ended as failed: it answered 401")
 	require.Equal(t, "attempt 1: the destination answered 401 Unauthorized, after 3 ms\n", messages)
 
-	_, err = tested(t, pending, `{"status":"pending","attempts":[`+refused+`],"next_attempt_at":"2026-07-02T12:05:00Z"}`)
-	require.ErrorContains(t, err, "tried again at 2026-07-02T12:05:00Z")
+	_, err = runConnectorsTest(t, pending, `{"status":"pending","attempts":[`+refused+`],"next_attempt_at":"2026-07-02T12:05:00Z"}`)
+	require.ErrorContains(t, err, "the next attempt is at 2026-07-02T12:05:00Z")
 
 	waits := strings.Replace(pending, `"attempts"`, `"error":"the keys were not there","attempts"`, 1)
-	messages, err = tested(t, pending, waits, waits, `{"status":"skipped","error":"the connector is disabled","attempts":[]}`)
-	require.EqualError(t, err, "the test has ended skipped: the connector is disabled")
+	messages, err = runConnectorsTest(t, pending, waits, waits, `{"status":"skipped","error":"the connector is disabled","attempts":[]}`)
+	require.EqualError(t, err, "the test ended as skipped: the connector is disabled")
 	require.Equal(t, "waiting: the keys were not there\n", messages)
 }
 
-func TestATestNeedsAConnector(t *testing.T) {
+// The command needs the name or the ID of a connector.
+func TestConnectorsTest_NeedsAConnector(t *testing.T) {
 	t.Parallel()
 	reach := []string{"connectors", "test", "--server", "https://agents.example", "--project", uuid.NewString(), "--api-key", keys.Generate().String()}
 	_, _, err := run(t, append(reach, "")...)
-	require.ErrorContains(t, err, "CONNECTOR: must be the name or the id of a connector")
+	require.ErrorContains(t, err, "CONNECTOR: must be the name or the ID of a connector")
 	_, _, err = run(t, reach...)
 	require.ErrorContains(t, err, "arg")
 }
 
-// TestATestIsHeardAsOne: it has no run that could be named.
-func TestATestIsHeardAsOne(t *testing.T) {
+// A test delivery has no run, so its kind is shown.
+func TestListen_ShowsTestDeliveries(t *testing.T) {
 	t.Parallel()
 	o := &listenOptions{now: func() time.Time { return replayNow }}
 	var out bytes.Buffer
-	require.NoError(t, o.write(&out, heard{ID: "1", Status: "pending", Kind: "test"}, nil))
+	require.NoError(t, o.printDelivery(&out, restclient.ConnectorRun{ID: "1", Status: restclient.ConnectorRunStatusPending, Kind: nullable.NewNullableWithValue(restclient.DeliveryKindTest)}, nil))
 	require.Equal(t, "12:00:00  1  pending    test\n", out.String())
 }

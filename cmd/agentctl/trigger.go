@@ -23,21 +23,23 @@ import (
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/restclient"
+	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
 const (
-	// maxTrigger is the most bytes that a webhook takes.
-	maxTrigger = 16 << 20
+	// maxTrigger is the size limit of a webhook request in bytes, maxWebhookResponse the size limit of a response.
+	maxTrigger, maxWebhookResponse = 16 << 20, 8 << 20
 	// triggerTimeout is longer than any sync webhook waits.
 	triggerTimeout = 16 * time.Minute
-	// triggerPoll is how often it is asked whether a run has ended.
+	// triggerPoll is how often the command checks whether a run has ended.
 	triggerPoll = 2 * time.Second
-	// headerSecret is where a webhook takes its secret.
+	// headerSecret is the header with the secret of a webhook.
 	headerSecret = "X-Service-Secret"
 )
 
-// envSecret is the environment variable with the secret of a webhook. There is no such flag:
-// others on a machine may see flags.
+// envSecret is the environment variable with the secret of a webhook. There is no such flag, because other users of a machine
+// can read flags.
 var envSecret = flagenv.Name("webhook-secret")
 
 // triggerOptions are the flags of `trigger`.
@@ -65,7 +67,7 @@ The command sends a file with a JSON object as the body of the request, and any 
 file as an attachment. FILE can be -, for standard input.
 
 With --connector the command reads the URL and the secret of the webhook from the REST
-API. Add --url to reach the webhook at another URL, such as that of a forwarded port.
+API. Add --url to reach the webhook at another URL, such as the URL of a forwarded port.
 With --url alone, put the secret in the file of --secret-file or in the environment
 variable ` + envSecret + `. There is no flag for the secret,
 because other users of this machine can read flags. A webhook that checks a provider's
@@ -83,13 +85,13 @@ complete.`,
   AGENTPLATFORM_WEBHOOK_SECRET=$(cat secret) agentctl trigger damage.jpg --url "$url"`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout())
+			return o.triggerConnector(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
 	flags := cmd.Flags()
-	o.bind(flags)
-	flags.StringVar(&o.connector, "connector", "", "name or id of the connector, or for a connector of the repository the name of its file without .yaml")
-	bindWithin(flags, &o.environment)
+	o.bindFlags(flags)
+	flags.StringVar(&o.connector, "connector", "", "name or ID of the connector, or for a connector of the repository the name of its file without .yaml")
+	bindLookup(flags, &o.environment)
 	flags.StringVar(&o.url, "url", "", "URL of the webhook; overrides the URL of --connector")
 	flags.StringVar(&o.gateway, "gateway-url", "",
 		"URL at which this machine reaches the gateway, such as http://127.0.0.1:18080 for a forwarded port; replaces the host in the URL of the connector")
@@ -99,44 +101,42 @@ complete.`,
 	return cmd
 }
 
-// triggered is what a webhook answers.
-type triggered struct {
-	Status string   `json:"status"`
-	RunIDs []string `json:"run_ids"`
-	Result *struct {
-		Status string `json:"status"`
-	} `json:"result"`
+// webhookResponse is the response of a webhook. Result is nil if the webhook did not wait for its runs.
+type webhookResponse struct {
+	Status string             `json:"status"`
+	RunIDs []string           `json:"run_ids"`
+	Result *webhookapi.Result `json:"result"`
 }
 
-func (o *triggerOptions) run(ctx context.Context, file string, stdin io.Reader, out io.Writer) error {
+func (o *triggerOptions) triggerConnector(ctx context.Context, file string, stdin io.Reader, out io.Writer) error {
 	if o.connector == "" && o.url == "" {
-		return errors.New("--connector or --url is needed")
+		return errors.New("give --connector or --url")
 	}
-	contentType, body, err := triggerBody(file, stdin)
+	contentType, body, err := readTriggerBody(file, stdin)
 	if err != nil {
 		return err
 	}
-	api, secret, err := o.target(ctx)
+	api, secret, err := o.findTarget(ctx)
 	if err != nil {
 		return err
 	}
-	answer, err := o.send(ctx, secret, contentType, body, out)
+	response, err := o.sendRequest(ctx, secret, contentType, body, out)
 	if err != nil || !o.sync {
 		return err
 	}
 	switch {
-	case answer.Result != nil && answer.Status != "ok":
-		return fmt.Errorf("the run has ended %s", answer.Result.Status)
-	case answer.Result != nil:
+	case response.Result != nil && response.Status != "ok":
+		return fmt.Errorf("the run has ended as %s", response.Result.Status)
+	case response.Result != nil:
 		return nil
 	case api == nil:
-		return errors.New("the webhook answers at once; to wait for its runs --connector is needed")
+		return errors.New("this webhook does not wait for its runs; give --connector to wait for them")
 	}
-	return o.await(ctx, api, answer.RunIDs, out)
+	return o.awaitRuns(ctx, api, response.RunIDs, out)
 }
 
-// triggerBody is a file as a webhook takes it.
-func triggerBody(file string, stdin io.Reader) (contentType string, body []byte, err error) {
+// readTriggerBody returns the body of the request for a file, and its content type.
+func readTriggerBody(file string, stdin io.Reader) (contentType string, body []byte, err error) {
 	source, name := stdin, "stdin"
 	if file != "-" {
 		opened, err := os.Open(file) //nolint:gosec // the user names it
@@ -165,13 +165,13 @@ func triggerBody(file string, stdin io.Reader) (contentType string, body []byte,
 		contentType, body = w.FormDataContentType(), form.Bytes()
 	}
 	if len(body) > maxTrigger {
-		return "", nil, fmt.Errorf("%s has more than the %d MiB that a webhook takes", name, maxTrigger>>20)
+		return "", nil, fmt.Errorf("%s is larger than the %d MiB that a webhook accepts", name, maxTrigger>>20)
 	}
 	return contentType, body, nil
 }
 
-// target finds the URL and the secret; api is nil where the REST API is not asked.
-func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, err error) {
+// findTarget finds the URL and the secret. api is nil without --connector.
+func (o *triggerOptions) findTarget(ctx context.Context) (api *apiClient, secret string, err error) {
 	secret = o.getenv(envSecret)
 	if o.secretFile != "" {
 		text, err := os.ReadFile(o.secretFile)
@@ -181,31 +181,15 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 		secret = strings.TrimSpace(string(text))
 	}
 	if o.connector != "" {
-		if api, err = o.client(); err != nil {
+		if api, err = o.newClient(); err != nil {
 			return nil, "", err
 		}
-		id, err := api.connectorID(ctx, "--connector", o.environment, o.connector)
+		shown, err := o.readConnector(ctx, api)
 		if err != nil {
 			return nil, "", err
 		}
-		var conn struct {
-			Mode   string `json:"mode"`
-			URL    string `json:"webhook_url"`
-			Secret string `json:"secret"`
-		}
-		if err := api.call(ctx, http.MethodGet, "/connectors/"+id, "", nil, &conn); err != nil {
-			return nil, "", fmt.Errorf("reading the connector: %w", err)
-		}
-		if conn.URL == "" {
-			return nil, "", fmt.Errorf("the connector has no URL: its mode is %s", conn.Mode)
-		}
-		if o.url == "" {
-			if o.url, err = o.reached(conn.URL); err != nil {
-				return nil, "", err
-			}
-		}
-		if secret == "" && conn.Secret != "********" {
-			secret = conn.Secret
+		if secret == "" {
+			secret = shown
 		}
 	}
 	to, err := url.Parse(o.url)
@@ -215,25 +199,53 @@ func (o *triggerOptions) target(ctx context.Context) (api *rest, secret string, 
 	case to.Scheme == "http" && secret != "" && !o.plainHTTP && !isLoopback(to.Hostname()):
 		host := to.Host
 		to.Host = "127.0.0.1:18080"
-		return nil, "", fmt.Errorf("the secret of the webhook would cross the network in clear to %s; use https, or forward a port: "+
-			"%s, and add --url %s (the secret stays that of --secret-file, of %s, or else of --connector); "+
+		return nil, "", fmt.Errorf("the secret of the webhook would cross the network unencrypted to %s; use https, or forward a port: "+
+			"%s, and add --url %s (the secret still comes from --secret-file, from %s, or else from --connector); "+
 			"in a network that you trust --plain-http allows it", host, forwardGateway, printable(to.String()), envSecret)
 	}
 	return api, secret, nil
 }
 
-// forwardGateway makes the webhooks ones of this machine.
+// readConnector sets the URL to the URL of the connector, unless --url is given. It returns the secret, "" if the key cannot see it.
+func (o *triggerOptions) readConnector(ctx context.Context, api *apiClient) (secret string, err error) {
+	id, err := api.findConnector(ctx, "--connector", o.environment, o.connector)
+	if err != nil {
+		return "", err
+	}
+	document, err := api.GetConnector(ctx, id)
+	if err != nil {
+		return "", fmt.Errorf("reading the connector: %w", err)
+	}
+	conn := document.Value
+	webhook := restclient.ValueOf(conn.WebhookURL)
+	switch {
+	case conn.Type == restclient.ConnectorTypeCron:
+		return "", errors.New("a cron connector has no webhook: its schedule starts its runs")
+	case webhook == "":
+		return "", fmt.Errorf("the connector has no webhook: its mode is %s", conn.Mode)
+	}
+	if o.url == "" {
+		if o.url, err = o.gatewayURL(webhook); err != nil {
+			return "", err
+		}
+	}
+	if secret = restclient.ValueOf(conn.Secret); secret == masked {
+		return "", nil
+	}
+	return secret, nil
+}
+
+// forwardGateway is the command that makes webhooks reachable at a port of this machine.
 const forwardGateway = "kubectl -n agentplatform-system port-forward service/agentplatform-gateway 18080:80"
 
-// reached returns the URL of a webhook as this machine reaches it: that of the connector, unless --gateway-url
-// names another way to the gateway.
-func (o *triggerOptions) reached(webhook string) (string, error) {
+// gatewayURL returns the URL at which this machine reaches a webhook: the URL of the connector, unless --gateway-url is given.
+func (o *triggerOptions) gatewayURL(webhook string) (string, error) {
 	if o.gateway == "" {
 		return webhook, nil
 	}
 	to, err := url.Parse(webhook)
 	if err != nil {
-		return "", errors.New("the connector's URL is none")
+		return "", errors.New("the URL of the connector is invalid")
 	}
 	by, err := url.Parse(o.gateway)
 	if err != nil || by.Host == "" || by.Scheme != "https" && by.Scheme != "http" {
@@ -243,11 +255,11 @@ func (o *triggerOptions) reached(webhook string) (string, error) {
 	return to.String(), nil
 }
 
-// send makes the request and prints its answer.
-func (o *triggerOptions) send(ctx context.Context, secret, contentType string, body []byte, out io.Writer) (answer triggered, err error) {
+// sendRequest sends the request and prints the response.
+func (o *triggerOptions) sendRequest(ctx context.Context, secret, contentType string, body []byte, out io.Writer) (sent webhookResponse, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.url, bytes.NewReader(body))
 	if err != nil {
-		return answer, fmt.Errorf("making a request: %w", err)
+		return sent, fmt.Errorf("making a request: %w", err)
 	}
 	key := o.idempotencyKey
 	if key == "" {
@@ -263,78 +275,73 @@ func (o *triggerOptions) send(ctx context.Context, secret, contentType string, b
 	}
 	response, err := o.http.Do(request)
 	if err != nil {
-		return answer, fmt.Errorf("calling the webhook, at an address that --gateway-url may change; with --idempotency-key %s it is the same event: %w",
+		return sent, fmt.Errorf("calling the webhook (--gateway-url can change its address; --idempotency-key %s sends the same event again): %w",
 			key, err)
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxRESTAnswer))
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxWebhookResponse))
 	if err != nil {
-		return answer, fmt.Errorf("reading the answer of the webhook; with --idempotency-key %s it is the same event: %w", key, err)
+		return sent, fmt.Errorf("reading the response of the webhook (--idempotency-key %s sends the same event again): %w", key, err)
 	}
 	fmt.Fprintln(out, jsonLine(text))
 	if response.StatusCode/100 != 2 {
-		return answer, refused(response.StatusCode, text, secret)
+		return sent, webhookError(response.StatusCode, text, secret)
 	}
-	if err := json.Unmarshal(text, &answer); err != nil {
-		return answer, notOurs(response.StatusCode)
+	if err := json.Unmarshal(text, &sent); err != nil {
+		return sent, foreignWebhook(response.StatusCode)
 	}
-	return answer, nil
+	return sent, nil
 }
 
-func notOurs(status int) error {
-	return fmt.Errorf("%d: this is no answer of a webhook of the platform; is the URL right?", status)
+func foreignWebhook(status int) error {
+	return fmt.Errorf("%d: not a response of a webhook of the platform; check the URL", status)
 }
 
-// refused is what a webhook says that takes nothing, with the remedy where the command has one.
-func refused(status int, text []byte, secret string) error {
-	var problem restError
+// webhookError returns the problem that a webhook responded with, and the remedy if the command knows one.
+func webhookError(status int, text []byte, secret string) error {
+	var problem restclient.Problem
 	if json.Unmarshal(text, &problem) != nil || problem.Code == "" {
-		return notOurs(status)
+		return foreignWebhook(status)
 	}
-	err := fmt.Errorf("%d %s: %s", status, printable(string(problem.Code)), printableLines(problem.Detail))
+	err := fmt.Errorf("%d %s: %s", status, printable(problem.Code), printableLines(problem.Detail))
 	switch {
-	case problem.Code != httpserver.CodeInvalidSecret:
+	case problem.Code != string(httpserver.CodeInvalidSecret):
 		return err
 	case secret == "":
-		return fmt.Errorf("%w; no secret was sent: give it by --secret-file or %s, or name the webhook's connector by --connector", err, envSecret)
+		return fmt.Errorf("%w; no secret was sent: give it by --secret-file or %s, or name the connector of the webhook by --connector", err, envSecret)
 	}
-	return fmt.Errorf("%w; the secret that was sent is not the webhook's: that of --secret-file, of %s, or else of --connector", err, envSecret)
+	return fmt.Errorf("%w; the webhook has another secret; the secret that was sent came from --secret-file, from %s, or else from --connector", err, envSecret)
 }
 
-// await prints runs once they have ended.
-func (o *triggerOptions) await(ctx context.Context, api *rest, ids []string, out io.Writer) error {
+// awaitRuns prints each run when it has ended.
+func (o *triggerOptions) awaitRuns(ctx context.Context, api *apiClient, ids []string, out io.Writer) error {
 	var failed []error
 	for _, id := range ids {
-		run, status, err := o.ended(ctx, api, id)
+		run, err := o.awaitRun(ctx, api, id)
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(out, jsonLine(run))
-		if status != "completed" {
-			failed = append(failed, fmt.Errorf("run %s has ended %s", id, status))
+		fmt.Fprintln(out, jsonLine(run.Text))
+		if run.Value.Status != restclient.RunStatusCompleted {
+			failed = append(failed, fmt.Errorf("run %s has ended as %s", id, run.Value.Status))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// ended is a run once it has ended.
-func (o *triggerOptions) ended(ctx context.Context, api *rest, id string) (shown json.RawMessage, status string, err error) {
+// awaitRun returns a run when it has ended.
+func (o *triggerOptions) awaitRun(ctx context.Context, api *apiClient, id string) (restclient.Document[restclient.Run], error) {
 	for {
-		if err := api.call(ctx, http.MethodGet, "/runs/"+id, "", nil, &shown); err != nil {
-			return nil, "", fmt.Errorf("reading run %s: %w", id, err)
+		run, err := api.GetRun(ctx, id)
+		if err != nil {
+			return run, fmt.Errorf("reading run %s: %w", id, err)
 		}
-		var run struct {
-			Status string `json:"status"`
-		}
-		if err := json.Unmarshal(shown, &run); err != nil {
-			return nil, "", fmt.Errorf("reading run %s: %w", id, err)
-		}
-		switch run.Status {
-		case "completed", "failed", "cancelled":
-			return shown, run.Status, nil
+		switch run.Value.Status {
+		case restclient.RunStatusCompleted, restclient.RunStatusFailed, restclient.RunStatusCancelled:
+			return run, nil
 		}
 		if err := o.wait(ctx, triggerPoll); err != nil {
-			return nil, "", fmt.Errorf("run %s goes on: %w", id, err)
+			return run, fmt.Errorf("run %s continues: %w", id, err)
 		}
 	}
 }

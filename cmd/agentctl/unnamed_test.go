@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWithoutANameItIsTheOneThatFits: of what is under way to be cancelled, and of what is deployed and
-// not live to be activated. Of several nothing is done.
-func TestWithoutANameItIsTheOneThatFits(t *testing.T) {
+// Without an argument a command takes the only deployment that fits. If several fit, it does nothing.
+func TestChooseDeployment_FindsTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	for command, fields := range map[string]string{
 		"cancel":   `"status":"building"`,
@@ -19,14 +18,14 @@ func TestWithoutANameItIsTheOneThatFits(t *testing.T) {
 		t.Run(command, func(t *testing.T) {
 			p := newProject(t)
 			p.cancels = true
-			live := p.has(`"status":"deployed","is_live":true`)
-			failed := p.has(`"status":"failed"`)
+			live := p.addDeployment(`"status":"deployed","is_live":true`)
+			failed := p.addDeployment(`"status":"failed"`)
 			_, _, err := p.agentctl(command)
 			require.ErrorContains(t, err, "DEPLOYMENT: none can be "+command)
 			require.ErrorContains(t, err, "; there is "+live+" 2fd4e1c6 (production, live), "+failed+" 2fd4e1c6 (production, failed)")
 			require.Empty(t, p.called)
 
-			one := p.has(fields)
+			one := p.addDeployment(fields)
 			out, messages, err := p.agentctl(command)
 			require.NoError(t, err)
 			require.Equal(t, one+"\n", out)
@@ -34,10 +33,10 @@ func TestWithoutANameItIsTheOneThatFits(t *testing.T) {
 			require.Len(t, p.called, 1)
 			require.Contains(t, p.called[0], "/deployments/"+one+"/"+command)
 
-			two := p.has(fields)
+			two := p.addDeployment(fields)
 			_, _, err = p.agentctl(command, "--environment", "production")
 			require.ErrorContains(t, err, "DEPLOYMENT: 2 can be "+command)
-			require.ErrorContains(t, err, "; say which: "+one+" 2fd4e1c6 (production, ")
+			require.ErrorContains(t, err, "; name one: "+one+" 2fd4e1c6 (production, ")
 			require.ErrorContains(t, err, ", "+two+" 2fd4e1c6 (production, ")
 			require.NotContains(t, err.Error(), failed)
 			require.Len(t, p.called, 1)
@@ -45,15 +44,14 @@ func TestWithoutANameItIsTheOneThatFits(t *testing.T) {
 	}
 }
 
-// TestOfANameThatSeveralHaveItIsTheOneThatFits: one commit is deployed many times, and one of these is
-// under way. What is live stays meant by its name.
-func TestOfANameThatSeveralHaveItIsTheOneThatFits(t *testing.T) {
+// Of several deployments of a commit, a command takes the one that fits.
+func TestFindDeployment_PrefersDeploymentsThatFit(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	p.cancels = true
-	live := p.has(`"status":"deployed","is_live":true`)
-	building := p.has(`"status":"building"`)
-	p.has(`"status":"failed"`)
+	live := p.addDeployment(`"status":"deployed","is_live":true`)
+	building := p.addDeployment(`"status":"building"`)
+	p.addDeployment(`"status":"failed"`)
 	out, _, err := p.agentctl("cancel", "2fd4e1c6")
 	require.NoError(t, err)
 	require.Equal(t, building+"\n", out)
@@ -61,9 +59,9 @@ func TestOfANameThatSeveralHaveItIsTheOneThatFits(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, live+"\n", out)
 
-	older := p.has(`"status":"deployed"`)
+	older := p.addDeployment(`"status":"deployed"`)
 	_, _, err = p.agentctl("activate", "2fd4e1c6")
-	require.EqualError(t, err, `DEPLOYMENT: "2fd4e1c6" is more than one; say which by its id: `+live+" (production, live), "+older+" (production, deployed)")
+	require.EqualError(t, err, `DEPLOYMENT: "2fd4e1c6" is ambiguous; use an ID: `+live+" (production, live), "+older+" (production, deployed)")
 	_, _, err = p.agentctl("logs", "2fd4e1c6")
-	require.ErrorContains(t, err, "is more than one", "a log there is of each")
+	require.ErrorContains(t, err, "is ambiguous", "a log there is of each")
 }

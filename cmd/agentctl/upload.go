@@ -10,26 +10,21 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
-	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// uploadTime bounds sending a folder.
-const uploadTime = 10 * time.Minute
-
-// packed is what is in a folder, as it is uploaded: under one key, however often.
-type packed struct {
+// packedFolder is the content of a folder in the form of an upload. All attempts to upload it have the same idempotency key.
+type packedFolder struct {
 	digest string
 	key    string
 	bytes  []byte
 	files  int
 }
 
-// readFolder reads what agents are made of in a folder; what is wrong with the files is said
-// as bundle.Problems.
+// readFolder reads the files of a project from a folder. Mistakes in the files are returned as bundle.Problems.
 func readFolder(dir string) (bundle.Files, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -38,70 +33,76 @@ func readFolder(dir string) (bundle.Files, error) {
 	defer root.Close()
 	files, err := bundle.ReadFiles(root.FS())
 	if err == nil && len(files) == 0 {
-		err = fmt.Errorf("%s has no agents: name the folder in which the folder agents is", dir)
+		err = fmt.Errorf("%s has no agents: name the folder that contains the folder agents", dir)
 	}
 	return files, err
 }
 
-// packFolder packs files. Equal files are packed equally, so that an upload is told by its digest.
-func packFolder(files bundle.Files) (packed, error) {
+// packFolder packs files. Equal files have equal digests.
+func packFolder(files bundle.Files) (packedFolder, error) {
 	var b bytes.Buffer
 	digest, _, err := bundle.Pack(files, &b)
 	if err != nil {
-		return packed{}, fmt.Errorf("packing the folder: %w", err)
+		return packedFolder{}, fmt.Errorf("packing the folder: %w", err)
 	}
-	return packed{digest, rand.Text(), b.Bytes(), len(files)}, nil
+	return packedFolder{digest, rand.Text(), b.Bytes(), len(files)}, nil
 }
 
-// upload uploads what was packed, and deploys it.
-func (r *rest) upload(ctx context.Context, to environment, p packed, skipTests bool, messages io.Writer) (d deployment, err error) {
-	path := "/deployments/upload?environment_id=" + url.QueryEscape(to.ID)
+// uploadFolder uploads a folder and deploys it. On a terminal it shows the progress.
+func (c *apiClient) uploadFolder(ctx context.Context, to restclient.Environment, p packedFolder, skipTests bool, messages io.Writer) (deployment, error) {
+	params := &restclient.UploadDeploymentParams{EnvironmentID: to.ID, IdempotencyKey: &p.key}
 	if skipTests {
-		path += "&skip_tests=true"
+		params.SkipTests = &skipTests
 	}
-	patient := *r.http
-	patient.Timeout = uploadTime
-	err = r.repeated(ctx, func() error {
-		body := io.Reader(bytes.NewReader(p.bytes))
-		if isTerminal(messages) {
-			body = &progress{Reader: body, all: len(p.bytes), out: messages}
-		}
-		_, err := r.once(ctx, &patient, restRequest{http.MethodPost, path, map[string]string{"Idempotency-Key": p.key}, "application/zstd", body, len(p.bytes)}, &d)
-		if isTerminal(messages) {
-			fmt.Fprintf(messages, "%s", clearLine)
-		}
-		return err
-	})
-	var problem *restError
+	document, err := c.UploadDeployment(ctx, params, "application/zstd", bytes.NewReader(p.bytes), showProgress(messages, len(p.bytes)))
+	if isTerminal(messages) {
+		fmt.Fprintf(messages, "%s", clearLine)
+	}
+	var problem *restclient.ProblemError
 	if errors.As(err, &problem) && problem.Status == http.StatusNotImplemented {
-		return d, fmt.Errorf("this server takes no uploads: %w", err)
+		return deployment{}, fmt.Errorf("this server accepts no uploads: %w", err)
 	}
 	if err == nil {
-		fmt.Fprintf(messages, "uploaded %d files, %s\n", p.files, megabytes(len(p.bytes)))
+		fmt.Fprintf(messages, "uploaded %d files, %s\n", p.files, formatBytes(len(p.bytes)))
 	}
-	return d, err
+	return deployment{document}, err
 }
 
-// clearLine takes away what a line of a terminal shows.
+// showProgress returns a request editor that shows on a terminal how much of the body was sent, in each attempt.
+func showProgress(messages io.Writer, size int) restclient.RequestEditorFn {
+	return func(_ context.Context, request *http.Request) error {
+		if !isTerminal(messages) {
+			return nil
+		}
+		open := request.GetBody
+		request.GetBody = func() (io.ReadCloser, error) {
+			body, err := open()
+			return &progressReader{ReadCloser: body, size: size, out: messages}, err
+		}
+		return nil
+	}
+}
+
+// clearLine clears the current line of a terminal.
 var clearLine = control("[G") + control("[K")
 
-// progress shows on a terminal how much of something was read.
-type progress struct {
-	io.Reader
-	done, all int
-	out       io.Writer
+// progressReader shows on a terminal how much was read from it.
+type progressReader struct {
+	io.ReadCloser
+	done, size int
+	out        io.Writer
 }
 
 // Read implements io.Reader.
-func (p *progress) Read(piece []byte) (int, error) {
-	n, err := p.Reader.Read(piece)
+func (p *progressReader) Read(piece []byte) (int, error) {
+	n, err := p.ReadCloser.Read(piece)
 	p.done += n
-	fmt.Fprintf(p.out, "%suploading %s of %s", clearLine, megabytes(p.done), megabytes(p.all))
+	fmt.Fprintf(p.out, "%suploading %s of %s", clearLine, formatBytes(p.done), formatBytes(p.size))
 	return n, err
 }
 
-// megabytes says how many bytes there are.
-func megabytes(n int) string {
+// formatBytes formats a number of bytes in KiB or MiB.
+func formatBytes(n int) string {
 	if n < 1<<20 {
 		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 	}

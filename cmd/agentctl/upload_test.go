@@ -21,12 +21,12 @@ func folderWith(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
-		writeFile(t, filepath.Join(dir, name), content)
+		writeTestFile(t, filepath.Join(dir, name), content)
 	}
 	return dir
 }
 
-func writeFile(t *testing.T, path, content string) {
+func writeTestFile(t *testing.T, path, content string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
@@ -37,10 +37,11 @@ const helloAgent = "name: hello\nmodel: openai/gpt-5\n"
 // endedAtOnce is the log of a build that has written nothing.
 func endedAtOnce(w http.ResponseWriter, _ string) { _, _ = io.WriteString(w, end) }
 
-func TestDeployUploadsAFolder(t *testing.T) {
+// Upload sends the files of a project, and no others.
+func TestDeploy_UploadsAFolder(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
-	id := p.has(`"status":"deployed","is_live":true`)
+	id := p.addDeployment(`"status":"deployed","is_live":true`)
 	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
 	dir := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent, "tests/files/a": "x", "README.md": "no", ".git/config": "no"})
 	out, messages, err := p.agentctl("deploy", "--upload", dir, "--skip-tests")
@@ -58,7 +59,8 @@ func TestDeployUploadsAFolder(t *testing.T) {
 	require.Equal(t, p.uploads[0], p.uploads[1], "equal files are one upload")
 }
 
-func TestFoldersThatAreNotUploaded(t *testing.T) {
+// Folders without agents, and flags that do not fit an upload, are rejected.
+func TestDeploy_RejectsInvalidFolders(t *testing.T) {
 	t.Parallel()
 	p := newProject(t)
 	linked := folderWith(t, map[string]string{"agents/hello.yaml": helloAgent})
@@ -67,7 +69,7 @@ func TestFoldersThatAreNotUploaded(t *testing.T) {
 		"agents/link.yaml: is a link": {"--upload", linked},
 		"has no agents":               {"--upload", t.TempDir()},
 		"opening the folder":          {"--upload", filepath.Join(t.TempDir(), "nowhere")},
-		"is for --upload":             {"--skip-tests"},
+		"needs --upload":              {"--skip-tests"},
 		"[commit upload]":             {"--upload", ".", "--commit", "a"},
 		"[branch upload]":             {"--upload", ".", "--branch", "a"},
 	} {

@@ -4,71 +4,42 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
-// changeTries is how often a change is made anew that somebody else's came before.
-const changeTries = 5
+// maxChanges is how often a change is repeated because another one came first.
+const maxChanges = 5
 
-// variable is one of an environment, as the REST API shows and takes it.
-type variable struct {
-	Name      string          `json:"name"`
-	Value     *string         `json:"value,omitempty"`
-	Sensitive bool            `json:"sensitive"`
-	SecretRef json.RawMessage `json:"secret_ref,omitempty"`
-}
-
-// shown is its value for people.
-func (v variable) shown() string {
-	if v.Value == nil {
-		return ""
-	}
-	return *v.Value
-}
-
-// variables are those of an environment by name, with what names them as they are.
-type variables struct {
-	list []variable
-	etag string
-}
-
-func variablesPath(e environment) string {
-	return "/environments/" + url.PathEscape(e.ID) + "/variables"
-}
-
-// variables reads those of an environment.
-func (r *rest) variables(ctx context.Context, e environment) (v variables, err error) {
-	v.etag, err = r.tagged(ctx, http.MethodGet, variablesPath(e), "", "", nil, &v.list)
+// readVariables returns the variables of an environment.
+func (c *apiClient) readVariables(ctx context.Context, e restclient.Environment) (restclient.Document[[]restclient.Variable], error) {
+	known, err := c.GetVariables(ctx, e.ID)
 	if err != nil {
-		return v, fmt.Errorf("reading the variables of environment %s: %w", e.Slug, err)
+		return known, fmt.Errorf("reading the variables of environment %s: %w", e.Slug, err)
 	}
-	return v, nil
+	return known, nil
 }
 
-// change changes the variables of an environment: it reads all, and writes them where nobody has
-// changed the environment in between; else it begins again. edit is given those that there are,
-// of which sensitive ones keep their values.
-func (r *rest) change(ctx context.Context, e environment, edit func([]variable) ([]variable, error)) error {
+// changeVariables changes the variables of an environment. It reads all of them, passes them to edit and writes the result,
+// unless another change came in between; then it starts again. Sensitive variables that edit returns unchanged keep their values.
+func (c *apiClient) changeVariables(ctx context.Context, e restclient.Environment, edit func([]restclient.VariableInput) ([]restclient.VariableInput, error)) error {
 	for try := 1; ; try++ {
-		now, err := r.variables(ctx, e)
+		known, err := c.readVariables(ctx, e)
 		if err != nil {
 			return err
 		}
-		next, err := edit(slices.Clone(now.list))
+		changed, err := edit(asInput(known.Value))
 		if err != nil {
 			return err
 		}
-		var answer []variable
-		_, err = r.tagged(ctx, http.MethodPut, variablesPath(e), rand.Text(), now.etag, next, &answer)
-		var problem *restError
-		if errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed && try < changeTries {
+		_, err = c.ReplaceVariables(ctx, e.ID, &restclient.ReplaceVariablesParams{IfMatch: &known.ETag}, changed)
+		var problem *restclient.ProblemError
+		if errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed && try < maxChanges {
 			continue
 		}
 		if err != nil {
@@ -78,19 +49,39 @@ func (r *rest) change(ctx context.Context, e environment, edit func([]variable) 
 	}
 }
 
-// find is where the variable of a name stands, -1 for nowhere.
-func find(list []variable, name string) int {
-	return slices.IndexFunc(list, func(v variable) bool { return v.Name == name })
+// asInput returns variables as the REST API accepts them.
+func asInput(known []restclient.Variable) []restclient.VariableInput {
+	input := make([]restclient.VariableInput, len(known))
+	for i, v := range known {
+		input[i] = restclient.VariableInput{Name: v.Name, Value: &known[i].Value, Sensitive: v.Sensitive}
+		if ref, err := v.SecretRef.Get(); err == nil {
+			input[i].SecretRef.Set(restclient.KeyOfInput(ref))
+		} else if v.SecretRef.IsNull() {
+			input[i].SecretRef.SetNull()
+		}
+	}
+	return input
 }
 
-// variableNames are the names of variables, for messages.
-func variableNames(list []variable) string {
-	if len(list) == 0 {
-		return "none"
-	}
+// inputNames returns the names of variables.
+func inputNames(list []restclient.VariableInput) []string {
 	names := make([]string, len(list))
 	for i, v := range list {
 		names[i] = v.Name
 	}
-	return strings.Join(names, ", ")
+	return names
+}
+
+// unknownVariable is the error for a name that no variable of an environment has.
+func unknownVariable(e restclient.Environment, name string, known []string) error {
+	there := "none"
+	if len(known) > 0 {
+		there = strings.Join(known, ", ")
+	}
+	return fmt.Errorf("environment %s has no variable %s; there is %s", e.Slug, printable(name), there)
+}
+
+// indexOfVariable returns the index of the variable with a name, -1 if there is none.
+func indexOfVariable(list []restclient.VariableInput, name string) int {
+	return slices.IndexFunc(list, func(v restclient.VariableInput) bool { return v.Name == name })
 }

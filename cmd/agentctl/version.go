@@ -5,17 +5,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/restclient"
 )
 
 // versionOptions are the flags of `version`.
@@ -26,15 +23,15 @@ type versionOptions struct {
 	clientOnly bool
 }
 
-// versions are those of both sides; Server is "" where it is not known.
-type versions struct {
+// versionReport has the versions of the program and of the server. Server is "" if it is unknown.
+type versionReport struct {
 	Client    string `json:"client"`
 	GoVersion string `json:"go_version"`
 	Platform  string `json:"platform"`
 	Server    string `json:"server,omitempty"`
 }
 
-// ownVersion is what --version prints.
+// ownVersion returns the text that --version prints.
 func ownVersion() string {
 	return fmt.Sprintf("%s (%s, %s/%s)", metrics.Version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
@@ -44,57 +41,46 @@ func newVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the versions of this program and of the server",
-		Long: `Print the version of agentctl, and that of the server where --server names one. No API key is
-needed. A server that does not answer is no failure.`,
+		Long: `Print the version of agentctl, and with --server the version of the server. This needs no API
+key. The command succeeds even if the server does not respond.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return o.printVersions(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	o.restOptions.bind(cmd.Flags())
-	o.output.bind(cmd.Flags())
+	o.restOptions.bindFlags(cmd.Flags())
+	o.output.bindFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&o.clientOnly, "client", false, "do not ask the server")
 	return cmd
 }
 
-func (o *versionOptions) run(ctx context.Context, out, messages io.Writer) error {
-	v := versions{Client: metrics.Version(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+func (o *versionOptions) printVersions(ctx context.Context, out, messages io.Writer) error {
+	v := versionReport{Client: metrics.Version(), GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if !o.clientOnly && o.server != "" {
 		var err error
 		if v.Server, err = o.serverVersion(ctx); err != nil {
-			fmt.Fprintf(messages, "the version of the server is not known: %s\n", printableLines(err.Error()))
+			fmt.Fprintf(messages, "the version of the server is unknown: %s\n", printableLines(err.Error()))
 		}
 	}
 	if o.output != outputText {
-		return o.write(out, v)
+		return o.printValue(out, v)
 	}
 	fmt.Fprintf(out, "client: %s\n", ownVersion())
 	_, err := fmt.Fprintf(out, "server: %s\n", printable(cmp.Or(v.Server, "unknown")))
 	return err
 }
 
-// serverVersion asks the REST API, which says it to anybody with its description.
+// serverVersion asks the server for its version.
 func (o *versionOptions) serverVersion(ctx context.Context) (string, error) {
-	base, err := o.base()
+	server, err := o.serverURL()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/v1/openapi.json", nil)
+	version, err := restclient.New(restclient.Options{Server: server, Explain: explainUnreachable(server)}).ServerVersion(ctx)
 	if err != nil {
-		return "", fmt.Errorf("making a request: %w", err)
+		return "", err
 	}
-	response, err := newHTTPClient().Do(request)
-	if err != nil {
-		return "", unreachable(base, err)
-	}
-	defer response.Body.Close()
-	var description struct {
-		OpenAPI string `json:"openapi"`
-	}
-	if json.NewDecoder(io.LimitReader(response.Body, maxRESTAnswer)).Decode(&description) != nil || description.OpenAPI == "" {
-		return "", errors.New("this is no answer of the REST API; is --server right?")
-	}
-	return cmp.Or(response.Header.Get(httpserver.HeaderVersion), "older than this client"), nil
+	return cmp.Or(version, "older than this client"), nil
 }

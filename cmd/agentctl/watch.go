@@ -15,17 +15,17 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// quiet is for how long nothing changes before a change is told of: an editor writes a file in
-// several steps, and a checkout many files.
-const quiet = 200 * time.Millisecond
+// settleTime is how long nothing changes before a change is reported: an editor writes a file in several steps, and a checkout
+// writes many files.
+const settleTime = 200 * time.Millisecond
 
-// watch tells of changes of what agents are made of in a folder, until ctx ends.
-func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
+// watchFolder reports changes of the files of a project in a folder, until ctx ends.
+func watchFolder(ctx context.Context, dir string) (<-chan struct{}, error) {
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", dir, err)
 	}
-	if err := watchFolders(w, dir); err != nil {
+	if err := addFolders(w, dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("watching %s: %w", dir, err), w.Close())
 	}
 	seen := make(chan struct{})
@@ -36,7 +36,7 @@ func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 			select {
 			case <-ctx.Done():
 				return
-			case _, open := <-w.Errors: // of events that were lost: whatever changed is found
+			case _, open := <-w.Errors: // Events were lost, so anything can have changed.
 				if !open {
 					return
 				}
@@ -45,7 +45,7 @@ func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 					return
 				}
 				if event.Has(fsnotify.Create) {
-					_ = watchFolders(w, dir) // one that is gone again is no longer of interest
+					_ = addFolders(w, dir) // A folder that is already deleted does not matter.
 				}
 			}
 			select {
@@ -54,32 +54,31 @@ func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 			}
 		}
 	}()
-	return settled(ctx, seen), nil
+	return settleChanges(ctx, seen), nil
 }
 
-// watchFolders watches a project's folder, and in it all folders of the layout.
-func watchFolders(w *fsnotify.Watcher, dir string) error {
+// addFolders watches the folder of a project, and all folders of the layout in it.
+func addFolders(w *fsnotify.Watcher, dir string) error {
 	if err := w.Add(dir); err != nil {
 		return err
 	}
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // it went meanwhile
+			return nil // It was deleted meanwhile.
 		case err != nil:
 			return err
 		case !entry.IsDir() || path == dir:
 			return nil
-		case filepath.Dir(path) == filepath.Clean(dir) && !bundle.InLayout(entry.Name()):
+		case filepath.Dir(path) == filepath.Clean(dir) && !bundle.IsLayoutFolder(entry.Name()):
 			return fs.SkipDir
 		}
 		return w.Add(path)
 	})
 }
 
-// settled passes on what is seen once nothing more was for a while. Of several that nobody
-// takes there is one.
-func settled(ctx context.Context, seen <-chan struct{}) <-chan struct{} {
+// settleChanges passes on a change when nothing more changes for settleTime. Changes that the receiver has not read yet become one.
+func settleChanges(ctx context.Context, seen <-chan struct{}) <-chan struct{} {
 	out := make(chan struct{}, 1)
 	go func() {
 		defer close(out)
@@ -92,12 +91,12 @@ func settled(ctx context.Context, seen <-chan struct{}) <-chan struct{} {
 				if !open {
 					return
 				}
-				calm = time.After(quiet)
+				calm = time.After(settleTime)
 			case <-calm:
 				calm = nil
 				select {
 				case out <- struct{}{}:
-				default: // it will look at all of it
+				default: // The receiver will check everything.
 				}
 			}
 		}

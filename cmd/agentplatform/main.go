@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
 func main() {
@@ -40,15 +41,15 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(
-		newCommand("manager", "Run the controllers, as the elected leader; bring the store's schema up to date", runManager),
-		newCommand("apiserver", "Serve the REST facade /v1", runAPIServer),
-		newCommand("all", "Run gateway, controllers and facade in one process", runAll),
+		newCommand(metrics.ProcessManager, "Run the controllers, as the elected leader; bring the store's schema up to date", runManager),
+		newCommand(metrics.ProcessFacade, "Serve the REST facade /v1", runAPIServer),
+		newCommand(metrics.ProcessAll, "Run gateway, controllers and facade in one process", runAll),
 	)
 	flagenv.Bind(root)
 	return root
 }
 
-// newCommand is a subcommand that takes all flags and opens what they name.
+// newCommand returns a subcommand that accepts the flags with an effect on it, and opens the resources that they name.
 func newCommand(use, short string, run func(context.Context, *process) error) *cobra.Command {
 	opts := &options{}
 	cmd := &cobra.Command{
@@ -59,9 +60,9 @@ func newCommand(use, short string, run func(context.Context, *process) error) *c
 				return err
 			}
 			defer p.store.Close()
-			return p.observe.Run(cmd.Context(), p.observed(), func(ctx context.Context) error { return run(ctx, p) })
+			return p.Observe.Run(cmd.Context(), p.observed(), func(ctx context.Context) error { return run(ctx, p) })
 		},
 	}
-	opts.bind(cmd.Flags())
+	opts.bindFlags(cmd.Flags(), use)
 	return cmd
 }

@@ -16,12 +16,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/gateway"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// started calls f for the subcommand that each pod of the manifests starts, with
-// the flags that it was given, and says which those are.
+// started calls f with the subcommand and the parsed flags of each pod in the manifests, and returns the names of the
+// subcommands.
 func started(t *testing.T, f func(*cobra.Command, corev1.PodSpec)) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
@@ -47,25 +48,24 @@ func started(t *testing.T, f func(*cobra.Command, corev1.PodSpec)) map[string]bo
 	return names
 }
 
-// TestManifestsNameFlagsThatThereAre: as arguments, and as variables, of values that
-// the flags take.
-func TestManifestsNameFlagsThatThereAre(t *testing.T) {
+// The manifests use only existing flags with valid values, as arguments and as variables.
+func TestManifests_UseExistingFlags(t *testing.T) {
 	t.Parallel()
 	names := started(t, func(cmd *cobra.Command, pod corev1.PodSpec) {
 		for _, variable := range pod.Containers[0].Env {
 			found := variable.Name == "GOMEMLIMIT"
 			cmd.Flags().VisitAll(func(flag *pflag.Flag) { found = found || variable.Name == flagenv.Name(flag.Name) })
-			require.True(t, found, "%s: nobody reads %s", cmd.Name(), variable.Name)
+			require.True(t, found, "%s: no flag has the variable %s", cmd.Name(), variable.Name)
 		}
 	})
 	require.Equal(t, map[string]bool{"manager": true, "apiserver": true, "all": true}, names)
 }
 
-// TestManifestsLeaveTimeToStop: longer than open requests may take to end.
-func TestManifestsLeaveTimeToStop(t *testing.T) {
+// The manifests give each pod more time to stop than open requests may take.
+func TestManifests_LeaveTimeToStop(t *testing.T) {
 	t.Parallel()
 	started(t, func(cmd *cobra.Command, pod corev1.PodSpec) {
-		if cmd.Name() == "manager" { // nobody asks it anything
+		if cmd.Name() == "manager" { // it serves no requests
 			return
 		}
 		c := pod.Containers[0]
@@ -84,16 +84,16 @@ func TestManifestsLeaveTimeToStop(t *testing.T) {
 	})
 }
 
-// TestServersAreBoundedByTheFlags: those of strangers, in time and in number.
-func TestServersAreBoundedByTheFlags(t *testing.T) {
+// The flags limit the connections and the shutdown grace of both public servers.
+func TestServers_UseTheLimitsOfTheFlags(t *testing.T) {
 	t.Parallel()
 	for drain, grace := range map[time.Duration]time.Duration{time.Minute: time.Minute, time.Nanosecond: 1, 0: 1, -time.Second: 1} {
 		t.Run(drain.String(), func(t *testing.T) {
-			p := &process{options: &options{drain: drain, connections: 7}, facade: metrics.NewFacade(prometheus.NewRegistry())}
-			gateway, facade := p.gatewayOptions(), p.facadeOptions(http.NotFoundHandler())
-			require.Equal(t, grace, gateway.Grace, "0 would mean the default")
+			p := &process{options: &options{Flags: gateway.Flags{Drain: drain, MaxConnections: 7}}, facade: metrics.NewFacade(prometheus.NewRegistry())}
+			webhooks, facade := p.gatewayOptions(), p.facadeOptions(http.NotFoundHandler())
+			require.Equal(t, grace, webhooks.Grace, "0 would mean the default")
 			require.Equal(t, grace, facade.Grace)
-			require.Equal(t, 7, gateway.MaxConnections)
+			require.Equal(t, 7, webhooks.MaxConnections)
 			require.Equal(t, 7, facade.MaxConnections)
 		})
 	}

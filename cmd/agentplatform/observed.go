@@ -22,8 +22,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// count registers what the process counts.
-func (p *process) count() {
+// registerMetrics registers the metrics of the process.
+func (p *process) registerMetrics() {
 	p.registry = prometheus.NewRegistry()
 	if p.name == metrics.ProcessFacade {
 		p.registry = metrics.NewRegistry()
@@ -36,8 +36,8 @@ func (p *process) count() {
 	metrics.Build(p.registry, p.name)
 }
 
-// observed is what is asked about the process. The registry of the controllers has
-// the metrics of Go and of the process, too.
+// observed returns the metrics and the readiness check of the process. The controllers' registry also contains the metrics of
+// Go and of the process.
 func (p *process) observed() observe.Process {
 	shown := prometheus.Gatherers{p.registry}
 	if p.name != metrics.ProcessFacade {
@@ -46,11 +46,11 @@ func (p *process) observed() observe.Process {
 	return observe.Process{Metrics: shown, Ready: p.ready.Check}
 }
 
-// syncPatience is how long a probe waits for caches.
+// syncPatience is how long a probe waits for the caches.
 const syncPatience = 500 * time.Millisecond
 
-// cachesSynced is ready while the manager's caches are as Kubernetes is; those of a
-// manager that waits to lead hold nothing yet.
+// cachesSynced returns a check that is ready when the manager's caches match Kubernetes. The caches of a manager that waits for
+// leadership are empty.
 func cachesSynced(caches cache.Cache) probe.Check {
 	return func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, syncPatience)
@@ -62,20 +62,20 @@ func cachesSynced(caches cache.Cache) probe.Check {
 	}
 }
 
-// readyWhen makes check the process's readiness, unless it is a part of one: then
-// the gateway is what the process is there for.
+// readyWhen makes check the readiness of the process, unless the gateway is a part of the process. Then the gateway determines
+// the readiness.
 func (p *process) readyWhen(check probe.Check) {
 	if p.name != metrics.ProcessAll {
 		p.ready.Set(check)
 	}
 }
 
-// leases is the store as the lease on it is taken.
-func (p *process) leases() store.Clusters {
+// countedLeases is the store as the lease on it is taken.
+func (p *process) countedLeases() store.Clusters {
 	return countedLease{Clusters: p.store, metrics: p.manager, now: time.Now}
 }
 
-// countedLease notes what becomes of the lease on the store.
+// countedLease counts the renewals and failures of the lease on the store.
 type countedLease struct {
 	store.Clusters
 	metrics *metrics.Manager

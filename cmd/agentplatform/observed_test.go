@@ -32,7 +32,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// patience is how long a process may take for anything.
+// patience is the timeout of each wait for a process.
 const patience = time.Minute
 
 // command is a subcommand that runs in this process until the test ends.
@@ -46,11 +46,18 @@ type command struct {
 func start(t *testing.T, name string, flags ...string) *command {
 	t.Helper()
 	c := &command{t: t, health: testenv.FreeAddr(t), metrics: testenv.FreeAddr(t), api: testenv.FreeAddr(t), gateway: testenv.FreeAddr(t)}
+	flags = append(flags, "--health-addr="+c.health, "--metrics-addr="+c.metrics)
+	if name != metrics.ProcessFacade {
+		flags = append(flags, "--image=agentplatform:test", "--dispatch-url=http://"+c.gateway)
+	}
+	if name != metrics.ProcessManager {
+		flags = append(flags, "--api-addr="+c.api)
+	}
+	if name == metrics.ProcessAll {
+		flags = append(flags, "--public-addr=127.0.0.1:0", "--internal-addr="+c.gateway)
+	}
 	root := newRootCommand()
-	root.SetArgs(append([]string{
-		name, "--health-addr=" + c.health, "--metrics-addr=" + c.metrics, "--api-addr=" + c.api, "--image=agentplatform:test",
-		"--public-addr=127.0.0.1:0", "--internal-addr=" + c.gateway, "--dispatch-url=http://" + c.gateway,
-	}, flags...))
+	root.SetArgs(append([]string{name}, flags...))
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
@@ -101,8 +108,7 @@ func (c *command) served(until string) metrictest.Served {
 	return metrictest.Parse(c.t, text)
 }
 
-// cluster makes the test's Kubernetes API the one of KUBECONFIG, and a namespace to
-// be the platform's own.
+// cluster sets KUBECONFIG to the test's Kubernetes API. It creates a namespace for the platform and returns its name.
 func cluster(t *testing.T) (namespace string) {
 	t.Helper()
 	plane := kube.Start(t)
@@ -122,7 +128,7 @@ func kubeconfigOf(config *rest.Config) api.Config {
 	return *out
 }
 
-// unknownKey asks the facade with a key that nobody has.
+// unknownKey calls the facade with an unknown key.
 func (c *command) unknownKey() {
 	c.t.Helper()
 	c.eventually(func() bool {
@@ -139,24 +145,24 @@ func (c *command) unknownKey() {
 	}, "the facade answers")
 }
 
-func TestEachProcessServesItsMetricsAndProbes(t *testing.T) {
+func TestProcesses_ServeMetricsAndProbes(t *testing.T) {
 	system := cluster(t)
 	dsn := filepath.Join(t.TempDir(), "dsn")
 	require.NoError(t, os.WriteFile(dsn, []byte(testenv.Postgres(t)), 0o600))
 	flags := []string{"--store-dsn-file=" + dsn, "--system-namespace=" + system}
 
-	manager := start(t, "manager", flags...)
+	manager := start(t, metrics.ProcessManager, flags...)
 	s := manager.served("agentplatform_sweep_refused_objects")
 	s.Check(t, metrics.ProcessManager)
 	require.NotZero(t, s.Value(t, "agentplatform_store_lease_renewed_timestamp_seconds"))
 	require.InEpsilon(t, 1, s.Value(t, "leader_election_master_status"), 0)
 	require.Contains(t, s.Metrics, "workqueue_depth")
 
-	waiting := start(t, "manager", flags...)
+	waiting := start(t, metrics.ProcessManager, flags...)
 	require.Zero(t, waiting.served("agentplatform_build_info").Value(t, "agentplatform_store_lease_failures_total", "reason", "foreign"),
 		"one that waits to lead is ready, and has a lease on the store to wait for")
 
-	facade := start(t, "apiserver", flags...)
+	facade := start(t, metrics.ProcessFacade, flags...)
 	facade.unknownKey()
 	s = facade.served("agentplatform_api_requests_total")
 	s.Check(t, metrics.ProcessFacade)
@@ -166,16 +172,16 @@ func TestEachProcessServesItsMetricsAndProbes(t *testing.T) {
 		"route", "/v1/projects/{project_id}/environments", "method", "GET", "code", "401"), 0)
 }
 
-func TestTheOneProcessServesAllMetrics(t *testing.T) {
+func TestAll_ServesAllMetrics(t *testing.T) {
 	system := cluster(t)
-	all := start(t, "all", "--sqlite="+filepath.Join(t.TempDir(), "store.db"), "--system-namespace="+system)
+	all := start(t, metrics.ProcessAll, "--sqlite="+filepath.Join(t.TempDir(), "store.db"), "--system-namespace="+system)
 	all.unknownKey()
 	_, _, err := all.get(all.gateway, "/nothing")
 	require.NoError(t, err)
 	all.served("agentplatform_sweep_refused_objects").Check(t, metrics.ProcessAll)
 }
 
-// holding is a store that answers who asks for its lease.
+// holding is a store that returns err for each lease renewal.
 type holding struct {
 	store.Clusters
 	err error
@@ -183,7 +189,7 @@ type holding struct {
 
 func (h holding) HoldCluster(context.Context, string, uuid.UUID) error { return h.err }
 
-func TestWhatBecomesOfTheLeaseIsCounted(t *testing.T) {
+func TestCountedLease_CountsRenewalsAndFailures(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err   error
@@ -192,7 +198,7 @@ func TestWhatBecomesOfTheLeaseIsCounted(t *testing.T) {
 		"renewed":          {nil, map[string]float64{"agentplatform_store_lease_renewed_timestamp_seconds": 7}},
 		"another cluster":  {&store.ForeignClusterError{}, map[string]float64{`agentplatform_store_lease_failures_total{reason="foreign"}`: 1}},
 		"another platform": {&store.ForeignPlatformError{}, map[string]float64{`agentplatform_store_lease_failures_total{reason="foreign"}`: 1}},
-		"away":             {errors.New("away"), map[string]float64{`agentplatform_store_lease_failures_total{reason="unavailable"}`: 1}},
+		"unavailable":      {errors.New("unavailable"), map[string]float64{`agentplatform_store_lease_failures_total{reason="unavailable"}`: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			registry := prometheus.NewRegistry()
@@ -208,8 +214,8 @@ func TestWhatBecomesOfTheLeaseIsCounted(t *testing.T) {
 	require.Empty(t, metrictest.Of(t, registry).Moved(), "that the process ends is no failure")
 }
 
-// TestTheImageIsAskedForWhereItIsNotGiven: of the pod's own container.
-func TestTheImageIsAskedForWhereItIsNotGiven(t *testing.T) {
+// Without an image flag the process uses the image of its own container.
+func TestPodImage_ReadsItsOwnContainer(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, corev1.AddToScheme(scheme))

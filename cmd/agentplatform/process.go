@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// process is what every subcommand has.
+// process holds the state that all subcommands share.
 type process struct {
 	*options
 	name    string // of the subcommand
@@ -35,16 +35,15 @@ type process struct {
 	scheme  *runtime.Scheme
 	proxies httpserver.Proxies
 	logger  *slog.Logger
-	// keys are those of the controllers, which the gateway of the same process delivers with.
+	// keys are the controllers' keys. The gateway of the same process delivers with them.
 	keys *keyring.Keys
 	// within are the namespaces of projects that the process works in.
 	within namespaces.Set
-	// registry has what the parts of the process count, but for controllers, which
-	// know a registry of their own alone.
+	// registry holds the metrics of the process, except for the controllers' metrics, which have a separate registry.
 	registry *prometheus.Registry
 	manager  *metrics.Manager
 	facade   *metrics.Facade
-	// ready says whether the process does what it is there for.
+	// ready reports whether the process can do its work.
 	ready probe.Readiness
 }
 
@@ -53,7 +52,7 @@ func newProcess(ctx context.Context, name string, opts *options) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	proxies, err := httpserver.ParseProxies(opts.trustedProxies)
+	proxies, err := httpserver.ParseProxies(opts.TrustedProxies)
 	if err != nil {
 		return nil, fmt.Errorf("reading --trusted-proxies: %w", err)
 	}
@@ -61,7 +60,7 @@ func newProcess(ctx context.Context, name string, opts *options) (*process, erro
 	if err != nil {
 		return nil, err
 	}
-	st, err := open.Store(ctx, opts.store)
+	st, err := open.Store(ctx, opts.Store)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +68,7 @@ func newProcess(ctx context.Context, name string, opts *options) (*process, erro
 		options: opts, name: name, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within,
 		keys: &keyring.Keys{},
 	}
-	p.count()
+	p.registerMetrics()
 	return p, nil
 }
 
@@ -100,7 +99,7 @@ func (p *process) follower(role string, keys *keyring.Keys, read func(context.Co
 	return &keyring.Follower{Read: read, Register: p.store, Process: keyring.ProcessName(role), Keys: keys, Logger: p.logger}
 }
 
-// uncached is a client that reads what kube-apiserver says at that moment.
+// uncached returns a client that reads from kube-apiserver without a cache.
 func (p *process) uncached() (client.WithWatch, error) {
 	config, err := p.kubernetes()
 	if err != nil {
@@ -113,8 +112,8 @@ func (p *process) uncached() (client.WithWatch, error) {
 	return c, nil
 }
 
-// retry runs part again whenever it fails, with growing pauses, until ctx ends.
-func (p *process) retry(ctx context.Context, name string, part func(context.Context) error) {
+// retryPart runs part again whenever it fails, with growing pauses, until ctx ends.
+func (p *process) retryPart(ctx context.Context, name string, part func(context.Context) error) {
 	pauses := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 5, Cap: 30 * time.Second}
 	for ctx.Err() == nil {
 		err := part(ctx)

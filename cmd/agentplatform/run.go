@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/cached"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
@@ -38,14 +39,14 @@ func runManager(ctx context.Context, p *process) error {
 	return p.controllers(ctx)
 }
 
-// awaitStore waits while the store serves another cluster: its schema is none of
-// this one's business. A store without a schema serves nobody yet.
+// awaitStore waits while the store serves another cluster, because this process must not change another cluster's schema. A
+// store without a schema serves no cluster yet.
 func (p *process) awaitStore(ctx context.Context) error {
 	held, err := p.store.Cluster(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil { // which says nothing of whose it is
+	if err != nil { // the error does not identify the owner
 		return fmt.Errorf("asking whom the store serves: %w", err)
 	}
 	c, err := p.uncached()
@@ -56,7 +57,7 @@ func (p *process) awaitStore(ctx context.Context) error {
 	if err != nil || uid == held.ClusterUID {
 		return err
 	}
-	lease := &controllers.Lease{Store: p.leases(), ClusterUID: uid, PlatformID: held.PlatformID, Logger: p.logger}
+	lease := &controllers.Lease{Store: p.countedLeases(), ClusterUID: uid, PlatformID: held.PlatformID, Logger: p.logger}
 	if err := lease.Await(ctx); err != nil {
 		return fmt.Errorf("waiting for the store: %w", err)
 	}
@@ -98,7 +99,7 @@ func (p *process) controllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	lease := &controllers.Lease{Store: p.leases(), ClusterUID: uid, PlatformID: platformID, Logger: p.logger}
+	lease := &controllers.Lease{Store: p.countedLeases(), ClusterUID: uid, PlatformID: platformID, Logger: p.logger}
 	if err := lease.Await(ctx); err != nil {
 		return fmt.Errorf("taking the lease on the store: %w", err)
 	}
@@ -109,7 +110,7 @@ func (p *process) controllers(ctx context.Context) error {
 	}
 	err = controllers.Register(ctx, mgr, controllers.Options{
 		Store: control, Hints: p.store, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: image,
-		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.egress, SystemNamespace: p.namespace,
+		DispatchURL: p.dispatchURL, GatewayURL: p.gatewayURL, Egress: p.Egress, SystemNamespace: p.namespace,
 		DispatchTLSSecret: p.dispatchTLSSecret, APITLSSecret: p.apiTLSSecret, Namespaces: within,
 		RatesURL: p.ratesURL, Plan: &projects, SweepLimit: p.sweepLimit, Workers: p.workers, StabilizationWindow: p.stabilization, Metrics: p.manager,
 	})
@@ -130,8 +131,8 @@ func (p *process) newManager(within namespaces.Set) (ctrl.Manager, error) {
 	})
 }
 
-// readable are the namespaces of --watch-namespaces in which the manager has its
-// rights; none stands for all where none is named.
+// readable returns the namespaces of --watch-namespaces that grant the manager its role. An empty result stands for all
+// namespaces if the flag is not set.
 func (p *process) readable(ctx context.Context, r client.Reader) (namespaces.Set, error) {
 	within, forbidden, err := p.within.Readable(ctx, r, cached.Kinds()...)
 	switch {
@@ -152,14 +153,14 @@ func runAPIServer(ctx context.Context, p *process) error {
 		return err
 	}
 	read := platformkeys.Secret{Client: c, Namespace: p.namespace}.Read
-	if p.keysDir != "" {
-		read = keyring.FromFolder(p.keysDir)
+	if p.KeysDir != "" {
+		read = keyring.FromFolder(p.KeysDir)
 	}
 	follower := p.follower("facade", &keyring.Keys{}, read)
 	if err := follower.Await(ctx); err != nil {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
-	lease, err := p.store.Cluster(ctx) // who brought the keys into use has it
+	lease, err := p.store.Cluster(ctx) // the process that activated the keys holds the lease
 	if err != nil {
 		return fmt.Errorf("reading the platform's id: %w", err)
 	}
@@ -167,10 +168,13 @@ func runAPIServer(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
-	index := apiserver.NewIndex(countLookups(c, p.facade), p.within, p.logger)
+	index := rest.NewIndex(countLookups(c, p.facade), p.within, p.logger)
 	facade, err := apiserver.New(apiserver.Options{
-		Client: p.within.Client(c), Index: index, Store: p.store, Claims: p.store.ForCluster(uid), PlatformID: lease.PlatformID,
-		Keys: follower.Keys, GatewayURL: p.gatewayURL, TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Stopping: ctx.Done(), Logger: p.logger,
+		Options: rest.Options{
+			Client: p.within.Client(c), Index: index, PlatformID: lease.PlatformID,
+			TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Logger: p.logger,
+		},
+		Store: p.store, Claims: p.store.ForCluster(uid), Keys: follower.Keys, GatewayURL: p.gatewayURL, Stopping: ctx.Done(),
 	})
 	if err != nil {
 		return err
@@ -193,19 +197,19 @@ func runAll(ctx context.Context, p *process) error {
 	if err := p.store.Migrate(ctx); err != nil {
 		return fmt.Errorf("bringing the store's schema up to date: %w", err)
 	}
-	rules, err := p.egress.Rules()
+	rules, err := p.Egress.Rules()
 	if err != nil {
 		return err
 	}
 	opts := p.gatewayOptions()
 	opts.Keys, opts.Guard = p.keys, egress.New(rules)
-	mounted := p.keysDir
-	p.keysDir = "" // the facade is here with the controllers, and has the Secret as soon as they
+	mounted := p.KeysDir
+	p.KeysDir = "" // the facade is here with the controllers, and has the Secret as soon as they
 	gateway, err := webhookgw.New(opts)
 	if err != nil {
 		return err
 	}
-	p.ready.Set(gateway.Ready) // whatever becomes of the other parts
+	p.ready.Set(gateway.Ready) // regardless of the other parts
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return gateway.Run(ctx) })
 	group.Go(func() error {
@@ -213,27 +217,26 @@ func runAll(ctx context.Context, p *process) error {
 		return nil
 	})
 	group.Go(func() error {
-		p.retry(ctx, "controllers", p.controllers)
+		p.retryPart(ctx, "controllers", p.controllers)
 		return nil
 	})
 	group.Go(func() error {
-		p.retry(ctx, "facade", func(ctx context.Context) error { return runAPIServer(ctx, p) })
+		p.retryPart(ctx, "facade", func(ctx context.Context) error { return runAPIServer(ctx, p) })
 		return nil
 	})
 	return group.Wait()
 }
 
-// facadeOptions are those of the facade's port.
+// facadeOptions returns the options of the facade's port.
 func (p *process) facadeOptions(handler http.Handler) httpserver.Options {
 	return httpserver.Options{
 		Name: "facade", Addr: p.apiAddr, TLS: p.apiTLS, Handler: p.facade.Count(handler),
-		Grace: p.grace(), Farewell: httpserver.Farewell, MaxConnections: p.connections,
+		Grace: p.Grace(), Farewell: httpserver.Farewell, MaxConnections: p.MaxConnections,
 	}
 }
 
-// gatewayOptions are those of the gateway in this process.
-// takeUpKeys takes the keys from where they are mounted, until there are some: while
-// Kubernetes is away results are delivered all the same.
+// takeUpKeys reads the mounted keys until the process has keys, so that the gateway delivers results even if Kubernetes is
+// unavailable.
 func (p *process) takeUpKeys(ctx context.Context, mounted string) {
 	if mounted == "" {
 		return
@@ -250,13 +253,14 @@ func (p *process) takeUpKeys(ctx context.Context, mounted string) {
 	}
 }
 
-// keysInterval is how often is looked whether there are keys.
+// keysInterval is the polling interval for mounted keys.
 const keysInterval = 2 * time.Second
 
+// gatewayOptions returns the options of the gateway in this process.
 func (p *process) gatewayOptions() webhookgw.Options {
 	return webhookgw.Options{
-		Store: p.store, PublicAddr: p.publicAddr, InternalAddr: p.internalAddr, TrustedProxies: p.proxies,
-		PublicTLS: p.publicTLS, InternalTLS: p.internalTLS, Grace: p.grace(), Farewell: httpserver.Farewell,
-		MaxConnections: p.connections, ReviewBudget: p.reviewBudget, Retention: p.retention, Registry: p.registry, Logger: p.logger,
+		Store: p.store, PublicAddr: p.PublicAddr, InternalAddr: p.InternalAddr, TrustedProxies: p.proxies,
+		PublicTLS: p.PublicTLS, InternalTLS: p.InternalTLS, Grace: p.Grace(), Farewell: httpserver.Farewell,
+		MaxConnections: p.MaxConnections, ReviewBudget: p.ReviewBudget, Retention: p.Retention, Registry: p.registry, Logger: p.logger,
 	}
 }

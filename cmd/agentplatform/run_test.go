@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// leased is a store that answers who has its lease, and can be migrated.
+// leased is a store that returns err for its lease and records its migration.
 type leased struct {
 	store.Store
 	err      error
@@ -28,16 +28,15 @@ func (l *leased) Migrate(context.Context) error {
 	return errors.New("enough")
 }
 
-// TestAStoreIsMigratedForNobodyElse: a read that failed does not make the store of
-// another cluster one that has no schema yet.
-func TestAStoreIsMigratedForNobodyElse(t *testing.T) {
+// A failed read of the lease must not count as a store without a schema, because the store may serve another cluster.
+func TestManager_MigratesNoForeignStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err      error
 		migrated bool
 	}{
-		"nobody's yet":    {store.ErrNotFound, true},
-		"not to be asked": {errors.New("broken"), false},
+		"no lease":   {store.ErrNotFound, true},
+		"read fails": {errors.New("broken"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &leased{err: c.err}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/gateway"
 )
 
 func main() {
@@ -27,16 +28,16 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	opts := &options{}
+	flags := &gateway.Flags{}
 	cmd := &cobra.Command{
 		Use:           "webhookgw",
-		Short:         "Take webhooks, hand their runs to runners, record what becomes of them",
+		Short:         "Serve webhooks, dispatch runs to runners, and deliver results",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), opts) },
+		RunE:          func(cmd *cobra.Command, _ []string) error { return serveGateway(cmd.Context(), flags) },
 	}
-	opts.bind(cmd.Flags())
+	flags.Bind(cmd.Flags())
 	flagenv.Bind(cmd)
 	return cmd
 }

@@ -35,9 +35,8 @@ func get(t *testing.T, url string) (body []byte, status int, err error) {
 	return body, resp.StatusCode, err
 }
 
-// TestTheGatewayAnswersThoseWhoRunIt: probes and metrics, by the environment's names
-// of the flags.
-func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
+// The environment variables of the flags set the ports of probes and metrics.
+func TestGateway_ServesProbesAndMetrics(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: path, Logger: slog.Default()})
 	require.NoError(t, err)
@@ -71,8 +70,8 @@ func TestTheGatewayAnswersThoseWhoRunIt(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestTheGatewayStartsWithoutItsDatabase: it is alive, and ready when it has reached it.
-func TestTheGatewayStartsWithoutItsDatabase(t *testing.T) {
+// A gateway without its database is alive but not ready.
+func TestGateway_StartsWithoutItsDatabase(t *testing.T) {
 	t.Parallel()
 	dsn := filepath.Join(t.TempDir(), "dsn")
 	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+testenv.FreeAddr(t)+"/none?sslmode=disable"), 0o600))
@@ -97,8 +96,8 @@ func TestTheGatewayStartsWithoutItsDatabase(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestManifestsLeaveTimeToStop: longer than the gateway waits for the answers of agents.
-func TestManifestsLeaveTimeToStop(t *testing.T) {
+// The manifests give the pod more time to stop than open requests may take.
+func TestManifests_LeaveTimeToStop(t *testing.T) {
 	t.Parallel()
 	checked := 0
 	for _, o := range kube.Manifests(t, "config/default") {
@@ -118,8 +117,8 @@ func TestManifestsLeaveTimeToStop(t *testing.T) {
 	require.Equal(t, 1, checked)
 }
 
-// TestManifestsNameFlagsThatThereAre.
-func TestManifestsNameFlagsThatThereAre(t *testing.T) {
+// The manifests use only existing flags with valid values.
+func TestManifests_UseExistingFlags(t *testing.T) {
 	t.Parallel()
 	started := 0
 	for _, o := range kube.Manifests(t, "config/default") {

@@ -15,17 +15,17 @@ import (
 
 // Auditor writes the audit log.
 type Auditor interface {
-	// RecordAudit is store.Audit's.
+	// RecordAudit is from store.Audit.
 	RecordAudit(ctx context.Context, e store.AuditEntry) (uuid.UUID, error)
 }
 
-// record writes into the audit log that a key appeared or was revoked: at least
-// once, before the status says so.
-func (r *Reconciler) record(ctx context.Context, project, id uuid.UUID, key *v1alpha1.APIKey) error {
-	for _, operation := range news(key) {
+// recordAudit writes to the audit log that a key was created or revoked: at least once, and before the
+// status shows it.
+func (r *Reconciler) recordAudit(ctx context.Context, project, id uuid.UUID, key *v1alpha1.APIKey) error {
+	for _, operation := range auditedOperations(key) {
 		_, err := r.Audit.RecordAudit(ctx, store.AuditEntry{
 			ProjectID: project, Operation: operation,
-			Actor:   store.AuditActor{Kind: store.AuditWriter, Name: writer(key)},
+			Actor:   store.AuditActor{Kind: store.AuditWriter, Name: lastWriter(key)},
 			Object:  store.AuditObject{Kind: "api_key", ID: id.String(), Name: key.Name},
 			Outcome: &store.AuditOutcome{After: redact.JSON(key.Spec, store.MaxAuditDocument)},
 		})
@@ -36,10 +36,9 @@ func (r *Reconciler) record(ctx context.Context, project, id uuid.UUID, key *v1a
 	return nil
 }
 
-// news is what has happened to a key since its status was written, of what the
-// audit log keeps.
-func news(key *v1alpha1.APIKey) (operations []string) {
-	if key.Status.ObservedGeneration < 1 { // no reconciliation has come to an end yet
+// auditedOperations returns the audited operations on a key since its status was written.
+func auditedOperations(key *v1alpha1.APIKey) (operations []string) {
+	if key.Status.ObservedGeneration < 1 { // no reconcile has completed yet
 		operations = append(operations, "createAPIKey")
 	}
 	ready := key.Status.Condition(v1alpha1.ConditionReady)
@@ -49,8 +48,8 @@ func news(key *v1alpha1.APIKey) (operations []string) {
 	return operations
 }
 
-// writer is the field manager that wrote the spec last.
-func writer(key *v1alpha1.APIKey) string {
+// lastWriter returns the field manager that last wrote the spec.
+func lastWriter(key *v1alpha1.APIKey) string {
 	name, last := "", key.CreationTimestamp
 	for _, f := range key.ManagedFields {
 		if f.Subresource == "" && f.Time != nil && !f.Time.Before(&last) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apikey shows the state of APIKeys. The facade reads the objects
-// themselves: a key works before, and is refused after, whatever its status says.
+// Package apikey reports the state of APIKeys in their status. The facade reads the specs: it accepts
+// or rejects a key regardless of its status.
 package apikey
 
 import (
@@ -25,33 +25,33 @@ import (
 // Reconciler reconciles APIKeys.
 type Reconciler struct {
 	*object.Base
-	// Audit records that keys appear and are revoked, whoever wrote them.
+	// Audit records the creation and revocation of keys, by any client.
 	Audit Auditor
 }
 
-// Reconcile shows the state of one APIKey.
+// Reconcile reports the state of one APIKey.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	key := &v1alpha1.APIKey{}
 	return r.Base.Reconcile(ctx, req, key, func(ctx context.Context, row store.Key) (time.Duration, error) {
-		// A key that is over is so whatever its project is.
+		// A key that has ended needs no project.
 		over := key.Spec.Revoked || key.Ended(r.Now())
 		if !over {
 			if _, err := r.Project(ctx, key.Namespace); err != nil {
 				return 0, err
 			}
 		}
-		if err := r.record(ctx, row.ProjectID, row.ID, key); err != nil {
+		if err := r.recordAudit(ctx, row.ProjectID, row.ID, key); err != nil {
 			return 0, err
 		}
 		missing, err := r.missing(ctx, key)
 		if err != nil {
 			return 0, err
 		}
-		return r.show(key, missing), nil
+		return r.showState(key, missing), nil
 	})
 }
 
-// missing are the environments that a key names and that do not exist.
+// missing returns the environments that a key names and that do not exist.
 func (r *Reconciler) missing(ctx context.Context, key *v1alpha1.APIKey) (missing []v1alpha1.EnvironmentName, err error) {
 	if !namesEnvironments(nil, key) {
 		return nil, nil
@@ -68,14 +68,14 @@ func (r *Reconciler) missing(ctx context.Context, key *v1alpha1.APIKey) (missing
 	return missing, nil
 }
 
-// namesEnvironments picks the keys that environments which come or go concern.
+// namesEnvironments picks the keys that are limited to environments.
 func namesEnvironments(_ client.Object, key v1alpha1.ConditionedObject) bool {
 	k, ok := key.(*v1alpha1.APIKey)
 	return ok && k.Spec.EnvironmentAccess == v1alpha1.AccessSelected && len(k.Spec.Environments) > 0
 }
 
-// show marks the key's state and returns when it changes by time, 0 for never.
-func (r *Reconciler) show(key *v1alpha1.APIKey, missing []v1alpha1.EnvironmentName) time.Duration {
+// showState sets the state of the key and returns the time until it changes, or 0.
+func (r *Reconciler) showState(key *v1alpha1.APIKey, missing []v1alpha1.EnvironmentName) time.Duration {
 	now := r.Now()
 	if key.Spec.Revoked {
 		key.MarkRevoked()

@@ -17,7 +17,7 @@ import (
 )
 
 var _ = Describe("An APIKey", func() {
-	It("goes from created to revoked, and the audit log tells of both once", func(ctx SpecContext) {
+	It("goes from created to revoked, with one audit log entry for each", func(ctx SpecContext) {
 		s := newScene()
 		k := s.key("ci")
 		Expect(s.reconciled(ctx, k)).To(Equal(object.Later))
@@ -29,7 +29,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci"}))
 		s.ExpectAtRest(ctx, s.r, k)
 
-		By("having its name for people changed, of which the log of keys does not tell")
+		By("changing its display name, which is not audited")
 		k.Spec.DisplayName = "CI"
 		s.reconciled(ctx, k)
 		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
@@ -41,7 +41,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci", "revokeAPIKey ci"}))
 	})
 
-	It("is revoked whatever its project is, and the audit log tells of it once", func(ctx SpecContext) {
+	It("is revoked whatever the state of its project, with one audit log entry", func(ctx SpecContext) {
 		s := newScene()
 		k := s.key("never-in-force")
 		s.reconciled(ctx, k)
@@ -65,7 +65,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(s.told(ctx)[2:]).To(Equal([]string{"createAPIKey in-force", "revokeAPIKey in-force"}))
 	})
 
-	It("shows nothing that the audit log does not have", func(ctx SpecContext) {
+	It("shows only states with an audit log entry", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		k := s.key("ci")
@@ -81,7 +81,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(s.told(ctx)).To(Equal([]string{"createAPIKey ci", "revokeAPIKey ci"}))
 	})
 
-	It("expires by itself, a second after its time", func(ctx SpecContext) {
+	It("expires a second after its time", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		end := metav1.NewTime(s.Clock.Now().Add(time.Hour).Truncate(time.Second))
@@ -99,7 +99,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(State(k)).To(Equal("Ready=True/Succeeded observed"))
 	})
 
-	It("ends a year after its creation where it has groups", func(ctx SpecContext) {
+	It("expires a year after its creation if it has groups", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		k := s.key("ci", func(k *v1alpha1.APIKey) { k.Spec.Owner.Groups = []string{"dev", "system:masters"} })
@@ -112,7 +112,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(Message(k)).To(ContainSubstring("a year"))
 	})
 
-	It("is stalled by a permission that there is not, and still told when it ends", func(ctx SpecContext) {
+	It("is stalled by an unknown permission, and still reports its expiry", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		end := metav1.NewTime(s.Clock.Now().Add(time.Hour).Truncate(time.Second))
@@ -127,7 +127,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
 	})
 
-	It("says which of the environments that it names do not exist, until they do", func(ctx SpecContext) {
+	It("reports missing environments until they exist", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		s.ExpectEnvironment(ctx, "dev")
@@ -152,7 +152,7 @@ var _ = Describe("An APIKey", func() {
 		Expect(State(k)).To(Equal("Ready=True/Expired observed"))
 	})
 
-	It("leaves the store with its object", func(ctx SpecContext) {
+	It("is removed from the store with its object", func(ctx SpecContext) {
 		s := newScene()
 		s.ExpectProject(ctx)
 		k := s.key("ci")
@@ -165,7 +165,7 @@ var _ = Describe("An APIKey", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene()
 			s.ExpectProject(ctx)
 			k := s.key("ci")

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestAPIKey(t *testing.T) {
+func TestAPIKey_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "apikey")
 }
@@ -34,7 +34,7 @@ func newScene() *scene {
 	return &scene{Fixture: f, r: &apikey.Reconciler{Base: f.Base, Audit: f.Store}}
 }
 
-// key is a key of Anna's.
+// key returns an API key that Anna owns.
 func (s *scene) key(name string, changes ...func(*v1alpha1.APIKey)) *v1alpha1.APIKey {
 	made := keys.Generate()
 	k := &v1alpha1.APIKey{ObjectMeta: s.At(name), Spec: v1alpha1.APIKeySpec{
@@ -46,14 +46,14 @@ func (s *scene) key(name string, changes ...func(*v1alpha1.APIKey)) *v1alpha1.AP
 	return k
 }
 
-// reconciled applies a key, reconciles it and returns when it is looked at again.
+// reconciled applies a key, reconciles it and returns the time until the next reconcile.
 func (s *scene) reconciled(ctx context.Context, k *v1alpha1.APIKey) time.Duration {
 	GinkgoHelper()
 	s.ExpectApplied(ctx, k)
 	return s.ExpectReconciled(ctx, s.r, k).RequeueAfter
 }
 
-// told are the operations in the audit log, the oldest first.
+// told returns the operations in the audit log, oldest first.
 func (s *scene) told(ctx context.Context) (operations []string) {
 	GinkgoHelper()
 	entries, err := s.Store.ListAudit(ctx, store.AuditQuery{ProjectID: s.ProjectID(s.Namespace), Limit: 100})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cached says what a manager's cache holds: which kinds, which objects of them,
-// and what of an object. A controller that reads what is stripped here reads nothing, so
-// the tests of all controllers read as from such a cache.
+// Package cached configures the informer cache of the manager: which kinds, which of their objects, and
+// which fields. Stripped fields read as empty in every controller, so the tests of all controllers use
+// this cache configuration too.
 package cached
 
 import (
@@ -21,10 +21,10 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// Options let a manager cache our own kinds, and of the others what the
-// platform made, without what no controller reads. Of Secrets it caches names,
-// labels and owners, of all of them: a Secret that an object names, or a child that
-// somebody deleted, is noticed at once. Values are read when they are needed.
+// Options returns the cache configuration. The cache has all objects of the platform's kinds, and only
+// the objects of other kinds that the platform created, without fields that no controller reads. It has
+// the names, labels and owners of all Secrets, so that controllers notice changes of referenced Secrets
+// and deleted children at once. Controllers read the values of Secrets when they need them.
 func Options() cache.Options {
 	ours := func(strip toolscache.TransformFunc) cache.ByObject {
 		return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy}), Transform: strip}
@@ -32,7 +32,7 @@ func Options() cache.Options {
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&v1alpha1.Project{}: {Transform: stripMeta}, &v1alpha1.Environment{}: {Transform: stripMeta},
 		&v1alpha1.Deployment{}: {Transform: stripMeta},
-		// Who wrote a key, or made a mirror of code, stands in its managed fields.
+		// Controllers read from managedFields who wrote a key or changed a mirror of code.
 		&v1alpha1.APIKey{}: {Transform: stripAnnotations}, &v1alpha1.Connector{}: {Transform: stripConnector},
 		&v1alpha1.ConnectorLink{}: {Transform: stripAnnotations},
 		&corev1.Secret{}:          {Transform: stripMeta},
@@ -41,8 +41,7 @@ func Options() cache.Options {
 	}}
 }
 
-// Kinds are lists of all kinds that a manager caches; of others' kinds, their
-// metadata.
+// Kinds returns a list object for each cached kind. For kinds of other groups, it is a metadata list.
 func Kinds() []client.ObjectList {
 	kinds := []client.ObjectList{
 		&v1alpha1.ProjectList{}, &v1alpha1.EnvironmentList{}, &v1alpha1.DeploymentList{}, &v1alpha1.ConnectorList{},
@@ -60,7 +59,7 @@ func Kinds() []client.ObjectList {
 	return kinds
 }
 
-// stripMeta leaves of an object's metadata what names it and says whose it is.
+// stripMeta removes all metadata except identity, labels and owners.
 func stripMeta(in any) (any, error) {
 	if o, ok := in.(metav1.Object); ok {
 		o.SetManagedFields(nil)
@@ -68,12 +67,13 @@ func stripMeta(in any) (any, error) {
 	return stripAnnotations(in)
 }
 
-// stripAnnotations: an object may have 256 KiB of annotations that no controller reads.
+// stripAnnotations removes all annotations. An object may have 256 KiB of annotations that no
+// controller reads.
 func stripAnnotations(in any) (any, error) {
 	return keepAnnotation(in, "")
 }
 
-// keepAnnotation leaves of an object's annotations the one that its controllers read.
+// keepAnnotation removes all annotations except one.
 func keepAnnotation(in any, name string) (any, error) {
 	if o, ok := in.(metav1.Object); ok {
 		value, has := o.GetAnnotations()[name]
@@ -85,12 +85,12 @@ func keepAnnotation(in any, name string) (any, error) {
 	return in, nil
 }
 
-// stripConnector leaves the grace period of the last rotation.
+// stripConnector removes all annotations except the grace period of the last rotation.
 func stripConnector(in any) (any, error) {
 	return keepAnnotation(in, v1alpha1.AnnotationRotationGrace)
 }
 
-// stripPod leaves a pod's status.
+// stripPod removes all fields of a pod except metadata and status.
 func stripPod(in any) (any, error) {
 	if pod, ok := in.(*corev1.Pod); ok {
 		pod.Spec = corev1.PodSpec{}
@@ -98,7 +98,7 @@ func stripPod(in any) (any, error) {
 	return stripMeta(in)
 }
 
-// stripJob leaves a Job's status and deadline.
+// stripJob removes all fields of a Job except metadata, status and deadline.
 func stripJob(in any) (any, error) {
 	if job, ok := in.(*batchv1.Job); ok {
 		job.Spec = batchv1.JobSpec{ActiveDeadlineSeconds: job.Spec.ActiveDeadlineSeconds}
@@ -106,7 +106,8 @@ func stripJob(in any) (any, error) {
 	return stripMeta(in)
 }
 
-// stripPool leaves a pool's status, how many replicas it has and what of the platform.
+// stripPool removes all fields of a pool except metadata, status, the number of replicas and the
+// platform annotation.
 func stripPool(in any) (any, error) {
 	pool, ok := in.(*appsv1.Deployment)
 	if !ok {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certificate keeps the certificates of the ports inside the cluster in
-// Secrets of the system namespace, where the operator brings none: it makes an
-// authority and what that signs, and makes anew what is lost, spoilt or soon over.
+// Package certificate manages the certificates of the ports inside the cluster, in Secrets of the
+// system namespace, unless the operator provides them. It creates a CA and the certificates that the CA
+// signs, and replaces missing, invalid and soon expiring ones.
 package certificate
 
 import (
@@ -31,52 +31,50 @@ import (
 // +kubebuilder:rbac:groups="",namespace=agentplatform-system,resources=secrets,resourceNames=agentplatform-ca;agentplatform-dispatch-tls;agentplatform-api-tls,verbs=get;patch
 
 const (
-	// Authority is the Secret of the authority.
+	// Authority is the Secret of the CA.
 	Authority = "agentplatform-ca"
-	// CAKey is the key, in a Secret with a certificate, of the authorities that it
-	// may be of.
+	// CAKey is the key of the trusted CAs in a Secret with a certificate.
 	CAKey = "ca.crt"
-	// interval is how often is looked for what was lost, ends soon, or was brought:
-	// Secrets of the system namespace are read, and never watched.
+	// interval is the interval of the checks. The controller reads Secrets of the system namespace and
+	// does not watch them.
 	interval = time.Minute
 )
 
-// Reconciler keeps all certificates, whatever the request names.
+// Reconciler manages all certificates at each request.
 type Reconciler struct {
-	// Client writes, and Reader reads past the cache.
+	// Client writes. Reader reads without a cache.
 	Client client.Client
 	Reader client.Reader
-	// Namespace is that of the Secrets.
+	// Namespace is the namespace of the Secrets.
 	Namespace string
-	// Serving are the Secrets, by name, and the hosts that each is for.
+	// Serving has the hosts of each certificate by the name of its Secret.
 	Serving map[string][]string
-	// Trusted names one of them, whose CAKey the pods of projects trust, and Changed
-	// is told when that has changed. Both may be empty.
+	// Trusted names the Secret whose CAKey the pods of projects trust. Changed receives an event when
+	// it changes. Both may be empty.
 	Trusted string
 	Changed chan<- event.GenericEvent
-	// Now is the clock.
+	// Now returns the time.
 	Now func() time.Time
 
-	told []byte // of what Changed was told last; Reconcile runs once at a time
+	told []byte // the last value that Changed received; Reconcile is not called concurrently
 }
 
-// Reconcile makes what is missing or does not fit. A Secret that the platform did
-// not make is the operator's and stays as it is.
+// Reconcile creates or replaces certificates. It does not change Secrets that the operator created.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	for _, name := range slices.Sorted(maps.Keys(r.Serving)) {
-		if err := r.keep(ctx, name, r.Serving[name]); err != nil {
+		if err := r.ensureCertificate(ctx, name, r.Serving[name]); err != nil {
 			return ctrl.Result{}, fmt.Errorf("keeping certificate %q: %w", name, err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: interval}, r.tell(ctx)
+	return ctrl.Result{RequeueAfter: interval}, r.sendEvent(ctx)
 }
 
-// tell says that other authorities are trusted than before.
-func (r *Reconciler) tell(ctx context.Context) error {
+// sendEvent sends an event if the trusted CAs changed.
+func (r *Reconciler) sendEvent(ctx context.Context) error {
 	if r.Trusted == "" {
 		return nil
 	}
-	secret, err := r.read(ctx, r.Trusted)
+	secret, err := r.readSecret(ctx, r.Trusted)
 	if err != nil || bytes.Equal(secret.Data[CAKey], r.told) {
 		return err
 	}
@@ -89,51 +87,51 @@ func (r *Reconciler) tell(ctx context.Context) error {
 	}
 }
 
-func (r *Reconciler) keep(ctx context.Context, name string, hosts []string) error {
-	secret, err := r.read(ctx, name)
-	if err != nil || secret.ResourceVersion != "" && !ours(secret) {
+func (r *Reconciler) ensureCertificate(ctx context.Context, name string, hosts []string) error {
+	secret, err := r.readSecret(ctx, name)
+	if err != nil || secret.ResourceVersion != "" && !isManaged(secret) {
 		return err
 	}
 	authority, err := r.authority(ctx)
 	if err != nil {
 		return err
 	}
-	pair := pairIn(secret)
+	pair := readPair(secret)
 	if why := pair.Unfit(authority, hosts, r.Now()); why != "" {
 		ctrl.LoggerFrom(ctx).Info("issuing a certificate", "secret", name, "because", why)
 		if pair, err = authority.Issue(hosts, r.Now()); err != nil {
 			return err
 		}
 	}
-	return r.write(ctx, secret, pair, authority.Cert)
+	return r.writeSecret(ctx, secret, pair, authority.Cert)
 }
 
-// authority reads the authority, which is made or renewed where that is due.
+// authority returns the CA, and creates or renews it if necessary.
 func (r *Reconciler) authority(ctx context.Context) (certs.Pair, error) {
-	secret, err := r.read(ctx, Authority)
+	secret, err := r.readSecret(ctx, Authority)
 	if err != nil {
 		return certs.Pair{}, err
 	}
-	pair := pairIn(secret)
+	pair := readPair(secret)
 	why := pair.Worn(r.Now())
 	if why == "" {
 		return pair, nil
 	}
-	if secret.ResourceVersion != "" && !ours(secret) {
-		return certs.Pair{}, fmt.Errorf("Secret %q is not the platform's, and of its certificate: %s; replace it, or delete it", Authority, why)
+	if secret.ResourceVersion != "" && !isManaged(secret) {
+		return certs.Pair{}, fmt.Errorf("the certificate in Secret %q, which the platform did not create, is invalid: %s; replace or delete the Secret", Authority, why)
 	}
-	ctrl.LoggerFrom(ctx).Info("making the authority of certificates", "because", why)
+	ctrl.LoggerFrom(ctx).Info("creating the CA of the certificates", "because", why)
 	renewed, err := pair.Renew(r.Now())
 	if err != nil { // there was none
 		if renewed, err = certs.NewAuthority(r.Now()); err != nil {
 			return certs.Pair{}, err
 		}
 	}
-	return renewed, r.write(ctx, secret, renewed, renewed.Cert)
+	return renewed, r.writeSecret(ctx, secret, renewed, renewed.Cert)
 }
 
-// read returns a Secret without a version where there is none.
-func (r *Reconciler) read(ctx context.Context, name string) (*corev1.Secret, error) {
+// readSecret returns a Secret, or one without a resource version if it does not exist.
+func (r *Reconciler) readSecret(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
@@ -145,8 +143,8 @@ func (r *Reconciler) read(ctx context.Context, name string) (*corev1.Secret, err
 	return secret, err
 }
 
-// write makes or changes a Secret where it holds something else.
-func (r *Reconciler) write(ctx context.Context, secret *corev1.Secret, pair certs.Pair, authorities []byte) error {
+// writeSecret creates a Secret, or updates it if its data differ.
+func (r *Reconciler) writeSecret(ctx context.Context, secret *corev1.Secret, pair certs.Pair, authorities []byte) error {
 	want := map[string][]byte{corev1.TLSCertKey: pair.Cert, corev1.TLSPrivateKeyKey: pair.Key, CAKey: authorities}
 	if maps.EqualFunc(secret.Data, want, bytes.Equal) {
 		return nil
@@ -159,16 +157,15 @@ func (r *Reconciler) write(ctx context.Context, secret *corev1.Secret, pair cert
 	return r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
 }
 
-func ours(secret *corev1.Secret) bool {
+func isManaged(secret *corev1.Secret) bool {
 	return secret.Labels[object.LabelManagedBy] == object.ManagedBy
 }
 
-func pairIn(secret *corev1.Secret) certs.Pair {
+func readPair(secret *corev1.Secret) certs.Pair {
 	return certs.Pair{Cert: secret.Data[corev1.TLSCertKey], Key: secret.Data[corev1.TLSPrivateKeyKey]}
 }
 
-// SetupWithManager registers the controller: it works at the start and every
-// interval.
+// SetupWithManager registers the controller. It runs at the start and at each interval.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").

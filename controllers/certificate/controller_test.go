@@ -26,7 +26,7 @@ const (
 	day    = 24 * time.Hour
 )
 
-// bench is a reconciler whose clock is the test's.
+// bench is a reconciler with the test's clock.
 type bench struct {
 	*testing.T
 	client     client.WithWatch
@@ -61,7 +61,7 @@ func (b *bench) reconcile() map[string]corev1.Secret {
 	return out
 }
 
-// told says whether others were told to trust something new.
+// told reports whether the reconciler sent an event about a new CA.
 func (b *bench) told() bool {
 	select {
 	case <-b.changed:
@@ -71,7 +71,7 @@ func (b *bench) told() bool {
 	}
 }
 
-// verify checks a Secret as a client does that trusts ca.
+// verify checks a Secret like a client that trusts ca.
 func (b *bench) verify(s corev1.Secret, ca []byte) {
 	b.Helper()
 	pair, err := tls.X509KeyPair(s.Data["tls.crt"], s.Data["tls.key"])
@@ -82,7 +82,7 @@ func (b *bench) verify(s corev1.Secret, ca []byte) {
 	require.NoError(b, err)
 }
 
-func TestCertificatesAreMadeWhereThereAreNone(t *testing.T) {
+func TestReconcile_CreatesCertificates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.reconcile()
@@ -97,7 +97,7 @@ func TestCertificatesAreMadeWhereThereAreNone(t *testing.T) {
 	require.False(t, b.told())
 }
 
-func TestCertificatesAreRenewed(t *testing.T) {
+func TestReconcile_RenewsCertificates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.reconcile()
@@ -111,12 +111,12 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	b.now = b.now.Add(7 * 365 * day)
 	third := b.reconcile()
 	require.NotEqual(t, second[certificate.Authority].Data["tls.crt"], third[certificate.Authority].Data["tls.crt"])
-	b.verify(third["dispatch-tls"], second["dispatch-tls"].Data["ca.crt"]) // who has not heard of it yet
+	b.verify(third["dispatch-tls"], second["dispatch-tls"].Data["ca.crt"]) // a client that still trusts only the previous CA
 	b.verify(third["dispatch-tls"], third["dispatch-tls"].Data["ca.crt"])
 	require.True(t, b.told())
 }
 
-func TestWhatIsLostOrSpoiltIsMadeAnew(t *testing.T) {
+func TestReconcile_ReplacesInvalidCertificates(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	first := b.reconcile()
@@ -136,8 +136,8 @@ func TestWhatIsLostOrSpoiltIsMadeAnew(t *testing.T) {
 	b.verify(third["dispatch-tls"], third["dispatch-tls"].Data["ca.crt"])
 }
 
-// TestWhatTheOperatorBringsIsNotTouched: it is only told when it changed.
-func TestWhatTheOperatorBringsIsNotTouched(t *testing.T) {
+// The reconciler keeps certificates of the operator, and reports their changes.
+func TestReconcile_KeepsCertificatesOfOperator(t *testing.T) {
 	t.Parallel()
 	brought := &corev1.Secret{Data: map[string][]byte{"tls.crt": []byte("theirs"), "ca.crt": []byte("one")}}
 	brought.Namespace, brought.Name = system, "dispatch-tls"

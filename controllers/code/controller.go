@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package code mirrors the connectors of a project's code as Connectors and ConnectorLinks. An
-// activation has brought them into the store; the objects show it, carry what people may change
-// of them, and are healed where somebody changes anything else.
+// activation has written them to the store. The objects show them and have the fields that users may
+// change. The controller reverts all other changes.
 package code
 
 import (
@@ -26,7 +26,7 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;watch;create;patch;delete
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
@@ -34,20 +34,20 @@ type Store interface {
 	CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error)
 }
 
-// Reconciler mirrors the connectors of what is live in an Environment.
+// Reconciler mirrors the connectors of an Environment's live deployment.
 type Reconciler struct {
 	*object.Base
 	Store Store
 }
 
-// Reconcile mirrors those of one Environment. While nothing is live there objects stay as they
-// are; of an Environment that is gone connectors end by themselves, and their links by this.
+// Reconcile mirrors the connectors of one Environment. It changes nothing while no deployment is live.
+// For a deleted Environment, it deletes the links; the connectors end themselves.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := v1alpha1.EnvironmentName(req.Name)
 	of, environment, err := r.Environment(ctx, req.Namespace, name)
 	var missing *object.MissingError
 	if errors.As(err, &missing) && missing.Unready {
-		return ctrl.Result{}, nil // it is looked at again when it has come
+		return ctrl.Result{}, nil // a restored environment triggers a reconcile
 	}
 	if errors.As(err, &missing) {
 		return ctrl.Result{}, r.dropOrphans(ctx, req.Namespace, name)
@@ -55,15 +55,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil || environment.LiveDeploymentID == nil {
 		return ctrl.Result{}, err
 	}
-	m, err := r.read(ctx, req.Namespace, name, environment)
+	m, err := r.readMirrors(ctx, req.Namespace, name, environment)
 	if err == nil {
-		err = r.write(ctx, m)
+		err = r.writeMirrors(ctx, m)
 	}
 	if m != nil {
-		r.tell(ctx, of, m, err)
+		r.sendWarnings(ctx, of, m, err)
 	}
 	if err != nil {
-		return ctrl.Result{}, err // the queue has pauses of its own
+		return ctrl.Result{}, err // the queue has its own backoff
 	}
 	if m.behind {
 		return ctrl.Result{RequeueAfter: object.Later}, nil
@@ -71,30 +71,30 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// mirrors are the objects that the code of what is live asks for, and those that there are.
+// mirrors has the objects that the live code requires, and the existing ones.
 type mirrors struct {
 	environment v1alpha1.EnvironmentName
 	key         store.Key
 	rank        int64
 	wanted      []projection.Mirror
-	// kept are the names of connectors that the activation has left as they were, of which
-	// nothing says what that is but their objects; still those of which it is not known yet.
+	// kept has the connectors that the activation left unchanged, which only their objects or rows
+	// describe. still has the connectors whose state is not known yet.
 	kept, still map[string]bool
 	connectors  map[string]*v1alpha1.Connector
 	links       map[string]*v1alpha1.ConnectorLink
-	// deployment is the name of what is live.
+	// deployment is the name of the live deployment.
 	deployment string
-	// taken are the objects that are in the way of those that are wanted, such as
-	// `Connector "dev.orders"`: somebody else's, which are neither used nor changed.
+	// taken has conflicting objects of other owners, such as `Connector "dev.orders"`. They are neither
+	// used nor changed.
 	taken []string
-	// unread are the connectors in effect whose files this release of the platform cannot read.
+	// unread has the effective connectors whose files this release cannot read.
 	unread []string
-	// behind says that the cache has not shown yet what is there.
+	// behind reports that the cache does not have the current objects yet.
 	behind bool
 }
 
-// read finds what is to be mirrored, and what is there.
-func (r *Reconciler) read(
+// readMirrors finds the objects to mirror and the existing objects.
+func (r *Reconciler) readMirrors(
 	ctx context.Context, namespace string, name v1alpha1.EnvironmentName, environment store.Environment,
 ) (*mirrors, error) {
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
@@ -124,10 +124,10 @@ func (r *Reconciler) read(
 		}
 		m.wanted = append(m.wanted, mirror)
 	}
-	return m, errors.Join(r.keep(ctx, namespace, m, asTheyWere), r.list(ctx, namespace, m))
+	return m, errors.Join(r.keepMirrors(ctx, namespace, m, asTheyWere), r.listObjects(ctx, namespace, m))
 }
 
-// leftAsTheyAre are the connectors that an activation could not apply, by key.
+// leftAsTheyAre returns the connectors that an activation could not apply, by key.
 func leftAsTheyAre(results json.RawMessage) map[string]bool {
 	var list []struct{ Connector, Action string }
 	left := map[string]bool{}
@@ -140,13 +140,12 @@ func leftAsTheyAre(results json.RawMessage) map[string]bool {
 	return left
 }
 
-// list finds the objects of the environment that the platform has made, and gives those their
-// labels back that have lost them.
-func (r *Reconciler) list(ctx context.Context, namespace string, m *mirrors) error {
+// listObjects finds the objects of the environment that the platform created, and restores missing labels.
+func (r *Reconciler) listObjects(ctx context.Context, namespace string, m *mirrors) error {
 	connectors, links := &v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}
 	at := client.InNamespace(namespace)
 	if err := errors.Join(r.Client.List(ctx, connectors, at), r.Client.List(ctx, links, at)); err != nil {
-		return fmt.Errorf("listing what mirrors the code: %w", err)
+		return fmt.Errorf("listing the mirrors of the code: %w", err)
 	}
 	var failed []error
 	for i := range connectors.Items {
@@ -154,7 +153,7 @@ func (r *Reconciler) list(ctx context.Context, namespace string, m *mirrors) err
 		if c.Spec.Environment != m.environment {
 			continue
 		}
-		ours, err := r.ours(ctx, c, m)
+		ours, err := r.isOurs(ctx, c, m)
 		if ours {
 			m.connectors[c.Name] = c
 		}
@@ -162,7 +161,7 @@ func (r *Reconciler) list(ctx context.Context, namespace string, m *mirrors) err
 	}
 	for i := range links.Items {
 		l := &links.Items[i]
-		ours, err := r.ours(ctx, l, m)
+		ours, err := r.isOurs(ctx, l, m)
 		if ours {
 			m.links[l.Name] = l
 		}
@@ -179,12 +178,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Environment{}, builder.WithPredicates(object.Changed(whatIsLive))).
 		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(object.Changed(whenLive))).
-		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(object.Changed(said))).
-		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(object.Changed(said))).
+		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
+		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
 		Complete(r)
 }
 
-// whatIsLive is what an environment says of it.
+// whatIsLive returns the live deployment of an environment.
 func whatIsLive(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
@@ -193,7 +192,7 @@ func whatIsLive(o v1alpha1.ConditionedObject) any {
 	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
 }
 
-// whenLive is what a deployment says of being live.
+// whenLive returns whether a deployment is live, and since when.
 func whenLive(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok || d.Status.ActivatedAt == nil {
@@ -202,14 +201,13 @@ func whenLive(o v1alpha1.ConditionedObject) any {
 	return [2]any{d.Status.Live, d.Status.ActivationRank}
 }
 
-// said is what a mirror says, or is not to say.
-func said(o v1alpha1.ConditionedObject) any {
+// generationAndLabels returns the generation and labels of a mirror, which detect changes.
+func generationAndLabels(o v1alpha1.ConditionedObject) any {
 	return fmt.Sprint(o.GetGeneration(), o.GetLabels())
 }
 
-// environmentOf is the environment of a deployment, or of what mirrors its code, by its spec or
-// labels; and the one that an object's name is of: it may have lost its labels, or be in the way
-// of a mirror, whatever it says itself.
+// environmentOf returns the environment of a deployment or a mirror, from its spec or labels, and the
+// environment in the object's name: the object may have lost its labels, or conflict with a mirror.
 func environmentOf(_ context.Context, o client.Object) (out []ctrl.Request) {
 	said := o.GetLabels()[v1alpha1.LabelEnvironment]
 	byName, _, dotted := strings.Cut(o.GetName(), ".")

@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// TestWhichEnvironmentIsLookedAt: that of a deployment, and of what mirrors its code.
-func TestWhichEnvironmentIsLookedAt(t *testing.T) {
+// environmentOf returns the environment of a deployment and of a mirror of its code.
+func TestEnvironmentOf_FindsEnvironment(t *testing.T) {
 	t.Parallel()
 	labels := map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: "dev"}
 	named := func(name string, labels map[string]string) metav1.ObjectMeta {
@@ -50,8 +50,8 @@ func TestWhichEnvironmentIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestWhichChangesAreLookedAt: of what is live, and of what a mirror says.
-func TestWhichChangesAreLookedAt(t *testing.T) {
+// The watches pass changes of the live deployment and of mirrors.
+func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	changed := func(of func(v1alpha1.ConditionedObject) any, before, after client.Object) bool {
 		return object.Changed(of).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
@@ -62,9 +62,9 @@ func TestWhichChangesAreLookedAt(t *testing.T) {
 		return c
 	}
 	asIs := mirror(func(*v1alpha1.Connector) {})
-	require.True(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { c.Generation++ })))
-	require.True(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { c.Labels = nil })))
-	require.False(t, changed(said, asIs, mirror(func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") })))
+	require.True(t, changed(generationAndLabels, asIs, mirror(func(c *v1alpha1.Connector) { c.Generation++ })))
+	require.True(t, changed(generationAndLabels, asIs, mirror(func(c *v1alpha1.Connector) { c.Labels = nil })))
+	require.False(t, changed(generationAndLabels, asIs, mirror(func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") })))
 
 	e := &v1alpha1.Environment{}
 	live := e.DeepCopy()
@@ -84,7 +84,7 @@ func TestWhichChangesAreLookedAt(t *testing.T) {
 	require.Nil(t, whatIsLive(d))
 }
 
-func TestWhichConnectorsWereLeft(t *testing.T) {
+func TestLeftAsTheyAre_FindsUnappliedConnectors(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]bool{"a": true, "b": true, "c": false},
 		leftAsTheyAre(json.RawMessage(`[{"connector":"a","action":"skipped"},{"connector":"b","action":"failed"},{"connector":"c","action":"created"}]`)))

@@ -18,12 +18,12 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
-// reasonUnread is the event's of connectors whose files cannot be read.
+// reasonUnread is the event reason for connectors whose files cannot be read.
 const reasonUnread = "ConnectorUnread"
 
-// ours says whether the platform has made an object to mirror the code of the environment. One
-// that has lost its labels gets them back.
-func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
+// isOurs reports whether the platform created an object as a mirror of the environment's code. It
+// restores missing labels.
+func (r *Reconciler) isOurs(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
 	if projection.IsOurs(o, m.environment) {
 		return true, nil
 	}
@@ -37,12 +37,12 @@ func (r *Reconciler) ours(ctx context.Context, o v1alpha1.ConditionedObject, m *
 	}
 	maps.Copy(labels, projection.MirrorLabels(m.environment))
 	o.SetLabels(labels)
-	return true, r.settle(m, r.patch(ctx, before, o))
+	return true, r.ignoreConflict(m, r.patchObject(ctx, before, o))
 }
 
-// create makes an object, unless there is one of its name: the cache is behind, or it is
-// somebody else's.
-func (r *Reconciler) create(ctx context.Context, m *mirrors, wanted v1alpha1.ConditionedObject) error {
+// createObject creates an object, unless an object with its name exists: then the cache is stale, or the
+// object has another owner.
+func (r *Reconciler) createObject(ctx context.Context, m *mirrors, wanted v1alpha1.ConditionedObject) error {
 	there := wanted.DeepCopyObject().(v1alpha1.ConditionedObject)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), there)
 	if apierrors.IsNotFound(err) {
@@ -72,12 +72,11 @@ func wrapped(err error, o client.Object) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("making %T %q of the code: %w", o, o.GetName(), err)
+	return fmt.Errorf("creating %T %q of the code: %w", o, o.GetName(), err)
 }
 
-// settle takes it for no error that somebody has written an object since it was read: the cache
-// tells of that.
-func (r *Reconciler) settle(m *mirrors, err error) error {
+// ignoreConflict ignores a conflict with another write, because the cache will report that write.
+func (r *Reconciler) ignoreConflict(m *mirrors, err error) error {
 	if apierrors.IsConflict(err) {
 		m.behind = true
 		return nil
@@ -85,21 +84,21 @@ func (r *Reconciler) settle(m *mirrors, err error) error {
 	return err
 }
 
-// tell warns of what is in the way, at the deployment that is live and at its environment: of
-// objects of somebody else's, of files that cannot be read, and of what Kubernetes refuses, as a
-// quota or a policy does.
-func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment, m *mirrors, failed error) {
+// sendWarnings sends warnings to the live deployment and its environment: about conflicting objects of other
+// owners, files that cannot be read, and objects that Kubernetes rejects, for example because of a
+// quota.
+func (r *Reconciler) sendWarnings(ctx context.Context, environment *v1alpha1.Environment, m *mirrors, failed error) {
 	notes := map[string]string{}
 	if len(m.taken) > 0 {
-		notes[v1alpha1.ReasonNameCollision] = "somebody else's objects have the names of connectors of the code, and are neither used nor changed: delete them, " +
-			"or make them with other names: " + strings.Join(m.taken, ", ")
+		notes[v1alpha1.ReasonNameCollision] = "objects that the platform did not create have the names of connectors of the code. They are neither used nor changed. Delete or " +
+			"rename them: " + strings.Join(m.taken, ", ")
 	}
 	if len(m.unread) > 0 {
-		notes[reasonUnread] = "connectors of the code are served, and their objects stay as they are, for this release of the platform " +
+		notes[reasonUnread] = "connectors of the code are served, but their objects are not updated, because this release of the platform " +
 			"cannot read their files: " + strings.Join(m.unread, "; ")
 	}
 	if words := object.Refusal(failed); words != "" {
-		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, and not all of them can be shown as objects. " + words
+		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, but not all of them have objects. " + words
 	}
 	if len(notes) == 0 {
 		return
@@ -110,7 +109,7 @@ func (r *Reconciler) tell(ctx context.Context, environment *v1alpha1.Environment
 	case err == nil:
 		at = append(at, live)
 	case !apierrors.IsNotFound(err):
-		ctrl.LoggerFrom(ctx).Error(err, "reading what is live, to warn there")
+		ctrl.LoggerFrom(ctx).Error(err, "reading the live deployment for a warning")
 	}
 	for reason, note := range notes {
 		for _, o := range at {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keep mirrors connectors that the activation has left as they were, which the store says: an
-// object may show what was before that. A retired one is wanted no more.
-func (r *Reconciler) keep(ctx context.Context, namespace string, m *mirrors, keys []string) error {
+// keepMirrors mirrors connectors that the activation left unchanged. It takes their state from the store,
+// because an object may have an earlier one. It ignores retired ones.
+func (r *Reconciler) keepMirrors(ctx context.Context, namespace string, m *mirrors, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (r *Reconciler) keep(ctx context.Context, namespace string, m *mirrors, key
 		at := slices.IndexFunc(rows, func(row store.Connector) bool { return row.Ref.Name == name })
 		switch {
 		case at >= 0 && rows[at].Retired:
-		case at < 0 || rows[at].DeploymentID == nil: // its row, if there is one, comes of its object
+		case at < 0 || rows[at].DeploymentID == nil: // its row, if there is one, comes from its object
 			m.kept[name] = true
 		default:
 			if err := r.keepOne(ctx, namespace, m, key, rows[at]); err != nil {
@@ -41,9 +41,9 @@ func (r *Reconciler) keep(ctx context.Context, namespace string, m *mirrors, key
 	return nil
 }
 
-// keepOne mirrors one that is in effect: the file of the deployment that has brought it, enabled
-// as it is. While there is no such file, as when that is built anew, its objects stay as they are;
-// and so they do where this release of the platform cannot read it.
+// keepOne mirrors an effective connector from the file of the deployment that created it, with its
+// current enabled value. If that file is missing, as during a rebuild, or this release cannot read it,
+// the objects stay unchanged.
 func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, key string, row store.Connector) error {
 	from := store.Key{ProjectID: row.ProjectID, ID: *row.DeploymentID}
 	d, err := r.Store.Deployment(ctx, from)

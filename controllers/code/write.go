@@ -24,9 +24,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// write brings the objects to what is wanted: connectors first, for links name them. What fails
-// for one object is told when the others are done.
-func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
+// writeMirrors updates the objects: connectors first, because links refer to them. It continues after errors
+// and returns them at the end.
+func (r *Reconciler) writeMirrors(ctx context.Context, m *mirrors) error {
 	var failed []error
 	wanted := map[string]bool{}
 	for i := range m.wanted {
@@ -35,7 +35,7 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 		for _, link := range mirror.Links {
 			wanted[link.Name] = true
 		}
-		failed = append(failed, r.put(ctx, m, mirror))
+		failed = append(failed, r.putMirror(ctx, m, mirror))
 	}
 	var retired []*v1alpha1.Connector
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
@@ -43,40 +43,42 @@ func (r *Reconciler) write(ctx context.Context, m *mirrors) error {
 		switch {
 		case wanted[name], m.still[name]:
 		case m.kept[name]:
-			failed = append(failed, r.settle(m, r.carry(ctx, c, m.rank)))
+			failed = append(failed, r.ignoreConflict(m, r.assignRank(ctx, c, m.rank)))
 		default:
-			failed = append(failed, r.settle(m, r.retire(ctx, c, m.rank)))
+			failed = append(failed, r.ignoreConflict(m, r.retireConnector(ctx, c, m.rank)))
 			retired = append(retired, c)
 		}
 	}
 	for _, c := range surplus(retired) {
-		failed = append(failed, r.settle(m, r.drop(ctx, m, c)))
+		failed = append(failed, r.ignoreConflict(m, r.deleteRetired(ctx, m, c)))
 	}
 	return errors.Join(append(failed, r.settleLinks(ctx, m, wanted))...)
 }
 
-// put makes the objects of one file. Links wait for their connector: they are to name no other.
-func (r *Reconciler) put(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
+// putMirror writes the objects of one file. Links wait for their connector, because they must not refer to
+// another one.
+func (r *Reconciler) putMirror(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
 	existing, taken := m.connectors[mirror.Connector.Name], len(m.taken)
 	mirror.Onto(existing, m.rank)
 	if existing == nil {
-		if err := r.recall(ctx, m, mirror); err != nil {
+		if err := r.restoreSecret(ctx, m, mirror); err != nil {
 			return err
 		}
 	}
-	if err := r.settle(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.taken) > taken {
+	if err := r.ignoreConflict(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.taken) > taken {
 		return err
 	}
 	failed := make([]error, len(mirror.Links))
 	for i, link := range mirror.Links {
-		failed[i] = r.settle(m, r.putLink(ctx, m, m.links[link.Name], link))
+		failed[i] = r.ignoreConflict(m, r.putLink(ctx, m, m.links[link.Name], link))
 	}
 	return errors.Join(failed...)
 }
 
-// recall lets a mirror that is made anew have the secret that is in effect: the store knows the version of the secret
-// and the grace period of the rotation to it. Later rotations have the default period: the store does not know the spec's.
-func (r *Reconciler) recall(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
+// restoreSecret gives a re-created mirror the secret in effect. The store has the version of the secret and
+// the grace period of its rotation. Later rotations use the default period, because the store does not
+// have the period of the spec.
+func (r *Reconciler) restoreSecret(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
 	row, err := r.Store.Connector(ctx, mirror.Identity(m.key).Key())
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && !row.DefinedInCode:
@@ -90,9 +92,9 @@ func (r *Reconciler) recall(ctx context.Context, m *mirrors, mirror *projection.
 	return nil
 }
 
-// settleLinks deletes the links that the code has no more. Those of a connector that was left as
-// it was stay with it, and those of a retired one, which takes no events, stay too: its file may
-// come back.
+// settleLinks deletes the links that are no longer in the code. It keeps the links of a connector that
+// was left unchanged, and the links of a retired one, which receives no events and whose file may come
+// back.
 func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
@@ -103,22 +105,22 @@ func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[str
 		case of != nil && !wanted[of.Name]:
 			changed := link.DeepCopy()
 			changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(m.rank, 10)
-			failed = append(failed, r.settle(m, r.patch(ctx, link, changed)))
+			failed = append(failed, r.ignoreConflict(m, r.patchObject(ctx, link, changed)))
 		default:
 			err := r.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID})
 			if client.IgnoreNotFound(err) != nil {
-				failed = append(failed, r.settle(m, fmt.Errorf("deleting ConnectorLink %q, which the code has no more: %w", name, err)))
+				failed = append(failed, r.ignoreConflict(m, fmt.Errorf("deleting ConnectorLink %q, which is no longer in the code: %w", name, err)))
 			}
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// dropOrphans deletes the links of connectors that are gone, as their environment is.
+// dropOrphans deletes the links of connectors that are deleted with their environment.
 func (r *Reconciler) dropOrphans(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName) error {
 	links := &v1alpha1.ConnectorLinkList{}
 	if err := r.Client.List(ctx, links, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing the links of an Environment that is gone: %w", err)
+		return fmt.Errorf("listing the links of a deleted Environment: %w", err)
 	}
 	var failed []error
 	for i := range links.Items {
@@ -131,17 +133,17 @@ func (r *Reconciler) dropOrphans(ctx context.Context, namespace string, environm
 			err = client.IgnoreNotFound(r.Client.Delete(ctx, link, client.Preconditions{UID: &link.UID}))
 		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("deleting ConnectorLink %q, whose connector is gone: %w", link.Name, err))
+			failed = append(failed, fmt.Errorf("deleting ConnectorLink %q of a deleted Connector: %w", link.Name, err))
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// putConnector makes a connector that mirrors a file, or makes it say what it is to say. It is
-// not applied: what somebody has added to its spec is to go too.
+// putConnector creates or updates the connector of a file. It does not use apply, because it must also
+// remove fields that a user added to the spec.
 func (r *Reconciler) putConnector(ctx context.Context, m *mirrors, existing, wanted *v1alpha1.Connector) error {
 	if existing == nil {
-		return r.create(ctx, m, wanted)
+		return r.createObject(ctx, m, wanted)
 	}
 	changed := existing.DeepCopy()
 	if !projection.SameConnector(existing, wanted) {
@@ -149,40 +151,40 @@ func (r *Reconciler) putConnector(ctx context.Context, m *mirrors, existing, wan
 	}
 	delete(changed.Labels, v1alpha1.LabelRetired)
 	maps.Copy(changed.Labels, wanted.Labels)
-	return r.patch(ctx, existing, changed)
+	return r.patchObject(ctx, existing, changed)
 }
 
 func (r *Reconciler) putLink(ctx context.Context, m *mirrors, existing, wanted *v1alpha1.ConnectorLink) error {
 	if existing == nil {
-		return r.create(ctx, m, wanted)
+		return r.createObject(ctx, m, wanted)
 	}
 	if existing.Spec.Connector != wanted.Spec.Connector || existing.Spec.Agent != wanted.Spec.Agent {
-		err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}) // neither can be changed
+		err := r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}) // both fields are immutable
 		return client.IgnoreNotFound(err)
 	}
 	changed := existing.DeepCopy()
 	changed.Spec = wanted.Spec
 	maps.Copy(changed.Labels, wanted.Labels)
-	return r.patch(ctx, existing, changed)
+	return r.patchObject(ctx, existing, changed)
 }
 
-// retire marks a connector that the code has no more, with the activation that had it first no more.
-func (r *Reconciler) retire(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
+// retireConnector marks a connector that is no longer in the code. rank is the activation that retired it.
+func (r *Reconciler) retireConnector(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
 	changed := c.DeepCopy()
 	changed.Spec.Enabled = ptr.To(false)
 	if !c.Retired() || c.Activation() == 0 {
 		changed.Labels[v1alpha1.LabelRetired] = "true"
 		changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
 	}
-	return r.patch(ctx, c, changed)
+	return r.patchObject(ctx, c, changed)
 }
 
-// keptRetired is how many retired connectors an environment keeps as objects: as many as a
-// repository can have.
+// keptRetired is the number of retired connectors that an environment keeps as objects. It equals the
+// limit of connectors of a repository.
 const keptRetired = bundle.MaxConnectors
 
-// surplus are the retired connectors beyond keptRetired, those that were retired first, but for those
-// whose secret somebody has rotated: of all others a file that comes back brings the same id, URL and secret.
+// surplus returns the retired connectors beyond keptRetired, earliest first, except for connectors with a rotated
+// secret. For all others, a file that comes back gets the same ID, URL and secret.
 func surplus(retired []*v1alpha1.Connector) (out []*v1alpha1.Connector) {
 	byAge := slices.SortedStableFunc(slices.Values(retired), func(a, b *v1alpha1.Connector) int { return cmp.Compare(b.Activation(), a.Activation()) })
 	for i, c := range byAge {
@@ -193,8 +195,9 @@ func surplus(retired []*v1alpha1.Connector) (out []*v1alpha1.Connector) {
 	return out
 }
 
-// drop deletes a retired connector, where the store says the same of it: anybody can write labels.
-func (r *Reconciler) drop(ctx context.Context, m *mirrors, c *v1alpha1.Connector) error {
+// deleteRetired deletes a retired connector, if the store confirms that it is retired: any user can write
+// labels.
+func (r *Reconciler) deleteRetired(ctx context.Context, m *mirrors, c *v1alpha1.Connector) error {
 	row, err := r.Store.Connector(ctx, (&projection.Mirror{Connector: c}).Identity(m.key).Key())
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
@@ -204,28 +207,27 @@ func (r *Reconciler) drop(ctx context.Context, m *mirrors, c *v1alpha1.Connector
 	}
 	err = r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting Connector %q, which the code has had no more for long: %w", c.Name, err)
+		return fmt.Errorf("deleting retired Connector %q: %w", c.Name, err)
 	}
 	return nil
 }
 
-// carry lets a connector that was left as it was go on under another activation. One that was
-// retired before stays so.
-func (r *Reconciler) carry(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
+// assignRank assigns an unchanged connector to another activation. A retired one stays retired.
+func (r *Reconciler) assignRank(ctx context.Context, c *v1alpha1.Connector, rank int64) error {
 	changed := c.DeepCopy()
 	changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(rank, 10)
-	return r.patch(ctx, c, changed)
+	return r.patchObject(ctx, c, changed)
 }
 
-// patch writes what has changed of an object, unless somebody has written it since it was read.
-func (r *Reconciler) patch(ctx context.Context, from, to client.Object) error {
+// patchObject writes the changes of an object, unless it was written since it was read.
+func (r *Reconciler) patchObject(ctx context.Context, from, to client.Object) error {
 	if equality.Semantic.DeepEqual(from, to) {
 		return nil
 	}
 	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Patch(ctx, to, patch, client.FieldOwner(object.FieldManager))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("bringing %T %q to what the code says: %w", to, to.GetName(), err)
+		return fmt.Errorf("updating %T %q from the code: %w", to, to.GetName(), err)
 	}
 	return nil
 }

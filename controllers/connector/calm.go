@@ -9,32 +9,31 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// calm is for how long no trouble of a destination must have been seen until it is said that
-// deliveries go out again, and how long one kind or reason is told before another: a destination
-// that takes some and refuses others would else have its Connector written each time that is
-// looked.
+// calm is the time without problems of a destination after which its Connector reports success, and the
+// minimum time between two reported problems. Without it, a destination that accepts only some
+// deliveries would cause a write of its Connector at every check.
 const calm = 10 * time.Minute
 
-// Calm knows what Connectors tell of their destinations: the controller, which writes it, and
-// Destinations, which looks for what is to be written, ask the same one. The zero value is ready.
+// Calm decides which state of their destinations Connectors report. The controller, which writes the
+// state, and Destinations, which looks for changes, share one Calm. The zero value is ready.
 type Calm struct {
-	// Now is its clock; nil means time.Now.
+	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 
 	mutex sync.Mutex
 	of    map[store.Key]*told
 }
 
-// trouble is a state of a destination other than DestinationDelivering, with its reason, that a Connector tells. The
-// zero value is none.
+// trouble is a reported state of a destination other than DestinationDelivering, with its reason. The
+// zero value means no problem.
 type trouble struct {
 	state  store.DestinationState
 	reason string
-	// paused is the generation of the Connector that is paused, else 0.
+	// paused is the generation of the paused Connector, or 0.
 	paused int64
 }
 
-// troubleOf returns the trouble of a destination of a generation of the Connector.
+// troubleOf returns the problem of a destination for a generation of the Connector.
 func troubleOf(d store.Destination, generation int64) trouble {
 	switch state, reason := d.State(generation); state {
 	case store.DestinationDelivering:
@@ -46,19 +45,20 @@ func troubleOf(d store.Destination, generation int64) trouble {
 	}
 }
 
-// told is what is told of a destination.
+// told is the reported state of a destination.
 type told struct {
 	ref store.ObjectRef
-	// is what is to be told since a time, said what the Connector says as far as is known.
+	// is is the state to report, since the time of since. said is the last known state of the
+	// Connector.
 	is, said trouble
 	since    time.Time
-	// last is when there was last seen to be trouble.
+	// last is the time of the last problem.
 	last time.Time
 }
 
-// tell is what the generation of a Connector that ref names is to tell of a destination as it was
-// seen just now. The caller writes it into the Connector, or has it looked at.
-func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, changed bool) {
+// stateToReport returns the state that the Connector of ref reports, after the destination was read. The caller
+// writes it to the Connector, or queues the Connector.
+func (c *Calm) stateToReport(ref store.ObjectRef, seen store.Destination) (is trouble, changed bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	now := time.Now()
@@ -70,7 +70,7 @@ func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, ch
 		t = &told{}
 	}
 	t.ref = ref
-	t.see(troubleOf(seen, ref.Generation), now)
+	t.takeOver(troubleOf(seen, ref.Generation), now)
 	changed = t.is != t.said
 	t.said = t.is
 	switch {
@@ -84,8 +84,8 @@ func (c *Calm) tell(ref store.ObjectRef, seen store.Destination) (is trouble, ch
 	return t.is, changed
 }
 
-// see takes over what was seen, unless that is to wait.
-func (t *told) see(seen trouble, now time.Time) {
+// takeOver takes over the state that was read, unless it must wait.
+func (t *told) takeOver(seen trouble, now time.Time) {
 	none := trouble{}
 	if seen != none {
 		t.last = now
@@ -93,7 +93,7 @@ func (t *told) see(seen trouble, now time.Time) {
 	switch {
 	case seen == t.is:
 		return
-	case t.is == none, seen.paused != t.is.paused: // somebody has paused it, or resumed
+	case t.is == none, seen.paused != t.is.paused: // a user paused or resumed it
 	case seen.state == store.DestinationFailing:
 	case seen == none && now.Sub(t.last) < calm, seen != none && now.Sub(t.since) < calm:
 		return
@@ -101,8 +101,8 @@ func (t *told) see(seen trouble, now time.Time) {
 	t.is, t.since = seen, now
 }
 
-// others are those of which there is something to tell, but for those that were seen.
-func (c *Calm) others(seen map[store.Key]bool) map[store.Key]store.ObjectRef {
+// otherConnectors returns the connectors with a state to report, except for those in seen.
+func (c *Calm) otherConnectors(seen map[store.Key]bool) map[store.Key]store.ObjectRef {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	others := map[store.Key]store.ObjectRef{}

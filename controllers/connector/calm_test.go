@@ -12,9 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhatAConnectorTellsOfItsDestination: trouble at once, that it is over after ten minutes
-// without any, and another reason after ten minutes of the one before.
-func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
+// A Connector reports a problem at once, recovery after ten minutes without problems, and another
+// reason ten minutes after the previous one.
+func TestCalm_DelaysChangesOfState(t *testing.T) {
 	t.Parallel()
 	var (
 		well     = store.Destination{}
@@ -60,10 +60,10 @@ func TestWhatAConnectorTellsOfItsDestination(t *testing.T) {
 			for i, s := range steps {
 				now = now.Add(s.after)
 				s.seen.Connector = key
-				is, changed := c.tell(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
+				is, changed := c.stateToReport(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
 				require.Equal(t, s.want, is, "%s, step %d", name, i)
 				require.Equal(t, s.changed, changed, "%s, step %d", name, i)
-				require.Equal(t, is != trouble{}, len(c.others(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
+				require.Equal(t, is != trouble{}, len(c.otherConnectors(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
 			}
 		})
 	}

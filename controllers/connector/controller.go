@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connector brings Connectors into the store, from which the gateway
-// serves them, and shows their secrets.
+// Package connector projects Connectors into the store, from which the gateway serves them, and
+// publishes their secrets.
 package connector
 
 import (
@@ -32,13 +32,13 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	PutConnector(ctx context.Context, c store.Connector) error
 	DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
-	// Deployment and ConnectorFiles say what the code of what is live says.
+	// Deployment and ConnectorFiles read the live deployment and the connectors in its code.
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	ConnectorFiles(ctx context.Context, key store.Key) ([]store.ConnectorFile, error)
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
@@ -48,31 +48,31 @@ type Store interface {
 type Reconciler struct {
 	*object.Base
 	Store Store
-	// Keys derive secrets.
+	// Keys derives secrets.
 	Keys *keyring.Keys
-	// Anew names connectors to look at: their secrets are to be derived anew, or their
-	// deliveries go another way. Nil for none.
+	// Anew names connectors to reconcile, because their secrets must be derived again or the state of
+	// their deliveries changed. It may be nil.
 	Anew <-chan event.GenericEvent
-	// GatewayURL is the public start of webhook URLs.
+	// GatewayURL is the public base of webhook URLs.
 	GatewayURL string
-	// Calm knows what outbound connectors tell of their destinations.
+	// Calm decides which state of their destinations outbound connectors report.
 	Calm *Calm
-	// Metrics count how deliveries go; nil counts nowhere.
+	// Metrics counts state changes of deliveries. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 }
 
-// Reconcile brings one Connector into the store.
+// Reconcile projects one Connector into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		row, code, err := r.ofCode(ctx, c, key)
+		row, code, err := r.codeRow(ctx, c, key)
 		if err != nil {
 			return 0, err
 		}
 		if err := r.disable(ctx, c, key, code); err != nil {
 			return 0, err
 		}
-		within, environment, err := r.within(ctx, c)
+		within, environment, err := r.environmentOf(ctx, c)
 		if err != nil && code {
 			return r.outlive(ctx, c, key, err)
 		}
@@ -90,49 +90,49 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	})
 }
 
-// within is the environment of a connector, with its row, in a project.
-func (r *Reconciler) within(ctx context.Context, c *v1alpha1.Connector) (*v1alpha1.Environment, store.Environment, error) {
+// environmentOf returns the environment of a connector and its row.
+func (r *Reconciler) environmentOf(ctx context.Context, c *v1alpha1.Connector) (*v1alpha1.Environment, store.Environment, error) {
 	if _, err := r.Project(ctx, c.Namespace); err != nil {
 		return nil, store.Environment{}, err
 	}
 	return r.Environment(ctx, c.Namespace, c.Spec.Environment)
 }
 
-// project brings a connector into the store, each type and mode in its way. The credentials are
-// those that texts of the code have become.
+// project projects a connector into the store, in the way of its type and mode. ofCode has the
+// credentials from expanded texts of the code.
 func (r *Reconciler) project(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
 	switch {
 	case c.Type() == v1alpha1.ConnectorCron:
-		return r.cron(ctx, c, ids)
+		return r.reconcileCron(ctx, c, ids)
 	case c.Sends():
 		return r.outbound(ctx, c, ids, ofCode)
 	}
-	return r.called(ctx, c, ids)
+	return r.reconcileWebhook(ctx, c, ids)
 }
 
-// called brings a webhook into the store that is called: inbound or sync.
-func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+// reconcileWebhook projects an inbound or sync webhook into the store.
+func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	key := ids.Key()
 	row, secret, err := r.inboundRow(ctx, c, ids)
 	if errors.Is(err, seal.ErrUnsealable) {
-		c.MarkInvalidWebhook("sealedSecret", "cannot be opened: only the REST API can seal it, for one connector, as long as the platform has the key; "+
-			"send the secret there again, or keep it in a Secret that secretRef names")
+		c.MarkInvalidWebhook("sealedSecret", "cannot be decrypted. The REST API seals it for one connector, with a key that the platform must still have; "+
+			"send the secret to the REST API again, or keep it in a Secret that secretRef names")
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
+	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
 		return object.Later, err
 	}
-	if err := r.seen(ctx, c, key); err != nil {
+	if err := r.readDestination(ctx, c, key); err != nil {
 		return 0, err
 	}
 	c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
 	if c.IsEnabled() {
 		c.MarkRoutesReady()
 	}
-	c.Status.SecretVersion = c.SecretVersion() // whatever shows it
+	c.Status.SecretVersion = c.SecretVersion() // whatever publishes it
 	if err := r.showSecret(ctx, c, secret); err != nil {
 		return 0, err
 	}
@@ -140,10 +140,10 @@ func (r *Reconciler) called(ctx context.Context, c *v1alpha1.Connector, ids proj
 	return 0, nil
 }
 
-// disable closes a connector that is to be disabled before anything else is looked
-// at: nothing that is wrong with its secret or its project keeps it open.
+// disable closes a connector that spec disables before anything else is checked. A problem of its
+// secret or its project therefore does not keep it open.
 func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key store.Key, code bool) error {
-	if c.IsEnabled() || code { // a mirror may be of an activation that is over
+	if c.IsEnabled() || code { // a mirror may be of an earlier activation
 		return nil
 	}
 	if err := r.Store.DisableConnector(ctx, key, r.Ref(c)); err != nil {
@@ -153,9 +153,8 @@ func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key sto
 	return nil
 }
 
-// put writes the projection. held is false when something holds the connector
-// back that somebody has to change.
-func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector) (held bool, err error) {
+// projectRow writes the projection. held is false if a user has to resolve a conflict first.
+func (r *Reconciler) projectRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector) (held bool, err error) {
 	var (
 		duplicate *store.DuplicateError
 		back      *store.SecretVersionError
@@ -170,9 +169,9 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids project
 		return false, r.keepVersion(ctx, c, ids, row, back.Stored)
 	case errors.Is(err, store.ErrNothingLive):
 		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: fmt.Sprintf(
-			"nothing is live in Environment %q; a deployment whose code has the connector brings it back", c.Spec.Environment)}
+			"Environment %q has no live deployment; deploy code with this connector to restore it", c.Spec.Environment)}
 	case errors.Is(err, store.ErrNotLive):
-		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
+		return false, &object.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
 	}
@@ -182,8 +181,8 @@ func (r *Reconciler) put(ctx context.Context, c *v1alpha1.Connector, ids project
 	return true, nil
 }
 
-// keepVersion writes the secret of a version that stays in effect although the
-// spec asks for an earlier one: the key that it derives from may be another now.
+// keepVersion writes the secret of a version that stays in effect although the spec requests an earlier
+// one. The key that the secret derives from may have changed.
 func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, version int64) error {
 	if !c.GeneratesSecret() {
 		return nil
@@ -196,12 +195,12 @@ func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids
 	return object.FromStore(r.Store.PutConnector(ctx, row))
 }
 
-// seen reads back what the gateway reads: a connector is disabled there while its
-// project is not in the store.
-func (r *Reconciler) seen(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+// readDestination reads the row as the gateway reads it. A connector is disabled there while its project is not in
+// the store.
+func (r *Reconciler) readDestination(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	row, err := r.Store.Connector(ctx, key)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the connector back: %w", err))
+		return object.FromStore(fmt.Errorf("reading the projected connector: %w", err))
 	}
 	if row.Enabled != c.IsEnabled() {
 		return &object.MissingError{Kind: store.KindProject, Name: v1alpha1.ProjectName, Unready: true}
@@ -228,24 +227,24 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
-		Watches(&v1alpha1.Connector{}, object.Afterwards(r.namesakes), builder.WithPredicates(object.Changed(title))).
+		Watches(&v1alpha1.Connector{}, object.Afterwards(r.namesakes), builder.WithPredicates(object.Changed(displayName))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(asked)))
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(generationOf)))
 	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sentWith), builder.OnlyMetadata).Complete(r)
 }
 
-// title is what other connectors of the environment cannot be called.
-func title(o v1alpha1.ConditionedObject) any {
+// displayName returns the display name, which other connectors of the environment cannot have.
+func displayName(o v1alpha1.ConditionedObject) any {
 	if c, ok := o.(*v1alpha1.Connector); ok {
 		return c.Title()
 	}
 	return nil
 }
 
-// asked is which generation of an environment says what its variables are.
-func asked(o v1alpha1.ConditionedObject) any { return o.GetGeneration() }
+// generationOf returns the generation of an environment, which determines its variables.
+func generationOf(o v1alpha1.ConditionedObject) any { return o.GetGeneration() }
 
 // namesVariables picks the connectors whose texts name variables of their environment.
 func namesVariables(_ client.Object, connector v1alpha1.ConditionedObject) bool {
@@ -253,7 +252,7 @@ func namesVariables(_ client.Object, connector v1alpha1.ConditionedObject) bool 
 	return ok && projection.NamesVariables(c)
 }
 
-// namesakes are the connectors that wait for the name of another one.
+// namesakes returns the connectors that wait for the name of another one.
 func (r *Reconciler) namesakes(ctx context.Context, other client.Object) (out []ctrl.Request) {
 	list := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, list, client.InNamespace(other.GetNamespace()),

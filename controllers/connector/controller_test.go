@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ahead is a store that knows version 2 of every secret.
+// ahead is a store that has version 2 of every secret.
 type ahead struct {
 	Store
 	key  string
@@ -35,9 +35,8 @@ func (a *ahead) PutConnector(_ context.Context, c store.Connector) error {
 	return nil
 }
 
-// TestAVersionThatStaysDerivesFromTheKeyOfNow: it is what callers send, and the key
-// that it derived from may be revoked.
-func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
+// A kept version derives from the current key, because the earlier key may be revoked.
+func TestKeepVersion_UsesCurrentKey(t *testing.T) {
 	t.Parallel()
 	ring, err := keyring.New()
 	require.NoError(t, err)
@@ -47,10 +46,10 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	r := &Reconciler{Base: &object.Base{}, Store: data, Keys: keys}
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}}
-	row, err := r.row(c, ids, "of version 1", key)
+	row, err := r.connectorRow(c, ids, "of version 1", key)
 	require.NoError(t, err)
 
-	held, err := r.put(t.Context(), c, ids, row)
+	held, err := r.projectRow(t.Context(), c, ids, row)
 	require.NoError(t, err)
 	require.False(t, held)
 	require.Equal(t, v1alpha1.ReasonSecretVersionWentBack, c.Status.Condition(v1alpha1.ConditionStalled).Reason)
@@ -62,8 +61,8 @@ func TestAVersionThatStaysDerivesFromTheKeyOfNow(t *testing.T) {
 	require.Equal(t, seal.Digest(want), last.SecretDigest)
 }
 
-// TestWhatIsRefusedIsNotReady: nobody sees routes that are not there.
-func TestWhatIsRefusedIsNotReady(t *testing.T) {
+// A connector that the store rejects is not ready.
+func TestReconcile_RejectedConnectorIsNotReady(t *testing.T) {
 	t.Parallel()
 	for name, mark := range map[string]func(*v1alpha1.Connector){
 		"name taken":          func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") },

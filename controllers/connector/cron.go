@@ -12,26 +12,26 @@ import (
 	"github.com/agentplatform/agentplatform/internal/cron"
 )
 
-// cronFields are the fields of spec.cron by the names that they have elsewhere.
+// cronFields maps fields of spec.cron to their names.
 var cronFields = map[cron.Field]string{
 	cron.FieldSchedule: "schedule", cron.FieldZone: "timeZone", cron.FieldPrompt: "prompt", cron.FieldPayload: "payload",
 }
 
-// cron brings a cron connector into the store; it has no secret and no URL.
-func (r *Reconciler) cron(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+// reconcileCron projects a cron connector into the store. It has no secret and no URL.
+func (r *Reconciler) reconcileCron(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	config := projection.CronConfig(c)
 	if wrong := cron.Check(config.Schedule, config.TimeZone, config.Prompt, config.Payload); len(wrong) > 0 {
 		c.MarkInvalidCron(cronFields[wrong[0].Field], wrong[0].Problem)
 		return 0, nil
 	}
-	row, err := r.row(c, ids, "", "")
+	row, err := r.connectorRow(c, ids, "", "")
 	if err != nil {
 		return 0, err
 	}
-	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
+	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
 		return object.Later, err
 	}
-	if err := r.seen(ctx, c, ids.Key()); err != nil {
+	if err := r.readDestination(ctx, c, ids.Key()); err != nil {
 		return 0, err
 	}
 	if c.IsEnabled() {

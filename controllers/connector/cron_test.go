@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// nightly makes a connector one that ticks at three in the morning.
+// nightly makes a connector a schedule for three in the morning.
 func nightly(c *v1alpha1.Connector) {
 	c.Spec.Webhook, c.Spec.Mode = nil, ""
 	c.Spec.Cron = &v1alpha1.CronConnector{Schedule: "0 3 * * *", Prompt: "Report", Payload: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}}
@@ -54,15 +54,15 @@ var _ = Describe("A cron Connector", func() {
 		Expect(active()).To(BeFalse())
 	})
 
-	It("says which field is wrong, and keeps what was right", func(ctx SpecContext) {
+	It("reports the invalid field, and keeps the last valid configuration", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("nightly", nightly))
 		right := s.row(ctx, c).Config
 		for field, change := range map[string]func(*v1alpha1.CronConnector){
-			"spec.cron.schedule has \"99\" for th":  func(c *v1alpha1.CronConnector) { c.Schedule = "99 99 99 99 99" },
-			"spec.cron.schedule must come at":       func(c *v1alpha1.CronConnector) { c.Schedule = "0 0 30 2 *" },
-			"spec.cron.timeZone must be the IANA":   func(c *v1alpha1.CronConnector) { c.TimeZone = "Mars/Phobos" },
-			"spec.cron.payload must leave the inpu": func(c *v1alpha1.CronConnector) { c.Payload.Raw = []byte(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) },
+			"spec.cron.schedule has \"99\" for th": func(c *v1alpha1.CronConnector) { c.Schedule = "99 99 99 99 99" },
+			"spec.cron.schedule must match at":     func(c *v1alpha1.CronConnector) { c.Schedule = "0 0 30 2 *" },
+			"spec.cron.timeZone must be the IANA":  func(c *v1alpha1.CronConnector) { c.TimeZone = "Mars/Phobos" },
+			"spec.cron.payload must keep the inpu": func(c *v1alpha1.CronConnector) { c.Payload.Raw = []byte(`{"a":"` + strings.Repeat("x", 64<<10) + `"}`) },
 		} {
 			c.Spec.Cron = (&v1alpha1.CronConnector{Schedule: "0 3 * * *", Prompt: "Report", Payload: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}}).DeepCopy()
 			change(c.Spec.Cron)

@@ -30,13 +30,13 @@ func ask(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 	return c
 }
 
-// TestEachWishIsInTheRow: what a Connector asks for, one wish at a time.
-func TestEachWishIsInTheRow(t *testing.T) {
+// Each field of a Connector is in its row.
+func TestRow_HasEveryField(t *testing.T) {
 	t.Parallel()
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	row := func(t *testing.T, change func(*v1alpha1.Connector)) store.Connector {
 		t.Helper()
-		row, err := (&Reconciler{Base: &object.Base{}}).row(ask(change), ids, "the secret", "key-1")
+		row, err := (&Reconciler{Base: &object.Base{}}).connectorRow(ask(change), ids, "the secret", "key-1")
 		require.NoError(t, err)
 		return row
 	}
@@ -91,8 +91,8 @@ func TestEachWishIsInTheRow(t *testing.T) {
 	}
 }
 
-// TestAChildSecret: named for pods to mount, labelled where the name fits into one.
-func TestAChildSecret(t *testing.T) {
+// The child Secret has a predictable name, and a label if the name is short enough.
+func TestChildSecret_HasNameAndLabels(t *testing.T) {
 	t.Parallel()
 	for name, labelled := range map[string]bool{"ask": true, strings.Repeat("a", 63): true, strings.Repeat("a", 64): false} {
 		t.Run(fmt.Sprintf("%.60s", name), func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestAChildSecret(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsForAName: connectors of the same environment that are stalled for it.
-func TestWhoWaitsForAName(t *testing.T) {
+// namesakes returns connectors of the same environment that are stalled because of the name.
+func TestNamesakes_FindStalledConnectors(t *testing.T) {
 	t.Parallel()
 	waiting := func(namespace, name, environment string, mark func(*v1alpha1.Connector)) *v1alpha1.Connector {
 		return ask(func(c *v1alpha1.Connector) {
@@ -125,8 +125,8 @@ func TestWhoWaitsForAName(t *testing.T) {
 	require.Equal(t, []string{"b"}, controllertest.Names(r.namesakes(t.Context(), ask(func(*v1alpha1.Connector) {}))))
 }
 
-// TestWhichChangesFreeAName: that of the name alone.
-func TestWhichChangesFreeAName(t *testing.T) {
+// title changes only with the name.
+func TestTitle_ChangesWithTheName(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Connector)
@@ -138,13 +138,13 @@ func TestWhichChangesFreeAName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
-			require.Equal(t, c.told, object.Changed(title).Update(update))
+			require.Equal(t, c.told, object.Changed(displayName).Update(update))
 		})
 	}
-	require.Nil(t, title(&v1alpha1.Project{}))
+	require.Nil(t, displayName(&v1alpha1.Project{}))
 }
 
-func TestWhatAReadyConnectorSays(t *testing.T) {
+func TestReadyMessage_ForEachMode(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, readyMessage(ask(func(*v1alpha1.Connector) {})))
 	require.Contains(t, readyMessage(ask(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) })), "spec.enabled")

@@ -16,41 +16,40 @@ import (
 )
 
 const (
-	// lookEvery is how often it is looked for destinations that fail or are paused: so
-	// late a Connector may tell it.
+	// lookEvery is the interval of queries for destinations that fail or are paused. A Connector
+	// reports a change with this delay.
 	lookEvery = 30 * time.Second
-	// lookPage is how many of them one statement reads.
+	// lookPage is the number of destinations per query.
 	lookPage = 500
 )
 
-// Destinations hands connectors to their controller whose deliveries have begun to fail, are
-// paused, or go out again.
+// Destinations queues the connectors whose deliveries started to fail, were paused, or succeed again.
 type Destinations struct {
 	Store interface {
 		TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error)
 	}
-	// Changed takes the connectors.
+	// Changed receives the connectors.
 	Changed    chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
-	// Calm is the one that the controller asks too.
+	// Calm is shared with the controller.
 	Calm *Calm
 }
 
-// NeedLeaderElection says that only the leader looks.
+// NeedLeaderElection reports true: only the leader queries.
 func (d *Destinations) NeedLeaderElection() bool { return true }
 
-// Start looks until ctx ends.
+// Start queries until ctx ends.
 func (d *Destinations) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if err := d.Look(ctx); err != nil && ctx.Err() == nil {
-			d.Logger.ErrorContext(ctx, "looking for destinations that fail; Connectors tell it later", "error", err)
+			d.Logger.ErrorContext(ctx, "reading failed destinations; Connectors report them later", "error", err)
 		}
 	}, lookEvery)
 	return nil
 }
 
-// Look hands over those whose Connectors do not tell what they are to tell.
+// Look queues the connectors whose reported state is outdated.
 func (d *Destinations) Look(ctx context.Context) error {
 	seen := map[store.Key]bool{}
 	var after store.Key
@@ -62,7 +61,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 		for _, t := range page {
 			after = t.Connector
 			seen[after] = true
-			if err := d.tell(ctx, t.Ref, t.Destination); err != nil {
+			if err := d.reportState(ctx, t.Ref, t.Destination); err != nil {
 				return err
 			}
 		}
@@ -70,24 +69,24 @@ func (d *Destinations) Look(ctx context.Context) error {
 			break
 		}
 	}
-	for key, ref := range d.Calm.others(seen) {
-		if err := d.tell(ctx, ref, store.Destination{Connector: key}); err != nil {
+	for key, ref := range d.Calm.otherConnectors(seen) {
+		if err := d.reportState(ctx, ref, store.Destination{Connector: key}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Destinations) tell(ctx context.Context, ref store.ObjectRef, seen store.Destination) error {
-	if _, changed := d.Calm.tell(ref, seen); changed {
-		return d.hand(ctx, ref)
+func (d *Destinations) reportState(ctx context.Context, ref store.ObjectRef, seen store.Destination) error {
+	if _, changed := d.Calm.stateToReport(ref, seen); changed {
+		return d.queueConnector(ctx, ref)
 	}
 	return nil
 }
 
-func (d *Destinations) hand(ctx context.Context, ref store.ObjectRef) error {
+func (d *Destinations) queueConnector(ctx context.Context, ref store.ObjectRef) error {
 	if !d.Namespaces.Has(ref.Namespace) {
-		return nil // another manager's
+		return nil // a connector of another manager
 	}
 	c := &v1alpha1.Connector{}
 	c.Namespace, c.Name = ref.Namespace, ref.Name

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("A Connector", func() {
-	It("goes from created to ready, as what it needs comes", func(ctx SpecContext) {
+	It("goes from created to ready when its dependencies exist", func(ctx SpecContext) {
 		s := bare()
 		c := s.Connector("ask")
 		s.ExpectApplied(ctx, c)
@@ -48,7 +48,7 @@ var _ = Describe("A Connector", func() {
 		Expect(s.Children(ctx, c.UID)).To(ConsistOf("Secret ask-connector"))
 		Expect(s.ExpectAtRest(ctx, s.r, c).RequeueAfter).To(BeZero())
 
-		By("staying ready while the store is away")
+		By("staying ready while the store is unavailable")
 		s.Store.GoAway()
 		s.ExpectReconcileFails(ctx, s.r, c)
 		Expect(State(c)).To(Equal("Ready=True/Succeeded Reconciling observed"))
@@ -80,7 +80,7 @@ var _ = Describe("A Connector", func() {
 		Expect(c.Status.URL).To(BeEmpty())
 	})
 
-	It("is stalled where only a person can help", func(ctx SpecContext) {
+	It("is stalled if only a user can fix it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" }))
 		Expect(v1alpha1.IsReady(first)).To(BeTrue())
@@ -96,7 +96,7 @@ var _ = Describe("A Connector", func() {
 		s.ExpectReconciled(ctx, s.r, second)
 		Expect(State(second)).To(Equal("Ready=True/Succeeded observed"), "the name is free")
 
-		By("asking for the id of another one")
+		By("requesting the ID of another one")
 		id := v1alpha1.UUID(uuid.NewString())
 		holder := s.reconciled(ctx, s.Connector("holder", func(c *v1alpha1.Connector) { c.Spec.ID = id }))
 		thief := s.reconciled(ctx, s.Connector("thief", func(c *v1alpha1.Connector) { c.Spec.ID = id }))
@@ -107,7 +107,7 @@ var _ = Describe("A Connector", func() {
 		Expect(s.row(ctx, holder).Name).To(Equal("holder"))
 	})
 
-	It("keeps the version of the secret that is in effect", func(ctx SpecContext) {
+	It("keeps the version of the secret in effect", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask"))
 		before := s.shown(ctx, c)
@@ -130,7 +130,7 @@ var _ = Describe("A Connector", func() {
 		Expect(s.shown(ctx, c)).To(Equal(after))
 	})
 
-	It("tells which version of the secret is in effect, also where it cannot show it", func(ctx SpecContext) {
+	It("reports the version of the secret in effect, even if it cannot publish the secret", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.ExpectApplied(ctx, s.Secret("ask-connector", map[string]string{"theirs": "x"}))
 		c := s.reconciled(ctx, s.Connector("ask"))
@@ -142,7 +142,7 @@ var _ = Describe("A Connector", func() {
 		Expect(c.Status.SecretVersion).To(BeEquivalentTo(2))
 	})
 
-	It("is disabled whatever else is wrong", func(ctx SpecContext) {
+	It("is disabled despite other problems", func(ctx SpecContext) {
 		off := false
 		for name, spoil := range map[string]func(s *scene, own *corev1.Secret){
 			"its secret is gone":      func(s *scene, own *corev1.Secret) { s.ExpectGone(ctx, own) },
@@ -168,7 +168,7 @@ var _ = Describe("A Connector", func() {
 		}
 	})
 
-	It("does as it is told, whatever its labels say of it", func(ctx SpecContext) {
+	It("follows its spec, whatever its labels", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask"))
 		for _, labels := range []map[string]string{
@@ -190,7 +190,7 @@ var _ = Describe("A Connector", func() {
 		}
 	})
 
-	It("takes the secret that its user brought, and each that follows", func(ctx SpecContext) {
+	It("uses the user's own secret, and its changes", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))
 		Expect(State(c)).To(Equal("Ready=False/SecretMissing Reconciling"))
@@ -218,7 +218,7 @@ var _ = Describe("A Connector", func() {
 		s.ExpectAtRest(ctx, s.r, c)
 	})
 
-	It("has no secret while everybody may call", func(ctx SpecContext) {
+	It("has no secret without authentication", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication = v1alpha1.UUID(uuid.NewString()), v1alpha1.AuthenticationNone
@@ -248,21 +248,21 @@ var _ = Describe("A Connector", func() {
 		Expect(s.shown(ctx, c)).To(Equal(secret))
 	})
 
-	It("leaves the store, and comes back with the same id, URL and secret", func(ctx SpecContext) {
+	It("is removed from the store, and is re-created with the same ID, URL and secret", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask"))
 		secret := s.shown(ctx, c)
 		s.ExpectDeleted(ctx, s.r, c)
 		_, err := s.Store.Connector(ctx, s.Key(c))
 		Expect(err).To(MatchError(store.ErrNotFound))
-		s.ExpectGone(ctx, &corev1.Secret{ObjectMeta: s.At("ask-connector")}) // as the garbage collector does
+		s.ExpectGone(ctx, &corev1.Secret{ObjectMeta: s.At("ask-connector")}) // like the garbage collector
 
 		again := s.reconciled(ctx, s.Connector("ask"))
 		Expect(again.Status.URL).To(Equal(c.Status.URL))
 		Expect(s.shown(ctx, again)).To(Equal(secret))
 	})
 
-	It("heals its Secret", func(ctx SpecContext) {
+	It("restores its Secret", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("ask"))
 		value := s.shown(ctx, c)
@@ -281,7 +281,7 @@ var _ = Describe("A Connector", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene(ctx)
 			c := s.Connector("ask")
 			s.ExpectApplied(ctx, c)

@@ -20,15 +20,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// mirrored brings a connector of the code into the store as its activation did, with what
-// people may change of it since: enabled, and the version of its secrets. The row is what the
-// store has of it, the zero value where that is nothing yet.
+// mirrored projects a connector of the code into the store as its activation did, with the fields that
+// users may change: enabled, and the version of its secrets. row is the connector's row, or the zero
+// value.
 func (r *Reconciler) mirrored(
 	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (time.Duration, error) {
 	c.Status.DefinedInCode, c.Status.Retired = true, false
 	if c.Activation() == 0 {
-		return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is the platform's: remove it, and the connector is your own", v1alpha1.LabelDefinedInCode)}
+		return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the connector as your own", v1alpha1.LabelDefinedInCode)}
 	}
 	if c.Retired() {
 		return 0, retired(c, row)
@@ -46,8 +46,8 @@ func (r *Reconciler) mirrored(
 	return after, err
 }
 
-// expanded is a connector of the code with the values of variables: what of it can be read, and
-// what is sealed.
+// expanded returns a connector of the code with the values of variables: the readable part, and the
+// credentials to seal.
 func (r *Reconciler) expanded(
 	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (*v1alpha1.Connector, seal.Credentials, error) {
@@ -66,16 +66,16 @@ func (r *Reconciler) expanded(
 	return expanded, credentials, r.saidByCode(ctx, c, ids, row, credentials.Said)
 }
 
-// saidByCode holds back a connector whose URL and headers name variables, unless the code says
-// the same: as an activation has brought it, or as the file of what is live has it. Who may
-// write the object alone is not to learn the values, by sending them elsewhere.
+// saidByCode rejects a connector whose URL and headers name variables, unless the code has the same URL
+// and headers: either at its activation or in the live deployment's file. Otherwise a user with only
+// write access to the object could send the values elsewhere and read them.
 func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
-	// Of another environment the same words have other values; of a retired connector none any more.
+	// Variables have other values in another environment, and none for a retired connector.
 	same := row.DefinedInCode && !row.Retired && row.EnvironmentID == ids.Environment
 	if same && projection.Opened(r.Keys, row).Said == said {
 		return nil
 	}
-	elsewhere := &object.WaitingError{Message: "its URL and headers name variables, and are not those of the project's code, which alone says where the values go"}
+	elsewhere := &object.WaitingError{Message: "its URL and headers name variables and differ from the project's code; only the code decides where values are sent"}
 	environment, err := r.Base.Store.Environment(ctx, store.Key{ProjectID: ids.Project, ID: ids.Environment})
 	if err != nil {
 		return object.FromStore(err)
@@ -111,13 +111,13 @@ func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids 
 	return elsewhere
 }
 
-// sentWith are the connectors of the code whose URL or headers name a variable of which a Secret
-// has the value.
+// sentWith returns the connectors of the code whose URL or headers name a variable with a value from a
+// Secret.
 func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	environments, connectors := &v1alpha1.EnvironmentList{}, &v1alpha1.ConnectorList{}
 	at := client.InNamespace(secret.GetNamespace())
 	if err := r.Client.List(ctx, environments, at); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "listing the environments whose variables a Secret has")
+		ctrl.LoggerFrom(ctx).Error(err, "listing the environments with variables from a Secret")
 	}
 	for i := range environments.Items {
 		e := &environments.Items[i]
@@ -127,7 +127,7 @@ func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []
 			continue
 		}
 		if err := r.Client.List(ctx, connectors, at, client.MatchingFields{object.ByEnvironment: e.Name}); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that send what a Secret has")
+			ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that send values of a Secret")
 		}
 		for i := range connectors.Items {
 			if c := &connectors.Items[i]; c.Sends() && projection.NamesVariables(c) {
@@ -138,28 +138,28 @@ func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []
 	return out
 }
 
-// retired shows a connector that an activation has retired, once the store says so too: anybody
-// can write labels.
+// retired reports a connector that an activation has retired, if the store confirms it: any user can
+// write labels.
 func retired(c *v1alpha1.Connector, row store.Connector) error {
 	if !row.DefinedInCode || !row.Retired {
 		return &object.WaitingError{Message: fmt.Sprintf(
-			"the label %s says what no activation has done; if it is your own object, remove that and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
+			"no activation has retired the connector, although it has the label %s; if it is your own object, remove this label and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
 	}
 	c.MarkRetired()
 	return nil
 }
 
-// ofCode says whether a connector mirrors the code, which the store knows by its row: anybody can
-// write labels. One that is not marked as such, but has the id of one, is held back: a mirror that has
-// lost its labels, or somebody's own of its name, such as one in another environment. Where it is the object that the gateway serves
-// by, it can be disabled all the same.
-func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key store.Key) (row store.Connector, is bool, err error) {
+// codeRow reports whether a connector mirrors code, according to its row, because any user can write
+// labels. It rejects a connector without the labels whose ID belongs to a connector of the code: a
+// mirror that lost its labels, or an object of a user with the same name, for example in another
+// environment. If the gateway serves this object, it can still be disabled.
+func (r *Reconciler) codeRow(ctx context.Context, c *v1alpha1.Connector, key store.Key) (row store.Connector, is bool, err error) {
 	row, err = r.Store.Connector(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.Connector{}, c.DefinedInCode(), nil // one that an activation has yet to bring
+		return store.Connector{}, c.DefinedInCode(), nil // its activation is not in the store yet
 	case err != nil:
-		return row, false, object.FromStore(fmt.Errorf("reading whose connector has the id: %w", err))
+		return row, false, object.FromStore(fmt.Errorf("reading the connector with the ID: %w", err))
 	case !row.DefinedInCode:
 		return row, false, nil
 	case c.DefinedInCode() && strings.HasPrefix(c.Name, string(c.Spec.Environment)+"."):
@@ -171,18 +171,18 @@ func (r *Reconciler) ofCode(ctx context.Context, c *v1alpha1.Connector, key stor
 		}
 	}
 	return row, false, &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
-		"a connector of the project's code is called %q, and stays as it is; delete this object, or make it with another name", c.Name)}
+		"a connector of the project's code has the name %q and stays in effect; delete this object or rename it", c.Name)}
 }
 
-// mislabelled brings in a connector that says of itself that it is of the code, and is not: what
-// it is told, such as to be disabled, holds as for any other.
+// mislabelled handles a connector with the labels of a mirror that is none. It is projected like any
+// other one, and can be disabled.
 func (r *Reconciler) mislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	own := c.DeepCopy()
 	delete(own.Labels, v1alpha1.LabelDefinedInCode)
 	after, err := r.project(ctx, own, ids, seal.Credentials{})
 	c.Status = own.Status
 	if v1alpha1.IsReady(c) {
-		v1alpha1.MarkReady(c, fmt.Sprintf("in effect as your own; remove the label %s, which is the platform's", v1alpha1.LabelDefinedInCode))
+		v1alpha1.MarkReady(c, fmt.Sprintf("in effect as your own connector; remove the label %s, which is reserved for the platform", v1alpha1.LabelDefinedInCode))
 	}
 	return after, err
 }

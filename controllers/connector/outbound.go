@@ -24,22 +24,22 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// outboundFields are the fields of spec.webhook by the names that they have elsewhere.
+// outboundFields maps fields of spec.webhook to their names.
 var outboundFields = map[outbound.Field]string{
 	outbound.FieldURL: "url", outbound.FieldTimeout: "timeoutSeconds", outbound.FieldRetry: "retry", outbound.FieldHeaders: "sealedHeaders",
 	fieldPlainHeaders: "headers",
 }
 
-// fieldPlainHeaders are headers that stand in the object as they are.
+// fieldPlainHeaders are the headers in the object that are not sealed.
 const fieldPlainHeaders outbound.Field = "plain headers"
 
-// invalidError says what is wrong with the spec of an outbound connector.
+// invalidError reports an error in the spec of an outbound connector.
 type invalidError struct{ wrong outbound.Wrong }
 
 func (e *invalidError) Error() string { return string(e.wrong.Field) + " " + e.wrong.Problem }
 
-// outbound brings an outbound connector into the store; it has no URL of its own. One of the
-// code sends with credentials that its texts have become.
+// outbound projects an outbound connector into the store. It has no URL of its own. ofCode has the
+// credentials from expanded texts of the code.
 func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
 	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
@@ -50,11 +50,11 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 	if err != nil {
 		return 0, err
 	}
-	if held, err := r.put(ctx, c, ids, row); err != nil || !held {
+	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
 		return object.Later, err
 	}
 	key := ids.Key()
-	if err := r.seen(ctx, c, key); err != nil {
+	if err := r.readDestination(ctx, c, key); err != nil {
 		return 0, err
 	}
 	if c.IsEnabled() {
@@ -71,8 +71,7 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 	return 0, nil
 }
 
-// outboundRow is the connector as the store keeps it, and what signs; *invalidError for a
-// spec that cannot be.
+// outboundRow returns the connector's row and its signing secret, or *invalidError for an invalid spec.
 func (r *Reconciler) outboundRow(
 	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials,
 ) (row store.Connector, secret string, err error) {
@@ -81,7 +80,7 @@ func (r *Reconciler) outboundRow(
 	if wrong := config.Check(); len(wrong) > 0 {
 		return row, "", &invalidError{wrong[0]}
 	}
-	secret, keyID, err := r.secret(ctx, c, ids)
+	secret, keyID, err := r.secretOf(ctx, c, ids)
 	if err != nil {
 		return row, "", err
 	}
@@ -97,15 +96,15 @@ func (r *Reconciler) outboundRow(
 	if c.Spec.SecretRef != nil {
 		credentials.SigningSecret = secret
 	}
-	if row, err = r.row(c, ids, secret, keyID); err != nil {
+	if row, err = r.connectorRow(c, ids, secret, keyID); err != nil {
 		return row, "", err
 	}
 	row.Sealed, row.SealedKey, err = projection.Seal(ctx, r.Store, r.Keys, ids, credentials)
 	return row, secret, err
 }
 
-// headers are those that the connector sends: of a Secret of the user's, or sealed by the
-// facade in the object itself.
+// headers returns the headers that the connector sends: from a Secret of the user, or sealed by the
+// facade in the object.
 func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (map[string]string, error) {
 	if ref := c.Spec.HeadersSecretRef; ref != nil {
 		data, err := r.Secret(ctx, c.Namespace, string(ref.Name))
@@ -122,13 +121,13 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 		return headers, nil
 	}
 	if len(c.Spec.Webhook.Headers) > 0 {
-		return nil, &invalidError{outbound.Wrong{Field: fieldPlainHeaders, Problem: "are for connectors of the project's code, for they can be read in the object: " +
+		return nil, &invalidError{outbound.Wrong{Field: fieldPlainHeaders, Problem: "are only for connectors of the project's code, because they are readable in the object; " +
 			"keep them in a Secret that headersSecretRef names"}}
 	}
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
 	for _, name := range slices.Sorted(maps.Keys(sealed)) {
-		value, err := r.opened(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
+		value, err := r.openSealed(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
 		if err != nil {
 			return nil, err
 		}
@@ -140,18 +139,18 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 	return headers, nil
 }
 
-// opened is a value that the facade has sealed into the object.
-func (r *Reconciler) opened(field seal.Field, sealed string) (string, error) {
+// openSealed returns a value that the facade has sealed in the object.
+func (r *Reconciler) openSealed(field seal.Field, sealed string) (string, error) {
 	value, err := r.unsealed(field, sealed)
 	if !errors.Is(err, seal.ErrUnsealable) {
 		return value, err
 	}
-	return "", &invalidError{outbound.Wrong{Field: outbound.FieldHeaders, Problem: "cannot be opened: only the REST API can seal headers, for one connector, " +
-		"as long as the platform has the key; send them there again, or keep them in a Secret that headersSecretRef names"}}
+	return "", &invalidError{outbound.Wrong{Field: outbound.FieldHeaders, Problem: "cannot be decrypted. The REST API seals them for one connector, " +
+		"with a key that the platform must still have; send them to the REST API again, or keep them in a Secret that headersSecretRef names"}}
 }
 
-// unsealed is a value that the facade has sealed into the object; seal.ErrUnsealable of
-// what nobody has sealed for this field.
+// unsealed returns a value that the facade has sealed in the object, or seal.ErrUnsealable if it was
+// not sealed for this field.
 func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {
@@ -159,16 +158,16 @@ func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
 	}
 	plain, err := r.Keys.Open(field, raw)
 	if err != nil {
-		return "", fmt.Errorf("opening what is sealed in the object: %w", err)
+		return "", fmt.Errorf("decrypting the sealed values of the object: %w", err)
 	}
 	return string(plain), nil
 }
 
-// delivering says whether what there is to send is sent, as it was last seen.
+// delivering reports whether deliveries succeed, as last read.
 func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	of, err := r.Store.DestinationsOf(ctx, key.ProjectID, []uuid.UUID{key.ID})
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading how deliveries go: %w", err))
+		return object.FromStore(fmt.Errorf("reading the state of deliveries: %w", err))
 	}
 	was := ""
 	if condition := c.Status.Condition(v1alpha1.ConditionDelivering); condition != nil {
@@ -176,7 +175,7 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	}
 	d := of[key.ID]
 	d.Connector = key
-	is, _ := r.Calm.tell(r.Ref(c), d)
+	is, _ := r.Calm.stateToReport(r.Ref(c), d)
 	switch is.state {
 	case store.DestinationPaused:
 		c.MarkPaused(is.reason)
@@ -192,16 +191,16 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	case now.Reason == was:
 	case troubled:
 		r.Event(c, corev1.EventTypeWarning, now.Reason, now.Message)
-		r.count(now.Reason)
+		r.countChange(now.Reason)
 	case was == v1alpha1.ReasonPaused, was == v1alpha1.ReasonDestinationFailing, was == v1alpha1.ReasonDeliveriesFailing:
-		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries go out again")
-		r.count(now.Reason)
+		r.Event(c, corev1.EventTypeNormal, v1alpha1.ConditionDelivering, "deliveries succeed again")
+		r.countChange(now.Reason)
 	}
 	return nil
 }
 
-// count counts a change of how deliveries go, by the reason of the condition.
-func (r *Reconciler) count(reason string) {
+// countChange counts a state change of deliveries by the reason of the condition.
+func (r *Reconciler) countChange(reason string) {
 	if r.Metrics == nil {
 		return
 	}

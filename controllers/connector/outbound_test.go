@@ -30,7 +30,7 @@ func sends(c *v1alpha1.Connector) {
 	c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com/results"
 }
 
-// sealed is what the gateway opens of a connector.
+// sealed returns the credentials that the gateway decrypts.
 func (s *scene) sealed(ctx context.Context, c *v1alpha1.Connector) string {
 	GinkgoHelper()
 	row := s.row(ctx, c)
@@ -39,7 +39,7 @@ func (s *scene) sealed(ctx context.Context, c *v1alpha1.Connector) string {
 	return string(plain)
 }
 
-// sealedHeader is a value as the facade writes it into a connector with that id.
+// sealedHeader returns a header value, sealed as by the facade for this ID.
 func (s *scene) sealedHeader(id, name, value string) string {
 	GinkgoHelper()
 	sealed, _, err := s.Keys.Seal(seal.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(id), name), []byte(value))
@@ -48,7 +48,7 @@ func (s *scene) sealedHeader(id, name, value string) string {
 }
 
 var _ = Describe("An outbound Connector", func() {
-	It("shows what signs its deliveries, and has no URL of its own", func(ctx SpecContext) {
+	It("publishes its signing secret, and has no URL of its own", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.reconciled(ctx, s.Connector("results", sends))
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
@@ -65,7 +65,7 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(secret.Data).To(Equal(map[string][]byte{"signing_secret": []byte(signing)}))
 		s.ExpectAtRest(ctx, s.r, c)
 
-		By("rotating it: the one before signs too, for a while")
+		By("rotating it: the previous one signs too, for a while")
 		c.Spec.SecretVersion = 2
 		s.reconciled(ctx, c)
 		Expect(s.row(ctx, c).Secrets).To(ConsistOf(
@@ -74,7 +74,7 @@ var _ = Describe("An outbound Connector", func() {
 		))
 	})
 
-	It("sends headers of a Secret, signs with the user's own, and seals both once", func(ctx SpecContext) {
+	It("sends headers of a Secret, signs with the user's own secret, and seals both once", func(ctx SpecContext) {
 		s := newScene(ctx)
 		headers, own := s.Secret("headers", map[string]string{"Authorization": "Bearer CANARY"}), s.Secret("own", map[string]string{"signing_secret": "whsec_MDEyMzQ1Njc4OWFiY2RlZg=="})
 		s.ExpectApplied(ctx, headers, own)
@@ -95,7 +95,7 @@ var _ = Describe("An outbound Connector", func() {
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Team":"payments"},"signing_secret":"whsec_MDEyMzQ1Njc4OWFiY2RlZg==","secrets":["whsec_MDEyMzQ1Njc4OWFiY2RlZg=="]}`))
 
-		By("having a header there that the platform sets")
+		By("a header that the platform sets")
 		headers.Data = map[string][]byte{"X-Service-Signature": []byte("CANARY")}
 		s.ExpectApplied(ctx, headers)
 		s.ExpectReconciled(ctx, s.r, c)
@@ -104,7 +104,7 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(s.sealed(ctx, c)).To(ContainSubstring("payments"), "what was valid before stays in effect")
 	})
 
-	It("opens only headers that were sealed for it", func(ctx SpecContext) {
+	It("decrypts only headers that were sealed for it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		id, other := uuid.NewString(), uuid.NewString()
 		c := s.reconciled(ctx, s.Connector("results", sends, func(c *v1alpha1.Connector) {
@@ -128,7 +128,7 @@ var _ = Describe("An outbound Connector", func() {
 		}
 	})
 
-	It("tells when its destination fails, is paused, and is well again", func(ctx SpecContext) {
+	It("reports failures, pauses and recovery of its destination", func(ctx SpecContext) {
 		s := newScene(ctx)
 		registry := prometheus.NewRegistry()
 		s.r.Metrics = metrics.NewManager(registry)
@@ -177,12 +177,12 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(told()).To(ConsistOf("results"))
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
-		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring("deliveries go out again")))
+		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring("deliveries succeed again")))
 		Expect([]float64{changes("failing"), changes("paused"), changes("resumed")}).To(Equal([]float64{1, 1, 1}))
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(changes("resumed")).To(BeEquivalentTo(1), "once")
 
-		By("taking some deliveries, and refusing others")
+		By("accepting some deliveries and rejecting others")
 		for range 3 {
 			database(`UPDATE destinations SET rejected = 1, rejected_reason = ?`, clock.String())
 			told()

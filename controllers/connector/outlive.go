@@ -19,12 +19,12 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectors,verbs=delete
 
-// orphanAge is how long a mirror outlives its environment, as a Deployment of the platform's does.
+// orphanAge is how long a mirror outlives its environment, like a Deployment of the platform.
 const orphanAge = 10 * time.Minute
 
-// outlive ends a mirror of code whose environment is gone, and returns when to look again. One
-// whose secret was rotated rests: what a deployment brought back under its name would have the
-// secret of before.
+// outlive ends a mirror of code whose environment is deleted, and returns the retry interval. It keeps
+// a mirror whose secret was rotated, because a later deployment of the same name would otherwise get
+// the previous secret.
 func (r *Reconciler) outlive(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
 	missing := r.Orphaned(ctx, c.Namespace, c.Spec.Environment, because)
 	if missing == nil {
@@ -35,24 +35,24 @@ func (r *Reconciler) outlive(ctx context.Context, c *v1alpha1.Connector, key sto
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return 0, object.FromStore(err)
-	case known && !row.Retired, !known && !projection.IsMade(c): // its environment comes yet, or it is somebody's
+	case known && !row.Retired, !known && !projection.IsMade(c): // its environment is not restored yet, or a user created it
 		return 0, because
 	}
 	c.Status.Retired = true
 	if max(row.SecretVersion, int64(c.SecretVersion())) > 1 {
 		v1alpha1.MarkReferenceMissing(c, missing.Kind, missing.Name)
-		return 0, nil // an environment that comes wakes it
+		return 0, nil // a new environment triggers a reconcile
 	}
 	if since := orphanedAt(c); !since.IsZero() {
 		return r.collect(ctx, c, since)
 	}
-	meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ConditionReconciling) // whose time may be another's
+	meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ConditionReconciling) // its time may be of another reason
 	v1alpha1.MarkReconciling(c, v1alpha1.ReasonEnvironmentGone, fmt.Sprintf(
-		"Environment %q does not exist; this mirror of its code is deleted %v after it unless that comes back", c.Spec.Environment, orphanAge))
+		"Environment %q does not exist; this mirror of its code is deleted after %v unless the Environment comes back", c.Spec.Environment, orphanAge))
 	return orphanAge, nil
 }
 
-// orphanedAt is when a mirror began to wait for its end; zero where it has not.
+// orphanedAt returns when a mirror became an orphan, or zero.
 func orphanedAt(c *v1alpha1.Connector) time.Time {
 	is := c.Status.Condition(v1alpha1.ConditionReconciling)
 	if is == nil || is.Reason != v1alpha1.ReasonEnvironmentGone {
@@ -61,14 +61,14 @@ func orphanedAt(c *v1alpha1.Connector) time.Time {
 	return is.LastTransitionTime.Time
 }
 
-// collect deletes a mirror whose environment has not come back, and with it what it owns.
+// collect deletes an orphaned mirror and its children after orphanAge.
 func (r *Reconciler) collect(ctx context.Context, c *v1alpha1.Connector, since time.Time) (time.Duration, error) {
 	if left := orphanAge - r.Now().Sub(since); left > 0 {
 		return left, nil
 	}
 	err := r.Client.Delete(ctx, c, client.Preconditions{UID: &c.UID, ResourceVersion: &c.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return 0, fmt.Errorf("deleting Connector %q, whose Environment is gone: %w", c.Name, err)
+		return 0, fmt.Errorf("deleting Connector %q of a deleted Environment: %w", c.Name, err)
 	}
 	return 0, nil
 }

@@ -12,15 +12,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// maxLabel is the most characters of a label's value.
+// maxLabel is the maximum length of a label value.
 const maxLabel = 63
 
-// row is the Connector as the store keeps it.
-func (r *Reconciler) row(c *v1alpha1.Connector, ids projection.Identity, secret, keyID string) (store.Connector, error) {
+// connectorRow returns the Connector's row.
+func (r *Reconciler) connectorRow(c *v1alpha1.Connector, ids projection.Identity, secret, keyID string) (store.Connector, error) {
 	return projection.Row(r.Ref(c), c, ids, secret, keyID)
 }
 
-// childSecret shows the generated secret, for pods to mount.
+// childSecret returns the Secret with the generated secret, which pods can mount.
 func childSecret(c *v1alpha1.Connector, secret string) *corev1.Secret {
 	labels := object.Labels("connector", "")
 	delete(labels, object.LabelInstance)

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// purpose is what the connector's secret is for: callers send it, or it signs.
+// purpose returns the purpose of the connector's secret: callers send it, or it signs deliveries.
 func purpose(c *v1alpha1.Connector) string {
 	if c.Sends() {
 		return seal.PurposeSigningSecret
@@ -24,9 +24,9 @@ func purpose(c *v1alpha1.Connector) string {
 	return seal.PurposeSecret
 }
 
-// secret is the connector's: derived, with the id of the key that it derives from, or
-// the user's own; "" where it has none.
-func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
+// secretOf returns the connector's secret: a derived one with the ID of its key, the user's own, or "" if
+// it has none.
+func (r *Reconciler) secretOf(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
 	if !c.HasSecret() {
 		return "", "", nil
 	}
@@ -48,13 +48,13 @@ func (r *Reconciler) secret(ctx context.Context, c *v1alpha1.Connector, ids proj
 	return value, "", nil
 }
 
-// inboundRow is the connector as the store keeps it, and what its callers send or sign with.
+// inboundRow returns the connector's row and the secret of its callers.
 func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (row store.Connector, secret string, err error) {
-	secret, keyID, err := r.secret(ctx, c, ids)
+	secret, keyID, err := r.secretOf(ctx, c, ids)
 	if err != nil {
 		return row, "", err
 	}
-	if row, err = r.row(c, ids, secret, keyID); err != nil {
+	if row, err = r.connectorRow(c, ids, secret, keyID); err != nil {
 		return row, "", err
 	}
 	credentials, err := r.brought(ctx, c, ids, secret)
@@ -65,12 +65,11 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 	return row, secret, err
 }
 
-// brought are the secrets of the user's that callers may sign with, or that deliveries are
-// signed with, which the gateway needs in clear: the current one, and those before that are
-// still valid.
+// brought returns the user's own secrets that callers or deliveries sign with, which the gateway needs
+// in plain text: the current one and the earlier ones that are still valid.
 func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
 	signature := c.Signature()
-	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.Word(); digest && !c.Sends() { // which is enough
+	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.Word(); digest && !c.Sends() { // the digest is enough
 		return out, nil
 	}
 	if !c.GeneratesSecret() {
@@ -81,11 +80,11 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids pro
 	case errors.Is(err, store.ErrNotFound):
 		return out, nil
 	case err != nil:
-		return out, object.FromStore(fmt.Errorf("reading the secrets before: %w", err))
+		return out, object.FromStore(fmt.Errorf("reading the previous secrets: %w", err))
 	case len(stored.Sealed) == 0 || c.SecretGracePeriod() == 0:
 		return out, nil
 	}
-	for _, s := range projection.Opened(r.Keys, stored).Secrets { // what cannot be opened any more signs nothing any more
+	for _, s := range projection.Opened(r.Keys, stored).Secrets { // a secret that cannot be decrypted is no longer valid
 		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, seal.Digest(s)) })
 		if accepted && !slices.Contains(out.Secrets, s) && len(out.Secrets) < store.MaxAcceptedSecrets {
 			out.Secrets = append(out.Secrets, s)
@@ -94,12 +93,12 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids pro
 	return out, nil
 }
 
-// generated derives the secret of a version with the key that it derives from.
+// generated derives the secret of a version. It returns the ID of the key as well.
 func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, version int64) (value, keyID string, err error) {
 	return projection.Generated(ctx, r.Store, r.Keys, c, ids, version)
 }
 
-// showSecret says where the secret is; a generated one it writes into the child Secret.
+// showSecret reports where the secret is. It writes a generated one to the child Secret.
 func (r *Reconciler) showSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
 	switch {
 	case !c.HasSecret():

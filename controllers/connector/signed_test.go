@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-var _ = Describe("A Connector of a provider that signs", func() {
-	It("has a generated secret, in the form of its provider, and seals nothing", func(ctx SpecContext) {
+var _ = Describe("A Connector of a provider that signs requests", func() {
+	It("has a generated secret in the format of its provider, and seals nothing", func(ctx SpecContext) {
 		s := newScene(ctx)
 		c := s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationGitHub })
 		s.reconciled(ctx, c)
@@ -31,7 +31,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		Expect(row.SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
 		s.ExpectAtRest(ctx, s.r, c)
 
-		By("signing as Standard Webhooks do")
+		By("signing in the format of Standard Webhooks")
 		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationStandardWebhooks
 		s.reconciled(ctx, c)
 		Expect(s.row(ctx, c).Signature).To(Equal("standard_webhooks"))
@@ -39,7 +39,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
 	})
 
-	It("seals the secrets that its user brought, as long as they are accepted", func(ctx SpecContext) {
+	It("seals the user's own secrets while they are accepted", func(ctx SpecContext) {
 		s := newScene(ctx)
 		own := s.Secret("own", map[string]string{"secret": "first"})
 		s.ExpectApplied(ctx, own)
@@ -54,7 +54,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(s.row(ctx, c)).To(Equal(before), "sealed once")
 
-		By("taking over another, beside the one before in its grace period")
+		By("replacing it, with the previous one in its grace period")
 		own.StringData = map[string]string{"secret": "second"}
 		s.ExpectApplied(ctx, own)
 		s.ExpectReconciled(ctx, s.r, c)
@@ -63,7 +63,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(s.row(ctx, c)).To(Equal(before))
 
-		By("generating one, beside those that are accepted still")
+		By("generating one, while earlier ones are still accepted")
 		c.Spec.SecretRef = nil
 		s.reconciled(ctx, c)
 		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["second","first"]}`))
@@ -75,7 +75,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		s.ExpectAtRest(ctx, s.r, c)
 	})
 
-	It("opens the secret that the REST API has sealed for it", func(ctx SpecContext) {
+	It("decrypts the secret that the REST API has sealed for it", func(ctx SpecContext) {
 		const id = "7b0c7a52-6c1f-4c3e-9a55-eeeeeeeeeeee"
 		s := newScene(ctx)
 		sealed, _, err := s.Keys.Seal(seal.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(id)), []byte("mine"))
@@ -90,14 +90,14 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "what is the user's is not repeated")
 		s.ExpectAtRest(ctx, s.r, c)
 
-		By("refusing that of another connector, and what nobody sealed")
+		By("rejecting a secret of another connector, and an unsealed one")
 		for _, wrong := range []string{base64.StdEncoding.EncodeToString(sealed), "?"} {
 			other := s.reconciled(ctx, s.Connector("other-"+strconv.Itoa(len(wrong)), func(c *v1alpha1.Connector) { c.Spec.Webhook.SealedSecret = wrong }))
 			Expect(State(other)).To(ContainSubstring("InvalidSpec"))
 		}
 	})
 
-	It("needs no secret in clear where its digest is enough", func(ctx SpecContext) {
+	It("needs no plain secret if the digest is enough", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.ExpectApplied(ctx, s.Secret("own", map[string]string{"secret": "mine"}))
 		for _, a := range []v1alpha1.WebhookAuthentication{v1alpha1.AuthenticationSecret, v1alpha1.AuthenticationGitLab} {
@@ -110,7 +110,7 @@ var _ = Describe("A Connector of a provider that signs", func() {
 		}
 	})
 
-	It("refuses a secret that is too large", func(ctx SpecContext) {
+	It("rejects a secret that is too large", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.ExpectApplied(ctx, s.Secret("own", map[string]string{"secret": strings.Repeat("x", 4097)}))
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))

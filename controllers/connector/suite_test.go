@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestConnector(t *testing.T) {
+func TestConnector_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "connector")
 }
@@ -36,7 +36,7 @@ func newScene(ctx context.Context) *scene {
 	return s
 }
 
-// bare is a namespace in which nothing is.
+// bare returns an empty namespace.
 func bare() *scene {
 	GinkgoHelper()
 	f := New()
@@ -53,7 +53,7 @@ func (s *scene) reconciled(ctx context.Context, c *v1alpha1.Connector) *v1alpha1
 	return c
 }
 
-// row is what the gateway reads of a connector.
+// row returns the row that the gateway reads.
 func (s *scene) row(ctx context.Context, c *v1alpha1.Connector) store.Connector {
 	GinkgoHelper()
 	row, err := s.Store.Connector(ctx, s.Key(c))
@@ -61,7 +61,7 @@ func (s *scene) row(ctx context.Context, c *v1alpha1.Connector) store.Connector 
 	return row
 }
 
-// shown is the secret in the child Secret.
+// shown returns the secret in the child Secret.
 func (s *scene) shown(ctx context.Context, c *v1alpha1.Connector) string {
 	GinkgoHelper()
 	secret := &corev1.Secret{ObjectMeta: s.At(c.Name + "-connector")}

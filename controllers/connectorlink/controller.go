@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package connectorlink brings ConnectorLinks into the store.
+// Package connectorlink projects ConnectorLinks into the store.
 package connectorlink
 
 import (
@@ -24,7 +24,7 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=connectorlinks/status,verbs=patch
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	PutLink(ctx context.Context, l store.Link) error
 	HasAgent(ctx context.Context, deployment store.Key, name string) (bool, error)
@@ -37,14 +37,14 @@ type Reconciler struct {
 	Store Store
 }
 
-// Reconcile brings one ConnectorLink into the store.
+// Reconcile projects one ConnectorLink into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	link := &v1alpha1.ConnectorLink{}
 	return r.ReconcilePut(ctx, req, link, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		if _, err := r.Project(ctx, link.Namespace); err != nil {
 			return 0, err
 		}
-		connector, id, waits, err := r.holder(ctx, link.Namespace, link.Spec.Connector)
+		connector, id, waits, err := r.findConnector(ctx, link.Namespace, link.Spec.Connector)
 		if err != nil {
 			return 0, err
 		}
@@ -54,10 +54,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, nil
 		}
 		if link.DefinedInCode() && link.Activation() == 0 {
-			return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is the platform's: remove it, and the link is your own", v1alpha1.LabelDefinedInCode)}
+			return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the link as your own", v1alpha1.LabelDefinedInCode)}
 		}
 		written := projection.LinkRow(r.Ref(link), link, key, store.Key{ProjectID: key.ProjectID, ID: id})
-		policy, problem, err := r.policy(ctx, link, connector)
+		policy, problem, err := r.outboundPolicy(ctx, link, connector)
 		switch {
 		case err != nil:
 			return 0, err
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, nil
 		}
 		written.Outbound = policy
-		if held, err := r.put(ctx, link, written); err != nil || !held {
+		if held, err := r.projectRow(ctx, link, written); err != nil || !held {
 			return object.Later, err
 		}
 		if waits != nil {
@@ -76,9 +76,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	})
 }
 
-// put writes the projection. held is false when something holds the link back that somebody
-// has to change.
-func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, written store.Link) (held bool, err error) {
+// projectRow writes the projection. held is false if a user has to resolve a conflict first.
+func (r *Reconciler) projectRow(ctx context.Context, link *v1alpha1.ConnectorLink, written store.Link) (held bool, err error) {
 	var (
 		duplicate *store.DuplicateError
 		many      *store.TooManyLinksError
@@ -100,9 +99,9 @@ func (r *Reconciler) put(ctx context.Context, link *v1alpha1.ConnectorLink, writ
 		link.MarkTooManyOutbound(store.MaxOutboundLinks)
 		return false, nil
 	case errors.Is(err, store.ErrNothingLive):
-		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: "nothing is live in the connector's environment; a deployment whose code has the link brings it back"}
+		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: "the connector's environment has no live deployment; deploy code with this link to restore it"}
 	case errors.Is(err, store.ErrNotLive):
-		return false, &object.WaitingError{Message: "another activation is in effect in the environment; the mirror of that comes"}
+		return false, &object.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
 	case err != nil:
 		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))
 	}
@@ -117,7 +116,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
-		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.twins), builder.WithPredicates(object.Changed(nothing))).
+		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.waitingLinks), builder.WithPredicates(object.Changed(nothing))).
 		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(isInEffect))).
 		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.BySource, links, nil), object.ComesOrGoes).
@@ -125,11 +124,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// nothing about a link can change that others wait for.
+// nothing returns a constant: no change of a link matters to other objects.
 func nothing(v1alpha1.ConditionedObject) any { return nil }
 
-// isInEffect is what links show of their connector: another one may have its name, and
-// tools are named by it.
+// isInEffect returns the fields of a connector that its links read: whether it is in effect, because
+// another connector may have its name, and the name of its tool.
 func isInEffect(o v1alpha1.ConditionedObject) any {
 	c, ok := o.(*v1alpha1.Connector)
 	if !ok {
@@ -138,7 +137,7 @@ func isInEffect(o v1alpha1.ConditionedObject) any {
 	return [3]any{c.Status.ID, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), c.Title()}
 }
 
-// whatRuns is what links show of an environment.
+// whatRuns returns the fields of an environment that links read.
 func whatRuns(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
@@ -147,9 +146,9 @@ func whatRuns(o v1alpha1.ConditionedObject) any {
 	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
 }
 
-// twins are the links that wait for one that is gone: it joined the same connector
-// and agent, the connector had as many as it may have, or the agent a tool of the same name.
-func (r *Reconciler) twins(ctx context.Context, deleted client.Object) []ctrl.Request {
+// waitingLinks returns the links that wait for a deleted one: for the same connector and agent, for the
+// connector's limit of links, or for a tool name of the agent.
+func (r *Reconciler) waitingLinks(ctx context.Context, deleted client.Object) []ctrl.Request {
 	gone, ok := deleted.(*v1alpha1.ConnectorLink)
 	if !ok {
 		return nil
@@ -164,7 +163,7 @@ func (r *Reconciler) twins(ctx context.Context, deleted client.Object) []ctrl.Re
 	}, client.InNamespace(gone.Namespace))...)
 }
 
-// livingIn are the links of an environment.
+// livingIn returns the links of an environment.
 func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (out []ctrl.Request) {
 	connectors := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, connectors, client.InNamespace(environment.GetNamespace()),
@@ -178,12 +177,12 @@ func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (o
 	return out
 }
 
-// linksOf are the links of a connector that pick picks; nil picks all.
+// linksOf returns the links of a connector that pick selects, or all if pick is nil.
 func (r *Reconciler) linksOf(ctx context.Context, namespace, connector string, pick func(*v1alpha1.ConnectorLink) bool) (out []ctrl.Request) {
 	return r.linksBy(ctx, pick, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector})
 }
 
-// linksBy are those that are listed so and that pick picks.
+// linksBy returns the links that match the list options and that pick selects.
 func (r *Reconciler) linksBy(ctx context.Context, pick func(*v1alpha1.ConnectorLink) bool, which ...client.ListOption) (out []ctrl.Request) {
 	links := &v1alpha1.ConnectorLinkList{}
 	if err := r.Client.List(ctx, links, which...); err != nil {

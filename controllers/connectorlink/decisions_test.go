@@ -25,26 +25,26 @@ func link(namespace, name, connector string, mark func(*v1alpha1.ConnectorLink))
 
 func asIs(*v1alpha1.ConnectorLink) {}
 
-// TestWhoWaitsForALinkThatGoes: links of the same connector that are stalled, and
-// where it was a tool those of the same agent.
-func TestWhoWaitsForALinkThatGoes(t *testing.T) {
+// twins returns stalled links of the same connector, and of the same agent if the deleted link was a
+// tool.
+func TestTwins_FindStalledLinks(t *testing.T) {
 	t.Parallel()
 	duplicate := func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("x") }
 	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
 		link("team", "gone", "ask", duplicate), link("team", "twin", "ask", duplicate), link("team", "more", "ask", func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(1) }),
 		link("team", "fine", "ask", asIs), link("team", "elsewhere", "other", duplicate), link("other", "twin", "ask", duplicate),
 	)}}
-	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.twins(t.Context(), link("team", "gone", "ask", asIs))))
+	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.waitingLinks(t.Context(), link("team", "gone", "ask", asIs))))
 	tool := link("team", "gone", "ask", func(l *v1alpha1.ConnectorLink) {
 		l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool}
 	})
-	require.ElementsMatch(t, []string{"twin", "more", "elsewhere"}, controllertest.Names(r.twins(t.Context(), tool)), "a tool's name is free")
+	require.ElementsMatch(t, []string{"twin", "more", "elsewhere"}, controllertest.Names(r.waitingLinks(t.Context(), tool)), "a tool's name is free")
 	tool.Spec.Agent = "another"
-	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.twins(t.Context(), tool)))
+	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.waitingLinks(t.Context(), tool)))
 }
 
-// TestWhichLinksLiveInAnEnvironment: those of all its connectors.
-func TestWhichLinksLiveInAnEnvironment(t *testing.T) {
+// livingIn returns the links of all connectors of an environment.
+func TestLivingIn_FindsLinksOfAllConnectors(t *testing.T) {
 	t.Parallel()
 	connector := func(namespace, name, environment string) *v1alpha1.Connector {
 		return &v1alpha1.Connector{
@@ -59,8 +59,8 @@ func TestWhichLinksLiveInAnEnvironment(t *testing.T) {
 	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.livingIn(t.Context(), dev)))
 }
 
-// TestWhichChangesOfAConnectorLinksAreToldOf: whether it is in effect, and its name.
-func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
+// Links are reconciled when the connector's state or name changes.
+func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Connector)
@@ -84,9 +84,9 @@ func TestWhichChangesOfAConnectorLinksAreToldOf(t *testing.T) {
 	}
 }
 
-// TestWhichChangesOfAnEnvironmentLinksAreToldOf: what is live, not how its runners
-// do: there may be thousands of links.
-func TestWhichChangesOfAnEnvironmentLinksAreToldOf(t *testing.T) {
+// Links are reconciled when the live deployment changes, and not when the runners' state does, because
+// there may be thousands of links.
+func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Environment)

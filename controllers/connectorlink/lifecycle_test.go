@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A ConnectorLink", func() {
-	It("goes from created to ready, as what it needs comes", func(ctx SpecContext) {
+	It("goes from created to ready when its dependencies exist", func(ctx SpecContext) {
 		s := bare()
 		link := s.Link("l", "ask", "hello")
 		s.ExpectApplied(ctx, link)
@@ -51,12 +51,12 @@ var _ = Describe("A ConnectorLink", func() {
 		step("Ready=True/Succeeded observed", 0)
 		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeTrue())
 
-		By("writing nothing at rest, neither here nor into the store")
+		By("writing nothing at rest")
 		version := s.Store.Version(ctx)
 		s.ExpectAtRest(ctx, s.r, link)
 		Expect(s.Store.Version(ctx)).To(Equal(version))
 
-		By("staying what it is while the store is away")
+		By("keeping its state while the store is unavailable")
 		s.Store.GoAway()
 		s.ExpectReconcileFails(ctx, s.r, link)
 		Expect(State(link)).To(Equal("Ready=True/Succeeded Reconciling observed"))
@@ -68,7 +68,20 @@ var _ = Describe("A ConnectorLink", func() {
 		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeFalse())
 	})
 
-	It("waits for its connector where another one has the name, and works at once when it is in effect", func(ctx SpecContext) {
+	It("reports the response of a sync webhook without a live deployment", func(ctx SpecContext) {
+		s := newScene(ctx)
+		c := s.Connector("wait")
+		c.Spec.Mode = v1alpha1.ModeSync
+		s.ExpectConnector(ctx, c)
+		link := s.Link("l", "wait", "hello")
+		s.ExpectApplied(ctx, link)
+		s.ExpectReconciled(ctx, s.r, link)
+		Expect(State(link)).To(Equal("Ready=True/Succeeded observed"))
+		Expect(Message(link)).To(ContainSubstring("returns 409 no_live_deployment"))
+		Expect(Message(link)).NotTo(ContainSubstring("runs wait"))
+	})
+
+	It("waits for the name of its connector, and works as soon as the connector does", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.ExpectLive(ctx, s.environment, "v1", "hello", "bye")
 		link := s.Link("l", "ask", "hello")
@@ -93,7 +106,7 @@ var _ = Describe("A ConnectorLink", func() {
 		s.ExpectAtRest(ctx, s.r, link)
 		Expect(s.Store.Version(ctx)).To(Equal(version))
 
-		By("being linked to it meanwhile")
+		By("linking to it meanwhile")
 		second := s.Link("l2", "ask", "bye")
 		s.ExpectApplied(ctx, second)
 		s.ExpectReconciled(ctx, s.r, second)
@@ -107,7 +120,7 @@ var _ = Describe("A ConnectorLink", func() {
 		}
 	})
 
-	It("is not joined to a connector whose id another object holds", func(ctx SpecContext) {
+	It("is not linked to a connector whose ID another object holds", func(ctx SpecContext) {
 		s := bare()
 		s.ExpectProject(ctx)
 		s.ExpectEnvironment(ctx, "dev")
@@ -122,7 +135,7 @@ var _ = Describe("A ConnectorLink", func() {
 		Expect(s.agents(ctx)).To(BeEmpty())
 	})
 
-	It("shows some of many agents", func(ctx SpecContext) {
+	It("lists only some of many agents", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var names []string
 		for i := range 12 {
@@ -135,7 +148,7 @@ var _ = Describe("A ConnectorLink", func() {
 		Expect(Message(link)).To(And(ContainSubstring("agent-09 and others"), Not(ContainSubstring("agent-10"))))
 	})
 
-	It("is stalled where another one joins the same two, until that one goes", func(ctx SpecContext) {
+	It("is stalled as a duplicate until the other link is deleted", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.Link("a", "ask", "hello"), s.Link("b", "ask", "hello")
 		s.ExpectApplied(ctx, first, second)
@@ -150,7 +163,7 @@ var _ = Describe("A ConnectorLink", func() {
 		Expect(s.agents(ctx)).To(Equal([]string{"hello"}))
 	})
 
-	It("is stalled where the connector has as many as one event may start", func(ctx SpecContext) {
+	It("is stalled by the limit of agents per event", func(ctx SpecContext) {
 		s := newScene(ctx)
 		key := s.Key(s.connector)
 		for i := range store.MaxLinks {
@@ -167,7 +180,7 @@ var _ = Describe("A ConnectorLink", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene(ctx)
 			link := s.Link("l", "ask", "hello")
 			s.ExpectApplied(ctx, link)

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A ConnectorLink to an outbound connector", func() {
-	It("says which results go out", func(ctx SpecContext) {
+	It("selects the results to send", func(ctx SpecContext) {
 		s := newScene(ctx)
 		results := s.Connector("results", func(c *v1alpha1.Connector) {
 			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
@@ -55,7 +55,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		s.ExpectAtRest(ctx, s.r, l)
 	})
 
-	It("gives its agent a tool, of a name that no other link gives", func(ctx SpecContext) {
+	It("gives its agent a tool with a unique name", func(ctx SpecContext) {
 		s := newScene(ctx)
 		sends := func(name string) *v1alpha1.Connector {
 			return s.Connector(name, func(c *v1alpha1.Connector) {
@@ -95,7 +95,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		Expect(tools()).To(ConsistOf("send_to_the_one The one", "send_to_the_two The two"))
 	})
 
-	It("is stalled where its agent has as many that send as it may have", func(ctx SpecContext) {
+	It("is stalled by the limit of outbound links per agent", func(ctx SpecContext) {
 		s := newScene(ctx)
 		results := s.Connector("results", func(c *v1alpha1.Connector) {
 			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"
@@ -125,7 +125,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		Expect(v1alpha1.IsReady(link)).To(BeTrue(), Message(link))
 	})
 
-	It("asks for nothing that has no effect", func(ctx SpecContext) {
+	It("rejects settings without an effect", func(ctx SpecContext) {
 		s := newScene(ctx)
 		results := s.Connector("results", func(c *v1alpha1.Connector) {
 			c.Spec.Mode, c.Spec.Webhook.URL = v1alpha1.ModeOutbound, "https://example.com"

@@ -15,8 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// wrongMode says what the link asks for that has no effect for its connector; "" where all
-// has.
+// wrongMode returns the field of the link that has no effect for its connector, or "".
 func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) string {
 	switch {
 	case link.Spec.Outbound != nil && !connector.Sends():
@@ -27,15 +26,14 @@ func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) stri
 	return ""
 }
 
-// policy is which results go out over a link; nil for one to a connector that sends none.
-// The ids are those of the connectors that the link names; problem says of which no run can
-// come.
-func (r *Reconciler) policy(
+// outboundPolicy returns the outbound policy of a link, or nil if its connector sends no results. The policy
+// has the IDs of the connectors that the link names. problem names the connectors that cannot start runs.
+func (r *Reconciler) outboundPolicy(
 	ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector,
 ) (out *store.OutboundPolicy, problem string, err error) {
 	var sources []uuid.UUID
 	for _, name := range link.SourceConnectors() {
-		source, id, _, err := r.holder(ctx, link.Namespace, name) // in effect or not: runs that it has started are its
+		source, id, _, err := r.findConnector(ctx, link.Namespace, name) // in effect or not, because it may have started runs
 		switch {
 		case err != nil:
 			return nil, "", err
@@ -47,10 +45,9 @@ func (r *Reconciler) policy(
 	return projection.Policy(link, connector, sources), "", nil
 }
 
-// holder is the connector of a name, with its id. Where it holds that id and is not in
-// effect, waits says so: a link is brought into the store all the same, so that it works at
-// once when the connector does.
-func (r *Reconciler) holder(
+// findConnector returns a connector by name, with its ID. waits reports that the connector holds the ID and is
+// not in effect. Its links are projected anyway, so that they work as soon as the connector does.
+func (r *Reconciler) findConnector(
 	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
 ) (connector *v1alpha1.Connector, id uuid.UUID, waits, err error) {
 	connector, stored, err := r.Connector(ctx, namespace, name)
@@ -67,16 +64,24 @@ func (r *Reconciler) holder(
 	case errors.Is(err, store.ErrNotFound):
 		return nil, uuid.Nil, nil, missing
 	case err != nil:
-		return nil, uuid.Nil, nil, object.FromStore(fmt.Errorf("reading who holds the connector's id: %w", err))
+		return nil, uuid.Nil, nil, object.FromStore(fmt.Errorf("reading the holder of the connector's ID: %w", err))
 	case !holder.SameObject(r.Ref(connector)), holder.ObjectUID != string(connector.UID):
 		return nil, uuid.Nil, nil, missing
 	}
 	return connector, key.ID, missing, nil
 }
 
-// findAgent marks the link ready when the live deployment has the agent, or
-// there is none yet. The projection stands either way: a later deployment may
-// have the agent.
+// whileNothingIsLive describes what happens to a connector's events while its environment has no live
+// deployment.
+func whileNothingIsLive(connector *v1alpha1.Connector) string {
+	if connector.Spec.Mode == v1alpha1.ModeSync {
+		return "the webhook returns 409 no_live_deployment"
+	}
+	return "runs wait"
+}
+
+// findAgent marks the link ready if the live deployment has the agent, or if there is no live
+// deployment yet. The link stays projected in any case, because a later deployment may have the agent.
 func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) error {
 	_, environment, err := r.Environment(ctx, link.Namespace, connector.Spec.Environment)
 	if err != nil {
@@ -84,13 +89,13 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	}
 	if environment.LiveDeploymentID == nil {
 		link.MarkAgentUndecided(string(connector.Spec.Environment))
-		v1alpha1.MarkReady(link, fmt.Sprintf("in effect; runs wait until Environment %q has a live deployment", connector.Spec.Environment))
+		v1alpha1.MarkReady(link, fmt.Sprintf("in effect; %s until Environment %q has a live deployment", whileNothingIsLive(connector), connector.Spec.Environment))
 		return nil
 	}
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
 	has, err := r.Store.HasAgent(ctx, live, string(link.Spec.Agent))
 	if err != nil {
-		return object.FromStore(fmt.Errorf("looking for the agent: %w", err))
+		return object.FromStore(fmt.Errorf("finding the agent: %w", err))
 	}
 	if has {
 		link.MarkReferencesResolved()

@@ -14,13 +14,12 @@ import (
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 )
 
-func TestConnectorLink(t *testing.T) {
+func TestConnectorLink_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "connectorlink")
 }
 
-// scene is a project with the environment "dev", its connector "ask", and a
-// reconciler of links.
+// scene is a project with the environment "dev", its connector "ask", and a reconciler of links.
 type scene struct {
 	*Fixture
 	r           *connectorlink.Reconciler
@@ -44,7 +43,7 @@ func newScene(ctx context.Context) *scene {
 	return s
 }
 
-// agents are those that the gateway starts for an event of "ask".
+// agents returns the agents that the gateway starts for an event of "ask".
 func (s *scene) agents(ctx context.Context) []string {
 	GinkgoHelper()
 	route, err := s.Store.Route(ctx, s.Key(s.connector))

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// putBundle stores a bundle that is this deployment's own, and returns its digest.
+// putBundle stores a separate bundle for a deployment, and returns its digest.
 func (f *Fixture) putBundle(ctx context.Context, deployment store.Key) string {
 	GinkgoHelper()
 	content := []byte("bundle of " + deployment.String())

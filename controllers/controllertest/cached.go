@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// Cached is a client that finds objects by the fields of the cache's indexes, for
-// the map functions of watches, which are tested without a cluster.
+// Cached returns a client with the indexes of the cache, for tests of the map functions of watches,
+// which need no cluster.
 func Cached(t testing.TB, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -33,7 +33,7 @@ func Cached(t testing.TB, objects ...client.Object) client.Client {
 	return builder.Build()
 }
 
-// indexer registers the cache's indexes with a fake client.
+// indexer registers the indexes of the cache with a fake client.
 type indexer struct{ *fake.ClientBuilder }
 
 // IndexField implements client.FieldIndexer.
@@ -42,7 +42,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, ex
 	return nil
 }
 
-// Names are the names that requests are for, in their order.
+// Names returns the names of the requests, in their order.
 func Names(requests []ctrl.Request) (names []string) {
 	for _, r := range requests {
 		names = append(names, r.Name)

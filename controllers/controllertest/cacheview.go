@@ -15,9 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// AsCache is a client that reads objects as a cache with these options has them:
-// only those that it selects, without what it strips. A reconciler that reads what
-// the cache does not have shows it there.
+// AsCache returns a client that reads objects like a cache with these options: only selected objects,
+// without stripped fields. A test with it fails if a reconciler reads fields that the cache does not
+// have.
 func AsCache(c client.Client, opts cache.Options) client.Client {
 	kinds := map[schema.GroupVersionKind]cache.ByObject{}
 	for o, of := range opts.ByObject {
@@ -33,8 +33,8 @@ type cacheView struct {
 	kinds map[schema.GroupVersionKind]cache.ByObject
 }
 
-// has strips an object, and says whether the cache has it.
-func (v *cacheView) has(o client.Object, gvk schema.GroupVersionKind) (bool, error) {
+// hasObject strips an object, and reports whether the cache has it.
+func (v *cacheView) hasObject(o client.Object, gvk schema.GroupVersionKind) (bool, error) {
 	of := v.kinds[gvk]
 	if of.Label != nil && !of.Label.Matches(labels.Set(o.GetLabels())) {
 		return false, nil
@@ -55,7 +55,7 @@ func (v *cacheView) Get(ctx context.Context, key client.ObjectKey, o client.Obje
 	if err != nil {
 		return err
 	}
-	there, err := v.has(o, gvk)
+	there, err := v.hasObject(o, gvk)
 	if err == nil && !there {
 		return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, key.Name)
 	}
@@ -78,7 +78,7 @@ func (v *cacheView) List(ctx context.Context, list client.ObjectList, opts ...cl
 		if err != nil {
 			return err
 		}
-		there, err := v.has(o, gvk)
+		there, err := v.hasObject(o, gvk)
 		if err != nil {
 			return err
 		}

@@ -20,8 +20,7 @@ import (
 
 var errRefused = errors.New("refused")
 
-// writes are all calls of a client that may change something, by what is recorded of
-// them.
+// writes has all client calls that may change something, by their recorded form.
 var writes = map[string]func(context.Context, client.Client, *corev1.Secret) error{
 	"create Secret a": func(ctx context.Context, c client.Client, s *corev1.Secret) error { return c.Create(ctx, s) },
 	"update Secret a": func(ctx context.Context, c client.Client, s *corev1.Secret) error { return c.Update(ctx, s) },
@@ -47,10 +46,10 @@ var writes = map[string]func(context.Context, client.Client, *corev1.Secret) err
 	},
 }
 
-// nothing is a patch that changes nothing.
+// nothing is a patch without changes.
 var nothing = client.RawPatch("application/merge-patch+json", []byte(`{}`))
 
-// configuration is what is applied.
+// configuration is an apply configuration.
 func configuration() runtime.ApplyConfiguration {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion("v1")
@@ -60,7 +59,7 @@ func configuration() runtime.ApplyConfiguration {
 }
 
 var _ = Describe("Cluster", func() {
-	It("records every call that may change something, and lets it fail", func(ctx SpecContext) {
+	It("records every call that may change something, and can make it fail", func(ctx SpecContext) {
 		f := New()
 		for recorded, call := range writes {
 			f.Cluster.Fail(func(c Call) error {
@@ -72,7 +71,7 @@ var _ = Describe("Cluster", func() {
 		}
 	})
 
-	It("knows what reads", func(ctx SpecContext) {
+	It("knows the calls that only read", func(ctx SpecContext) {
 		f := New()
 		Expect(f.Cluster.List(ctx, &corev1.SecretList{}, client.InNamespace(f.Namespace))).To(Succeed())
 		Expect(client.IgnoreNotFound(f.Cluster.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: "a"}, &corev1.Secret{}))).To(Succeed())
@@ -82,7 +81,7 @@ var _ = Describe("Cluster", func() {
 })
 
 var _ = Describe("ExpectSurvives", func() {
-	It("fails for a fault that no call meets", func(ctx SpecContext) {
+	It("fails for a fault that applies to no call", func(ctx SpecContext) {
 		f := New()
 		project := f.Project()
 		f.ExpectApplied(ctx, project)

@@ -21,24 +21,23 @@ import (
 
 // Call is a call to kube-apiserver.
 type Call struct {
-	// Verb is get, list, create, update, patch, apply, delete or "delete all". That of
-	// a call about a subresource names it too, as "patch status" does.
+	// Verb is get, list, create, update, patch, apply, delete or "delete all". For a subresource it has
+	// the subresource too, as in "patch status".
 	Verb string
-	// Kind and Name are those of the object; that of all objects has no name.
+	// Kind and Name identify the object. A call for all objects has no name.
 	Kind, Name string
 }
 
-// String is the call as an expectation writes it.
+// String returns the call in the format of expectations.
 func (c Call) String() string { return fmt.Sprintf("%s %s %s", c.Verb, c.Kind, c.Name) }
 
-// Reads says that the call asks for no change.
-func (c Call) Reads() bool { return c.Verb == "list" || c.asks("get") }
+// Reads reports whether the call only reads.
+func (c Call) Reads() bool { return c.Verb == "list" || c.hasVerb("get") }
 
-// asks says that the call is one of that verb, about an object or a subresource.
-func (c Call) asks(verb string) bool { return c.Verb == verb || strings.HasPrefix(c.Verb, verb+" ") }
+// hasVerb reports whether the call has this verb, for an object or a subresource.
+func (c Call) hasVerb(verb string) bool { return c.Verb == verb || strings.HasPrefix(c.Verb, verb+" ") }
 
-// Cluster is a client that records its calls, and lets those fail that a test
-// chooses. It is safe for concurrent use.
+// Cluster is a client that records its calls and can make them fail. It is safe for concurrent use.
 type Cluster struct {
 	client.WithWatch
 
@@ -52,19 +51,19 @@ func newCluster(plane *kube.ControlPlane) *Cluster {
 	direct, err := client.NewWithWatch(plane.Config, client.Options{Scheme: plane.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 	c := &Cluster{}
-	c.WithWatch = interceptor.NewClient(direct, c.funcs())
+	c.WithWatch = interceptor.NewClient(direct, c.interceptors())
 	return c
 }
 
-// Fail lets every call fail for which with returns an error, before it reaches
-// kube-apiserver; nil lets none fail.
+// Fail makes every call fail for which with returns an error, before the call reaches kube-apiserver.
+// nil ends this.
 func (c *Cluster) Fail(with func(Call) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fail = with
 }
 
-// Calls are the calls since the last time that it was asked for them.
+// Calls returns the calls since its last call.
 func (c *Cluster) Calls() []Call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +72,13 @@ func (c *Cluster) Calls() []Call {
 	return calls
 }
 
-// Writes are those of Calls that may change something. The apply of an object is
-// left out: a controller applies a child to see whether it is as it should be, and
-// an apply that changes something gives the child another resourceVersion.
+// Writes returns the calls of Calls that may change something, without applies. A controller applies a
+// child to check it, and an apply that changes something gives the child a new resourceVersion.
 func (c *Cluster) Writes() []Call {
 	return slices.DeleteFunc(c.Calls(), func(call Call) bool { return call.Reads() || call.Verb == "apply" })
 }
 
-func (c *Cluster) record(call Call) error {
+func (c *Cluster) recordCall(call Call) error {
 	c.mu.Lock()
 	c.calls = append(c.calls, call)
 	fail := c.fail
@@ -91,27 +89,27 @@ func (c *Cluster) record(call Call) error {
 	return fail(call)
 }
 
-// object records a call about an object.
-func (c *Cluster) object(verb string, o client.Object) error {
+// recordObject records a call for an object.
+func (c *Cluster) recordObject(verb string, o client.Object) error {
 	gvk, err := apiutil.GVKForObject(o, c.Scheme())
 	if err != nil {
 		return err
 	}
-	return c.record(Call{verb, gvk.Kind, o.GetName()})
+	return c.recordCall(Call{verb, gvk.Kind, o.GetName()})
 }
 
-// applied is what an apply configuration of ours tells of itself.
+// applied has the identity of an apply configuration of the controllers.
 type applied interface {
 	GetKind() string
 	GetName() string
 }
 
-func (c *Cluster) funcs() interceptor.Funcs {
+func (c *Cluster) interceptors() interceptor.Funcs {
 	funcs := interceptor.Funcs{
 		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			gvk, err := apiutil.GVKForObject(o, c.Scheme())
 			if err == nil {
-				err = c.record(Call{"get", gvk.Kind, key.Name})
+				err = c.recordCall(Call{"get", gvk.Kind, key.Name})
 			}
 			if err != nil {
 				return err
@@ -121,7 +119,7 @@ func (c *Cluster) funcs() interceptor.Funcs {
 		List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			gvk, err := apiutil.GVKForObject(list, c.Scheme())
 			if err == nil {
-				err = c.record(Call{Verb: "list", Kind: gvk.Kind})
+				err = c.recordCall(Call{Verb: "list", Kind: gvk.Kind})
 			}
 			if err != nil {
 				return err
@@ -137,46 +135,46 @@ func (c *Cluster) funcs() interceptor.Funcs {
 // addWrites adds the calls that may change an object.
 func (c *Cluster) addWrites(funcs *interceptor.Funcs) {
 	funcs.Create = func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if err := c.object("create", o); err != nil {
+		if err := c.recordObject("create", o); err != nil {
 			return err
 		}
 		return next.Create(ctx, o, opts...)
 	}
 	funcs.Delete = func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-		if err := c.object("delete", o); err != nil {
+		if err := c.recordObject("delete", o); err != nil {
 			return err
 		}
 		return next.Delete(ctx, o, opts...)
 	}
 	funcs.DeleteAllOf = func(ctx context.Context, next client.WithWatch, o client.Object, opts ...client.DeleteAllOfOption) error {
-		if err := c.object("delete all", o); err != nil {
+		if err := c.recordObject("delete all", o); err != nil {
 			return err
 		}
 		return next.DeleteAllOf(ctx, o, opts...)
 	}
 	funcs.Patch = func(ctx context.Context, next client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-		if err := c.object("patch", o); err != nil {
+		if err := c.recordObject("patch", o); err != nil {
 			return err
 		}
 		return next.Patch(ctx, o, patch, opts...)
 	}
 	funcs.Apply = func(ctx context.Context, next client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-		if err := c.apply("apply", o); err != nil {
+		if err := c.recordApply("apply", o); err != nil {
 			return err
 		}
 		return next.Apply(ctx, o, opts...)
 	}
 	funcs.Update = func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.UpdateOption) error {
-		return c.update("update", o)
+		return c.recordUpdate("update", o)
 	}
 }
 
-// addSubresources adds the calls about a part of an object, such as its status.
+// addSubresources adds the calls for a subresource, such as status.
 func (c *Cluster) addSubresources(funcs *interceptor.Funcs) {
 	funcs.SubResourceGet = func(
 		ctx context.Context, next client.Client, part string, o, sub client.Object, opts ...client.SubResourceGetOption,
 	) error {
-		if err := c.object("get "+part, o); err != nil {
+		if err := c.recordObject("get "+part, o); err != nil {
 			return err
 		}
 		return next.SubResource(part).Get(ctx, o, sub, opts...)
@@ -184,7 +182,7 @@ func (c *Cluster) addSubresources(funcs *interceptor.Funcs) {
 	funcs.SubResourceCreate = func(
 		ctx context.Context, next client.Client, part string, o, sub client.Object, opts ...client.SubResourceCreateOption,
 	) error {
-		if err := c.object("create "+part, o); err != nil {
+		if err := c.recordObject("create "+part, o); err != nil {
 			return err
 		}
 		return next.SubResource(part).Create(ctx, o, sub, opts...)
@@ -192,7 +190,7 @@ func (c *Cluster) addSubresources(funcs *interceptor.Funcs) {
 	funcs.SubResourcePatch = func(
 		ctx context.Context, next client.Client, part string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 	) error {
-		if err := c.object("patch "+part, o); err != nil {
+		if err := c.recordObject("patch "+part, o); err != nil {
 			return err
 		}
 		return next.SubResource(part).Patch(ctx, o, patch, opts...)
@@ -200,7 +198,7 @@ func (c *Cluster) addSubresources(funcs *interceptor.Funcs) {
 	funcs.SubResourceApply = func(
 		ctx context.Context, next client.Client, part string, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 	) error {
-		if err := c.apply("apply "+part, o); err != nil {
+		if err := c.recordApply("apply "+part, o); err != nil {
 			return err
 		}
 		return next.SubResource(part).Apply(ctx, o, opts...)
@@ -208,23 +206,23 @@ func (c *Cluster) addSubresources(funcs *interceptor.Funcs) {
 	funcs.SubResourceUpdate = func(
 		_ context.Context, _ client.Client, part string, o client.Object, _ ...client.SubResourceUpdateOption,
 	) error {
-		return c.update("update "+part, o)
+		return c.recordUpdate("update "+part, o)
 	}
 }
 
-// apply records an apply.
-func (c *Cluster) apply(verb string, o runtime.ApplyConfiguration) error {
+// recordApply records an apply.
+func (c *Cluster) recordApply(verb string, o runtime.ApplyConfiguration) error {
 	of, known := o.(applied)
 	if !known {
 		return fmt.Errorf("an apply of a %T is not recorded", o)
 	}
-	return c.record(Call{verb, of.GetKind(), of.GetName()})
+	return c.recordCall(Call{verb, of.GetKind(), of.GetName()})
 }
 
-// update records an update and refuses it, as kube-apiserver would: no role of ours
-// has that verb for objects of a project.
-func (c *Cluster) update(verb string, o client.Object) error {
-	if err := c.object(verb, o); err != nil {
+// recordUpdate records an update and rejects it like kube-apiserver, because no role of the platform has this
+// verb for objects of a project.
+func (c *Cluster) recordUpdate(verb string, o client.Object) error {
+	if err := c.recordObject(verb, o); err != nil {
 		return err
 	}
 	return fmt.Errorf("no controller has the right to %s: %T %q", verb, o, o.GetName())

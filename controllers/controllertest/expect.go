@@ -42,8 +42,7 @@ func (e *Events) Eventf(_, _ runtime.Object, kind, reason, _, note string, args 
 	e.sent = append(e.sent, kind+" "+reason+": "+fmt.Sprintf(note, args...))
 }
 
-// Sent are the events since the last time that it was asked for them, each
-// "<type> <reason>: <note>".
+// Sent returns the events since its last call, each as "<type> <reason>: <note>".
 func (e *Events) Sent() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +51,7 @@ func (e *Events) Sent() []string {
 	return sent
 }
 
-// ExpectApplied creates objects that are not there and writes what others ask for.
+// ExpectApplied creates objects, or updates existing ones.
 func (f *Fixture) ExpectApplied(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, o := range objects {
@@ -67,8 +66,7 @@ func (f *Fixture) ExpectApplied(ctx context.Context, objects ...client.Object) {
 	}
 }
 
-// ExpectStatus writes the status of an object that Kubernetes' own controllers
-// would write.
+// ExpectStatus writes the status of an object, as Kubernetes' own controllers do.
 func (f *Fixture) ExpectStatus(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Expect(f.Admin.Status().Update(ctx, o)).To(Succeed(), "%T %s", o, o.GetName())
@@ -80,7 +78,7 @@ func (f *Fixture) ExpectExists(ctx context.Context, o client.Object) {
 	Expect(f.Admin.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed(), "%T %s", o, o.GetName())
 }
 
-// ExpectNotFound says that an object is not there, or is going.
+// ExpectNotFound expects that an object does not exist or is being deleted.
 func (f *Fixture) ExpectNotFound(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	err := f.Admin.Get(ctx, client.ObjectKeyFromObject(o), o)
@@ -88,8 +86,8 @@ func (f *Fixture) ExpectNotFound(ctx context.Context, o client.Object) {
 	Expect(gone).To(BeTrue(), "%T %s is there: %v", o, o.GetName(), err)
 }
 
-// ExpectReconciled reconciles an object and reads it again: what it asks for is as
-// it was, for no controller writes a spec.
+// ExpectReconciled reconciles an object and reads it again. It expects an unchanged spec, because no
+// controller writes specs.
 func (f *Fixture) ExpectReconciled(ctx context.Context, r reconcile.Reconciler, o client.Object) ctrl.Result {
 	GinkgoHelper()
 	asked := o.GetGeneration()
@@ -100,7 +98,7 @@ func (f *Fixture) ExpectReconciled(ctx context.Context, r reconcile.Reconciler, 
 	return result
 }
 
-// ExpectReconcileFails reconciles an object in vain, and reads it again.
+// ExpectReconcileFails expects that reconciling an object fails, and reads it again.
 func (f *Fixture) ExpectReconcileFails(ctx context.Context, r reconcile.Reconciler, o client.Object) {
 	GinkgoHelper()
 	_, err := r.Reconcile(ctx, f.Request(o))
@@ -108,10 +106,9 @@ func (f *Fixture) ExpectReconcileFails(ctx context.Context, r reconcile.Reconcil
 	f.ExpectExists(ctx, o)
 }
 
-// ExpectAtRest reconciles an object that is as it should be, and finds that nothing
-// changed: no object of the namespace, no status, no event. It returns the result.
-// It reconciles once before: the first apply after a create makes kube-apiserver note
-// again which fields are managed.
+// ExpectAtRest reconciles an object in its final state and expects that nothing changes: no object of
+// the namespace, no status, no event. It returns the result. It reconciles once before, because the
+// first apply after a create changes the managed fields.
 func (f *Fixture) ExpectAtRest(ctx context.Context, r reconcile.Reconciler, o client.Object) ctrl.Result {
 	GinkgoHelper()
 	f.ExpectReconciled(ctx, r, o)
@@ -125,7 +122,7 @@ func (f *Fixture) ExpectAtRest(ctx context.Context, r reconcile.Reconciler, o cl
 	return result
 }
 
-// ExpectDeleted deletes an object and lets its reconciler know, as the watch does.
+// ExpectDeleted deletes an object and notifies its reconciler, like the watch.
 func (f *Fixture) ExpectDeleted(ctx context.Context, r reconcile.Reconciler, o v1alpha1.ConditionedObject) {
 	GinkgoHelper()
 	object := o.(client.Object)
@@ -135,14 +132,14 @@ func (f *Fixture) ExpectDeleted(ctx context.Context, r reconcile.Reconciler, o v
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// ExpectDeletionFails lets a reconciler know of a deletion that it cannot apply.
+// ExpectDeletionFails notifies a reconciler of a deletion, and expects that it fails.
 func (f *Fixture) ExpectDeletionFails(ctx context.Context, r reconcile.Reconciler, o v1alpha1.ConditionedObject) {
 	GinkgoHelper()
 	_, err := r.Reconcile(ctx, f.deletedRequest(ctx, o.(client.Object)))
 	Expect(err).To(HaveOccurred())
 }
 
-// deletedRequest is what the watch of deletions queues.
+// deletedRequest returns the request that the watch queues for a deletion.
 func (f *Fixture) deletedRequest(ctx context.Context, o client.Object) ctrl.Request {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
@@ -151,20 +148,20 @@ func (f *Fixture) deletedRequest(ctx context.Context, o client.Object) ctrl.Requ
 	return request
 }
 
-// Request is that to reconcile an object.
+// Request returns the request to reconcile an object.
 func (f *Fixture) Request(o client.Object) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 }
 
-// kinds are those that reconcilers write.
+// kinds are the kinds that reconcilers write.
 var kinds = []client.ObjectList{
 	&v1alpha1.ProjectList{}, &v1alpha1.EnvironmentList{}, &v1alpha1.DeploymentList{},
 	&v1alpha1.ConnectorList{}, &v1alpha1.ConnectorLinkList{}, &v1alpha1.APIKeyList{},
 	&corev1.SecretList{}, &corev1.ConfigMapList{}, &networkingv1.NetworkPolicyList{}, &appsv1.DeploymentList{}, &batchv1.JobList{},
 }
 
-// each calls do for every object of the namespace that reconcilers may have written.
-func (f *Fixture) each(ctx context.Context, do func(name string, o client.Object)) {
+// forEachObject calls do for every object of the namespace that reconcilers may have written.
+func (f *Fixture) forEachObject(ctx context.Context, do func(name string, o client.Object)) {
 	GinkgoHelper()
 	for _, kind := range kinds {
 		list := kind.DeepCopyObject().(client.ObjectList)
@@ -178,17 +175,16 @@ func (f *Fixture) each(ctx context.Context, do func(name string, o client.Object
 	}
 }
 
-// Versions are the resourceVersions of all objects of the namespace, by
-// "<kind> <name>".
+// Versions returns the resourceVersions of all objects of the namespace, by "<kind> <name>".
 func (f *Fixture) Versions(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	out := map[string]string{}
-	f.each(ctx, func(name string, o client.Object) { out[name] = string(o.GetUID()) + "@" + o.GetResourceVersion() })
+	f.forEachObject(ctx, func(name string, o client.Object) { out[name] = string(o.GetUID()) + "@" + o.GetResourceVersion() })
 	return out
 }
 
-// Controller is the uid of what controls the children of an object: itself, and the
-// namespace for those of a Project.
+// Controller returns the UID of the controller of an object's children: the object itself, or the
+// namespace for a Project.
 func (f *Fixture) Controller(ctx context.Context, o client.Object) types.UID {
 	GinkgoHelper()
 	if _, isProject := o.(*v1alpha1.Project); !isProject {
@@ -199,11 +195,11 @@ func (f *Fixture) Controller(ctx context.Context, o client.Object) types.UID {
 	return namespace.UID
 }
 
-// Children are the objects that an owner controls, "<kind> <name>" each.
+// Children returns the objects that an owner controls, each as "<kind> <name>".
 func (f *Fixture) Children(ctx context.Context, owner types.UID) []string {
 	GinkgoHelper()
 	var out []string
-	f.each(ctx, func(name string, o client.Object) {
+	f.forEachObject(ctx, func(name string, o client.Object) {
 		if ref := metav1.GetControllerOf(o); ref != nil && ref.UID == owner {
 			out = append(out, name)
 		}
@@ -211,9 +207,9 @@ func (f *Fixture) Children(ctx context.Context, owner types.UID) []string {
 	return out
 }
 
-// State is how an object is doing, as kstatus reads it, such as
-// "Ready=False/SecretMissing Reconciling" or "Ready=True/Succeeded observed":
-// observed says that its generation is the one that was observed.
+// State returns the state of an object as kstatus reads it, such as "Ready=False/SecretMissing
+// Reconciling" or "Ready=True/Succeeded observed". "observed" means that the current generation was
+// observed.
 func State(o v1alpha1.ConditionedObject) string {
 	var out []string
 	status := o.CommonStatus()
@@ -231,7 +227,7 @@ func State(o v1alpha1.ConditionedObject) string {
 	return strings.Join(out, " ")
 }
 
-// Message is that of the condition Ready.
+// Message returns the message of the condition Ready.
 func Message(o v1alpha1.ConditionedObject) string {
 	GinkgoHelper()
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)

@@ -20,28 +20,28 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// Fault is an answer of kube-apiserver, or none.
+// Fault is an error of kube-apiserver.
 type Fault struct {
 	Name string
-	// Answer is the error of a call; nil where it is none that this call may get.
+	// Answer returns the error of a call, or nil if the fault does not apply to it.
 	Answer func(Call) error
-	// Final says that nothing is to be tried again.
+	// Final reports that the reconciler must not retry.
 	Final bool
-	// OfCreates says that creates alone meet the fault. The reconciler of an object
-	// that has no children makes none.
+	// OfCreates reports that the fault applies only to creates. The reconciler of an object without
+	// children makes none.
 	OfCreates bool
 }
 
 var resource = schema.GroupResource{Group: "example.com", Resource: "things"}
 
-// terminating is how kube-apiserver refuses a create in a namespace that goes.
+// terminating returns kube-apiserver's error for a create in a namespace that is being deleted.
 func terminating() error {
 	err := apierrors.NewForbidden(resource, "a", errors.New("namespace is being terminated"))
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	return err
 }
 
-// unlessRead answers calls that write.
+// unlessRead applies to calls that write.
 func unlessRead(err error) func(Call) error {
 	return func(c Call) error {
 		if c.Reads() {
@@ -51,43 +51,42 @@ func unlessRead(err error) func(Call) error {
 	}
 }
 
-// always answers every call.
-func always(err error) func(Call) error { return func(Call) error { return err } }
+// alwaysFail applies to every call.
+func alwaysFail(err error) func(Call) error { return func(Call) error { return err } }
 
-// Faults are what a call may run into.
+// Faults are the errors that a call may return.
 var Faults = []Fault{
 	{Name: "a conflict", Answer: unlessRead(apierrors.NewConflict(resource, "a", errors.New("somebody else wrote")))},
-	{Name: "too many requests", Answer: always(apierrors.NewTooManyRequests("later", 1))},
-	{Name: "an internal error", Answer: always(apierrors.NewInternalError(errors.New("etcd is away")))},
-	{Name: "a timeout of the server", Answer: always(apierrors.NewServerTimeout(resource, "get", 1))},
-	{Name: "no answer at all", Answer: always(&url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNRESET})},
+	{Name: "too many requests", Answer: alwaysFail(apierrors.NewTooManyRequests("later", 1))},
+	{Name: "an internal error", Answer: alwaysFail(apierrors.NewInternalError(errors.New("etcd is away")))},
+	{Name: "a timeout of the server", Answer: alwaysFail(apierrors.NewServerTimeout(resource, "get", 1))},
+	{Name: "no answer at all", Answer: alwaysFail(&url.Error{Op: "Get", URL: "https://kubernetes", Err: syscall.ECONNRESET})},
 	{Name: "a quota", Answer: unlessRead(apierrors.NewForbidden(resource, "a", errors.New("exceeded quota: few")))},
-	{Name: "a missing right", Answer: always(apierrors.NewForbidden(resource, "a", errors.New(`User "manager" cannot do that`)))},
+	{Name: "a missing right", Answer: alwaysFail(apierrors.NewForbidden(resource, "a", errors.New(`User "manager" cannot do that`)))},
 	{Name: "an invalid field", Answer: unlessRead(apierrors.NewInvalid(schema.GroupKind{Kind: "Thing"}, "a", nil))},
-	{Name: "a patch of what is gone", Final: true, Answer: func(c Call) error {
-		if !c.asks("patch") && !c.asks("apply") {
+	{Name: "a patch of a deleted object", Final: true, Answer: func(c Call) error {
+		if !c.hasVerb("patch") && !c.hasVerb("apply") {
 			return nil
 		}
 		return apierrors.NewNotFound(resource, c.Name)
 	}},
 	{Name: "a namespace that goes", Final: true, OfCreates: true, Answer: func(c Call) error {
-		if !c.asks("create") {
+		if !c.hasVerb("create") {
 			return nil
 		}
 		return terminating()
 	}},
 }
 
-// mostCalls is more than a reconciliation has.
+// mostCalls is more than the number of calls of a reconcile.
 const mostCalls = 60
 
-// ExpectSurvives lets the first call of a first reconciliation of an object fail,
-// then the second of the next one, and so on until one has no call that is left to
-// fail. Whatever fails is tried again, and in the end all is as it would be: the
-// object's children are those given, each of them once.
+// ExpectSurvives fails the first call of the first reconcile of an object, then the second call of the
+// next one, and so on, until a reconcile has no more calls to fail. Each failure must be retried, and
+// the final state must be correct: the object has exactly the given children.
 //
-// A fault that no call meets proves nothing, so it fails too. Only an object without
-// children need not meet a fault of creates, and then it must not.
+// A fault that applies to no call proves nothing, so it is a failure too. Only for an object without
+// children, a fault of creates must not apply.
 func (f *Fixture) ExpectSurvives(ctx context.Context, fault Fault, r reconcile.Reconciler, o client.Object, children ...string) {
 	GinkgoHelper()
 	for number := range mostCalls {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest is what the suites of the controllers share. A suite
-// calls its reconciler itself, on a real kube-apiserver and a real store, and
-// steps the clock: nothing runs beside the test, so nothing has to be waited for.
+// Package controllertest has the shared fixture of the controllers' tests. A test calls its reconciler
+// directly, on a real kube-apiserver and a real store, and steps the clock. Nothing runs concurrently,
+// so tests never wait.
 //
 //	f := controllertest.New()
 //	f.ExpectApplied(ctx, project)
@@ -10,11 +10,10 @@
 //	f.Clock.Step(time.Minute)
 //	f.ExpectDeleted(ctx, reconciler, project)
 //
-// The reconcilers' client reads without a cache, for nothing has to be waited for
-// then, but it has only what a manager's cache would have of an object; see [AsCache].
-// What Reconcile lists by a field can be selected at kube-apiserver too. What needs the
-// cache's own indexes are the map functions of watches, which are tested with a fake
-// client; see [Cached].
+// The reconcilers' client reads without a cache, so that tests need not wait for one, but returns only
+// the fields that a manager's cache has; see [AsCache]. The fields that Reconcile lists by are
+// selectable fields of kube-apiserver too. The map functions of watches need the indexes of the cache;
+// their tests use a fake client, see [Cached].
 package controllertest
 
 import (
@@ -41,30 +40,29 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// Fixture is a namespace of a cluster with a store, and the base of reconcilers
-// that work on both.
+// Fixture is a namespace of a cluster with a store, and the Base of reconcilers that use both.
 type Fixture struct {
-	// Base is for reconcilers. Its client is Cluster as a cache has it, its reader
-	// Cluster, its store Store, its clock Clock.
+	// Base is for reconcilers. Its Client is Cluster behind AsCache, its Reader is Cluster, its Store
+	// is Store and its Clock is Clock.
 	*object.Base
-	// Admin is the administrator's client, of which nothing is recorded.
+	// Admin is the administrator's client. Its calls are not recorded.
 	Admin client.Client
-	// Cluster is the reconcilers' client: it records calls and fails them.
+	// Cluster is the reconcilers' client. It records calls and can make them fail.
 	Cluster *Cluster
-	// Store is the reconcilers' store: it can be away.
+	// Store is the reconcilers' store. It can become unavailable.
 	Store *Store
-	// Clock begins at the time of now, for conditions carry the real one.
+	// Clock starts at the current time, because conditions have real times.
 	Clock *clocktesting.FakeClock
-	// Events are those that were recorded.
+	// Events are the recorded events.
 	Events *Events
-	// Keys derive connectors' secrets; KeyID is the one that serves.
+	// Keys derives connectors' secrets. KeyID is the key in use.
 	Keys  *keyring.Keys
 	KeyID string
-	// Namespace is the spec's own.
+	// Namespace is the namespace of the spec.
 	Namespace string
 }
 
-// New makes a fixture that lasts until the spec ends.
+// New returns a fixture that lasts until the spec ends.
 func New() *Fixture {
 	GinkgoHelper()
 	plane := kube.Start(GinkgoTB())
@@ -84,7 +82,7 @@ func New() *Fixture {
 	return f
 }
 
-// Key is the primary key of an object.
+// Key returns the primary key of an object.
 func (f *Fixture) Key(o v1alpha1.ConditionedObject) store.Key {
 	GinkgoHelper()
 	projectID := f.ProjectID(f.Namespace)
@@ -93,16 +91,16 @@ func (f *Fixture) Key(o v1alpha1.ConditionedObject) store.Key {
 	return store.Key{ProjectID: projectID, ID: id}
 }
 
-// Store is a store on SQLite that can be away.
+// Store is a store on SQLite that can become unavailable.
 type Store struct {
 	store.Store
-	// Database is the same file, for what no method of the store tells, or does.
+	// Database is a connection to the same file, for data without a store method.
 	Database *sql.Conn
 
 	there, away store.Store
 }
 
-// newStore opens a store; the one that is away is a closed one.
+// newStore opens a store. A closed one stands for the unavailable store.
 func newStore() *Store {
 	GinkgoHelper()
 	ctx := context.Background()
@@ -127,7 +125,7 @@ func newStore() *Store {
 	return s
 }
 
-// takeKeys makes the keys of a ring current.
+// takeKeys puts the keys of a ring into use.
 func (s *Store) takeKeys(ring keyring.Ring) {
 	GinkgoHelper()
 	ctx, held := context.Background(), ring.Fingerprints()
@@ -144,13 +142,13 @@ func (s *Store) takeKeys(ring keyring.Ring) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// GoAway lets every call fail until ComeBack.
+// GoAway makes every call fail until ComeBack.
 func (s *Store) GoAway() { s.Store = s.away }
 
 // ComeBack ends GoAway.
 func (s *Store) ComeBack() { s.Store = s.there }
 
-// Version changes with every transaction that wrote something.
+// Version changes with every transaction that writes.
 func (s *Store) Version(ctx context.Context) (version int64) {
 	GinkgoHelper()
 	Expect(s.Database.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)).To(Succeed())

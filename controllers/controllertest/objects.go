@@ -15,59 +15,58 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// At is the metadata of an object of the namespace.
+// At returns the metadata of an object in the namespace.
 func (f *Fixture) At(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: f.Namespace, Name: name}
 }
 
-// made is o with the changes made to it.
-func made[O any](o *O, changes []func(*O)) *O {
+// withChanges applies changes to o and returns it.
+func withChanges[O any](o *O, changes []func(*O)) *O {
 	for _, change := range changes {
 		change(o)
 	}
 	return o
 }
 
-// Project is the namespace's project, with a repository.
+// Project returns the namespace's project, with a repository.
 func (f *Fixture) Project(changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
-	return made(&v1alpha1.Project{ObjectMeta: f.At(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{
+	return withChanges(&v1alpha1.Project{ObjectMeta: f.At(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{
 		Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
 	}}, changes)
 }
 
-// Environment is an environment that asks for nothing in particular.
+// Environment returns an environment with default settings.
 func (f *Fixture) Environment(name string, changes ...func(*v1alpha1.Environment)) *v1alpha1.Environment {
-	return made(&v1alpha1.Environment{ObjectMeta: f.At(name)}, changes)
+	return withChanges(&v1alpha1.Environment{ObjectMeta: f.At(name)}, changes)
 }
 
-// Deployment deploys the head of the environment's branch to "dev".
+// Deployment returns a deployment of the branch head to "dev".
 func (f *Fixture) Deployment(name string, changes ...func(*v1alpha1.Deployment)) *v1alpha1.Deployment {
-	return made(&v1alpha1.Deployment{ObjectMeta: f.At(name), Spec: v1alpha1.DeploymentSpec{
+	return withChanges(&v1alpha1.Deployment{ObjectMeta: f.At(name), Spec: v1alpha1.DeploymentSpec{
 		Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
 	}}, changes)
 }
 
-// Connector is an inbound webhook of "dev".
+// Connector returns an inbound webhook of "dev".
 func (f *Fixture) Connector(name string, changes ...func(*v1alpha1.Connector)) *v1alpha1.Connector {
-	return made(&v1alpha1.Connector{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorSpec{
+	return withChanges(&v1alpha1.Connector{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorSpec{
 		Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
 	}}, changes)
 }
 
-// Link joins a connector and an agent.
+// Link returns a link between a connector and an agent.
 func (f *Fixture) Link(name, connector, agent string, changes ...func(*v1alpha1.ConnectorLink)) *v1alpha1.ConnectorLink {
-	return made(&v1alpha1.ConnectorLink{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorLinkSpec{
+	return withChanges(&v1alpha1.ConnectorLink{ObjectMeta: f.At(name), Spec: v1alpha1.ConnectorLinkSpec{
 		Connector: v1alpha1.ConnectorName(connector), Agent: v1alpha1.AgentName(agent),
 	}}, changes)
 }
 
-// Secret is a user's Secret.
+// Secret returns a user's Secret.
 func (f *Fixture) Secret(name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: f.At(name), StringData: data}
 }
 
-// ExpectProject makes the namespace a project that is in effect and may have pods,
-// as the controller of projects would.
+// ExpectProject creates a project that is in effect and may have pods, like the project controller.
 func (f *Fixture) ExpectProject(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
 	GinkgoHelper()
 	project := f.Project(changes...)
@@ -80,8 +79,7 @@ func (f *Fixture) ExpectProject(ctx context.Context, changes ...func(*v1alpha1.P
 	return project
 }
 
-// ExpectEnvironment makes an environment that is in effect, as the controller of
-// environments would.
+// ExpectEnvironment creates an environment that is in effect, like the environment controller.
 func (f *Fixture) ExpectEnvironment(ctx context.Context, name string, changes ...func(*v1alpha1.Environment)) *v1alpha1.Environment {
 	GinkgoHelper()
 	e := f.Environment(name, changes...)
@@ -97,8 +95,7 @@ func (f *Fixture) ExpectEnvironment(ctx context.Context, name string, changes ..
 	return e
 }
 
-// ExpectConnector makes a connector that is in effect, as the controller of
-// connectors would.
+// ExpectConnector creates a connector that is in effect, like the connector controller.
 func (f *Fixture) ExpectConnector(ctx context.Context, c *v1alpha1.Connector) {
 	GinkgoHelper()
 	f.ExpectApplied(ctx, c)
@@ -114,14 +111,13 @@ func (f *Fixture) ExpectConnector(ctx context.Context, c *v1alpha1.Connector) {
 	f.ExpectStatus(ctx, c)
 }
 
-// ExpectBuilt reports what the build of a deployment that is building would: a
-// bundle with agents of these names.
+// ExpectBuilt reports the result of a deployment's build: a bundle with agents of these names.
 func (f *Fixture) ExpectBuilt(ctx context.Context, deployment store.Key, agents ...string) string {
 	GinkgoHelper()
 	return f.ExpectBuiltWith(ctx, deployment, nil, agents...)
 }
 
-// ExpectBuiltWith is ExpectBuilt of a repository with connectors.
+// ExpectBuiltWith is ExpectBuilt for a repository with connectors.
 func (f *Fixture) ExpectBuiltWith(ctx context.Context, deployment store.Key, connectors []store.ConnectorFile, agents ...string) string {
 	GinkgoHelper()
 	digest := f.putBundle(ctx, deployment)
@@ -133,8 +129,8 @@ func (f *Fixture) ExpectBuiltWith(ctx context.Context, deployment store.Key, con
 	return digest
 }
 
-// ExpectLive makes a deployment with agents live in an environment, as its build
-// and the controller of deployments would.
+// ExpectLive makes a deployment with agents live in an environment, like its build and the deployment
+// controller.
 func (f *Fixture) ExpectLive(ctx context.Context, environment *v1alpha1.Environment, name string, agents ...string) store.Key {
 	GinkgoHelper()
 	d := f.Deployment(name)
@@ -151,7 +147,7 @@ func (f *Fixture) ExpectLive(ctx context.Context, environment *v1alpha1.Environm
 	return key
 }
 
-// ExpectGone deletes an object that no reconciler of the spec looks after.
+// ExpectGone deletes an object that no reconciler of the spec handles.
 func (f *Fixture) ExpectGone(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Expect(f.Admin.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed(), "%T %s", o, o.GetName())

@@ -9,7 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestControllertest(t *testing.T) {
+func TestControllertest_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "controllertest")
 }

@@ -17,23 +17,24 @@ import (
 )
 
 const (
-	// prefetchPatience is how long activation waits for a runner that holds the
-	// bundle; after that the first run fetches it.
+	// prefetchPatience is how long an activation waits for a runner to fetch the bundle. After that,
+	// the first run fetches it.
 	prefetchPatience = 30 * time.Second
-	// runnerSeen is how long ago a runner may have been heard of to count.
+	// runnerSeen is the maximum age of a runner's last request for the runner to count.
 	runnerSeen = time.Minute
 )
 
-// goLive activates a deployment that was built, once a runner holds its bundle.
-func (r *Reconciler) goLive(ctx context.Context, v *version) error {
+// activateBuilt activates a built deployment when a runner has its bundle.
+func (r *Reconciler) activateBuilt(ctx context.Context, v *version) error {
 	held, err := r.prefetched(ctx, v)
 	if err != nil {
 		return err
 	}
-	if !held && v.waited(r.Now()) < prefetchPatience {
+	if !held && v.timeAtStep(r.Now()) < prefetchPatience {
 		return nil
 	}
-	// One that was live is so again once it is built anew, as for a store that was restored.
+	// A deployment that was live goes live again after it is rebuilt, for example after a restore of
+	// the store.
 	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors || v.Status.Live)
 	var failed *connectorsError
 	if errors.As(err, &failed) {
@@ -42,12 +43,12 @@ func (r *Reconciler) goLive(ctx context.Context, v *version) error {
 	return err
 }
 
-// prefetched asks the runners to fetch the bundle, and says whether one holds
-// it, or none is there to wait for.
+// prefetched asks the runners to fetch the bundle. It reports whether a runner has it, or there is no
+// runner to wait for.
 func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 	digest := v.outcome.BundleDigest
 	if err := r.Store.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
-		return false, object.FromStore(fmt.Errorf("asking for a prefetch: %w", err))
+		return false, object.FromStore(fmt.Errorf("requesting a prefetch: %w", err))
 	}
 	runners, err := r.Store.Runners(ctx, v.environmentKey, runnerSeen)
 	if err != nil {
@@ -57,8 +58,8 @@ func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 	return held || len(runners) == 0, nil
 }
 
-// waited is how long the deployment has been at its last step.
-func (v *version) waited(now time.Time) time.Duration {
+// timeAtStep returns how long the deployment has been at its last step.
+func (v *version) timeAtStep(now time.Time) time.Duration {
 	c := v.Status.Condition(v1alpha1.ConditionConnectorsApplied)
 	if c == nil {
 		return 0
@@ -66,12 +67,12 @@ func (v *version) waited(now time.Time) time.Duration {
 	return now.Sub(c.LastTransitionTime.Time)
 }
 
-// activate flips what is live, with the connectors of the code, in one transaction, and
-// says whether it is this deployment now. Connectors that cannot be applied stay as they
-// are where that is tolerated; else nothing is done, and they are a *connectorsError.
+// activate switches the live deployment and applies the connectors of its code, in one transaction. It
+// reports whether this deployment is live now. If tolerated, connectors that cannot be applied stay
+// unchanged. Otherwise activate changes nothing and returns a *connectorsError.
 func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation, tolerated bool) (live bool, err error) {
 	a.Deployment = v.key
-	result, err := r.flip(ctx, v, a, tolerated)
+	result, err := r.activateInStore(ctx, v, a, tolerated)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
 		return false, err
 	}
@@ -81,10 +82,10 @@ func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activatio
 	return result.Live, nil
 }
 
-// flip is the transaction. Rows may say something else than the objects from which they come, so
-// that it may refuse a connector that nothing seemed to be in the way of: then that one cannot be
-// applied either.
-func (r *Reconciler) flip(ctx context.Context, v *version, a store.Activation, tolerated bool) (store.ActivationResult, error) {
+// activateInStore is the transaction of activate. The store's rows may differ from the cached objects, so the
+// store may reject a connector that had no conflict. flip then treats it as a connector that cannot be
+// applied.
+func (r *Reconciler) activateInStore(ctx context.Context, v *version, a store.Activation, tolerated bool) (store.ActivationResult, error) {
 	refused := map[string]string{}
 	for {
 		with := a
@@ -103,8 +104,8 @@ func (r *Reconciler) flip(ctx context.Context, v *version, a store.Activation, t
 	}
 }
 
-// refusalOf is the name of the one of these connectors that an activation failed for, and why;
-// "" where it failed for anything else.
+// refusalOf returns the name of the connector that made an activation fail, and the reason. It returns
+// "" for any other error.
 func refusalOf(connectors []store.Connector, err error) (name, problem string) {
 	var (
 		refused *store.ConnectorRefusedError
@@ -117,8 +118,8 @@ func refusalOf(connectors []store.Connector, err error) (name, problem string) {
 		switch {
 		case c.ID != refused.Connector:
 		case errors.As(refused.Cause, &held) && held.Holder.Kind == store.KindConnector:
-			return c.Ref.Name, fmt.Sprintf("the name %q is still that of Connector %q in the same environment, until what that one's spec says "+
-				"is in effect: see its conditions, or choose another name", c.Name, held.Holder.Name)
+			return c.Ref.Name, fmt.Sprintf("the name %q still belongs to Connector %q in the same environment, until its new spec "+
+				"is in effect; see its conditions, or choose another name", c.Name, held.Holder.Name)
 		default:
 			return c.Ref.Name, refused.Error()
 		}
@@ -126,10 +127,9 @@ func refusalOf(connectors []store.Connector, err error) (name, problem string) {
 	return "", ""
 }
 
-// restore makes a deployment live that was so when its environment went, once
-// that or both came back: from a backup, by Git, or in another cluster. The store
-// ranks activations, so the order in which objects come back does not matter, nor
-// what their statuses say.
+// restore makes a deployment live that was live when its environment was deleted, after the environment
+// or both come back: from a backup, from Git, or in another cluster. The store orders activations, so
+// neither the order of the restored objects nor their statuses matter.
 func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
@@ -141,7 +141,8 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if v.outcome.ActivationRank <= environment.LiveRank {
 		return nil
 	}
-	// Of two that were live the later one was so when its environment went, also where it cannot be again.
+	// If two deployments were live, the later one was live when the environment was deleted, even if it
+	// cannot go live again.
 	all, err := r.Store.ListDeployments(ctx, v.environmentKey)
 	if err != nil {
 		return object.FromStore(err)
@@ -149,25 +150,25 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if slices.ContainsFunc(all, func(d store.Deployment) bool { return d.ActivationRank > v.outcome.ActivationRank }) {
 		return nil
 	}
-	// Whatever became of its connectors meanwhile: it was live.
+	// Tolerate connectors that cannot be applied, because the deployment was live before.
 	_, err = r.activate(ctx, v, store.Activation{}, true)
 	if errors.Is(err, store.ErrBundleGone) {
-		v.outcome.Message, err = "was live in the environment, and cannot be so again: "+bundleGone, nil
+		v.outcome.Message, err = "was live in the environment and cannot go live again: "+bundleGone, nil
 	}
 	return err
 }
 
-// bundleGone is for the person who wants a deployment live whose bundle is gone.
-const bundleGone = "what was built is not stored any more; deploy the same commit again"
+// bundleGone is the message for a user who activates a deployment whose bundle was deleted.
+const bundleGone = "the bundle was deleted; deploy the same commit again"
 
-// activateAgain answers spec.activation, as a rollback asks for.
+// activateAgain handles spec.activation, for example of a rollback.
 func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	if !v.ActivationPending() || !v.outcome.Status.Terminal() {
 		return nil
 	}
 	if v.outcome.Status != store.DeploymentDeployed {
 		v.MarkActivation(v1alpha1.ActivationNotDeployed,
-			fmt.Sprintf("the deployment is %s; only a deployed one can be live", v.outcome.Status))
+			fmt.Sprintf("the deployment is %s; only a deployed one can go live", v.outcome.Status))
 		return nil
 	}
 	if v.Spec.Activation.IsAhead(r.Now()) {
@@ -179,7 +180,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		return err
 	}
 	if old {
-		v.MarkActivation(v1alpha1.ActivationActivated, "answered before this object was restored")
+		v.MarkActivation(v1alpha1.ActivationActivated, "handled before this object was restored")
 		return nil
 	}
 	later, err := r.askedLater(ctx, v)
@@ -187,10 +188,10 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		return err
 	}
 	if later != "" {
-		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was asked for later", later))
+		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was requested later", later))
 		return nil
 	}
-	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time}, v.forces())
+	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time}, v.toleratesFailures())
 	var failed *connectorsError
 	if errors.As(err, &failed) {
 		v.MarkActivation(v1alpha1.ActivationConnectorsFailed, failed.Error())
@@ -205,22 +206,20 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	}
 	message := ""
 	if !live {
-		message = "carried out before; another deployment was activated since"
+		message = "already done; another deployment was activated since"
 	}
 	v.MarkActivation(v1alpha1.ActivationActivated, message)
 	return nil
 }
 
-// forces says that the request to activate the deployment wants it live although
-// connectors of its code cannot be applied.
-func (v *version) forces() bool {
+// toleratesFailures reports whether the pending activation request tolerates connectors that cannot be applied.
+func (v *version) toleratesFailures() bool {
 	return v.ActivationPending() && v.Spec.Activation.Force
 }
 
-// askedLater names a deployment of the same environment whose activation was
-// asked for after this one's and waits, or is what is live now: of requests that
-// waited for a manager together the last one counts, in whatever order they are
-// seen. What was asked for by a clock that is ahead of ours says nothing.
+// askedLater returns the name of a deployment of the same environment with a later activation request,
+// which is pending or already live. If several requests waited for the manager, the last one wins, in
+// whatever order the manager reads them. Requests with a time in the future do not count.
 func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
@@ -248,11 +247,10 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 	return "", nil
 }
 
-// answeredBefore says whether a request came along with a restored object whose
-// environment had an activation since: it must not be carried out again. The
-// store knows the last request alone, and a backup may hold one before that. What
-// was asked of an object after it was made is none of those, and whose clock it was
-// asked by does not count.
+// answeredBefore reports whether an activation request came with a restored object, and its environment
+// had an activation since. The request must not be carried out again. The store has only the last
+// request, and a backup may contain an earlier one. Requests that were added after the object was
+// created are new, and the clock of their author does not matter.
 func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
 	if !v.unseen || v.Generation > 1 {
 		return false, nil

@@ -24,15 +24,14 @@ func notFound(resource string) error {
 	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "a")
 }
 
-// runner lets a runner of "dev" be seen that holds bundles.
+// runner adds a runner of "dev" with these bundles.
 func (s *scene) runner(ctx context.Context, digests ...string) {
 	GinkgoHelper()
 	_, err := s.Store.Claim(ctx, store.Claim{Environment: s.Key(s.environment), RunnerID: fmt.Sprint(digests), Digests: digests, Lease: time.Minute})
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// activate asks for a deployment to be live, at a time relative to now, and
-// returns the answer.
+// activate requests an activation at a time relative to now, and returns the response.
 func (s *scene) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Duration) v1alpha1.ActivationResult {
 	GinkgoHelper()
 	s.ExpectExists(ctx, d)
@@ -44,7 +43,7 @@ func (s *scene) activate(ctx context.Context, d *v1alpha1.Deployment, at time.Du
 }
 
 var _ = Describe("The activation of a Deployment", func() {
-	It("waits for a runner that holds the bundle, but not for long", func(ctx SpecContext) {
+	It("waits a bounded time for a runner with the bundle", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.runner(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
@@ -63,7 +62,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.live(ctx)).To(Equal("v1"))
 	})
 
-	It("comes as soon as a runner holds the bundle", func(ctx SpecContext) {
+	It("happens as soon as a runner has the bundle", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.runner(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
@@ -75,7 +74,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.live(ctx)).To(Equal("v1"))
 	})
 
-	It("goes back to an earlier one when asked, once", func(ctx SpecContext) {
+	It("activates an earlier one once on request", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
 		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationActivated))
@@ -85,7 +84,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.activate(ctx, second, time.Second)).To(Equal(v1alpha1.ActivationActivated))
 		Expect(s.live(ctx)).To(Equal("v2"))
 
-		By("not repeating what was answered, although the answer was lost")
+		By("not repeating a handled request after its response was lost")
 		s.ExpectExists(ctx, first)
 		first.Status.Activation = nil
 		s.ExpectStatus(ctx, first)
@@ -94,7 +93,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(first.Status.Activation).NotTo(BeNil())
 	})
 
-	It("is carried out of an object that was made again, whatever clock it was asked by", func(ctx SpecContext) {
+	It("is carried out for a re-created object, whatever the clock of the requester", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
 		Expect(s.live(ctx)).To(Equal("v2"))
@@ -112,7 +111,7 @@ var _ = Describe("The activation of a Deployment", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(row.LiveActivatedAt.Add(ahead).Truncate(time.Second))}
 		}
-		for i, ahead := range []time.Duration{-10 * time.Minute, 4 * time.Minute} { // what is further ahead is refused
+		for i, ahead := range []time.Duration{-10 * time.Minute, 4 * time.Minute} { // a time further ahead is rejected
 			d := again(func(*v1alpha1.Deployment) {})
 			d.Spec.Activation = asked(ahead)
 			s.ExpectApplied(ctx, d)
@@ -123,7 +122,7 @@ var _ = Describe("The activation of a Deployment", func() {
 			Expect(s.live(ctx)).To(Equal("v2"))
 		}
 
-		By("not of one that was restored with a request from before")
+		By("ignoring an old request of a restored object")
 		before := asked(-time.Minute)
 		d := again(func(d *v1alpha1.Deployment) { d.Spec.Activation = before })
 		s.ExpectReconciled(ctx, s.r, d)
@@ -131,17 +130,17 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.live(ctx)).To(Equal("v2"))
 	})
 
-	It("is superseded by one that was asked for later", func(ctx SpecContext) {
+	It("is superseded by a later request", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
 		second.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(s.Clock.Now().Truncate(time.Second))}
-		s.ExpectApplied(ctx, second) // and waits for its turn
+		s.ExpectApplied(ctx, second) // and waits
 		Expect(s.activate(ctx, first, -time.Minute)).To(Equal(v1alpha1.ActivationSuperseded))
 		Expect(first.Status.Activation.Message).To(ContainSubstring(`"v2"`))
 		Expect(s.live(ctx)).To(Equal("v2"))
 	})
 
-	It("is refused at a time that is yet to come, which keeps no other one from being asked for", func(ctx SpecContext) {
+	It("is rejected if its time is in the future, and does not block later requests", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.deployed(ctx, s.Deployment("v1"))
 		second := s.deployed(ctx, s.Deployment("v2"))
@@ -160,7 +159,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.activate(ctx, second, time.Second)).To(Equal(v1alpha1.ActivationActivated))
 	})
 
-	It("is refused for what was not deployed", func(ctx SpecContext) {
+	It("is rejected for a deployment that was not deployed", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1", func(d *v1alpha1.Deployment) { d.Spec.Cancel = true }))
 		Expect(State(d)).To(Equal("Ready=True/Cancelled observed"))
@@ -168,7 +167,7 @@ var _ = Describe("The activation of a Deployment", func() {
 		Expect(s.live(ctx)).To(BeEmpty())
 	})
 
-	It("comes back with its environment", func(ctx SpecContext) {
+	It("is restored with its environment", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.deployed(ctx, s.Deployment("v1"))
 		s.ExpectGone(ctx, s.environment)
@@ -183,15 +182,15 @@ var _ = Describe("The activation of a Deployment", func() {
 	})
 })
 
-// withoutBundles is a store in which the bundle of whatever is activated is gone.
+// withoutBundles is a store without the bundles of activated deployments.
 type withoutBundles struct{ deployment.Store }
 
 func (withoutBundles) Activate(context.Context, store.Activation) (store.ActivationResult, error) {
 	return store.ActivationResult{}, fmt.Errorf("activating: %w", store.ErrBundleGone)
 }
 
-var _ = Describe("A Deployment whose bundle is not stored any more", func() {
-	It("is not made live by a request, which is answered", func(ctx SpecContext) {
+var _ = Describe("A Deployment whose bundle was deleted", func() {
+	It("is not activated, and the request gets a response", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.deployed(ctx, s.Deployment("v1"))
 		s.deployed(ctx, s.Deployment("v2"))
@@ -203,7 +202,7 @@ var _ = Describe("A Deployment whose bundle is not stored any more", func() {
 		s.ExpectAtRest(ctx, s.r, first)
 	})
 
-	It("says so where its environment comes back", func(ctx SpecContext) {
+	It("reports it when its environment comes back", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.deployed(ctx, s.Deployment("v1"))
 		s.ExpectGone(ctx, s.environment)
@@ -212,14 +211,14 @@ var _ = Describe("A Deployment whose bundle is not stored any more", func() {
 		s.r.Store = withoutBundles{s.r.Store}
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(s.live(ctx)).To(BeEmpty())
-		Expect(d.Status.Message).To(ContainSubstring("not stored any more"))
+		Expect(d.Status.Message).To(ContainSubstring("the bundle was deleted"))
 		Expect(State(d)).To(Equal("Ready=True/Succeeded observed"))
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 })
 
 var _ = Describe("A Deployment that was live before another one", func() {
-	It("is not brought back by an environment that comes back, also where the other one cannot be", func(ctx SpecContext) {
+	It("is not restored with its environment, even if the later one cannot be", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first, second := s.deployed(ctx, s.Deployment("v1")), s.deployed(ctx, s.Deployment("v2"))
 		s.ExpectGone(ctx, s.environment)
@@ -228,7 +227,7 @@ var _ = Describe("A Deployment that was live before another one", func() {
 		all := s.r.Store
 		s.r.Store = withoutBundles{all}
 		s.ExpectReconciled(ctx, s.r, second)
-		Expect(second.Status.Message).To(ContainSubstring("not stored any more"))
+		Expect(second.Status.Message).To(ContainSubstring("the bundle was deleted"))
 		s.r.Store = all
 		s.ExpectReconciled(ctx, s.r, first)
 		Expect(s.live(ctx)).To(BeEmpty(), "nobody asked for it")
@@ -237,8 +236,8 @@ var _ = Describe("A Deployment that was live before another one", func() {
 	})
 })
 
-var _ = Describe("Deployments that the platform made", func() {
-	It("are deleted beyond the newest, and never a user's nor what is live", func(ctx SpecContext) {
+var _ = Describe("Deployments of the platform", func() {
+	It("are deleted beyond the newest, except for live ones", func(ctx SpecContext) {
 		s := newScene(ctx)
 		live := s.deployed(ctx, s.Deployment("a-live", func(d *v1alpha1.Deployment) { d.Labels = object.Labels("deployment", "dev") }))
 		ours := func(name string, labels map[string]string) *v1alpha1.Deployment {
@@ -268,7 +267,7 @@ var _ = Describe("Deployments that the platform made", func() {
 })
 
 var _ = Describe("A Deployment that is activated twice within a second", func() {
-	It("shows another rank, by which its connectors are looked at again", func(ctx SpecContext) {
+	It("shows another rank, which triggers a reconcile of its connectors", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.deployed(ctx, s.Deployment("v1"))
 		at, rank := *d.Status.ActivatedAt, d.Status.ActivationRank

@@ -13,8 +13,8 @@ import (
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 )
 
-// replacedBy lets another object have the name of a deployment just before a reconciler writes the
-// status, and returns that one.
+// replacedBy re-creates a deployment just before a reconciler writes its status, and returns the new
+// object.
 func (s *scene) replacedBy(ctx context.Context, r reconcile.Reconciler, d *v1alpha1.Deployment) *v1alpha1.Deployment {
 	GinkgoHelper()
 	anew := s.Deployment(d.Name)
@@ -33,8 +33,8 @@ func (s *scene) replacedBy(ctx context.Context, r reconcile.Reconciler, d *v1alp
 	return anew
 }
 
-var _ = Describe("A Deployment that is made anew while the one before of its name is looked at", func() {
-	It("has nothing of the status of that one", func(ctx SpecContext) {
+var _ = Describe("A Deployment that is re-created while the earlier one is reconciled", func() {
+	It("gets no status of the earlier one", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		s.ExpectBuilt(ctx, s.Key(d), "hello")
@@ -43,7 +43,7 @@ var _ = Describe("A Deployment that is made anew while the one before of its nam
 		Expect(anew.Status.Conditions).To(BeEmpty())
 	})
 
-	It("has nothing of what the provider was told of that one", func(ctx SpecContext) {
+	It("gets no commit status of the earlier one", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		d := p.Deployment("one")
 		p.at(ctx, d, v1alpha1.DeploymentBuilding)

@@ -18,10 +18,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// begin reads what the deployment belongs to and records it in the store, whose
-// answer is the outcome so far. A deployment that the store has is not begun again;
-// one that it has with another fingerprint is refused, for its outcome is kept.
-func (r *Reconciler) begin(ctx context.Context, v *version) error {
+// beginDeployment resolves the project and the environment of a deployment and records the deployment in the
+// store. The store returns the outcome so far. A deployment that the store already has does not begin
+// again. If the store has it with another fingerprint, begin rejects it, because the recorded outcome
+// belongs to another spec.
+func (r *Reconciler) beginDeployment(ctx context.Context, v *version) error {
 	var err error
 	v.unseen = v.Status.Phase == ""
 	if v.project, err = r.Project(ctx, v.Namespace); err != nil {
@@ -37,7 +38,7 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 			return err
 		}
 	}
-	spec, err := r.spec(v)
+	spec, err := r.deploymentSpec(v)
 	if err != nil {
 		return err
 	}
@@ -53,9 +54,9 @@ func (r *Reconciler) begin(ctx context.Context, v *version) error {
 	return nil
 }
 
-// beginOlder begins what was created before a deployment that is not begun yet.
-// Of those applied together, or while no manager ran, the newest is to go live
-// and to supersede the others, in whatever order they are seen.
+// beginOlder begins deployments that were created before a deployment that has not begun. If several
+// were applied together, or while no manager ran, the newest goes live and supersedes the others, in
+// whatever order the manager reads them.
 func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
 	switch _, err := r.Store.Deployment(ctx, v.key); {
 	case err == nil:
@@ -71,26 +72,25 @@ func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
 	for _, d := range notBegun(list.Items, v.Deployment) {
 		id, err := v1alpha1.ObjectID(v.key.ProjectID, d)
 		if err != nil {
-			continue // its own turn says why
+			continue // its own reconcile reports the reason
 		}
 		older := *v
 		older.Deployment, older.key.ID = d, id
-		spec, err := r.spec(&older)
+		spec, err := r.deploymentSpec(&older)
 		if err != nil {
 			return err
 		}
 		var taken *store.IDTakenError
 		_, err = r.Store.BeginDeployment(ctx, spec)
 		if err != nil && !errors.Is(err, store.ErrNameReused) && !errors.As(err, &taken) {
-			return object.FromStore(fmt.Errorf("claiming Deployment %q, which is older: %w", d.Name, err))
+			return object.FromStore(fmt.Errorf("claiming the older Deployment %q: %w", d.Name, err))
 		}
 	}
 	return nil
 }
 
-// notBegun are the deployments to the same environment that were created before
-// d, the oldest first, and show no status yet. Those of one second come in the
-// order of their names.
+// notBegun returns the deployments to the same environment that were created before d and have no
+// status yet, oldest first. Deployments of the same second are ordered by name.
 func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 	for i := range all {
 		other := &all[i]
@@ -103,21 +103,21 @@ func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha
 	return out
 }
 
-// oldestFirst orders deployments by their creation, those of one second by name.
+// oldestFirst orders deployments by creation time, then by name.
 func oldestFirst(a, b *v1alpha1.Deployment) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
-// spec is the Deployment as the store records it.
-func (r *Reconciler) spec(v *version) (store.DeploymentSpec, error) {
+// deploymentSpec returns the Deployment as the store records it.
+func (r *Reconciler) deploymentSpec(v *version) (store.DeploymentSpec, error) {
 	digest, err := v.Spec.Fingerprint()
 	if err != nil {
 		return store.DeploymentSpec{}, err
 	}
 	spec := store.DeploymentSpec{
 		Ref: r.Ref(v.Deployment), ID: v.key.ID, ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID,
-		Fingerprint: digest, SourceType: "git", Branch: v.branch(), Commit: v.commit(), UploadDigest: v.upload(),
-		// Of what was once deployed, only the one that is live is built again.
+		Fingerprint: digest, SourceType: "git", Branch: v.requestedBranch(), Commit: v.requestedCommit(), UploadDigest: v.uploadDigest(),
+		// Of the earlier deployments, only the live one is built again.
 		Lost:      v.Status.Phase.Terminal() && !v.Status.Live,
 		SkipTests: v.Spec.SkipTests, SkipFailedConnectors: v.Spec.SkipFailedConnectors,
 	}

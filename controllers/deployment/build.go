@@ -20,18 +20,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// advance brings a deployment that has not ended a step on.
+// advance moves an open deployment one step on.
 func (r *Reconciler) advance(ctx context.Context, v *version) error {
 	if v.outcome.Status.Terminal() {
 		return nil
 	}
 	if v.Spec.Cancel {
-		return r.end(ctx, v, store.DeploymentCancelled, "", "cancelled by a request")
+		return r.endBuild(ctx, v, store.DeploymentCancelled, "", "cancelled on request")
 	}
 	if v.outcome.Built {
-		return r.goLive(ctx, v)
+		return r.activateBuilt(ctx, v)
 	}
-	if v.held() {
+	if v.isSuspended() {
 		return nil
 	}
 	if ended, err := r.checkSource(ctx, v); ended || err != nil {
@@ -44,13 +44,13 @@ func (r *Reconciler) advance(ctx context.Context, v *version) error {
 	return r.checkJob(ctx, v, job)
 }
 
-// held says that the environment's suspend keeps the build from starting.
-func (v *version) held() bool {
+// isSuspended reports whether the suspended environment keeps the build from starting.
+func (v *version) isSuspended() bool {
 	return v.outcome.Status == store.DeploymentPending && v.environment.Spec.Suspend
 }
 
-// startBuild makes token and Job where they are missing. It returns nil while a
-// Job of before is in the way.
+// startBuild creates the token and the Job if they are missing. It returns nil while an earlier Job
+// still exists.
 func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, error) {
 	job := namedJob(v.Deployment)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
@@ -66,11 +66,11 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	if _, err := r.Child(ctx, v.Deployment, job); err != nil {
 		return nil, err
 	}
-	in, err := r.room(ctx, v)
+	in, err := r.buildRoom(ctx, v)
 	if err != nil {
 		return nil, err
 	}
-	from, err := r.source(ctx, v)
+	from, err := r.buildSource(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -99,8 +99,8 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	return job, object.FromStore(err)
 }
 
-// giveToken makes the build's token, where it is missing, in a Secret that goes
-// with the Job. The pod waits for it.
+// giveToken creates the build's token if it is missing, in a Secret that is owned by the Job. The pod
+// waits for the Secret.
 func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job) error {
 	seen := &metav1.PartialObjectMetadata{}
 	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -118,22 +118,21 @@ func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job
 	return err
 }
 
-// endForgotten deletes the Job of a build that the store has not begun, or whose
-// outcome it does not have, as after it was restored from an older backup: it
-// reports to nobody, and another takes its place once it is gone.
+// endForgotten deletes the Job of a build that the store does not have, for example after a restore
+// from an older backup. Nothing would accept its report. Another Job follows after the deletion.
 func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
 	if job.DeletionTimestamp != nil {
 		return nil
 	}
 	err := r.Client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &job.UID})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("ending the build that the store forgot: %w", err)
+		return fmt.Errorf("ending the build that is not in the store: %w", err)
 	}
 	return nil
 }
 
-// checkJob ends a deployment whose Job failed before the build could report, and
-// looks after one whose Job completed. Of one that does not run it finds out why.
+// checkJob fails a deployment whose Job failed before the build could report, and checks the outcome of
+// a completed Job. For a Job that does not run, it determines the reason.
 func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job) error {
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
@@ -149,7 +148,7 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 		if c.Reason == batchv1.JobReasonDeadlineExceeded {
 			reason, message = store.FailureDeadline, deadlineMessage(v, job)
 		}
-		return r.end(ctx, v, store.DeploymentFailed, reason, message)
+		return r.endBuild(ctx, v, store.DeploymentFailed, reason, message)
 	}
 	if err := r.giveToken(ctx, v, job); err != nil {
 		return err
@@ -159,7 +158,7 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 	return err
 }
 
-// deadlineMessage says what a build waited for that took too long.
+// deadlineMessage returns the message for a build that took too long, with the reason why it waited.
 func deadlineMessage(v *version, job *batchv1.Job) string {
 	message := fmt.Sprintf("the build took longer than %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))
 	if problem := v.BuildProblem(); problem != "" {
@@ -168,13 +167,13 @@ func deadlineMessage(v *version, job *batchv1.Job) string {
 	return message
 }
 
-// buildProblem says what keeps a Job's pod from running; "" for nothing.
+// buildProblem returns why the pod of a Job does not run, or "".
 func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string, error) {
 	if suspended(job) {
-		return fmt.Sprintf("Job %q is suspended, by a queue that admits Jobs or by somebody: it goes on when that one admits it, or by "+
-			"`kubectl patch job %s --type=merge -p '{\"spec\":{\"suspend\":false}}'`; spec.cancel gives it up", job.Name, job.Name), nil
+		return fmt.Sprintf("Job %q is suspended, by a job queue or by a user. It starts when the queue admits it, or after "+
+			"`kubectl patch job %s --type=merge -p '{\"spec\":{\"suspend\":false}}'`; set spec.cancel to cancel the deployment", job.Name, job.Name), nil
 	}
-	pods, err := r.pods(ctx, job)
+	pods, err := r.listPods(ctx, job)
 	if err != nil {
 		return "", err
 	}
@@ -184,12 +183,12 @@ func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string
 		}
 	}
 	if since := ptr.Deref(job.Status.StartTime, job.CreationTimestamp); len(pods) == 0 && r.Now().Sub(since.Time) > podPatience {
-		return fmt.Sprintf("Kubernetes makes no pod for Job %q, as where a quota or a policy refuses it: see the Job's events", job.Name), nil
+		return fmt.Sprintf("Kubernetes creates no pod for Job %q, for example because of a quota or a policy; see the events of the Job", job.Name), nil
 	}
 	return "", nil
 }
 
-// suspended says whether a Job has no pods because somebody wants that. Kubernetes does not count
+// suspended reports whether a Job is suspended and therefore has no pods. Kubernetes does not count
 // that time towards its deadline.
 func suspended(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.Suspend, false) || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
@@ -197,8 +196,8 @@ func suspended(job *batchv1.Job) bool {
 	})
 }
 
-// pods are those that a Job made.
-func (r *Reconciler) pods(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
+// listPods returns the pods of a Job.
+func (r *Reconciler) listPods(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
 	list := &corev1.PodList{}
 	err := r.Client.List(ctx, list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})
 	if err != nil {
@@ -207,9 +206,8 @@ func (r *Reconciler) pods(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, 
 	return slices.DeleteFunc(list.Items, func(p corev1.Pod) bool { return !metav1.IsControlledBy(&p, job) }), nil
 }
 
-// checkOutcome builds again what the store has forgotten, as after it was restored
-// from a backup that was made during the build: a Job completes once the store
-// has the outcome.
+// checkOutcome builds again if the store does not have the outcome of a completed Job. A Job completes
+// after the store has the outcome, so the store was restored from a backup from during the build.
 func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.Job) (err error) {
 	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
 		return object.FromStore(err)
@@ -220,9 +218,9 @@ func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.
 	return r.endForgotten(ctx, job)
 }
 
-// lastWords are what the Job's pods said when they ended, else fallback.
+// lastWords returns the termination messages of the Job's pods, or fallback.
 func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback string) string {
-	pods, err := r.pods(ctx, job)
+	pods, err := r.listPods(ctx, job)
 	if err != nil {
 		return fallback
 	}
@@ -240,9 +238,9 @@ func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback s
 	return words
 }
 
-// end records an outcome that the build itself did not report; one that it
-// reported meanwhile stands.
-func (r *Reconciler) end(
+// endBuild records an outcome that the build itself did not report. An outcome that the build has reported
+// meanwhile stays.
+func (r *Reconciler) endBuild(
 	ctx context.Context, v *version, status store.DeploymentStatus, reason store.FailureReason, message string,
 ) error {
 	err := r.Store.EndDeployment(ctx, v.key, status, reason, message)
@@ -253,18 +251,19 @@ func (r *Reconciler) end(
 	return object.FromStore(err)
 }
 
-// cleanUp stops the Job of a deployment that failed or was cancelled: its pod may wait for a node, or hang after the
-// report, and counts in quotas. A Job that has ended stays for its time: what a pod that crashed wrote is only there.
+// cleanUp deletes the running Job of a failed or cancelled deployment, because its pod may wait for a
+// node or hang, and counts against quotas. A Job that has ended stays until its TTL, because only its
+// pod has the output of a crash.
 func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
 	if v.outcome.Status == store.DeploymentDeployed {
 		return nil
 	}
 	job := namedJob(v.Deployment)
 	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job); {
-	case apierrors.IsNotFound(err): // one that the cache does not have yet wakes the deployment
+	case apierrors.IsNotFound(err): // a Job that is not in the cache yet triggers another reconcile
 		return nil
 	case err != nil:
-		return fmt.Errorf("looking for the build Job: %w", err)
+		return fmt.Errorf("finding the build Job: %w", err)
 	case !metav1.IsControlledBy(job, v.Deployment), hasEnded(job), job.DeletionTimestamp != nil:
 		return nil
 	}
@@ -275,7 +274,7 @@ func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
 	return nil
 }
 
-// hasEnded says whether a Job has no pods any more that run.
+// hasEnded reports whether a Job has no running pods.
 func hasEnded(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)

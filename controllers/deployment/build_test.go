@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// waiting is a pod whose container waits for a reason.
+// waiting returns the status of a pod whose container waits for a reason.
 func waiting(reason, message string) corev1.PodStatus {
 	return corev1.PodStatus{InitContainerStatuses: []corev1.ContainerStatus{{
 		Name: "fetch", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}},
@@ -29,7 +29,7 @@ func waiting(reason, message string) corev1.PodStatus {
 }
 
 var _ = Describe("The build of a Deployment", func() {
-	It("has a token of its own, which goes with the Job", func(ctx SpecContext) {
+	It("has its own token, which is deleted with the Job", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -42,7 +42,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(found.Kind).To(Equal(store.TokenBuild))
 		Expect(found.Deployment()).To(Equal(s.Key(d)))
 
-		By("getting another one where it is deleted")
+		By("creating another one after a deletion")
 		s.ExpectGone(ctx, secret)
 		s.ExpectReconciled(ctx, s.r, d)
 		again := &corev1.Secret{ObjectMeta: s.At("v1-build-token")}
@@ -53,21 +53,21 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("begins again where its Job is deleted", func(ctx SpecContext) {
+	It("starts again after its Job is deleted", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
 		s.ExpectGone(ctx, job)
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(s.job(ctx, d).UID).NotTo(Equal(job.UID))
-		Expect(Message(d)).To(ContainSubstring("waiting for Kubernetes to collect"), "the token goes with the Job of before")
-		s.ExpectGone(ctx, &corev1.Secret{ObjectMeta: s.At("v1-build-token")}) // as the garbage collector does
+		Expect(Message(d)).To(ContainSubstring("waiting for Kubernetes to delete"), "the token goes with the Job of before")
+		s.ExpectGone(ctx, &corev1.Secret{ObjectMeta: s.At("v1-build-token")}) // like the garbage collector
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
 		Expect(s.Children(ctx, s.job(ctx, d).UID)).To(ConsistOf("Secret v1-build-token"))
 	})
 
-	It("is not begun twice where the cache does not show its Job yet", func(ctx SpecContext) {
+	It("does not start twice while the cache does not have its Job yet", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -84,7 +84,7 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("says why its pod does not run, and so does the end of its time", func(ctx SpecContext) {
+	It("reports why its pod does not run, also after its timeout", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -103,7 +103,7 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("says no more of what kept its pod, once it runs", func(ctx SpecContext) {
+	It("no longer reports the problem when its pod runs", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		pod := s.pod(ctx, s.job(ctx, d), waiting("ErrImagePull", "busy"))
@@ -118,7 +118,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(Message(d)).NotTo(ContainSubstring("busy"))
 	})
 
-	It("says so where Kubernetes makes no pod at all, after a while", func(ctx SpecContext) {
+	It("reports after a while that Kubernetes creates no pod", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -129,10 +129,10 @@ var _ = Describe("The build of a Deployment", func() {
 		s.Clock.Step(17 * time.Second)
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
-		Expect(Message(d)).To(ContainSubstring("makes no pod"))
+		Expect(Message(d)).To(ContainSubstring("creates no pod"))
 	})
 
-	It("fails with the last words of its pod", func(ctx SpecContext) {
+	It("fails with the termination message of its pod", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -151,7 +151,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(s.live(ctx)).To(BeEmpty())
 	})
 
-	DescribeTable("leaves no pod behind that runs, where it ends other than well", func(ctx SpecContext, end func(*scene, *v1alpha1.Deployment)) {
+	DescribeTable("leaves no running pod behind if it does not succeed", func(ctx SpecContext, end func(*scene, *v1alpha1.Deployment)) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -161,18 +161,18 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectNotFound(ctx, job)
 		s.ExpectAtRest(ctx, s.r, d)
 	},
-		Entry("by its result", func(s *scene, d *v1alpha1.Deployment) {
+		Entry("failed result", func(s *scene, d *v1alpha1.Deployment) {
 			Expect(s.Store.FinishBuild(context.Background(), s.Key(d), store.BuildResult{FailureReason: store.FailureTests, Message: "no"})).To(Succeed())
 		}),
-		Entry("by its connectors", func(s *scene, d *v1alpha1.Deployment) {
+		Entry("failed connectors", func(s *scene, d *v1alpha1.Deployment) {
 			Expect(s.Store.EndDeployment(context.Background(), s.Key(d), store.DeploymentFailed, store.FailureConnectors, "no")).To(Succeed())
 		}),
-		Entry("by a request", func(s *scene, d *v1alpha1.Deployment) {
-			Expect(s.Store.EndDeployment(context.Background(), s.Key(d), store.DeploymentCancelled, "", "cancelled by a request")).To(Succeed())
+		Entry("cancellation", func(s *scene, d *v1alpha1.Deployment) {
+			Expect(s.Store.EndDeployment(context.Background(), s.Key(d), store.DeploymentCancelled, "", "cancelled on request")).To(Succeed())
 		}),
 	)
 
-	It("keeps a Job that has ended, whose pod may have crashed", func(ctx SpecContext) {
+	It("keeps an ended Job, whose pod may have crashed", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -195,7 +195,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(d.Status.Condition(v1alpha1.ConditionSourceFetched).Reason).To(Equal(v1alpha1.ReasonFetchFailed), "it reported no other step")
 	})
 
-	It("fails at the step that it was at, however fast it came there", func(ctx SpecContext) {
+	It("fails at its current step, however fast it reached it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(d.Status.Step).To(Equal(v1alpha1.StepFetching))
@@ -212,7 +212,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(d.Status.Step).To(BeEmpty())
 		s.ExpectAtRest(ctx, s.r, d)
 
-		By("having been cancelled there")
+		By("being cancelled at that step")
 		next := s.reconciled(ctx, s.Deployment("v2"))
 		Expect(s.Store.ReportBuild(ctx, s.Key(next), store.BuildReport{Phase: store.PhasePacking})).To(Succeed())
 		next.Spec.Cancel = true
@@ -222,7 +222,7 @@ var _ = Describe("The build of a Deployment", func() {
 		s.ExpectAtRest(ctx, s.r, next)
 	})
 
-	It("is none of somebody else's Job", func(ctx SpecContext) {
+	It("ignores another user's Job", func(ctx SpecContext) {
 		s := newScene(ctx)
 		job := &batchv1.Job{ObjectMeta: s.At("v1-build"), Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "a", Image: "a"}},
@@ -238,7 +238,7 @@ var _ = Describe("The build of a Deployment", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene(ctx)
 			d := s.Deployment("v1")
 			s.ExpectApplied(ctx, d)

@@ -19,63 +19,64 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// What an activation does with a connector, as the REST API says it.
+// The actions of an activation on a connector, with the values of the REST API.
 const (
 	actionCreated   = "created"
 	actionUpdated   = "updated"
 	actionUnchanged = "unchanged"
 	actionRetired   = "retired"
-	// actionSkipped: it stays as it is, although the code says something else.
+	// actionSkipped: the connector stays unchanged although the code differs.
 	actionSkipped = "skipped"
 	actionFailed  = "failed"
 )
 
 const (
-	// maxChangeError is the most bytes of what is said of one connector.
+	// maxChangeError is the size limit of a connector's error in bytes.
 	maxChangeError = 1000
-	// notApplied is said of connectors that could have been.
-	notApplied = "not applied, for another connector cannot be"
+	// notApplied is the message for connectors that have no problem themselves.
+	notApplied = "not applied, because another connector failed"
 )
 
-// situation is what connectors of code meet in their environment.
+// situation is the state of an environment that the connectors of a deployment's code meet.
 type situation struct {
 	namespace   string
 	environment v1alpha1.EnvironmentName
-	// agents are those of the deployment.
+	// agents are the agents of the deployment.
 	agents []string
-	// connectors are those of the environment by name, and links those of the namespace by the
-	// name of their connector; whoever made them.
+	// connectors has the environment's connectors by name. links has the namespace's links by the name
+	// of their connector. Both include objects of users and of the platform.
 	connectors map[string]*v1alpha1.Connector
 	links      map[string][]*v1alpha1.ConnectorLink
-	// rows are those that the store has of the code, retired ones too, by the names of their
-	// objects, whether these are there or not: on them an activation acts.
+	// rows has the store's connectors from code, including retired ones, by the names of their objects,
+	// whether or not the objects exist. An activation changes these rows.
 	rows map[string]store.Connector
-	// refused are those that the store has refused, by name with the reason.
+	// refused has the reasons of connectors that the store has rejected, by name.
 	refused   map[string]string
 	variables projection.Variables
 }
 
-// change is what an activation would do with one connector.
+// change is the effect of an activation on one connector.
 type change struct {
 	key, action string
-	// problem says to a person why it failed; else it is "".
+	// problem is the reason of a failure for users, or "".
 	problem string
-	// mirror is what the code says, and expanded its connector with the values of variables;
-	// nil where it failed or is to be retired. The credentials are what is sealed of it.
+	// mirror is the connector as the code defines it. expanded has the values of variables in its
+	// connector. Both are nil if the change failed or retires the connector. credentials are the values
+	// to seal.
 	mirror      *projection.Mirror
 	expanded    *v1alpha1.Connector
 	credentials seal.Credentials
 }
 
-// changes are those that a deployment with these files would make, by key.
+// changes returns the changes of a deployment with these files, sorted by key.
 func (s situation) changes(files []store.ConnectorFile) []change {
 	out := make([]change, 0, len(files))
 	named, links := map[string]bool{}, 0
 	for _, file := range files {
-		c := s.change(file)
+		c := s.changeOf(file)
 		if c.mirror != nil {
 			if links += len(c.mirror.Links); links > bundle.MaxAllLinks {
-				c = change{key: file.Key, action: actionFailed, problem: fmt.Sprintf("with it the connectors have more than %d links together", bundle.MaxAllLinks)}
+				c = change{key: file.Key, action: actionFailed, problem: fmt.Sprintf("with it, all connectors together would have more than %d links", bundle.MaxAllLinks)}
 			}
 		}
 		out = append(out, c)
@@ -91,8 +92,8 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 	return out
 }
 
-// change is what would become of one file, but for what others have or do not have.
-func (s situation) change(file store.ConnectorFile) change {
+// changeOf returns the change for one file, without conflicts with other changes.
+func (s situation) changeOf(file store.ConnectorFile) change {
 	failed := func(format string, args ...any) change {
 		return change{key: file.Key, action: actionFailed, problem: store.Cut(fmt.Sprintf(format, args...), maxChangeError)}
 	}
@@ -126,36 +127,36 @@ func (s situation) change(file store.ConnectorFile) change {
 	if err != nil {
 		return failed("%v", err)
 	}
-	return change{key: file.Key, action: s.action(&mirror, existing), mirror: &mirror, expanded: expanded, credentials: credentials}
+	return change{key: file.Key, action: s.actionFor(&mirror, existing), mirror: &mirror, expanded: expanded, credentials: credentials}
 }
 
-// inTheWay says what keeps a connector of the code from what is there already.
+// inTheWay returns the conflict of a connector of the code with existing objects, or "".
 func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	name := m.Connector.Name
 	if problem := s.refused[name]; problem != "" {
 		return problem
 	}
-	is := kindOf(m.Connector.Spec.Mode.Word(), m.Connector.Type())
+	is := connectorKind(m.Connector.Spec.Mode.Word(), m.Connector.Type())
 	was := is
 	if existing != nil {
 		if !projection.IsOurs(existing, s.environment) {
-			return fmt.Sprintf("Connector %q is there, and the platform has not made it: delete it, or rename the file", name)
+			return fmt.Sprintf("Connector %q exists and was not created by the platform; delete it, or rename the file", name)
 		}
-		was = kindOf(existing.Spec.Mode.Word(), existing.Type())
+		was = connectorKind(existing.Spec.Mode.Word(), existing.Type())
 	}
 	if row, brought := s.rows[name]; brought {
-		was = kindOf(row.Mode, v1alpha1.ConnectorType(row.Type))
+		was = connectorKind(row.Mode, v1alpha1.ConnectorType(row.Type))
 	}
 	if was != is {
-		return fmt.Sprintf("it was %s and would be %s: type and mode of a connector never change, for callers rely on them; rename the file", was, is)
+		return fmt.Sprintf("type and mode of a connector cannot change from %s to %s, because callers rely on them; rename the file", was, is)
 	}
 	return s.linksInTheWay(m)
 }
 
-// kindOf is what a connector is to its callers.
-func kindOf(mode string, of v1alpha1.ConnectorType) string { return mode + " " + string(of) }
+// connectorKind returns the mode and type of a connector, which its callers depend on.
+func connectorKind(mode string, of v1alpha1.ConnectorType) string { return mode + " " + string(of) }
 
-// linksInTheWay says which links of others keep the mirror from having its own.
+// linksInTheWay returns the links of other owners that conflict with the links of the mirror.
 func (s situation) linksInTheWay(m *projection.Mirror) string {
 	mirrored := map[string]bool{}
 	agents := map[v1alpha1.AgentName]bool{}
@@ -168,20 +169,20 @@ func (s situation) linksInTheWay(m *projection.Mirror) string {
 		case ours:
 			continue
 		case mirrored[link.Name]:
-			return fmt.Sprintf("ConnectorLink %q is there, and the platform has not made it: delete it", link.Name)
+			return fmt.Sprintf("ConnectorLink %q exists and was not created by the platform; delete it", link.Name)
 		case agents[link.Spec.Agent]:
-			return fmt.Sprintf("ConnectorLink %q links agent %q to it already: delete it, or take the agent out of the file", link.Name, link.Spec.Agent)
+			return fmt.Sprintf("ConnectorLink %q already links agent %q to it; delete the link, or remove the agent from the file", link.Name, link.Spec.Agent)
 		}
 		others++
 	}
 	if others+len(m.Links) > store.MaxLinks {
-		return fmt.Sprintf("it would have %d links, with those that the platform has not made; at most %d are allowed", others+len(m.Links), store.MaxLinks)
+		return fmt.Sprintf("it would have %d links, including links that the platform did not create; the limit is %d", others+len(m.Links), store.MaxLinks)
 	}
 	return ""
 }
 
-// action is what is done with a connector of the code.
-func (s situation) action(m *projection.Mirror, existing *v1alpha1.Connector) string {
+// actionFor returns the action for a connector of the code.
+func (s situation) actionFor(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	row, brought := s.rows[m.Connector.Name]
 	switch {
 	case !brought || row.Retired:
@@ -192,7 +193,7 @@ func (s situation) action(m *projection.Mirror, existing *v1alpha1.Connector) st
 	return actionUpdated
 }
 
-// sameLinks says whether the links that mirror code are those that it has.
+// sameLinks reports whether the existing links of the connector equal the links of the mirror.
 func (s situation) sameLinks(m *projection.Mirror) bool {
 	there := map[string]*v1alpha1.ConnectorLink{}
 	for _, link := range s.links[m.Connector.Name] {
@@ -210,13 +211,13 @@ func (s situation) sameLinks(m *projection.Mirror) bool {
 	})
 }
 
-// failTaken fails what would be called like another connector of the environment: of the code,
-// of somebody's, or one that fails and stays as it is; what would send as another one does; and
-// what would send the results of one that is not there. One that fails may be in the way of one
-// that did not, so that it is looked again until no more fail.
+// failTaken fails changes that conflict with other connectors of the environment: with the same name,
+// with the same tool name, or with results of a connector that does not exist. A failed change keeps an
+// existing connector and may conflict with another change, so failTaken repeats until no more changes
+// fail.
 func (s situation) failTaken(changes []change) {
 	for {
-		holders, sends, failed := s.nameHolders(changes), s.sends(changes), false
+		holders, sends, failed := s.nameHolders(changes), s.stateAfter(changes), false
 		for i := range changes {
 			c := &changes[i]
 			if c.mirror == nil {
@@ -224,7 +225,7 @@ func (s situation) failTaken(changes []change) {
 			}
 			problem := sends.problem(c.mirror)
 			if holder := holderOf(c.mirror.Connector, holders); holder.object != c.mirror.Connector.Name {
-				problem = fmt.Sprintf("the name %q is that of %s in the same environment: choose another name", c.mirror.Connector.Title(), holder.words)
+				problem = fmt.Sprintf("the name %q belongs to %s in the same environment; choose another name", c.mirror.Connector.Title(), holder.words)
 			}
 			if problem != "" {
 				*c, failed = change{key: c.key, action: actionFailed, problem: problem}, true
@@ -236,14 +237,15 @@ func (s situation) failTaken(changes []change) {
 	}
 }
 
-// nameHolder is a connector that has a name for people.
+// nameHolder is a connector with its display name.
 type nameHolder struct {
 	store.ConnectorName
-	// object is the name of its object, words what messages call it.
+	// object is the name of its object. words is its description in messages.
 	object, words string
 }
 
-// nameHolders are those of the environment, the first of two that clash being the one that has the name.
+// nameHolders returns the display names of the environment. If two connectors clash, the first one
+// holds the name.
 func (s situation) nameHolders(changes []change) (holders []nameHolder) {
 	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
 		c := s.connectors[name]
@@ -270,14 +272,13 @@ func (s situation) nameHolders(changes []change) (holders []nameHolder) {
 	return holders
 }
 
-// holderOf is whose the name of a connector of the code is.
+// holderOf returns the holder of the display name of a connector of the code.
 func holderOf(c *v1alpha1.Connector, holders []nameHolder) nameHolder {
 	name := store.ConnectorName{Name: c.Title(), DefinedInCode: true}
-	return holders[slices.IndexFunc(holders, func(h nameHolder) bool { return name.ClashesWith(h.ConnectorName) })] // itself, if no other
+	return holders[slices.IndexFunc(holders, func(h nameHolder) bool { return name.ClashesWith(h.ConnectorName) })] // the connector itself if no other
 }
 
-// failures are the connectors that cannot be applied, with what is wrong, one a line; "" where
-// all can.
+// failures returns the connectors that cannot be applied with their problems, one per line, or "".
 func failures(changes []change) string {
 	var lines []string
 	for _, c := range changes {
@@ -288,15 +289,15 @@ func failures(changes []change) string {
 	return strings.Join(lines, "\n")
 }
 
-// connectorResult is what was done with a connector, in the shape of the REST API.
+// connectorResult is the result of a change, in the format of the REST API.
 type connectorResult struct {
 	Connector string  `json:"connector"`
 	Action    string  `json:"action"`
 	Error     *string `json:"error"`
 }
 
-// results are what was done with connectors, in the shape of the REST API; nil without any.
-// Where applied is false nothing was done.
+// results returns the results of changes in the format of the REST API, or nil if there are none.
+// applied is false if the activation did not happen.
 func results(changes []change, applied bool) (json.RawMessage, error) {
 	if len(changes) == 0 {
 		return nil, nil

@@ -21,7 +21,7 @@ import (
 
 const askFile = "type: webhook\nmode: sync\nagents: [hello]\n"
 
-// mirrorOf is what mirrors a file in "dev" already.
+// mirrorOf returns the existing mirror of a file in "dev".
 func mirrorOf(t *testing.T, key, content string) projection.Mirror {
 	t.Helper()
 	c, err := bundle.ParseConnector(key, []byte(content), []string{"hello"})
@@ -32,7 +32,7 @@ func mirrorOf(t *testing.T, key, content string) projection.Mirror {
 	return m
 }
 
-// inDev is an environment with what mirrors these files.
+// inDev returns an environment with these mirrors.
 func inDev(mirrors ...projection.Mirror) situation {
 	s := situation{
 		namespace: "team", environment: "dev", agents: []string{"hello"},
@@ -62,7 +62,7 @@ func someConnector(name string, change func(*v1alpha1.Connector)) *v1alpha1.Conn
 	return c
 }
 
-// said are the changes in short.
+// said returns a summary of the changes.
 func said(changes []change) (out []string) {
 	for _, c := range changes {
 		text := c.key + " " + c.action
@@ -74,7 +74,7 @@ func said(changes []change) (out []string) {
 	return out
 }
 
-// askOf is the file of the connector "ask", cronOf that of one with a schedule.
+// askOf returns the file of the connector "ask", and cronOf the file of a schedule.
 func askOf(content string) store.ConnectorFile {
 	return store.ConnectorFile{Key: "ask", Content: content}
 }
@@ -83,7 +83,7 @@ func cronOf(schedule string) store.ConnectorFile {
 	return askOf("type: cron\nconfig: {schedule: '" + schedule + "'}\n")
 }
 
-// changed is what becomes of files in a situation.
+// changed is a situation with files and the expected changes.
 type changed struct {
 	in    situation
 	files []store.ConnectorFile
@@ -97,7 +97,7 @@ func tryChanges(t *testing.T, cases map[string]changed) {
 	}
 }
 
-func TestWhatBecomesOfConnectors(t *testing.T) {
+func TestChanges_HaveActions(t *testing.T) {
 	t.Parallel()
 	retired := mirrorOf(t, "ask", askFile)
 	retired.Connector.Labels[v1alpha1.LabelRetired] = "true"
@@ -124,7 +124,7 @@ func TestWhatBecomesOfConnectors(t *testing.T) {
 	})
 }
 
-func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
+func TestChanges_FailOnConflicts(t *testing.T) {
 	t.Parallel()
 	chosen := mirrorOf(t, "ask", askFile)
 	chosen.Connector.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10"
@@ -141,57 +141,57 @@ func TestWhatKeepsConnectorsFromBeing(t *testing.T) {
 	squatted.links["dev.ask"] = []*v1alpha1.ConnectorLink{{ObjectMeta: metav1.ObjectMeta{Name: "dev.ask.hello"},
 		Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "else"}}}
 	tryChanges(t, map[string]changed{
-		"another mode":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: inbound\n")}, []string{"ask failed: it was sync webhook and would be inbound webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
-		"another type":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: it was sync webhook and would be inbound cron: type and mode of a connector never change, for callers rely on them; rename the file"}},
-		"no YAML":               {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`}},
+		"another mode":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: inbound\n")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound webhook, because callers rely on them; rename the file"}},
+		"another type":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound cron, because callers rely on them; rename the file"}},
+		"no YAML":               {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`}},
 		"an agent that is none": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
 		"another mode, not mirrored yet": {
 			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, rows: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
 			[]store.ConnectorFile{askOf(askFile)},
-			[]string{"ask failed: it was inbound webhook and would be sync webhook: type and mode of a connector never change, for callers rely on them; rename the file"},
+			[]string{"ask failed: type and mode of a connector cannot change from inbound webhook to sync webhook, because callers rely on them; rename the file"},
 		},
-		"a person's object":  {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
-		"a person's id":      {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" is there, and the platform has not made it: delete it, or rename the file`}},
-		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "ask" is that of Connector "mine" in the same environment: choose another name`}},
-		"a person's link":    {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" links agent "hello" to it already: delete it, or take the agent out of the file`}},
-		"the name of a link": {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" is there, and the platform has not made it: delete it`}},
-		"too many links":     {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, with those that the platform has not made; at most 100 are allowed"}},
+		"a person's object":  {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
+		"a person's id":      {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
+		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "ask" belongs to Connector "mine" in the same environment; choose another name`}},
+		"a person's link":    {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" already links agent "hello" to it; delete the link, or remove the agent from the file`}},
+		"the name of a link": {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" exists and was not created by the platform; delete it`}},
+		"too many links":     {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, including links that the platform did not create; the limit is 100"}},
 	})
 }
 
-func TestVariablesOfConnectors(t *testing.T) {
+func TestChanges_ExpandVariables(t *testing.T) {
 	t.Parallel()
 	variables := inDev()
 	variables.variables.Variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
 	tryChanges(t, map[string]changed{
 		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
-		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" does not have the variables WHAT and WHO: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"}},
+		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variables WHAT and WHO; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
 		"a variable that fits not": {variables, []store.ConnectorFile{cronOf("${BAD}")},
 			[]string{`ask failed: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`}},
 		"a secret variable": {variables, []store.ConnectorFile{cronOf("${KEY}")},
-			[]string{"ask failed: the variable KEY is sensitive, and the configuration of a cron connector is stored and shown to models as it is: name another variable, or one that is not sensitive"}},
+			[]string{"ask failed: the variable KEY is sensitive, but the configuration of a cron connector is stored unencrypted and shown to models; use a variable that is not sensitive"}},
 	})
 }
 
-// One that fails keeps its name, and so may fail others in turn.
-func TestNamesOfConnectors(t *testing.T) {
+// A failed change keeps its name, and so may cause other failures.
+func TestChanges_FailOnDuplicateNames(t *testing.T) {
 	t.Parallel()
 	named := func(key, name, mode string) store.ConnectorFile {
 		return store.ConnectorFile{Key: key, Content: "type: webhook\nmode: " + mode + "\nname: " + name + "\n"}
 	}
 	there := inDev(mirrorOf(t, "a", named("a", "One", "sync").Content), mirrorOf(t, "b", named("b", "Two", "sync").Content))
 	require.Equal(t, []string{"a updated", "b updated"}, said(there.changes([]store.ConnectorFile{named("a", "Two", "sync"), named("b", "One", "sync")})), "they swap")
-	require.Equal(t, []string{"a created", `b failed: the name "Same" is that of connectors/a.yaml in the same environment: choose another name`},
+	require.Equal(t, []string{"a created", `b failed: the name "Same" belongs to connectors/a.yaml in the same environment; choose another name`},
 		said(inDev().changes([]store.ConnectorFile{named("a", "Same", "sync"), named("b", "Same", "sync")})))
 	got := said(there.changes([]store.ConnectorFile{named("a", "New", "inbound"), named("b", "One", "sync"), named("c", "Two", "sync")}))
 	require.Len(t, got, 3)
-	require.True(t, strings.HasPrefix(got[0], "a failed: it was sync"), got[0])
-	require.Equal(t, `b failed: the name "One" is that of connectors/a.yaml in the same environment: choose another name`, got[1])
-	require.Equal(t, `c failed: the name "Two" is that of connectors/b.yaml in the same environment: choose another name`, got[2])
+	require.True(t, strings.HasPrefix(got[0], "a failed: type and mode of a connector cannot change"), got[0])
+	require.Equal(t, `b failed: the name "One" belongs to connectors/a.yaml in the same environment; choose another name`, got[1])
+	require.Equal(t, `c failed: the name "Two" belongs to connectors/b.yaml in the same environment; choose another name`, got[2])
 }
 
-// What a build says is a tenant's word, also of how many links there are.
-func TestLinksAreBoundedInAll(t *testing.T) {
+// The number of links from a build is not trusted.
+func TestChanges_BoundLinks(t *testing.T) {
 	t.Parallel()
 	s := inDev()
 	content := "type: webhook\nmode: sync\nagents: [a0"
@@ -207,10 +207,10 @@ func TestLinksAreBoundedInAll(t *testing.T) {
 	}
 	got := said(s.changes(files))
 	require.Equal(t, "c4 created", got[4])
-	require.Equal(t, "c5 failed: with it the connectors have more than 500 links together", got[5])
+	require.Equal(t, "c5 failed: with it, all connectors together would have more than 500 links", got[5])
 }
 
-func TestResultsOfConnectors(t *testing.T) {
+func TestResults_HaveRESTFormat(t *testing.T) {
 	t.Parallel()
 	changes := []change{{key: "a", action: actionCreated}, {key: "b", action: actionFailed, problem: "no"}}
 	applied, err := results(changes, true)
@@ -218,7 +218,7 @@ func TestResultsOfConnectors(t *testing.T) {
 	require.JSONEq(t, `[{"connector":"a","action":"created","error":null},{"connector":"b","action":"skipped","error":"no"}]`, string(applied))
 	not, err := results(changes, false)
 	require.NoError(t, err)
-	require.JSONEq(t, `[{"connector":"a","action":"skipped","error":"not applied, for another connector cannot be"},{"connector":"b","action":"failed","error":"no"}]`, string(not))
+	require.JSONEq(t, `[{"connector":"a","action":"skipped","error":"not applied, because another connector failed"},{"connector":"b","action":"failed","error":"no"}]`, string(not))
 	none, err := results(nil, true)
 	require.NoError(t, err)
 	require.Nil(t, none)
@@ -230,8 +230,8 @@ func TestResultsOfConnectors(t *testing.T) {
 		connectorsOf(store.Deployment{ConnectorResults: applied, ActivatedAt: &time.Time{}}))
 }
 
-// A build may say anything: what would be large stays small.
-func TestProblemsAreBounded(t *testing.T) {
+// Errors from a build are shortened.
+func TestChanges_BoundErrors(t *testing.T) {
 	t.Parallel()
 	var files []store.ConnectorFile
 	for i := range store.MaxConnectorFiles {
@@ -243,14 +243,14 @@ func TestProblemsAreBounded(t *testing.T) {
 	require.Less(t, len(list), 200<<10)
 }
 
-// sendFile is one that sends what hello says: by itself, or by a tool.
+// sendFile returns a file that sends the results of hello, automatically or as a tool.
 func sendFile(key, link string) store.ConnectorFile {
 	return store.ConnectorFile{Key: key, Content: "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/', headers: {Authorization: '${KEY}'}}\nlinks: [{agent: hello" + link + "}]\n"}
 }
 
 const byTell = ", outbound: {mode: agent_tool, action_name: tell}"
 
-// sending is an environment with what mirrors these files, and the variables that they name.
+// sending returns an environment with the mirrors of these files and their variables.
 func sending(t *testing.T, files ...store.ConnectorFile) situation {
 	t.Helper()
 	var mirrors []projection.Mirror
@@ -262,7 +262,7 @@ func sending(t *testing.T, files ...store.ConnectorFile) situation {
 	return s
 }
 
-// tellsToo is a person's connector with a link that gives hello a tool.
+// tellsToo adds a user's connector with a link that gives hello a tool.
 func tellsToo(s situation, name string, change func(*v1alpha1.ConnectorLink)) situation {
 	c := someConnector(name, func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeOutbound })
 	link := &v1alpha1.ConnectorLink{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ConnectorLinkSpec{
@@ -273,12 +273,12 @@ func tellsToo(s situation, name string, change func(*v1alpha1.ConnectorLink)) si
 	return s.with(c)
 }
 
-func TestWhatBecomesOfConnectorsThatSend(t *testing.T) {
+func TestChanges_OutboundConnectors(t *testing.T) {
 	t.Parallel()
 	asIs := func(*v1alpha1.ConnectorLink) {}
 	crm := sendFile("crm", byTell)
 	tellsAlready := func(of string) string {
-		return `crm failed: agent "hello" has a tool "tell" by Connector "` + of + `" already: give the link another outbound.action_name`
+		return `crm failed: agent "hello" already has a tool "tell" from Connector "` + of + `"; set another outbound.action_name`
 	}
 	elsewhere := tellsToo(sending(t), "theirs", asIs)
 	elsewhere.connectors["theirs"].Spec.Environment = "prod"
@@ -294,31 +294,31 @@ func TestWhatBecomesOfConnectorsThatSend(t *testing.T) {
 	from := func(source string) store.ConnectorFile {
 		return sendFile("crm", ", outbound: {source_connectors: ["+source+"]}")
 	}
-	noSource := `crm failed: outbound.source_connectors names what is to be Connector "dev.ask", and there is none that starts runs: name the stem of a file in connectors/`
+	noSource := `crm failed: outbound.source_connectors: no Connector "dev.ask" starts runs; use the file name of a connector in connectors/ without its ending`
 	tryChanges(t, map[string]changed{
 		"new":                       {sending(t), []store.ConnectorFile{crm}, []string{"crm created"}},
 		"as it is":                  {sending(t, crm), []store.ConnectorFile{crm}, []string{"crm unchanged"}},
 		"another tool":              {sending(t, crm), []store.ConnectorFile{sendFile("crm", strings.Replace(byTell, "tell", "say", 1))}, []string{"crm updated"}},
-		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" does not have the variables HOST and KEY: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"}},
+		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" has no variables HOST and KEY; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
 		"a variable without value":  {lacking, []store.ConnectorFile{crm}, []string{`crm failed: the variable KEY has no value: Secret "keys" does not exist`}},
-		"middleware":                {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{"crm failed: connectors/crm.yaml:4:1: the mode middleware of a link is not supported by this release; choose automatic or agent_tool"}},
+		"middleware":                {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{`crm failed: connectors/crm.yaml:4:41: "links[0].outbound.mode": middleware is not supported by this release; use automatic or agent_tool`}},
 		"a person's tool":           {tellsToo(sending(t), "theirs", asIs), []store.ConnectorFile{crm}, []string{tellsAlready("theirs")}},
 		"a person's tool, stalled":  {tellsToo(sending(t), "theirs", func(l *v1alpha1.ConnectorLink) { l.MarkActionTaken("tell", "x") }), []store.ConnectorFile{crm}, []string{"crm created"}},
 		"a person's tool elsewhere": {elsewhere, []store.ConnectorFile{crm}, []string{"crm created"}},
 		"a tool of what goes":       {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm}, []string{"crm created", "old retired"}},
 		"a tool of what went":       {retired, []store.ConnectorFile{crm}, []string{"crm created"}},
-		"a tool of what fails":      {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm, {Key: "old", Content: askFile}}, []string{tellsAlready("dev.old"), "old failed: it was outbound webhook and would be sync webhook: type and mode of a connector never change, for callers rely on them; rename the file"}},
-		"a tool twice":              {sending(t), []store.ConnectorFile{crm, sendFile("other", byTell)}, []string{"crm created", `other failed: agent "hello" has a tool "tell" by Connector "dev.crm" already: give the link another outbound.action_name`}},
+		"a tool of what fails":      {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm, {Key: "old", Content: askFile}}, []string{tellsAlready("dev.old"), "old failed: type and mode of a connector cannot change from outbound webhook to sync webhook, because callers rely on them; rename the file"}},
+		"a tool twice":              {sending(t), []store.ConnectorFile{crm, sendFile("other", byTell)}, []string{"crm created", `other failed: agent "hello" already has a tool "tell" from Connector "dev.crm"; set another outbound.action_name`}},
 		"tools that are exchanged": {
 			sending(t, crm, sendFile("other", ", outbound: {mode: agent_tool}")),
 			[]store.ConnectorFile{sendFile("crm", ", outbound: {mode: agent_tool, action_name: send_to_other}"), sendFile("other", byTell)}, []string{"crm updated", "other updated"},
 		},
-		"too many":              {full, []store.ConnectorFile{sendFile("crm", "")}, []string{`crm failed: agent "hello" would have more than 32 links to outbound connectors in the environment: take it out of the file, or delete another link`}},
+		"too many":              {full, []store.ConnectorFile{sendFile("crm", "")}, []string{`crm failed: agent "hello" would have more than 32 links to outbound connectors in the environment; remove it from the file, or delete another link`}},
 		"a source":              {sending(t), []store.ConnectorFile{from("ask"), askOf(askFile)}, []string{"ask created", "crm created"}},
 		"a source that is none": {sending(t), []store.ConnectorFile{from("ask")}, []string{noSource}},
 		"a source that goes":    {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask")}, []string{"ask retired", noSource}},
-		"a source that fails":   {sending(t), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`, noSource}},
-		"a source that stays":   {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:1: "type" must be webhook or cron, not "mail"`, "crm created"}},
+		"a source that fails":   {sending(t), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, noSource}},
+		"a source that stays":   {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, "crm created"}},
 		"a source of who sends": {sending(t), []store.ConnectorFile{from("other"), sendFile("other", "")}, []string{strings.ReplaceAll(noSource, "dev.ask", "dev.other"), "other created"}},
 	})
 }

@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("Mirrors of a Deployment's code", func() {
-	It("get the labels back that somebody removes, and their rows stay", func(ctx SpecContext) {
+	It("get removed labels back, and their rows stay", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -39,7 +39,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
 	})
 
-	It("are disabled also where nothing shows any more who made them", func(ctx SpecContext) {
+	It("are disabled even if no field shows that the platform created them", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -52,7 +52,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
 	})
 
-	It("are made beside somebody's own object, which a person is told of", func(ctx SpecContext) {
+	It("exist beside a user's own object, and a warning reports it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("alpha", ordersFile), file("nightly", cronFile))
 		mine := s.Connector("dev.alpha", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Mine" })
@@ -65,18 +65,18 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.alpha").Labels).To(BeEmpty())
 		Expect(State(s.object(ctx, "dev.alpha"))).To(ContainSubstring("NameCollision"))
 		Expect(s.route(ctx, "dev.alpha").Connector.Name).To(Equal("Orders"))
-		s.Cluster.Writes() // up to here
+		s.Cluster.Writes() // discard earlier calls
 		s.mirrored(ctx)
 		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is tried against it")
 
-		By("being made in its place once that is gone, without a deployment")
+		By("creating it after the other object is deleted, without a deployment")
 		s.ExpectDeleted(ctx, s.connectors(), mine)
 		s.mirrored(ctx)
 		Expect(State(s.object(ctx, "dev.alpha"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.alpha")))
 		Expect(s.object(ctx, "dev.alpha").Title()).To(Equal("Orders"))
 	})
 
-	It("are missed where Kubernetes refuses them, in its words", func(ctx SpecContext) {
+	It("are missing if Kubernetes rejects them, with its reason", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.brought(ctx, s.Deployment("v1"), file("nightly", cronFile), file("orders", ordersFile))
 		s.Events.Sent()
@@ -96,13 +96,13 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		s.ExpectExists(ctx, s.Connector("dev.orders"))
 		Expect(s.route(ctx, "dev.nightly").Connector.Enabled).To(BeTrue())
 
-		By("being made once it does not")
+		By("creating it when Kubernetes accepts it")
 		s.Cluster.Fail(nil)
 		s.mirrored(ctx)
 		Expect(State(s.object(ctx, "dev.nightly"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.nightly")))
 	})
 
-	It("are retired only where the store says so", func(ctx SpecContext) {
+	It("are retired only if the store confirms it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"))
 		forged := s.Connector("forged", func(c *v1alpha1.Connector) {
@@ -114,7 +114,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(forged.Status.Retired).To(BeFalse())
 	})
 
-	It("cannot have a name that a row still has", func(ctx SpecContext) {
+	It("cannot have the name of a row", func(ctx SpecContext) {
 		s := newScene(ctx)
 		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
 		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
@@ -133,7 +133,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		s.ExpectApplied(ctx, mine)
 		s.ExpectReconciled(ctx, of, mine)
 		Expect(State(mine)).To(ContainSubstring("SecretMissing"))
-		const problem = `the name "Orders" is still that of Connector "mine"`
+		const problem = `the name "Orders" still belongs to Connector "mine"`
 
 		By("a new deployment")
 		d := s.brought(ctx, s.Deployment("v3"), file("orders", ordersFile), file("nightly", cronFile))
@@ -141,7 +141,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		Expect(d.Status.Message).To(ContainSubstring(problem))
 		Expect(s.live(ctx)).To(Equal("v2"))
 
-		By("one that may skip it")
+		By("one that may skip failed connectors")
 		d = s.brought(ctx, s.Deployment("v4", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
 			file("orders", ordersFile), file("nightly", cronFile))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))

@@ -14,15 +14,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectorsError says which connectors of the code keep a deployment from being live.
+// connectorsError reports the connectors of the code that keep a deployment from going live.
 type connectorsError struct{ changes []change }
 
-// Error names them, one a line.
+// Error names the connectors, one per line.
 func (e *connectorsError) Error() string { return store.Cut(failures(e.changes), store.MaxError) }
 
-// addConnectors adds to an activation what the deployment's code says of connectors. Those that
-// cannot be applied stay as they are where that is tolerated; else they are a *connectorsError.
-// Those that the store has refused are among them, with the reason by the name of their object.
+// addConnectors adds the connectors of the deployment's code to an activation. If tolerated, connectors
+// that cannot be applied stay unchanged. Otherwise addConnectors returns a *connectorsError. refused
+// has the reasons of connectors that the store has rejected, by the name of their object.
 func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Activation, tolerated bool, refused map[string]string) error {
 	files, err := r.Store.ConnectorFiles(ctx, v.key)
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 	}
 	for _, c := range changes {
 		switch {
-		case c.action == actionFailed: // its mirror is made of the file that the row is of
+		case c.action == actionFailed: // its mirror is built from the file in the row
 			name := v1alpha1.CodeConnectorName(v.Spec.Environment, c.key)
 			a.Kept = append(a.Kept, v1alpha1.ProjectObjectID(v.key.ProjectID, store.KindConnector, name))
 		case c.mirror != nil:
@@ -76,7 +76,7 @@ func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Acti
 	return nil
 }
 
-// situation reads what the connectors of the code meet.
+// situation reads the state that the connectors of the code meet.
 func (r *Reconciler) situation(ctx context.Context, v *version, files []store.ConnectorFile) (situation, error) {
 	s := situation{
 		namespace: v.Namespace, environment: v.Spec.Environment,
@@ -120,9 +120,9 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 	return s, err
 }
 
-// foreign adds connectors of other environments that have the name of one of the files: that is
-// where a label and a spec contradict each other. Where there is none, an activation before may
-// have brought one that is not mirrored yet.
+// foreign adds connectors of other environments with the name of one of the files. They exist if a
+// label contradicts a spec. If there is no object, an earlier activation may have created a connector
+// that has no mirror yet.
 func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) error {
 	for _, file := range files {
 		name := v1alpha1.CodeConnectorName(v.Spec.Environment, file.Key)
@@ -132,17 +132,17 @@ func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, file
 		other := &v1alpha1.Connector{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: name}, other)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("looking for Connector %q: %w", name, err)
+			return fmt.Errorf("finding Connector %q: %w", name, err)
 		}
 		if err == nil {
-			other.Labels = nil // whatever they say: it is not of this environment
+			other.Labels = nil // ignore the labels: the connector is not of this environment
 			s.connectors[name] = other
 		}
 	}
 	return nil
 }
 
-// failConnectors ends a new deployment whose connectors cannot be applied.
+// failConnectors fails a new deployment whose connectors cannot be applied.
 func (r *Reconciler) failConnectors(ctx context.Context, v *version, failed *connectorsError) error {
 	list, err := results(failed.changes, false)
 	if err != nil {
@@ -151,5 +151,5 @@ func (r *Reconciler) failConnectors(ctx context.Context, v *version, failed *con
 	if err := r.Store.RecordConnectors(ctx, v.key, list); err != nil {
 		return object.FromStore(err)
 	}
-	return r.end(ctx, v, store.DeploymentFailed, store.FailureConnectors, failed.Error())
+	return r.endBuild(ctx, v, store.DeploymentFailed, store.FailureConnectors, failed.Error())
 }

@@ -29,12 +29,12 @@ const (
 	cronFile   = "type: cron\nconfig: {schedule: '@daily', prompt: Go, payload: {z: 1, a: <x>}}\nlinks: [{agent: hello}]\n"
 )
 
-// file is one of connectors/.
+// file returns a file of connectors/.
 func file(key, content string) store.ConnectorFile {
 	return store.ConnectorFile{Key: key, Content: content}
 }
 
-// brought builds a deployment of such connectors and brings it to its end.
+// brought deploys code with these connectors, until the deployment ends.
 func (s *scene) brought(ctx context.Context, d *v1alpha1.Deployment, files ...store.ConnectorFile) *v1alpha1.Deployment {
 	GinkgoHelper()
 	s.reconciled(ctx, d)
@@ -43,7 +43,7 @@ func (s *scene) brought(ctx context.Context, d *v1alpha1.Deployment, files ...st
 	return d
 }
 
-// mirrored lets the mirrors of "dev" be written and brought into the store.
+// mirrored writes the mirrors of "dev" and projects them.
 func (s *scene) mirrored(ctx context.Context) {
 	GinkgoHelper()
 	mirror := &code.Reconciler{Base: s.Base, Store: s.Store}
@@ -61,12 +61,12 @@ func (s *scene) mirrored(ctx context.Context) {
 	}
 }
 
-// connectors is the controller of their kind.
+// connectors returns the connector controller.
 func (s *scene) connectors() *connector.Reconciler {
 	return &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
 }
 
-// environmentRow is what the store has of "dev".
+// environmentRow returns the row of "dev".
 func (s *scene) environmentRow(ctx context.Context) store.Environment {
 	GinkgoHelper()
 	row, err := s.Store.Environment(ctx, s.Key(s.environment))
@@ -74,7 +74,7 @@ func (s *scene) environmentRow(ctx context.Context) store.Environment {
 	return row
 }
 
-// route is what the gateway reads of a connector by the name of its object.
+// route returns the route of the gateway by the name of its object.
 func (s *scene) route(ctx context.Context, name string) store.Route {
 	GinkgoHelper()
 	route, err := s.Store.Route(ctx, s.Key(s.Connector(name)))
@@ -82,7 +82,7 @@ func (s *scene) route(ctx context.Context, name string) store.Route {
 	return route
 }
 
-// object is a connector's.
+// object returns the object of a connector.
 func (s *scene) object(ctx context.Context, name string) *v1alpha1.Connector {
 	GinkgoHelper()
 	c := s.Connector(name)
@@ -96,11 +96,11 @@ func (s *scene) actions(ctx context.Context, d *v1alpha1.Deployment) string {
 }
 
 var _ = Describe("Connectors of a Deployment's code", func() {
-	It("are live with it, and their mirrors say the same", func(ctx SpecContext) {
+	It("are live with it, and their mirrors match", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(d))
-		Expect(d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message).To(Equal("it went live with 2 connectors as the code has them"))
+		Expect(d.Status.Condition(v1alpha1.ConditionConnectorsApplied).Message).To(Equal("live with 2 connectors from the code"))
 		Expect(s.actions(ctx, d)).To(MatchJSON(`[{"connector":"nightly","action":"created","error":null},{"connector":"orders","action":"created","error":null}]`))
 		before := map[string]store.Route{}
 		for _, name := range []string{"dev.orders", "dev.nightly"} {
@@ -124,7 +124,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 			Expect(now.Connector.Ref.ObjectUID).To(Equal(string(c.UID)))
 			Expect(now.Links[0].Ref.ObjectUID).NotTo(BeEmpty())
 		}
-		s.Cluster.Writes() // up to here
+		s.Cluster.Writes() // discard earlier calls
 		s.mirrored(ctx)
 		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is written twice")
 	})
@@ -143,7 +143,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(c.IsEnabled()).To(BeFalse())
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
 
-		By("healing who resumes it")
+		By("reverting a user's change")
 		c.Spec.Enabled = ptr.To(true)
 		s.ExpectApplied(ctx, c)
 		s.mirrored(ctx)
@@ -161,12 +161,12 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").Status.Retired).To(BeFalse())
 	})
 
-	It("are kept in a bounded number once they are retired, but for those that nothing would bring back as they were", func(ctx SpecContext) {
+	It("are kept in a bounded number after they are retired, except for those with a rotated secret", func(ctx SpecContext) {
 		s := newScene(ctx)
 		const each = bundle.MaxConnectors/2 + 5
 		mirror := func() (names []string) {
 			GinkgoHelper()
-			for range 2 { // what is marked as retired is seen by the next
+			for range 2 { // the second reconcile sees retired connectors
 				_, err := (&code.Reconciler{Base: s.Base, Store: s.Store}).Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.environment)})
 				Expect(err).NotTo(HaveOccurred())
 			}
@@ -200,7 +200,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		}
 	})
 
-	It("keep what people may change until the next activation, and nothing else", func(ctx SpecContext) {
+	It("keep only the fields that users may change, until the next activation", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -223,7 +223,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeTrue())
 	})
 
-	It("are mirrored although this release of the platform cannot read one of their files", func(ctx SpecContext) {
+	It("are mirrored although this release cannot read one of their files", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
 		s.mirrored(ctx)
@@ -237,7 +237,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeTrue())
 		Expect(s.Events.Sent()).To(ContainElement(And(HavePrefix("Warning ConnectorUnread"), ContainSubstring(`orders of Deployment "v1"`), ContainSubstring("of_another_release"))))
 
-		By("another activation with it, which leaves it as it is, and people changing what they may")
+		By("another activation with it, and changes of users")
 		d := s.brought(ctx, s.Deployment("v2", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }),
 			file("orders", "of_another_release: 1\n"+ordersFile), file("nightly", cronFile))
 		Expect(s.live(ctx)).To(Equal("v2"), Message(d))
@@ -251,7 +251,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
 	})
 
-	It("come back where somebody deletes their mirror", func(ctx SpecContext) {
+	It("are created again after a user deletes their mirror", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -263,13 +263,13 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		was := s.route(ctx, "dev.orders")
 		Expect(was.Connector.SecretDigest).NotTo(Equal(leaked))
 
-		By("serving it all the time, with the secret that is in effect")
+		By("serving it all the time, with the secret in effect")
 		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
 		s.ExpectDeleted(ctx, of, s.object(ctx, "dev.orders"))
 		gone := s.route(ctx, "dev.orders")
 		Expect(gone.Connector.Version).To(Equal(was.Connector.Version))
 		Expect(gone.Links).To(HaveLen(1))
-		collected := func() { s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) } // nobody does it here
+		collected := func() { s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) } // there is no garbage collector here
 		collected()
 		s.mirrored(ctx)
 		Expect(s.route(ctx, "dev.orders").Connector.Version).To(Equal(was.Connector.Version))
@@ -278,7 +278,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(again.SecretVersion()).To(BeEquivalentTo(3))
 		Expect(again.SecretGracePeriod()).To(BeZero())
 
-		By("in another cluster, too, whose store was adopted")
+		By("in another cluster with an adopted store")
 		Expect(s.Admin.Delete(ctx, again)).To(Succeed())
 		collected()
 		_, err := s.Store.Database.ExecContext(ctx, `UPDATE object_ids SET object_uid = '', adopted = TRUE WHERE name = 'dev.orders'`)
@@ -289,7 +289,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.SecretDigest).To(Equal(was.Connector.SecretDigest))
 	})
 
-	It("keep the period of the last rotation, whatever goes live", func(ctx SpecContext) {
+	It("keep the grace period of the last rotation over activations", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -310,11 +310,11 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Secrets).To(Equal(was.Secrets))
 
 		for _, grace := range []time.Duration{30 * 24 * time.Hour, 0} {
-			By(fmt.Sprintf("made anew after a rotation with %v", grace))
+			By(fmt.Sprintf("re-created after a rotation with %v", grace))
 			rotate(s.object(ctx, "dev.orders").SecretVersion()+1, grace)
 			was := s.route(ctx, "dev.orders").Connector
 			s.ExpectDeleted(ctx, s.connectors(), s.object(ctx, "dev.orders"))
-			s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) // nobody collects it here
+			s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) // there is no garbage collector here
 			s.mirrored(ctx)
 			again := s.object(ctx, "dev.orders")
 			Expect(again.SecretGracePeriod()).To(Equal(grace))
@@ -324,7 +324,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		}
 	})
 
-	It("fail the deployment that changes their mode, and the old ones go on", func(ctx SpecContext) {
+	It("fail a deployment that changes their mode, and stay in effect", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -332,13 +332,13 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		inbound := file("orders", "type: webhook\nmode: inbound\nagents: [hello]\n")
 		d := s.brought(ctx, s.Deployment("v2"), inbound, file("more", cronFile))
 		Expect(d.Status.FailureReason).To(Equal(v1alpha1.FailureConnectors), Message(d))
-		Expect(d.Status.Message).To(ContainSubstring("connector orders: it was sync webhook and would be inbound webhook"))
+		Expect(d.Status.Message).To(ContainSubstring("connector orders: type and mode of a connector cannot change from sync webhook to inbound webhook"))
 		Expect(State(d)).To(ContainSubstring("ConnectorsFailed"))
-		Expect(s.actions(ctx, d)).To(ContainSubstring(`{"connector":"more","action":"skipped","error":"not applied, for another connector cannot be"}`))
+		Expect(s.actions(ctx, d)).To(ContainSubstring(`{"connector":"more","action":"skipped","error":"not applied, because another connector failed"}`))
 		Expect(s.live(ctx)).To(Equal("v1"))
 		Expect(s.route(ctx, "dev.orders")).To(Equal(was))
 
-		By("unless it may skip those")
+		By("unless it may skip failed connectors")
 		anyway := s.brought(ctx, s.Deployment("v3", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound, file("more", cronFile))
 		Expect(anyway.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), Message(anyway))
 		Expect(anyway.Status.Condition(v1alpha1.ConditionConnectorsApplied).Status).To(Equal(metav1.ConditionFalse))
@@ -359,7 +359,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s.mirrored(ctx)
 		s.ExpectApplied(ctx, s.Connector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Orders" }))
 		Expect(s.activate(ctx, first, 0)).To(Equal(v1alpha1.ActivationConnectorsFailed))
-		Expect(first.Status.Activation.Message).To(ContainSubstring(`the name "Orders" is that of Connector "mine"`))
+		Expect(first.Status.Activation.Message).To(ContainSubstring(`the name "Orders" belongs to Connector "mine"`))
 		Expect(s.live(ctx)).To(Equal("v2"))
 		first.Spec.Activation = &v1alpha1.DeploymentActivation{Force: true, RequestedAt: metav1.NewTime(s.Clock.Now().Add(time.Minute).Truncate(time.Second))}
 		s.reconciled(ctx, first)
@@ -368,7 +368,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue(), "it stays as it was")
 	})
 
-	It("stay as they are, whatever their mirrors show", func(ctx SpecContext) {
+	It("stay unchanged, whatever their mirrors contain", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("gone", cronFile))
 		s.mirrored(ctx)
@@ -378,7 +378,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		c.Spec.Enabled = ptr.To(false)
 		s.ExpectApplied(ctx, c)
 		s.mirrored(ctx)
-		s.activate(ctx, first, 0) // it is live again, with both enabled, and nobody mirrors that: a quota refuses it
+		s.activate(ctx, first, 0) // it is live again with both enabled, and a quota rejects the mirrors
 		retires := s.brought(ctx, s.Deployment("v3"), file("orders", ordersFile))
 		Expect(s.live(ctx)).To(Equal("v3"), Message(retires))
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeFalse())
@@ -402,7 +402,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.gone").Retired()).To(BeTrue())
 		Expect(s.route(ctx, "dev.gone").Connector.Retired).To(BeTrue())
 
-		By("letting people change of one what they may")
+		By("allowing users' changes")
 		c = s.object(ctx, "dev.orders")
 		c.Spec.Enabled = ptr.To(false)
 		s.ExpectApplied(ctx, c)
@@ -410,7 +410,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").IsEnabled()).To(BeFalse())
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
 
-		By("leaving it so in the next activation")
+		By("keeping them in the next activation")
 		s.brought(ctx, s.Deployment("v5", func(d *v1alpha1.Deployment) { d.Spec.SkipFailedConnectors = true }), inbound)
 		Expect(s.live(ctx)).To(Equal("v5"))
 		s.mirrored(ctx)
@@ -418,10 +418,10 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
 	})
 
-	It("are told to be retired by what the store has of them", func(ctx SpecContext) {
+	It("are retired according to the store", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile))
-		second := s.brought(ctx, s.Deployment("v2"), file("nightly", cronFile)) // nobody has mirrored the first
+		second := s.brought(ctx, s.Deployment("v2"), file("nightly", cronFile)) // the first one has no mirrors
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
 		Expect(s.actions(ctx, second)).To(MatchJSON(`[{"connector":"nightly","action":"updated","error":null},{"connector":"orders","action":"retired","error":null}]`))
 		s.mirrored(ctx)
@@ -431,7 +431,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.actions(ctx, s.brought(ctx, s.Deployment("v3")))).To(BeEmpty(), "its row was gone already")
 	})
 
-	It("are put by no mirror of an activation that is over", func(ctx SpecContext) {
+	It("are not written by a mirror of an earlier activation", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -450,11 +450,11 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(links.Items).To(HaveLen(1), "the link that the code has no more is gone")
 	})
 
-	It("have the values of variables, and are brought up to date with them", func(ctx SpecContext) {
+	It("have the values of variables, and follow their changes", func(ctx SpecContext) {
 		s := newScene(ctx)
 		named := file("nightly", "type: cron\nconfig: {schedule: '${WHEN}', prompt: 'Hi $${WHO}', payload: {to: '${WHO}'}}\n")
 		d := s.brought(ctx, s.Deployment("v1"), named)
-		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" does not have the variables WHEN and WHO`))
+		Expect(d.Status.Message).To(ContainSubstring(`Environment "dev" has no variables WHEN and WHO`))
 		s.ExpectExists(ctx, s.environment)
 		s.configured(ctx)
 		s.environment.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "WHEN", Value: ptr.To("@hourly")}, {Name: "WHO", Value: ptr.To("all")}}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deployment builds Deployments and makes them live. The store is the
-// truth for what became of one; its status is a copy.
+// Package deployment builds Deployments and makes them live. The store is the source of truth for
+// outcomes, and the status of a Deployment is a copy.
 package deployment
 
 import (
@@ -32,15 +32,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 
-// pollInterval is how often the store is asked about a build under way.
+// pollInterval is the interval of queries about a build in progress.
 const pollInterval = time.Second
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	store.Deployments
 	store.Activations
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
-	// HasUpload is store.Uploads'.
+	// HasUpload is from store.Uploads.
 	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	PutToken(ctx context.Context, t store.Token) error
 	projection.Derivations
@@ -50,51 +50,51 @@ type Store interface {
 type Reconciler struct {
 	*object.Base
 	Store Store
-	// Keys derive the secrets of connectors, and open variables.
+	// Keys derives the secrets of connectors and decrypts variables.
 	Keys *keyring.Keys
-	// Pods is the operator's part of build pods.
+	// Pods has the operator's settings for build pods.
 	Pods object.PodOptions
 }
 
-// version is one Deployment with what was found about it.
+// version is a Deployment with the state that Reconcile has read.
 type version struct {
 	*v1alpha1.Deployment
 	project     *v1alpha1.Project
 	environment *v1alpha1.Environment
 	key         store.Key
-	// environmentKey is the environment's.
+	// environmentKey is the ID of the environment.
 	environmentKey store.Key
-	// unseen says that the object had no status when it was read: no controller has
-	// written one, or it was restored without.
+	// unseen reports that the object had no status when it was read: it is new, or it was restored
+	// without its status.
 	unseen  bool
 	outcome store.Deployment
-	// problem is what keeps the build's pod from running; "" for nothing.
+	// problem is the reason why the build's pod does not run, or "".
 	problem string
 }
 
-// Reconcile brings one Deployment a step on.
+// Reconcile moves a Deployment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &version{Deployment: &v1alpha1.Deployment{}}
 	return r.Base.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		v.key = key
-		if err := r.begin(ctx, v); err != nil {
+		if err := r.beginDeployment(ctx, v); err != nil {
 			return r.outlive(ctx, v, err)
 		}
 		err := r.advance(ctx, v)
 		if err == nil {
-			err = r.settle(ctx, v)
+			err = r.settleLive(ctx, v)
 		}
 		if err != nil {
-			v.showPhase() // the conditions say what is wrong
+			v.showPhase() // the conditions show the problem
 			return 0, err
 		}
-		if err := r.mirror(ctx, v); err != nil {
+		if err := r.mirrorOutcome(ctx, v); err != nil {
 			return 0, err
 		}
 		switch {
 		case v.outcome.Status.Terminal():
-			return 0, errors.Join(r.cleanUp(ctx, v), r.prune(ctx, v.Deployment))
-		case v.held():
+			return 0, errors.Join(r.cleanUp(ctx, v), r.pruneDeployments(ctx, v.Deployment))
+		case v.isSuspended():
 			return 0, nil
 		case v.problem != "":
 			return object.Later, nil
@@ -103,8 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	})
 }
 
-// settle decides what is live: what was so before, and what spec.activation asks.
-func (r *Reconciler) settle(ctx context.Context, v *version) error {
+// settleLive decides which deployment is live: the one that was live before, or the one that
+// spec.activation requests.
+func (r *Reconciler) settleLive(ctx context.Context, v *version) error {
 	if err := r.restore(ctx, v); err != nil {
 		return err
 	}
@@ -129,9 +130,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
 
-// ofEnvironment are the changes of an environment that its deployments are told of: all of them that
-// it comes or goes, those that have not ended what it asks for, and those that show something else
-// what is live. There may be thousands, and autoscaling changes its spec at each step.
+// ofEnvironment selects which deployments are queued for a change of their environment: all of them if
+// the environment is created or deleted, open ones if its spec changes, and those with an outdated live
+// state if another deployment goes live. There may be thousands of deployments, and each step of
+// autoscaling changes the environment.
 var ofEnvironment = []struct {
 	when predicate.Predicate
 	pick object.Pick
@@ -141,7 +143,7 @@ var ofEnvironment = []struct {
 	{predicate.Funcs{}, outOfDate},
 }
 
-// environmentState is what deployments that have not ended read of their environment.
+// environmentState returns the fields of an environment that open deployments read.
 func environmentState(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
@@ -150,13 +152,13 @@ func environmentState(o v1alpha1.ConditionedObject) any {
 	return [2]any{e.Generation, e.IsBeyondLimit()}
 }
 
-// isOpen picks the deployments that have not ended.
+// isOpen picks open deployments.
 func isOpen(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 	d, ok := deployment.(*v1alpha1.Deployment)
 	return ok && !d.Status.Phase.Terminal()
 }
 
-// projectState is what deployments read of their project.
+// projectState returns the fields of a project that deployments read.
 func projectState(o v1alpha1.ConditionedObject) any {
 	p, ok := o.(*v1alpha1.Project)
 	if !ok {
@@ -165,7 +167,7 @@ func projectState(o v1alpha1.ConditionedObject) any {
 	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
 }
 
-// usersOf are the open deployments that are built with the credentials in a Secret.
+// usersOf returns the open deployments that are built with the credentials in a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	project := &v1alpha1.Project{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
@@ -178,7 +180,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []c
 		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments that a Secret concerns")
+		ctrl.LoggerFrom(ctx).Error(err, "finding the deployments that use a Secret")
 	}
 	for i := range list.Items {
 		if isOpen(secret, &list.Items[i]) {
@@ -188,7 +190,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []c
 	return out
 }
 
-// testedIn are the open deployments to the environments that name another one as their
+// testedIn returns the open deployments to environments that name the given environment as their
 // testEnvironment.
 func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []ctrl.Request) {
 	environments, deployments := &v1alpha1.EnvironmentList{}, &v1alpha1.DeploymentList{}
@@ -203,7 +205,7 @@ func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []c
 		err = r.Client.List(ctx, deployments, client.InNamespace(tests.GetNamespace()))
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments whose tests an Environment is for")
+		ctrl.LoggerFrom(ctx).Error(err, "finding the deployments with a test environment")
 	}
 	for i := range deployments.Items {
 		if d := &deployments.Items[i]; named[string(d.Spec.Environment)] && isOpen(tests, d) {
@@ -213,8 +215,8 @@ func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []c
 	return out
 }
 
-// outOfDate picks the deployments that may go live in an environment in which
-// nothing is, and those that show something else about being live than it does.
+// outOfDate picks the deployments whose live state in the status differs from the environment. If no
+// deployment is live, it picks the deployments that may go live.
 func outOfDate(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
 	e, isEnvironment := environment.(*v1alpha1.Environment)
 	d, isDeployment := deployment.(*v1alpha1.Deployment)

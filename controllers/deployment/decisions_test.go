@@ -24,9 +24,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhichBranchIsBuilt: what is asked for, else the environment's, else the
-// project's, else that of the repository's HEAD.
-func TestWhichBranchIsBuilt(t *testing.T) {
+// The branch is the requested one, else the environment's, else the project's, else the repository's
+// HEAD.
+func TestBranch_FallsBackToEnvironmentAndProject(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		asked, environment, project v1alpha1.GitBranch
@@ -44,14 +44,14 @@ func TestWhichBranchIsBuilt(t *testing.T) {
 				environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: c.environment}}},
 				project:     &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{DefaultBranch: c.project}}},
 			}
-			require.Equal(t, c.want, v.branch())
+			require.Equal(t, c.want, v.requestedBranch())
 			v.project.Spec.Git = nil
-			require.NotEqual(t, "p", v.branch(), "without a repository")
+			require.NotEqual(t, "p", v.requestedBranch(), "without a repository")
 		})
 	}
 }
 
-// TestBranch_RebuildKeepsBranch: a live version is rebuilt from the branch that it was built from.
+// A live version is rebuilt from its recorded branch.
 func TestBranch_RebuildKeepsBranch(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -76,13 +76,13 @@ func TestBranch_RebuildKeepsBranch(t *testing.T) {
 				environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: "e"}}},
 				project:     &v1alpha1.Project{},
 			}
-			require.Equal(t, row.want, v.branch())
+			require.Equal(t, row.want, v.requestedBranch())
 		})
 	}
 }
 
-// TestFingerprint: what is deployed where, and nothing that may change later.
-func TestFingerprint(t *testing.T) {
+// The fingerprint covers source and environment, and no field that may change later.
+func TestFingerprint_CoversSource(t *testing.T) {
 	t.Parallel()
 	base := v1alpha1.DeploymentSpec{Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}}}
 	want, err := base.Fingerprint()
@@ -111,9 +111,9 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestWhatIsPruned: what the platform made beyond the newest, of what has ended, is
-// not live and does not go already.
-func TestWhatIsPruned(t *testing.T) {
+// Deployments of the platform beyond the newest are deleted if they have ended, are not live and are
+// not being deleted.
+func TestPrunable_SelectsOldDeployments(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	d := func(name string, age time.Duration, change func(*v1alpha1.Deployment)) v1alpha1.Deployment {
@@ -151,9 +151,9 @@ func TestWhatIsPruned(t *testing.T) {
 	}
 }
 
-// TestAStatusFits: with as many agents as a build may have, with the longest names
-// and messages, it stays below 64 KiB, and what it shows are the first by name.
-func TestAStatusFits(t *testing.T) {
+// A status with the maximum number of agents and the longest names stays below 64 KiB and shows the
+// first agents by name.
+func TestMirror_StatusFitsSizeLimit(t *testing.T) {
 	t.Parallel()
 	var agents []store.Agent
 	for i := range 1000 {
@@ -183,9 +183,9 @@ func TestAStatusFits(t *testing.T) {
 	require.Less(t, len(text), 64<<10)
 }
 
-// TestWhichChangesDeploymentsAreToldOf: as those of environments, and those of what
-// is live where they show something else about it.
-func TestWhichChangesDeploymentsAreToldOf(t *testing.T) {
+// Deployments are reconciled like environments. They are also reconciled if their live state is
+// outdated.
+func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Project)
@@ -252,9 +252,8 @@ func TestOutOfDate_ComparesTheLiveDeployment(t *testing.T) {
 	}
 }
 
-// TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns: one step of an autoscaler does not concern
-// those that have ended, however many there are.
-func TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns(t *testing.T) {
+// A step of an autoscaler does not queue deployments that have ended.
+func TestOfEnvironment_SelectsDeployments(t *testing.T) {
 	t.Parallel()
 	d := func(name string, phase v1alpha1.DeploymentPhase, live bool) *v1alpha1.Deployment {
 		d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
@@ -297,9 +296,8 @@ func TestWhichDeploymentsAChangeOfTheirEnvironmentConcerns(t *testing.T) {
 	}
 }
 
-// TestWhomASecretConcerns: the deployments that have not ended, where the project's
-// repository is fetched with it.
-func TestWhomASecretConcerns(t *testing.T) {
+// usersOf returns the open deployments of a project whose repository needs the Secret.
+func TestUsersOf_FindsOpenDeployments(t *testing.T) {
 	t.Parallel()
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -326,8 +324,8 @@ func TestWhomASecretConcerns(t *testing.T) {
 	}
 }
 
-// TestWhomATestEnvironmentConcerns: the deployments that have not ended, to environments that name it.
-func TestWhomATestEnvironmentConcerns(t *testing.T) {
+// testedIn returns the open deployments to environments that name the test environment.
+func TestTestedIn_FindsOpenDeployments(t *testing.T) {
 	t.Parallel()
 	environment := func(namespace, name, tests string) *v1alpha1.Environment {
 		return &v1alpha1.Environment{
@@ -354,21 +352,20 @@ func TestWhomATestEnvironmentConcerns(t *testing.T) {
 	}
 }
 
-// TestStatusTimes: whole seconds, as kube-apiserver keeps them, so that nothing is
-// written anew for a fraction.
-func TestStatusTimes(t *testing.T) {
+// Times have whole seconds like in kube-apiserver, so that fractions cause no writes.
+func TestClock_TruncatesToSeconds(t *testing.T) {
 	t.Parallel()
-	require.Nil(t, clock(nil))
+	require.Nil(t, statusTime(nil))
 	at := time.Date(2026, 1, 2, 12, 0, 0, 999, time.UTC)
-	require.True(t, clock(&at).Time.Equal(at.Truncate(time.Second)))
+	require.True(t, statusTime(&at).Time.Equal(at.Truncate(time.Second)))
 }
 
-// TestHowLongItWaited: since the bundle was there; not at all before.
-func TestHowLongItWaited(t *testing.T) {
+// The wait starts when the bundle is stored.
+func TestWaited_StartsWithLastStep(t *testing.T) {
 	t.Parallel()
 	v := &version{Deployment: &v1alpha1.Deployment{}}
-	require.Zero(t, v.waited(time.Now()))
+	require.Zero(t, v.timeAtStep(time.Now()))
 	v.MarkBuilding(v1alpha1.StepConnecting)
 	since := v.Status.Condition(v1alpha1.ConditionConnectorsApplied).LastTransitionTime
-	require.Equal(t, time.Minute, v.waited(since.Add(time.Minute)))
+	require.Equal(t, time.Minute, v.timeAtStep(since.Add(time.Minute)))
 }

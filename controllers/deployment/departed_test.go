@@ -17,8 +17,8 @@ import (
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 )
 
-var _ = Describe("Connectors of the code of an Environment that is deleted", func() {
-	It("go with their environment and come back with it", func(ctx SpecContext) {
+var _ = Describe("Connectors of the code of a deleted Environment", func() {
+	It("are disabled with their environment and come back with it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
@@ -34,7 +34,7 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 		s.environment = s.ExpectEnvironment(ctx, "dev")
 		s.ExpectReconciled(ctx, of, c)
 		Expect(State(c)).To(ContainSubstring("Ready=False/NotLive"))
-		Expect(c.Status.Condition(v1alpha1.ConditionRoutesReady).Message).To(HavePrefix(`webhooks are refused: nothing is live in Environment "dev"`))
+		Expect(c.Status.Condition(v1alpha1.ConditionRoutesReady).Message).To(HavePrefix(`webhooks are rejected: Environment "dev" has no live deployment`))
 		s.ExpectReconciled(ctx, s.r, d)
 		s.mirrored(ctx)
 		now := s.route(ctx, "dev.orders").Connector
@@ -43,7 +43,7 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 		Expect(now.SecretDigest).To(Equal(was.SecretDigest))
 	})
 
-	It("are deleted some time after their environment, and come back with another one", func(ctx SpecContext) {
+	It("are deleted some time after their environment, and created again for a new one", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile), file("nightly", cronFile), file("rotated", "type: webhook\nmode: sync\nname: R\nagents: [hello]\n"))
 		s.mirrored(ctx)
@@ -85,7 +85,7 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 			return names
 		}
 		Expect(links()).To(HaveLen(3))
-		s.ExpectGone(ctx, s.project) // which keeps none of them
+		s.ExpectGone(ctx, s.project) // the deleted project protects none of them
 
 		for _, name := range []string{"dev.orders", "dev.nightly"} {
 			c := s.object(ctx, name)
@@ -97,9 +97,9 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(links()).To(HaveLen(1), "that of the connector that stays")
-		s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) // nobody collects it here
+		s.ExpectGone(ctx, s.Secret("dev.orders-connector", nil)) // there is no garbage collector here
 
-		By("leaving what nothing would bring back as it was, and what people own")
+		By("keeping connectors with a rotated secret, and users' own ones")
 		Expect(s.ExpectAtRest(ctx, of, s.object(ctx, "dev.rotated")).RequeueAfter).To(BeZero())
 		for _, reason := range []string{"ProjectMissing", "ReferenceMissing"} {
 			for _, c := range []*v1alpha1.Connector{mine, alike} {
@@ -113,7 +113,7 @@ var _ = Describe("Connectors of the code of an Environment that is deleted", fun
 			}
 		}
 
-		By("the environment being made again")
+		By("re-creating the environment")
 		s.ExpectGone(ctx, alike)
 		s.environment = s.ExpectEnvironment(ctx, "dev")
 		s.ExpectReconciled(ctx, s.r, d)

@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// announceLive sends an event when the deployment came to life, or was replaced by another one, ""
-// for none.
+// announceLive sends an event if the deployment went live or was replaced. by is the deployment that
+// replaced it, or "".
 func (r *Reconciler) announceLive(v *version, was bool, by string) {
 	reason, note := v1alpha1.ReasonActivated, fmt.Sprintf("live in Environment %q", v.Spec.Environment)
 	switch {
@@ -27,8 +27,8 @@ func (r *Reconciler) announceLive(v *version, was bool, by string) {
 	r.Event(v.Deployment, corev1.EventTypeNormal, reason, note)
 }
 
-// nameOf is the name of a deployment for people; its id when the store cannot say.
-func (r *Reconciler) nameOf(ctx context.Context, key store.Key) string {
+// displayName returns the name of a deployment for users, or its ID if the store does not have the name.
+func (r *Reconciler) displayName(ctx context.Context, key store.Key) string {
 	d, err := r.Store.Deployment(ctx, key)
 	if err != nil {
 		return key.ID.String()

@@ -10,10 +10,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 )
 
-// Goes tells the reporter of deployments that are deleted.
-func (r *Reporter) Goes() handler.EventHandler { return r.goes() }
+// Goes returns the event handler for deleted deployments.
+func (r *Reporter) Goes() handler.EventHandler { return r.deletionHandler() }
 
-// UntoldWith are the deployments that are looked at when a Secret changes.
+// UntoldWith returns the deployments that a Secret's change queues.
 func (r *Reporter) UntoldWith(ctx context.Context, secret client.Object) []ctrl.Request {
 	return r.untoldWith(ctx, secret)
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// goes is the event handler that notes a deployment which is deleted while its commit is pending at
-// the provider, and queues its name: nobody else would end that. What is deleted while no manager
-// runs stays pending.
-func (r *Reporter) goes() handler.EventHandler {
+// deletionHandler returns the event handler for deleted deployments. If the commit status of one is pending, the
+// handler records the deployment and queues its name, because only this controller can end that status.
+// A deployment that is deleted while no manager runs keeps its pending commit status.
+func (r *Reporter) deletionHandler() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-			if d, ok := e.Object.(*v1alpha1.Deployment); ok && r.went(d) {
+			if d, ok := e.Object.(*v1alpha1.Deployment); ok && r.recordDeleted(d) {
 				queue.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(d)})
 			}
 		},
 	}
 }
 
-// went notes a deployment that is gone, where its commit is pending.
-func (r *Reporter) went(seen *v1alpha1.Deployment) (noted bool) {
+// recordDeleted records a deleted deployment if its commit status is pending.
+func (r *Reporter) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
 	if !isPending(seen) {
 		return false
 	}
@@ -47,8 +47,8 @@ func (r *Reporter) went(seen *v1alpha1.Deployment) (noted bool) {
 	return true
 }
 
-// endGone tells the provider that a deployment which is gone was cancelled, or how else it ended, and
-// returns when to try again. With its project goes what it could be told by.
+// endGone ends the commit status of a deleted deployment as cancelled, or with its actual outcome, and
+// returns the retry interval. If the project is deleted too, its credentials no longer exist.
 func (r *Reporter) endGone(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	d, ok := r.gone.Load(name)
 	if !ok {
@@ -57,7 +57,7 @@ func (r *Reporter) endGone(ctx context.Context, name types.NamespacedName) (ctrl
 	nowhere := func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (bool, error) {
 		return false, nil
 	}
-	again, err := r.tell(ctx, d.(*v1alpha1.Deployment), nowhere)
+	again, err := r.sendStatus(ctx, d.(*v1alpha1.Deployment), nowhere)
 	if errors.Is(err, object.ErrProjectMissing) {
 		again, err = ctrl.Result{}, nil
 	}

@@ -17,8 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// deleted deletes a deployment, lets the reporter know as the watch does, and returns when that is
-// to be told again.
+// deleted deletes a deployment, notifies the reporter like the watch, and returns the retry interval.
 func (p *provider) deleted(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
 	GinkgoHelper()
 	p.ExpectGone(ctx, d)
@@ -28,7 +27,7 @@ func (p *provider) deleted(ctx context.Context, d *v1alpha1.Deployment) time.Dur
 	return p.gone(ctx, d)
 }
 
-// gone reconciles what is not there.
+// gone reconciles a missing deployment.
 func (p *provider) gone(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
 	GinkgoHelper()
 	result, err := p.reporter.Reconcile(ctx, p.Request(d))
@@ -36,7 +35,7 @@ func (p *provider) gone(ctx context.Context, d *v1alpha1.Deployment) time.Durati
 	return result.RequeueAfter
 }
 
-var _ = Describe("The status of a commit that was pending", func() {
+var _ = Describe("The pending status of a commit", func() {
 	status := func(p *provider, state string) []string {
 		return []string{state + " agentplatform/" + p.Namespace + "/the-dev"}
 	}
@@ -49,7 +48,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		return p, d
 	}
 
-	It("ends with its Deployment, and is tried again until the provider takes that", func(ctx SpecContext) {
+	It("ends with its Deployment, and is retried until the provider accepts it", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.answers(http.StatusBadGateway)
 		Expect(p.deleted(ctx, d)).To(Equal(10 * time.Second))
@@ -61,7 +60,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.gone(ctx, d)).To(BeZero())
 		Expect(p.states()).To(BeEmpty(), "once")
 
-		By("one that had ended, and was not told of yet")
+		By("one that has ended without a report")
 		failed := p.Deployment("two")
 		p.commit = strings.Repeat("a", 40)
 		p.at(ctx, failed, v1alpha1.DeploymentBuilding)
@@ -75,7 +74,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.states()).To(Equal(status(p, "failure")))
 	})
 
-	It("ends with its Deployment also where another one has its name, which is told nothing of that", func(ctx SpecContext) {
+	It("ends with its Deployment even if another one has its name, which stays unaffected", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.answers(http.StatusBadGateway)
 		p.deleted(ctx, d)
@@ -89,7 +88,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(other.Status.CommitStatus).To(BeNil())
 	})
 
-	It("is what another one of its name says, where that is of the same commit", func(ctx SpecContext) {
+	It("is reported by a new Deployment of the same name and commit", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.answers(http.StatusBadGateway)
 		d.CreationTimestamp.Time = d.CreationTimestamp.Add(-time.Minute)
@@ -104,7 +103,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.states()).To(Equal(status(p, "success")))
 	})
 
-	It("ends also where its Deployment went while the provider was told of it", func(ctx SpecContext) {
+	It("ends if its Deployment is deleted during a request", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		d := p.Deployment("one")
 		p.answers(http.StatusBadGateway)
@@ -120,7 +119,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.states()).To(Equal(status(p, "error")))
 	})
 
-	It("has no name but one of the namespace", func(ctx SpecContext) {
+	It("has only contexts of the namespace", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		d.Status.CommitStatus.Context = "ci/required"
 		p.ExpectStatus(ctx, d)
@@ -128,7 +127,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.states()).To(Equal(status(p, "success")))
 	})
 
-	It("is what another deployment of the commit says, or nobody's with the project", func(ctx SpecContext) {
+	It("is reported by another deployment of the commit, and not at all without the project", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.Clock.Step(time.Second)
 		newer := p.Deployment("two")
@@ -141,7 +140,7 @@ var _ = Describe("The status of a commit that was pending", func() {
 		Expect(p.states()).To(BeEmpty())
 	})
 
-	It("ends by the name that the provider knows, when the Environment goes or is called another name", func(ctx SpecContext) {
+	It("ends with its known context after the Environment is deleted or renamed", func(ctx SpecContext) {
 		p, d := pending(ctx)
 		p.environment.Status.Slug = "another"
 		p.ExpectStatus(ctx, p.environment)

@@ -25,9 +25,8 @@ func job(from source, in room) corev1.PodSpec {
 	return buildJob(d, from, in, object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}).Spec.Template.Spec
 }
 
-// TestABuildJob: as long as the plan says, started again where a pod is lost, gone
-// an hour after its end, and found by its labels.
-func TestABuildJob(t *testing.T) {
+// The Job has the plan's timeout, retries lost pods, is deleted an hour after its end, and has labels.
+func TestBuildJob_HasLimitsAndLabels(t *testing.T) {
 	t.Parallel()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
 	j := buildJob(d, source{URL: "u"}, room{Build: plan.Build{TimeoutSeconds: 77}}, object.PodOptions{})
@@ -44,9 +43,8 @@ func TestABuildJob(t *testing.T) {
 	}
 }
 
-// TestWhoSeesWhatInABuild: the credentials the container that fetches, the token the
-// one that packs; neither is in the other.
-func TestWhoSeesWhatInABuild(t *testing.T) {
+// Only the fetch container has the Git credentials, and only the pack container has the token.
+func TestBuildJob_SeparatesCredentials(t *testing.T) {
 	t.Parallel()
 	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, room{Tests: "dev", Build: plan.Build{TimeoutSeconds: 900}})
 	mounts := func(c corev1.Container) (names []string) {
@@ -80,28 +78,33 @@ func TestWhoSeesWhatInABuild(t *testing.T) {
 
 	plain := job(source{URL: "https://a"}, room{})
 	require.Contains(t, plain.Containers[0].Args, "--skip-tests")
-	require.Equal(t, []string{"workspace", "tmp", "token"}, mounts(plain.Containers[0]), "without tests no key of a model")
+	require.Equal(t, []string{"workspace", "tmp", "token", "config"}, mounts(plain.Containers[0]))
+	require.Contains(t, plain.Containers[0].Args, "--variables=/etc/agentplatform/config/variables.json")
+	for _, v := range plain.Volumes {
+		if v.Name == "config" {
+			require.Equal(t, []corev1.KeyToPath{{Key: "variables.json", Path: "variables.json"}}, v.Secret.Items, "without tests no key of a model")
+			require.True(t, *v.Secret.Optional)
+		}
+	}
 	require.Equal(t, []string{"build", "fetch", "--dir=/workspace", "--url=https://a", "--allow-egress=", "--deny-egress="}, plain.InitContainers[0].Args)
-	require.Len(t, plain.Volumes, 3)
+	require.Len(t, plain.Volumes, 4)
 }
 
-// TestABuildOfAnUpload: one container, which fetches by its token what was uploaded. There is
-// no credential of git in it.
-func TestABuildOfAnUpload(t *testing.T) {
+// The build of an upload has one container, which fetches with its token. It has no Git credentials.
+func TestBuildJob_FetchesUploads(t *testing.T) {
 	t.Parallel()
 	spec := job(source{Upload: "sha256:abc"}, room{})
 	require.Empty(t, spec.InitContainers)
 	require.Len(t, spec.Containers, 1)
 	require.Subset(t, spec.Containers[0].Args, []string{"pack", "--upload=sha256:abc", "--dispatch-url=http://dispatch"})
-	require.Len(t, spec.Volumes, 3)
+	require.Len(t, spec.Volumes, 4)
 	for _, arg := range job(source{URL: "u"}, room{}).Containers[0].Args {
 		require.NotContains(t, arg, "--upload")
 	}
 }
 
-// TestWhyAJobHasNoPod: it is told of one that is suspended at once, and of one for which nothing
-// happens after a while, whether its controller has begun with it or not.
-func TestWhyAJobHasNoPod(t *testing.T) {
+// A suspended Job is reported at once, and a Job without a pod after a while.
+func TestBuildProblem_ReportsMissingPod(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
@@ -111,8 +114,8 @@ func TestWhyAJobHasNoPod(t *testing.T) {
 	}{
 		"made just now":      {func(j *batchv1.Job) { j.CreationTimestamp = ago(time.Second) }, ""},
 		"begun just now":     {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Second)) }, ""},
-		"nobody begins it":   {func(*batchv1.Job) {}, "makes no pod"},
-		"its pod is refused": {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Minute)) }, "makes no pod"},
+		"nobody begins it":   {func(*batchv1.Job) {}, "creates no pod"},
+		"its pod is refused": {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Minute)) }, "creates no pod"},
 		"to be suspended":    {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(true) }, "is suspended"},
 		"goes on":            {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(false) }, ""},
 		"suspended for hours": {func(j *batchv1.Job) {
@@ -136,9 +139,8 @@ func TestWhyAJobHasNoPod(t *testing.T) {
 	}
 }
 
-// TestWhereABuildRuns: where runners do, with the resources of the plan in each
-// container, and as little else as they.
-func TestWhereABuildRuns(t *testing.T) {
+// Builds have the scheduling of runners, and the plan's resources in each container.
+func TestBuildJob_UsesPlacementAndPlan(t *testing.T) {
 	t.Parallel()
 	build := plan.Default().Build
 	spec := job(source{URL: "u"}, room{Build: build, Runner: v1alpha1.RunnerPool{

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// step is a state that a deployment shows after a reconciliation.
+// step is the state of a deployment after a reconcile.
 type step struct {
 	state string
 	phase v1alpha1.DeploymentPhase
@@ -65,13 +65,13 @@ var _ = Describe("A Deployment", func() {
 		Expect(s.Events.Sent()).To(ContainElement("Normal Activated: live in Environment \"dev\""))
 		Expect(s.ExpectAtRest(ctx, s.r, d).RequeueAfter).To(BeZero())
 
-		By("staying what it is while the store is away")
+		By("keeping its state while the store is unavailable")
 		s.Store.GoAway()
 		s.ExpectReconcileFails(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=True/Succeeded Reconciling observed"))
 		s.Store.ComeBack()
 
-		By("being followed by another one")
+		By("being superseded")
 		next := s.deployed(ctx, s.Deployment("v2"))
 		Expect(s.live(ctx)).To(Equal("v2"))
 		s.Events.Sent()
@@ -89,7 +89,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(next.Status.Phase).To(Equal(v1alpha1.DeploymentDeployed), "what became of it stays")
 	})
 
-	It("is cancelled when asked, and that is as asked", func(ctx SpecContext) {
+	It("is cancelled on request, and the status reports it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
@@ -103,7 +103,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(s.live(ctx)).To(BeEmpty())
 	})
 
-	It("is cancelled by a newer one, and never goes live", func(ctx SpecContext) {
+	It("is superseded by a newer one, and never goes live", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, first)
@@ -134,11 +134,11 @@ var _ = Describe("A Deployment", func() {
 		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
 		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElements("--branch=main", "--path=services/support"), "what is recorded is what is fetched")
 
-		By("the status being lost, and the Job, while another folder is the project's")
+		By("losing status and Job, while the project has another folder")
 		s.project.Spec.Git.Path = "services/sales"
 		s.ExpectApplied(ctx, s.project)
 		s.ExpectGone(ctx, s.job(ctx, d))
-		s.ExpectGone(ctx, s.Secret("v1-build-token", nil)) // nobody collects it here
+		s.ExpectGone(ctx, s.Secret("v1-build-token", nil)) // there is no garbage collector here
 		d.Status = v1alpha1.DeploymentStatus{}
 		s.ExpectStatus(ctx, d)
 		s.ExpectReconciled(ctx, s.r, d)
@@ -147,7 +147,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElement("--path=services/support"))
 	})
 
-	It("is built from the folder of what it repeats, and of what was live, whatever the project's has become", func(ctx SpecContext) {
+	It("is built from the folder of the repeated or live deployment, whatever the project's folder is", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.project.Spec.Git.Path = "services/support"
 		s.ExpectApplied(ctx, s.project)
@@ -163,7 +163,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(again("v2", first.Status.Commit).Status.Path).To(HaveValue(Equal("services/support")))
 		Expect(again("v3", strings.Repeat("c", 40)).Status.Path).To(HaveValue(Equal("services/sales")), "another commit is another source")
 
-		By("the store being restored from before what is live")
+		By("restoring the store from before the live deployment")
 		lost := s.Deployment("v4")
 		s.ExpectApplied(ctx, lost)
 		lost.Status.Live, lost.Status.Commit, lost.Status.Path = true, first.Status.Commit, first.Status.Path
@@ -172,7 +172,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(lost.Status.Path).To(HaveValue(Equal("services/support")))
 	})
 
-	It("waits for the repository, its credentials and a network", func(ctx SpecContext) {
+	It("waits for the repository, its credentials and the network", func(ctx SpecContext) {
 		s := bare()
 		s.project = s.ExpectProject(ctx, func(p *v1alpha1.Project) { p.Spec.Git = nil })
 		s.environment = s.ExpectEnvironment(ctx, "dev")
@@ -199,23 +199,23 @@ var _ = Describe("A Deployment", func() {
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
 	})
 
-	It("is refused under a name that stood for another source", func(ctx SpecContext) {
+	It("is rejected if its name belonged to another source", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.deployed(ctx, s.Deployment("v1"))
 		s.ExpectGone(ctx, s.job(ctx, d))
 		s.ExpectDeleted(ctx, s.r, d)
 		other := s.reconciled(ctx, s.Deployment("v1", func(d *v1alpha1.Deployment) { d.Spec.Source.Git.Branch = "other" }))
 		Expect(State(other)).To(Equal("Ready=False/NameReused Stalled observed"))
-		Expect(Message(other)).To(ContainSubstring("from another source or to another environment"))
+		Expect(Message(other)).To(ContainSubstring("with another source or environment"))
 		s.ExpectGone(ctx, other)
 
-		By("taking the outcome from the store where the source is the same")
+		By("taking the outcome from the store for the same source")
 		again := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(State(again)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.Children(ctx, again.UID)).To(BeEmpty(), "nothing is built again")
 	})
 
-	It("keeps its outcome in the store when it goes", func(ctx SpecContext) {
+	It("keeps its outcome in the store after its deletion", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.deployed(ctx, s.Deployment("v1"))
 		s.ExpectDeleted(ctx, s.r, d)

@@ -19,12 +19,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// mirror copies the store's outcome into the status.
-func (r *Reconciler) mirror(ctx context.Context, v *version) error {
+// mirrorOutcome copies the store's outcome into the status.
+func (r *Reconciler) mirrorOutcome(ctx context.Context, v *version) error {
 	out, status := v.outcome, &v.Status
 	status.Branch, status.Commit, status.Message = out.Branch, cmp.Or(out.ResolvedCommit, out.Commit), out.Message
-	status.StartedAt, status.EndedAt = clock(out.StartedAt), clock(out.EndedAt)
-	if out.Path != nil && v.upload() == "" {
+	status.StartedAt, status.EndedAt = statusTime(out.StartedAt), statusTime(out.EndedAt)
+	if out.Path != nil && v.uploadDigest() == "" {
 		status.Path = out.Path
 	}
 	if out.BundleDigest != "" {
@@ -56,7 +56,7 @@ func (r *Reconciler) mirror(ctx context.Context, v *version) error {
 	return nil
 }
 
-// connectorsOf is what an activation did to connectors, if there was one.
+// connectorsOf returns the effect of the activation on connectors, if there was an activation.
 func connectorsOf(d store.Deployment) (c v1alpha1.AppliedConnectors) {
 	c.Live = d.ActivatedAt != nil
 	var list []connectorResult
@@ -76,19 +76,18 @@ func connectorsOf(d store.Deployment) (c v1alpha1.AppliedConnectors) {
 	return c
 }
 
-// endAtStep makes the step that the deployment ended at that of the status, which
-// may be an earlier one: a build is faster than the status is written.
+// endAtStep sets the step of the status to the step at which the deployment ended. It may be an earlier
+// one, because a build can be faster than the status updates.
 func (v *version) endAtStep() {
 	if at := v1alpha1.DeploymentStepOf(string(v.outcome.EndPhase)); at != "" {
 		v.Status.Step = at
 	}
 }
 
-// maxShownAgents is the most bytes that the agents of a status have in JSON.
+// maxShownAgents is the size limit of a status's agents as JSON, in bytes.
 const maxShownAgents = 32 << 10
 
-// shownAgents are as many agents as a status has room for, the first by name. The
-// REST API lists them all.
+// shownAgents returns as many agents as fit into the status, sorted by name. The REST API lists all.
 func shownAgents(agents []store.Agent) (out []v1alpha1.DeploymentAgent) {
 	room := maxShownAgents
 	for _, a := range slices.SortedFunc(slices.Values(agents), func(a, b store.Agent) int { return strings.Compare(a.Name, b.Name) }) {
@@ -102,7 +101,7 @@ func shownAgents(agents []store.Agent) (out []v1alpha1.DeploymentAgent) {
 	return out
 }
 
-// showPhase shows where a deployment is that could not be brought on.
+// showPhase sets the phase of a deployment that cannot continue.
 func (v *version) showPhase() {
 	switch v.outcome.Status {
 	case store.DeploymentPending:
@@ -113,13 +112,13 @@ func (v *version) showPhase() {
 }
 
 func pendingMessage(v *version) string {
-	if v.held() {
-		return "the environment is suspended: the build starts when spec.suspend of the Environment is false"
+	if v.isSuspended() {
+		return "the environment is suspended; set spec.suspend of the Environment to false to start the build"
 	}
-	return "waiting for its turn"
+	return "waiting for an earlier build"
 }
 
-// mirrorLive shows whether the deployment is the live one. In an environment that is gone none is.
+// mirrorLive sets whether the deployment is live. A deleted environment has no live deployment.
 func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -131,10 +130,10 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 		if environment.LiveActivatedAt != nil {
 			at = *environment.LiveActivatedAt
 		}
-		v.MarkLive(*clock(&at), environment.LiveRank)
+		v.MarkLive(*statusTime(&at), environment.LiveRank)
 	} else {
 		if live != nil && was {
-			by = r.nameOf(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *live})
+			by = r.displayName(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *live})
 		}
 		v.MarkNotLive()
 	}
@@ -142,9 +141,8 @@ func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
 	return nil
 }
 
-// clock turns the store's time into the status's, in whole seconds as the API
-// server keeps them.
-func clock(t *time.Time) *metav1.Time {
+// statusTime converts a time of the store to a time of the status, in whole seconds like the API server.
+func statusTime(t *time.Time) *metav1.Time {
 	if t == nil {
 		return nil
 	}

@@ -22,9 +22,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// TestTheNewestOfSeveralGoesLive: of Deployments that are seen together the newest
-// supersedes the others, whichever comes first.
-func TestTheNewestOfSeveralGoesLive(t *testing.T) {
+// Of Deployments that appear together, the newest supersedes the others, in any order of reconciles.
+func TestBegin_NewestDeploymentSupersedes(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	created := map[string]time.Time{"oldest": noon, "newest": noon.Add(2 * time.Second), "b": noon.Add(time.Second), "a": noon.Add(time.Second)}
@@ -50,9 +49,8 @@ func TestTheNewestOfSeveralGoesLive(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotBegun: what shows a status, is stalled, goes, or deploys elsewhere
-// begins for nobody else's sake.
-func TestWhatIsNotBegun(t *testing.T) {
+// Deployments with a status, stalled ones, deleted ones and those to other environments do not begin.
+func TestNotBegun_SelectsOlderDeployments(t *testing.T) {
 	t.Parallel()
 	noon := metav1.NewTime(time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC))
 	d := func(name string, change func(*v1alpha1.Deployment)) v1alpha1.Deployment {
@@ -111,7 +109,7 @@ func newOrderScene(t *testing.T, created map[string]time.Time) orderScene {
 	return s
 }
 
-// indexer registers the cache's indexes with a fake client.
+// indexer registers the indexes of the cache with a fake client.
 type indexer struct{ *fake.ClientBuilder }
 
 func (i indexer) IndexField(_ context.Context, o client.Object, field string, extract client.IndexerFunc) error {
@@ -119,7 +117,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, ex
 	return nil
 }
 
-// begin does what a reconcile begins with.
+// begin runs the first part of a reconcile.
 func (s orderScene) begin(t *testing.T, name string) {
 	t.Helper()
 	v := &version{Deployment: &v1alpha1.Deployment{}}
@@ -127,5 +125,5 @@ func (s orderScene) begin(t *testing.T, name string) {
 	id, err := v1alpha1.ObjectID(s.projectID, v.Deployment)
 	require.NoError(t, err)
 	v.key = store.Key{ProjectID: s.projectID, ID: id}
-	require.NoError(t, s.Reconciler.begin(t.Context(), v))
+	require.NoError(t, s.Reconciler.beginDeployment(t.Context(), v))
 }

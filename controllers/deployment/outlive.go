@@ -13,13 +13,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// orphanAge is how long a Deployment that the platform made outlives its environment: one that is
-// made anew under its name, as by a replacement, or comes from a backup, finds what was live.
+// orphanAge is how long a Deployment that the platform created outlives its environment. An environment
+// that is re-created with the same name, or restored from a backup, finds its live deployment.
 const orphanAge = 10 * time.Minute
 
-// outlive ends what goes on for a deployment that could not be begun, because its environment is
-// gone: the store has cancelled it with that, or knows how it ended before. What the store does
-// not know may come back with both, from a backup.
+// outlive ends a deployment that could not begin because its environment is deleted. The store has
+// cancelled it with the environment, or has its earlier outcome. A deployment that the store does not
+// have may come back with its environment from a backup.
 func (r *Reconciler) outlive(ctx context.Context, v *version, because error) (time.Duration, error) {
 	missing := r.Orphaned(ctx, v.Namespace, v.Spec.Environment, because)
 	if missing == nil {
@@ -27,7 +27,7 @@ func (r *Reconciler) outlive(ctx context.Context, v *version, because error) (ti
 	}
 	outcome, err := r.Store.Deployment(ctx, v.key)
 	switch digest, unreadable := v.Spec.Fingerprint(); {
-	case errors.Is(err, store.ErrNotFound) && v.Status.Phase.Terminal(): // an environment that comes wakes it
+	case errors.Is(err, store.ErrNotFound) && v.Status.Phase.Terminal(): // a new environment triggers a reconcile
 		v1alpha1.MarkReferenceMissing(v, missing.Kind, missing.Name)
 		return 0, nil
 	case errors.Is(err, store.ErrNotFound):
@@ -39,27 +39,27 @@ func (r *Reconciler) outlive(ctx context.Context, v *version, because error) (ti
 	}
 	v.outcome, v.environmentKey = outcome, outcome.Environment()
 	switch _, err := r.Store.Environment(ctx, v.environmentKey); {
-	case err == nil: // its object went just now, or comes yet, as after a move
+	case err == nil: // the environment's object was just deleted, or is not restored yet, as after a move
 		v.showPhase()
 		return 0, &object.WaitingError{Reason: v1alpha1.ReasonReferenceMissing, Message: missing.Error()}
 	case !errors.Is(err, store.ErrNotFound):
 		return 0, object.FromStore(err)
 	case !outcome.Status.Terminal():
-		return 0, fmt.Errorf("deployment %s goes on without its environment", v.key)
+		return 0, fmt.Errorf("deployment %s continues without its environment", v.key)
 	}
 	ours, since := v.Labels[object.LabelManagedBy] == object.ManagedBy, v.orphanedAt()
 	if ours && !since.IsZero() {
 		return r.collect(ctx, v, since)
 	}
-	if err := errors.Join(r.mirror(ctx, v), r.cleanUp(ctx, v)); err != nil || !ours {
+	if err := errors.Join(r.mirrorOutcome(ctx, v), r.cleanUp(ctx, v)); err != nil || !ours {
 		return 0, err
 	}
 	v1alpha1.MarkReconciling(v, v1alpha1.ReasonEnvironmentGone, fmt.Sprintf(
-		"Environment %q does not exist; this Deployment is the platform's own, and is deleted %v after it unless that comes back", v.Spec.Environment, orphanAge))
+		"Environment %q does not exist; the platform created this Deployment and deletes it after %v unless the Environment comes back", v.Spec.Environment, orphanAge))
 	return orphanAge, nil
 }
 
-// orphanedAt is when a Deployment of the platform's began to wait for its end; zero where it has not.
+// orphanedAt returns when a Deployment of the platform became an orphan, or zero.
 func (v *version) orphanedAt() time.Time {
 	c := v.Status.Condition(v1alpha1.ConditionReconciling)
 	if c == nil || c.Reason != v1alpha1.ReasonEnvironmentGone {
@@ -68,8 +68,8 @@ func (v *version) orphanedAt() time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// collect deletes a Deployment of the platform's whose environment has not come back, and returns
-// when to look again. What became of it stays in the store.
+// collect deletes an orphaned Deployment of the platform after orphanAge, and returns the retry
+// interval. Its outcome stays in the store.
 func (r *Reconciler) collect(ctx context.Context, v *version, since time.Time) (time.Duration, error) {
 	if left := orphanAge - r.Now().Sub(since); left > 0 {
 		return left, nil

@@ -14,26 +14,26 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// environmentGone deletes the environment, also from the store, as its controller does.
+// environmentGone deletes the environment and its row, like its controller.
 func (s *scene) environmentGone(ctx context.Context) {
 	GinkgoHelper()
 	s.ExpectGone(ctx, s.environment)
 	Expect(s.Store.Remove(ctx, s.Key(s.environment).ProjectID, s.Ref(s.environment))).To(Succeed())
 }
 
-var _ = Describe("A Deployment whose Environment is deleted", func() {
-	It("is cancelled while it is built, and its Job goes", func(ctx SpecContext) {
+var _ = Describe("A Deployment of a deleted Environment", func() {
+	It("is cancelled during its build, and its Job is deleted", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
 
-		By("the object is gone, and the store does not know yet")
+		By("deleting the object before the row")
 		s.ExpectGone(ctx, s.environment)
 		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(2 * time.Second))
 		Expect(State(d)).To(Equal("Ready=False/ReferenceMissing Reconciling"))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
 
-		By("the store has cancelled it")
+		By("cancelling it in the store")
 		Expect(s.Store.Remove(ctx, s.Key(s.environment).ProjectID, s.Ref(s.environment))).To(Succeed())
 		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(BeZero())
 		Expect(State(d)).To(Equal("Ready=True/Cancelled observed"))
@@ -43,7 +43,7 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("waits where the store does not know it, for both may come back from a backup", func(ctx SpecContext) {
+	It("waits if the store does not have it, because both may come back from a backup", func(ctx SpecContext) {
 		s := bare()
 		s.project = s.ExpectProject(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
@@ -55,7 +55,7 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		Expect(s.ExpectAtRest(ctx, s.r, d).RequeueAfter).To(BeZero(), "the environment wakes it")
 	})
 
-	It("is deleted after a while where the platform made it, and rests where it lies in Git", func(ctx SpecContext) {
+	It("is deleted after a while if the platform created it, and stays otherwise", func(ctx SpecContext) {
 		s := newScene(ctx)
 		ours := func(d *v1alpha1.Deployment) {
 			d.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
@@ -76,17 +76,17 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 			Expect(d.Status.Phase.Terminal()).To(BeTrue())
 		}
 
-		By("an environment that comes back finds it")
+		By("a restored environment finds it")
 		s.environment = s.ExpectEnvironment(ctx, "dev")
 		Expect(s.ExpectReconciled(ctx, s.r, made).RequeueAfter).To(BeZero())
 		Expect(State(made)).To(Equal("Ready=True/Succeeded observed"))
 		s.ExpectReconciled(ctx, s.r, kept)
 		Expect(s.live(ctx)).To(Equal("kept"))
 
-		By("and one that does not, does not")
+		By("deleting it without one")
 		s.environmentGone(ctx)
 		s.ExpectReconciled(ctx, s.r, made)
-		s.ExpectGone(ctx, s.project) // with which nothing of it stays
+		s.ExpectGone(ctx, s.project) // which deletes all its rows
 		s.ExpectAtRest(ctx, s.r, made)
 		s.Clock.SetTime(made.Status.Condition(v1alpha1.ConditionReconciling).LastTransitionTime.Add(10 * time.Minute))
 		for _, d := range []*v1alpha1.Deployment{made, failed} {
@@ -99,7 +99,7 @@ var _ = Describe("A Deployment whose Environment is deleted", func() {
 		Expect(State(kept)).To(Equal("Ready=True/Succeeded observed"))
 	})
 
-	It("is cancelled while it is built, also where the Project went before", func(ctx SpecContext) {
+	It("is cancelled during its build, even if the Project was deleted first", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// slow is how long a provider may take and still be told the next status at once.
+	// slow is the response time of a provider that causes a pause before the next status.
 	slow = 5 * time.Second
-	// mostPause is the longest pause of a project whose provider refuses, fails or is slow.
+	// mostPause is the maximum pause of a project whose provider rejects requests, fails or is slow.
 	mostPause = 10 * time.Minute
-	// spread is by how much more than the pause the deployments that wait for its end come
-	// later, at most: not all of them at once.
+	// spread is the maximum jitter of a pause, as a share of the pause. It spreads the deployments that
+	// wait for the end of the pause.
 	spread = 0.5
 )
 
-// pauses are those of the projects whose provider does not take what it is told, so that one
-// with a thousand deployments asks no more often than one with one. The zero value is ready;
-// its methods are safe for concurrent use.
+// pauses has the projects whose provider does not accept statuses, so that a project with a thousand
+// deployments sends no more requests than a project with one. The zero value is ready. Its methods are
+// safe for concurrent use.
 type pauses struct {
 	mu sync.Mutex
 	of map[string]paused // by namespace
@@ -28,38 +28,37 @@ type pauses struct {
 
 // paused is a project with a pause.
 type paused struct {
-	// at is when its provider was told something last, and pause the time from then on in which
-	// it is told nothing.
+	// at is the time of the last request to the provider. pause is the time after it without requests.
 	at    time.Time
 	pause time.Duration
-	// with is what the provider was told with: where that has changed, nobody is to wait for what
-	// came of the old one.
+	// with is the configuration of the last request. After a change of the configuration, the pause no
+	// longer applies.
 	with toldWith
 }
 
-// toldWith is what decides over whom a project tells, and whether it is let: the generation of the
-// Project, and the version of the git Secret that it names, "" where there is none.
+// toldWith identifies the configuration of a project's requests: the generation of the Project, and the
+// version of its git Secret, or "" without a Secret.
 type toldWith struct {
 	generation    int64
 	secretVersion string
 }
 
-// rest is how long a project's provider is told nothing yet.
-func (p *pauses) rest(namespace string, with toldWith, now time.Time) time.Duration {
+// remainingPause returns the remaining pause of a project.
+func (p *pauses) remainingPause(namespace string, with toldWith, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.of[namespace]
 	if last.with != with {
-		last.pause = min(last.pause, soonest) // one that changes all the time has no more calls by that
+		last.pause = min(last.pause, soonest) // a configuration that changes often does not cause more requests
 	}
 	return max(0, last.pause-now.Sub(last.at))
 }
 
-// failed doubles the pause that a project has.
-func (p *pauses) failed(namespace string, with toldWith, now time.Time) {
+// extendPause doubles the pause of a project.
+func (p *pauses) extendPause(namespace string, with toldWith, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// Who has not been told anything for that long has no deployment that waits.
+	// Forget projects without a recent request: none of their deployments waits.
 	maps.DeleteFunc(p.of, func(_ string, last paused) bool { return now.Sub(last.at) > 2*mostPause })
 	last := p.of[namespace]
 	if last.with != with {
@@ -71,8 +70,8 @@ func (p *pauses) failed(namespace string, with toldWith, now time.Time) {
 	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), mostPause), with: with}
 }
 
-// ended ends a project's pause.
-func (p *pauses) ended(namespace string) {
+// endPause ends the pause of a project.
+func (p *pauses) endPause(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, namespace)

@@ -15,13 +15,13 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=delete
 
-// keptObjects is how many Deployments that the platform made are kept an
-// environment. What became of the others stays in the store.
+// keptObjects is the number of Deployments of the platform that are kept per environment. The outcomes
+// of the others stay in the store.
 const keptObjects = 20
 
-// prune deletes the Deployments beyond keptObjects that the platform made for the
-// environment; those of users are theirs.
-func (r *Reconciler) prune(ctx context.Context, d *v1alpha1.Deployment) error {
+// pruneDeployments deletes the Deployments beyond keptObjects that the platform created for the environment. It
+// does not delete Deployments of users.
+func (r *Reconciler) pruneDeployments(ctx context.Context, d *v1alpha1.Deployment) error {
 	list := &v1alpha1.DeploymentList{}
 	err := r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels{object.LabelManagedBy: object.ManagedBy},
 		client.MatchingFields{object.ByEnvironment: string(d.Spec.Environment)})
@@ -36,7 +36,7 @@ func (r *Reconciler) prune(ctx context.Context, d *v1alpha1.Deployment) error {
 	return nil
 }
 
-// discard deletes a Deployment that the platform made, as it was read.
+// discard deletes a Deployment of the platform, with its UID and version as preconditions.
 func (r *Reconciler) discard(ctx context.Context, d *v1alpha1.Deployment) error {
 	err := r.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
@@ -45,8 +45,8 @@ func (r *Reconciler) discard(ctx context.Context, d *v1alpha1.Deployment) error 
 	return nil
 }
 
-// prunable are those of the deployments of an environment that are older than the
-// newest keptObjects, have ended, are not live, and are not asked to be.
+// prunable returns the deployments of an environment that are older than the newest keptObjects, have
+// ended, are not live and have no activation request.
 func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 	byAge := make([]*v1alpha1.Deployment, 0, len(all))
 	for i := range all {
@@ -61,5 +61,5 @@ func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 	return out
 }
 
-// newestFirst orders deployments by their creation, those of one second by name.
+// newestFirst orders deployments by creation time, newest first, then by name.
 func newestFirst(a, b *v1alpha1.Deployment) int { return oldestFirst(b, a) }

@@ -27,39 +27,38 @@ import (
 )
 
 const (
-	// reportsFor is how long after a deployment came to where it is its provider is told
-	// of that: what is older, nobody waits for.
+	// reportsFor is the maximum age of a state that is reported to the provider.
 	reportsFor = time.Hour
-	// aheadAtMost is how far another clock may be ahead of this one: what is to happen later than
-	// that has not, and status is written by whoever may.
+	// aheadAtMost is the tolerated clock difference. A time further in the future is invalid, because
+	// other users can write the status.
 	aheadAtMost = 5 * time.Minute
-	// soonest is the shortest pause between two attempts; each is half as long as it was
-	// tried already.
+	// soonest is the minimum pause between two attempts. Each pause is half of the time since the first
+	// attempt.
 	soonest = 10 * time.Second
-	// reportsAtOnce is how many providers are told at a time.
+	// reportsAtOnce is the maximum number of concurrent requests to providers.
 	reportsAtOnce = 16
 )
 
-// Reporter tells the repository's provider what becomes of the commits of deployments. It is
-// a controller of its own, so that a provider that hangs holds no deployment up, and writes
-// status.commitStatus alone, which nobody else does.
+// Reporter sends commit statuses for deployments to the repository's provider. It is a separate
+// controller, so that a slow provider does not delay deployments. It writes only status.commitStatus,
+// and no other controller writes that field.
 type Reporter struct {
 	*object.Base
-	// Guard decides which addresses may be reached.
+	// Guard decides which addresses can be reached.
 	Guard *egress.Guard
 
-	// busy are the namespaces whose provider is being told something: each has one
-	// place, so that one that hangs holds up its own.
+	// busy has the namespaces with a request in progress. Each namespace has one slot, so that a slow
+	// provider delays only its own project.
 	busy sync.Map
-	// pauses are those of the namespaces whose provider does not take what it is told.
+	// pauses has the namespaces whose provider does not accept statuses.
 	pauses pauses
-	// gone are deployments that were deleted while their commits were pending, by
+	// gone has deployments that were deleted while their commit status was pending, by
 	// types.NamespacedName.
 	gone sync.Map
 }
 
-// Reconcile tells the provider of one Deployment's commit, where it does not know yet: of one that is
-// gone, and of the one that has its name now.
+// Reconcile sends the commit status of a Deployment if the provider does not have it yet: of a deleted
+// one, and of the current one with this name.
 func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	again, err := r.endGone(ctx, req.NamespacedName)
 	if err != nil {
@@ -69,8 +68,8 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return again, client.IgnoreNotFound(err)
 	}
-	result, err := r.tell(ctx, d, r.show)
-	if errors.Is(err, object.ErrProjectMissing) { // as while the namespace is deleted; a Project that comes wakes the deployment
+	result, err := r.sendStatus(ctx, d, r.showStatus)
+	if errors.Is(err, object.ErrProjectMissing) { // the namespace is being deleted; a new Project triggers a reconcile
 		result, err = ctrl.Result{}, nil
 	}
 	if result.RequeueAfter == 0 || again.RequeueAfter > 0 && again.RequeueAfter < result.RequeueAfter {
@@ -79,12 +78,12 @@ func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, err
 }
 
-// shows shows what became of telling the provider; went says that the deployment went meanwhile, with
-// something left to be told.
+// shows records the result of a request. went reports that the deployment was deleted meanwhile with a
+// pending commit status.
 type shows func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (went bool, err error)
 
-// tell tells the provider of a deployment's commit, and show what became of that.
-func (r *Reporter) tell(ctx context.Context, d *v1alpha1.Deployment, show shows) (ctrl.Result, error) {
+// sendStatus sends the commit status of a deployment, and calls show with the result.
+func (r *Reporter) sendStatus(ctx context.Context, d *v1alpha1.Deployment, show shows) (ctrl.Result, error) {
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
 	if state == "" || isSettled(d, state) || age > reportsFor || age < -aheadAtMost {
@@ -99,7 +98,7 @@ func (r *Reporter) tell(ctx context.Context, d *v1alpha1.Deployment, show shows)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if rest := r.pauses.rest(d.Namespace, with, r.Now()); rest > 0 {
+	if rest := r.pauses.remainingPause(d.Namespace, with, r.Now()); rest > 0 {
 		return ctrl.Result{RequeueAfter: wait.Jitter(rest, spread)}, nil
 	}
 	status, ok, err := r.statusOf(ctx, d)
@@ -114,11 +113,11 @@ func (r *Reporter) tell(ctx context.Context, d *v1alpha1.Deployment, show shows)
 	}
 	defer r.busy.Delete(d.Namespace)
 	began := r.Now()
-	became, err := r.report(ctx, d, project, status)
+	became, err := r.reportStatus(ctx, d, project, status)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.pause(d.Namespace, with, became.Reason, r.Now().Sub(began))
+	r.startPause(d.Namespace, with, became.Reason, r.Now().Sub(began))
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
@@ -129,19 +128,19 @@ func (r *Reporter) tell(ctx context.Context, d *v1alpha1.Deployment, show shows)
 	return again, err
 }
 
-// pause keeps a provider from being told the next status at once that did not take the last one, or
-// took long: each of them holds a place that others wait for.
-func (r *Reporter) pause(namespace string, with toldWith, became v1alpha1.CommitStatusReason, took time.Duration) {
+// startPause starts a pause if the provider rejected the last status or was slow, because its requests hold
+// a slot that other deployments wait for.
+func (r *Reporter) startPause(namespace string, with toldWith, became v1alpha1.CommitStatusReason, took time.Duration) {
 	switch {
 	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slow:
-		r.pauses.failed(namespace, with, r.Now())
+		r.pauses.extendPause(namespace, with, r.Now())
 	case became == v1alpha1.CommitStatusReported:
-		r.pauses.ended(namespace)
+		r.pauses.endPause(namespace)
 	}
 }
 
-// wantedState is what the provider is to know of a deployment's commit, "" for nothing yet,
-// and since when it is so.
+// wantedState returns the state of a deployment's commit for the provider and since when it holds. It
+// returns "" if there is no state to report yet.
 func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.Time) {
 	at := d.Status.EndedAt
 	switch d.Status.Phase {
@@ -154,8 +153,8 @@ func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.T
 	case v1alpha1.DeploymentCancelled:
 		state = commitstatus.Error
 	}
-	if d.Status.FailureReason == v1alpha1.FailureStoreRestored { // which says nothing of a commit
-		if state = ""; reportedState(d) == commitstatus.Pending { // and nobody else ends that
+	if d.Status.FailureReason == v1alpha1.FailureStoreRestored { // the failure says nothing about the commit
+		if state = ""; reportedState(d) == commitstatus.Pending { // no other controller ends that state
 			state = commitstatus.Error
 		}
 	}
@@ -165,7 +164,7 @@ func wantedState(d *v1alpha1.Deployment) (state commitstatus.State, since time.T
 	return state, at.Time
 }
 
-// reportedState is what the provider has taken last of a deployment, "" for nothing.
+// reportedState returns the last state that the provider accepted for a deployment, or "".
 func reportedState(d *v1alpha1.Deployment) commitstatus.State {
 	if told := d.Status.CommitStatus; told != nil && told.Reason == v1alpha1.CommitStatusReported {
 		return commitstatus.State(told.State)
@@ -173,34 +172,34 @@ func reportedState(d *v1alpha1.Deployment) commitstatus.State {
 	return ""
 }
 
-// isPending says whether the last that the provider has taken of a deployment is that it is built.
+// isPending reports whether the last state that the provider accepted is pending.
 func isPending(d *v1alpha1.Deployment) bool {
 	told := d.Status.CommitStatus
 	return told != nil && told.State == string(commitstatus.Pending)
 }
 
-// isSettled says whether the provider knows of a deployment what it is to, whatever others of the
-// commit there are: its own state, or that in which another one has ended, for which it spoke when it
-// was cancelled.
+// isSettled reports whether the provider already has the final state of a deployment, whatever other
+// deployments of the commit exist: its own state, or the state of another deployment that it reported
+// when it was cancelled.
 func isSettled(d *v1alpha1.Deployment, state commitstatus.State) bool {
 	told := reportedState(d)
 	return told == state || state == commitstatus.Error && (told == commitstatus.Success || told == commitstatus.Failure)
 }
 
-// isCommit says whether a text is a whole hash, and so nothing else in a URL.
+// isCommit reports whether a text is a complete commit hash, which is safe in a URL.
 func isCommit(text string) bool {
 	return (len(text) == 40 || len(text) == 64) && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// descriptions say the states to a person.
+// descriptions are the texts of the states for users.
 var descriptions = map[commitstatus.State]string{
 	commitstatus.Pending: "is being built and tested", commitstatus.Success: "deployed",
 	commitstatus.Failure: "failed", commitstatus.Error: "cancelled",
 }
 
-// contextOf is the name by which the provider is told of a deployment: that of its environment's slug,
-// unless another one is pending there; "" where nobody knows of which environment. One that is no
-// name of the namespace was written by somebody else.
+// contextOf returns the context of a deployment's commit status, which has the slug of its environment,
+// unless another context is pending for the deployment. It returns "" if the environment is unknown. It
+// ignores a pending context that does not belong to the namespace.
 func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (string, error) {
 	own := "agentplatform/" + d.Namespace + "/"
 	if told := d.Status.CommitStatus; isPending(d) && strings.HasPrefix(told.Context, own) {
@@ -209,7 +208,7 @@ func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (strin
 	e := &v1alpha1.Environment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
 	if client.IgnoreNotFound(err) != nil {
-		return "", fmt.Errorf("reading the environment that a commit is deployed to: %w", err)
+		return "", fmt.Errorf("reading the environment of a commit: %w", err)
 	}
 	if e.Status.Slug == "" {
 		return "", nil
@@ -217,8 +216,8 @@ func (r *Reporter) contextOf(ctx context.Context, d *v1alpha1.Deployment) (strin
 	return own + e.Status.Slug, nil
 }
 
-// statusOf is what the provider is told; ok is false where nobody knows of which environment,
-// a newer deployment of the commit speaks for it, or nothing is known of the commit.
+// statusOf returns the commit status of a deployment. ok is false if the environment is unknown, a
+// newer deployment of the commit reports instead, or the commit has no state.
 func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s commitstatus.Status, ok bool, err error) {
 	name, err := r.contextOf(ctx, d)
 	if name == "" || err != nil {
@@ -227,7 +226,7 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s comm
 	list := &v1alpha1.DeploymentList{}
 	err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{object.ByEnvironment: string(d.Spec.Environment)})
 	if err != nil {
-		return s, false, fmt.Errorf("reading what a commit is deployed to: %w", err)
+		return s, false, fmt.Errorf("listing the deployments of a commit: %w", err)
 	}
 	known := bestKnown(d, list.Items)
 	if known == nil {
@@ -241,12 +240,13 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s comm
 	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: name, Description: description}, true, nil
 }
 
-// bestKnown is, of the deployments of a commit, the one that says what is known of it: the newest,
-// which is d or d says nothing; where that was cancelled, the newest that was not, for whose result
-// stands. Where all were, it is d if any of them was built: else nobody was told anything.
+// bestKnown returns the deployment that determines the state of d's commit, or nil if a newer
+// deployment of the commit exists. This is d unless d was cancelled. Then it is the newest deployment
+// of the commit with a result, which stays valid. If there is none, it is d if any of them was built,
+// otherwise nil, because the provider has no state to correct.
 func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
 	var known *v1alpha1.Deployment
-	built := d.Status.StartedAt != nil // it may be deleted
+	built := d.Status.StartedAt != nil // the deployment may be deleted
 	for i := range all {
 		other := &all[i]
 		if other.Status.Commit != d.Status.Commit {
@@ -270,8 +270,8 @@ func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Depl
 	return known
 }
 
-// report tells the provider and returns what became of that. An error is one of ours.
-func (r *Reporter) report(
+// reportStatus sends a commit status and returns the result. An error is an internal error.
+func (r *Reporter) reportStatus(
 	ctx context.Context, d *v1alpha1.Deployment, project *v1alpha1.Project, s commitstatus.Status,
 ) (became v1alpha1.DeploymentCommitStatus, err error) {
 	if told := d.Status.CommitStatus; told != nil {
@@ -293,7 +293,7 @@ func (r *Reporter) report(
 		return not(v1alpha1.CommitStatusProviderUnknown,
 			"cannot detect the Git provider from spec.git.url; set spec.git.provider of the Project to GitHub, GitLab, Gitea or Forgejo")
 	case git.SecretRef == nil:
-		return not(v1alpha1.CommitStatusCredentialsMissing, "nothing is reported: git.secretRef of the Project names no Secret with a token")
+		return not(v1alpha1.CommitStatusCredentialsMissing, "no status is reported: set spec.git.secretRef of the Project to a Secret with a token")
 	}
 	values, err := r.Secret(ctx, d.Namespace, string(git.SecretRef.Name))
 	if missing := (*object.SecretError)(nil); errors.As(err, &missing) {
@@ -308,13 +308,13 @@ func (r *Reporter) report(
 	}
 	token := reportingToken(git.URL, bounded)
 	if token == "" {
-		return not(v1alpha1.CommitStatusCredentialsMissing, fmt.Sprintf("nothing is reported: Secret %q has no %s, and for HTTPS no %s",
+		return not(v1alpha1.CommitStatusCredentialsMissing, fmt.Sprintf("no status is reported: Secret %q has no %s and, for HTTPS, no %s",
 			git.SecretRef.Name, runnerconfig.GitBearerToken, runnerconfig.GitPassword))
 	}
 	err = repository.Report(ctx, r.Guard, s, token, bounded[runnerconfig.GitCA])
 	refused := (*commitstatus.RefusedError)(nil)
 	switch {
-	case ctx.Err() != nil: // whatever it answered
+	case ctx.Err() != nil: // the response does not matter
 		return became, ctx.Err()
 	case errors.As(err, &refused):
 		return not(v1alpha1.CommitStatusRefused, refused.Error())
@@ -322,12 +322,12 @@ func (r *Reporter) report(
 		return not(v1alpha1.CommitStatusUnreachable, gitremote.Explain(repository.Shown(), true, err))
 	}
 	return v1alpha1.DeploymentCommitStatus{
-		State: string(s.State), Context: s.Context, Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("%s knows it as %s", repository.Provider, s.Context),
+		State: string(s.State), Context: s.Context, Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("reported to %s as %s", repository.Provider, s.Context),
 	}, nil
 }
 
-// reportingToken is what a Secret has to show to the provider's API; "" without any. Where the
-// repository is fetched over SSH its password is the passphrase of a key, which is no server's.
+// reportingToken returns the token for the provider's API from a Secret, or "". For a repository that
+// is fetched over SSH, the password is the passphrase of the key and no token.
 func reportingToken(url string, secret map[string]string) string {
 	token := secret[runnerconfig.GitBearerToken]
 	if token == "" && (strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")) {
@@ -336,16 +336,16 @@ func reportingToken(url string, secret map[string]string) string {
 	return token
 }
 
-// show writes status.commitStatus where it changed, and nothing else. What was deleted while the
-// provider was told that it is built is noted as any that goes.
-func (r *Reporter) show(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (went bool, err error) {
+// showStatus writes status.commitStatus if it changed, and no other field. If the deployment was deleted
+// during a pending report, show records it like any deleted deployment.
+func (r *Reporter) showStatus(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (went bool, err error) {
 	before := d.DeepCopy()
 	d.Status.CommitStatus = &became
 	written, err := r.WriteStatus(ctx, before, d)
 	if err != nil || written || reportedState(before) == reportedState(d) {
 		return false, err
 	}
-	return r.went(d), nil
+	return r.recordDeleted(d), nil
 }
 
 // SetupWithManager registers the controller.
@@ -356,8 +356,8 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		Named("commitstatus").
 		WithOptions(options).
 		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
-		Watches(&v1alpha1.Deployment{}, r.goes()).
-		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, untold), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Deployment{}, r.deletionHandler()).
+		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, isUnreported), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.untoldWith),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)

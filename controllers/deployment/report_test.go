@@ -31,20 +31,20 @@ const (
 	reportCommit = "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
 )
 
-// provider is a Gitea that a project has, with a reporter.
+// provider is a Gitea server of a project, with a reporter.
 type provider struct {
 	*scene
 	reporter *deployment.Reporter
 	log      bytes.Buffer
 
 	mu     sync.Mutex
-	told   []string // states, with their contexts
+	told   []string // states with their contexts
 	answer int
-	// commit is that of deployments that come to a phase.
+	// commit is the commit of deployments that reach a phase.
 	commit string
-	// hangs is answered by nobody until it is closed; nil hangs nothing. reached says that somebody waits.
+	// hangs blocks responses until it is closed. reached reports a waiting request.
 	hangs, reached chan struct{}
-	// meanwhile happens while it is told; nil is nothing.
+	// meanwhile runs during a request.
 	meanwhile func()
 }
 
@@ -58,7 +58,7 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 			p.reached <- struct{}{}
 			select {
 			case <-p.hangs:
-			case <-r.Context().Done(): // who asked does not wait any more, as where the test has failed
+			case <-r.Context().Done(): // the client has given up, for example after a failure of the test
 			}
 		}
 		if p.meanwhile != nil {
@@ -87,7 +87,7 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 	return p
 }
 
-// at gives a deployment a phase that began now, and returns when it is told again.
+// at sets a deployment to a phase that begins now, and returns the retry interval.
 func (p *provider) at(ctx context.Context, d *v1alpha1.Deployment, phase v1alpha1.DeploymentPhase) time.Duration {
 	GinkgoHelper()
 	if d.UID == "" {
@@ -102,14 +102,14 @@ func (p *provider) at(ctx context.Context, d *v1alpha1.Deployment, phase v1alpha
 	return p.again(ctx, d)
 }
 
-// again reconciles a deployment once more, with a log that is kept.
+// again reconciles a deployment once more and keeps the log.
 func (p *provider) again(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
 	GinkgoHelper()
 	log := funcr.New(func(prefix, args string) { p.log.WriteString(prefix + args) }, funcr.Options{Verbosity: 9})
 	return p.ExpectReconciled(ctrl.LoggerInto(ctx, log), p.reporter, d).RequeueAfter
 }
 
-// states are what the provider was told since it was asked for last.
+// states returns the states since its last call.
 func (p *provider) states() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *provider) answers(status int) {
 }
 
 var _ = Describe("The status of a Deployment's commit", func() {
-	It("holds up nothing of others while one's provider hangs, and no deployment of anybody's", func(ctx SpecContext) {
+	It("does not delay other projects or deployments while a provider hangs", func(ctx SpecContext) {
 		credentials := func() map[string]string { return map[string]string{"bearerToken": reportToken} }
 		hanging, well := newProvider(ctx, credentials()), newProvider(ctx, credentials())
 		hanging.hangs, hanging.reached = make(chan struct{}), make(chan struct{}, 10)
@@ -154,7 +154,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(hanging.states()).To(ConsistOf("pending agentplatform/" + hanging.Namespace + "/the-dev"))
 	})
 
-	It("is told to the repository's provider, each state once", func(ctx SpecContext) {
+	It("is reported to the repository's provider, each state once", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"username": "u", "password": reportToken})
 		d := p.Deployment("one")
 		p.ExpectApplied(ctx, d)
@@ -162,12 +162,12 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty(), "nothing is built yet")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentBuilding)).To(BeZero())
 		Expect(p.states()).To(Equal([]string{"pending agentplatform/" + p.Namespace + "/the-dev"}))
-		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Context: "agentplatform/" + p.Namespace + "/the-dev", Reason: "Reported", Message: "Gitea knows it as agentplatform/" + p.Namespace + "/the-dev"}))
+		Expect(d.Status.CommitStatus).To(Equal(&v1alpha1.DeploymentCommitStatus{State: "Pending", Context: "agentplatform/" + p.Namespace + "/the-dev", Reason: "Reported", Message: "reported to Gitea as agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(BeZero())
 		Expect(p.states()).To(Equal([]string{"success agentplatform/" + p.Namespace + "/the-dev"}))
 		Expect(d.Status.CommitStatus.State).To(Equal("Success"))
 
-		By("a manager that was started since")
+		By("a restarted manager")
 		p.reporter = &deployment.Reporter{Base: p.Base, Guard: p.reporter.Guard}
 		version := d.ResourceVersion
 		Expect(p.again(ctx, d)).To(BeZero())
@@ -175,7 +175,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.ResourceVersion).To(Equal(version), "it is at rest")
 	})
 
-	It("sends nobody the passphrase of a key", func(ctx SpecContext) {
+	It("never contains the passphrase of a key", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"identity": "a key", "password": "of the key"})
 		p.project.Spec.Git.URL = "ssh://git@127.0.0.1/team/agents"
 		p.ExpectApplied(ctx, p.project)
@@ -184,7 +184,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
 	})
 
-	It("is no error where the Project went before, as while a namespace is deleted, and is told once there is one", func(ctx SpecContext) {
+	It("is no error while the Project is missing, and is reported when it exists", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		spec := p.project.Spec
 		p.ExpectGone(ctx, p.project)
@@ -197,7 +197,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(HaveLen(1))
 	})
 
-	DescribeTable("says how it ended", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
+	DescribeTable("reports the outcome", func(ctx SpecContext, phase v1alpha1.DeploymentPhase, state string) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.at(ctx, p.Deployment("one"), phase)
 		Expect(p.states()).To(Equal([]string{state + " agentplatform/" + p.Namespace + "/the-dev"}))
@@ -207,14 +207,14 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Entry("cancelled", v1alpha1.DeploymentCancelled, "error"),
 	)
 
-	It("is told again, less and less often and for an hour, until the provider takes it", func(ctx SpecContext) {
+	It("is retried with growing intervals for an hour, until the provider accepts it", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.answers(http.StatusForbidden)
 		d := p.Deployment("one")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(Equal(10 * time.Second))
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusRefused))
 		Expect(d.Status.CommitStatus.State).To(BeEmpty())
-		Expect(d.Status.CommitStatus.Message).To(And(ContainSubstring("Gitea answered 403 Forbidden"), ContainSubstring("the right to write commit statuses")))
+		Expect(d.Status.CommitStatus.Message).To(And(ContainSubstring("Gitea answered 403 Forbidden"), ContainSubstring("to write commit statuses")))
 		version := d.ResourceVersion
 		p.Clock.Step(10 * time.Minute)
 		Expect(p.again(ctx, d)).To(BeNumerically("~", 5*time.Minute, time.Second))
@@ -238,14 +238,14 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty())
 		Expect(old.Status.CommitStatus).To(BeNil())
 
-		By("one that is said to have ended in years to come")
+		By("one with an end time in the future")
 		then = metav1.NewTime(p.Clock.Now().AddDate(1000, 0, 0).Truncate(time.Second))
 		old.Status.EndedAt = &then
 		p.ExpectStatus(ctx, old)
 		Expect(p.again(ctx, old)).To(BeZero())
 		Expect(p.states()).To(BeEmpty())
 
-		By("the token is nowhere")
+		By("a missing token")
 		shown, err := json.Marshal(d)
 		Expect(err).NotTo(HaveOccurred())
 		for _, text := range append(p.Events.Sent(), string(shown), p.log.String()) {
@@ -253,7 +253,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		}
 	})
 
-	It("is told no more often for a thousand deployments than for one, while the provider refuses", func(ctx SpecContext) {
+	It("causes no more requests for a thousand deployments than for one while the provider rejects them", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.answers(http.StatusBadGateway)
 		many := make([]*v1alpha1.Deployment, 12)
@@ -307,7 +307,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.reporter.UntoldWith(ctx, secret)).To(HaveLen(len(many)), "and it is told what waited for their end")
 		Expect(p.reporter.UntoldWith(ctx, p.Secret("other", nil))).To(BeEmpty())
 
-		By("a provider that takes it")
+		By("a provider that accepts it")
 		p.answers(http.StatusCreated)
 		p.Clock.Step(10 * time.Second)
 		for _, d := range many {
@@ -317,7 +317,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.reporter.UntoldWith(ctx, secret)).To(BeEmpty())
 	})
 
-	It("is told the next one after a pause, where the provider takes it slowly", func(ctx SpecContext) {
+	It("is reported after a pause if the provider is slow", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.hangs, p.reached = make(chan struct{}), make(chan struct{}, 10)
 		one, two := p.Deployment("one"), p.Deployment("two")
@@ -341,12 +341,12 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.at(ctx, two, v1alpha1.DeploymentDeployed)).To(BeZero(), "it was quick the last time")
 	})
 
-	It("says why nothing is told", func(ctx SpecContext) {
+	It("explains why it is not reported", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"identity": "a key", "known_hosts": "a host"})
 		d := p.Deployment("one")
 		Expect(p.at(ctx, d, v1alpha1.DeploymentDeployed)).To(Equal(10 * time.Second))
 		Expect(d.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusCredentialsMissing))
-		Expect(d.Status.CommitStatus.Message).To(ContainSubstring(`Secret "git" has no bearerToken, and for HTTPS no password`))
+		Expect(d.Status.CommitStatus.Message).To(ContainSubstring(`Secret "git" has no bearerToken and, for HTTPS, no password`))
 
 		for _, c := range []struct {
 			change  func(*v1alpha1.ProjectGit)
@@ -366,7 +366,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty())
 	})
 
-	It("is that of the newest deployment of the commit, and of no other kind of source", func(ctx SpecContext) {
+	It("is the status of the newest deployment of the commit, and never of an upload", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		older, newer := p.Deployment("a"), p.Deployment("b")
 		p.ExpectApplied(ctx, older, newer)
@@ -383,7 +383,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty())
 	})
 
-	It("stays what is known of the commit where another deployment of it is cancelled", func(ctx SpecContext) {
+	It("stays known if another deployment of the commit is cancelled", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		status := func(state string) []string { return []string{state + " agentplatform/" + p.Namespace + "/the-dev"} }
 		p.at(ctx, p.Deployment("a"), v1alpha1.DeploymentDeployed)
@@ -398,7 +398,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(BeEmpty(), "once")
 	})
 
-	It("asks for nothing where the provider knows all, nor waits", func(ctx SpecContext) {
+	It("makes no request if the provider has every state", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		live, cancelled, refused := p.Deployment("a"), p.Deployment("b"), p.Deployment("c")
 		Expect(p.at(ctx, live, v1alpha1.DeploymentDeployed)).To(BeZero())
@@ -414,7 +414,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		}
 	})
 
-	It("stays as it is where the store has lost what became of it, and does not stay pending", func(ctx SpecContext) {
+	It("stays if the store has lost the outcome, and does not stay pending", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		lost := p.Deployment("one")
 		p.at(ctx, lost, v1alpha1.DeploymentDeployed)
@@ -434,7 +434,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(p.states()).To(Equal([]string{"error agentplatform/" + p.Namespace + "/the-dev"}))
 	})
 
-	It("is nothing where it was cancelled before anything was built of the commit", func(ctx SpecContext) {
+	It("is not reported if the deployment was cancelled before its build", func(ctx SpecContext) {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		d := p.Deployment("one")
 		p.ExpectApplied(ctx, d)

@@ -22,36 +22,35 @@ const (
 	credentialsFolder = "/etc/agentplatform/git"   //nolint:gosec // a folder
 	tokenFolder       = "/etc/agentplatform/token" //nolint:gosec // a folder
 	configFolder      = "/etc/agentplatform/config"
-	// jobSeconds is how long a Job and its pods stay once they ended, for whoever
-	// wants to look at them; the store has the log. The build's token goes with them.
+	// jobSeconds is the TTL of an ended Job and its pods, for debugging. The store has the log. The
+	// build's token is deleted with the Job.
 	jobSeconds int32 = 3600
-	// podPatience is how long Kubernetes may take to make a pod.
+	// podPatience is the tolerated time until Kubernetes has created a pod.
 	podPatience = 15 * time.Second
-	// retries are for pods that were evicted or lost; a repository that cannot be
-	// built is an outcome and no failure of the pod.
+	// retries is the number of retries for evicted or lost pods. A repository that cannot be built is
+	// an outcome, not a failed pod.
 	retries int32 = 2
 )
 
 func jobName(d *v1alpha1.Deployment) string   { return object.ChildName(d.Name, "build") }
 func tokenName(d *v1alpha1.Deployment) string { return object.ChildName(d.Name, "build-token") }
 
-// namedJob is the build Job's name alone.
+// namedJob returns a Job that has only the name of the build Job.
 func namedJob(d *v1alpha1.Deployment) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: jobName(d)}}
 }
 
-// room is where a build runs, and how much of the node it may have.
+// room is the scheduling and the resources of a build.
 type room struct {
 	Runner v1alpha1.RunnerPool
 	Build  plan.Build
-	// Tests is the environment whose configuration tests are run with; empty where the
-	// test phase is left out.
+	// Tests is the environment whose configuration the tests use, or empty if tests are skipped.
 	Tests string
 }
 
-// room is the environment's place and the plan's resources; *object.MissingError
-// while the environment may not have builds, of which it tells itself.
-func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
+// buildRoom returns the scheduling of the environment and the resources of the plan. It returns
+// *object.MissingError while the environment may not have builds; the environment reports the reason.
+func (r *Reconciler) buildRoom(ctx context.Context, v *version) (room, error) {
 	if err := object.NetworkReady(v.project); err != nil {
 		return room{}, err
 	}
@@ -67,9 +66,9 @@ func (r *Reconciler) room(ctx context.Context, v *version) (room, error) {
 	return room{Runner: runner, Build: allowed.Build, Tests: tests}, err
 }
 
-// buildJob fetches a commit in an init container, which alone sees the Git credentials,
-// and packs and tests in the main one, which alone sees the dispatch token and
-// the configuration of runners. By that token it fetches what was uploaded, itself.
+// buildJob returns the build Job. An init container fetches the commit, and only it has the Git
+// credentials. The main container packs and tests, and only it has the dispatch token and the
+// configuration of runners. It fetches an upload with that token.
 func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptions) *batchv1.Job {
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
@@ -93,6 +92,8 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 	}
 	if in.Tests != "" {
 		spec.Volumes = append(spec.Volumes, configVolume(in.Tests))
+	} else {
+		spec.Volumes = append(spec.Volumes, variablesVolume(string(d.Spec.Environment)))
 	}
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -137,19 +138,20 @@ func packContainer(from source, in room, opts object.PodOptions) corev1.Containe
 	if from.Upload != "" {
 		args = append(args, "--upload="+from.Upload)
 	}
-	mounts := append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true})
+	mounts := append(workMounts(), corev1.VolumeMount{Name: "token", MountPath: tokenFolder, ReadOnly: true},
+		corev1.VolumeMount{Name: "config", MountPath: configFolder, ReadOnly: true})
 	if in.Tests == "" {
-		args = append(args, "--skip-tests")
+		args = append(args, "--skip-tests", variablesArg)
 	} else {
-		args = append(append(args, testArgs(in.Build)...), opts.Egress.Args()...)
-		mounts = append(mounts, corev1.VolumeMount{Name: "config", MountPath: configFolder, ReadOnly: true})
+		args = append(args, testArgs(in.Build)...)
 	}
+	args = append(args, opts.Egress.Args()...)
 	return corev1.Container{
 		Name: "pack", Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args, VolumeMounts: mounts,
 	}
 }
 
-// workMounts are the writable folders of both containers.
+// workMounts returns the writable folders of both containers.
 func workMounts() []corev1.VolumeMount {
 	return []corev1.VolumeMount{{Name: "workspace", MountPath: workspace}, {Name: "tmp", MountPath: "/tmp"}}
 }

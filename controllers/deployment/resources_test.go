@@ -14,10 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// TestNothingOfATenantsStandsInForAFlag: whatever is fetched, build pods have no
-// variables, each wish of a tenant's is the value of a flag of its own, and the
-// operator's egress flags are there once each.
-func TestNothingOfATenantsStandsInForAFlag(t *testing.T) {
+// Build pods have no environment variables, each value of a tenant is the value of its own flag, and
+// each egress flag of the operator occurs once.
+func TestBuildJob_TenantCannotReplaceFlags(t *testing.T) {
 	t.Parallel()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}}
 	const hostile = "--allow-egress=git=0.0.0.0/0"

@@ -21,8 +21,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhatWasLiveIsBuiltFromItsCommit: whatever the branch has become meanwhile.
-func TestWhatWasLiveIsBuiltFromItsCommit(t *testing.T) {
+// A version that was live is rebuilt from its commit, even if the branch has moved.
+func TestCommit_RebuildKeepsCommit(t *testing.T) {
 	t.Parallel()
 	asked := v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Commit: "aaaa"}}
 	for name, c := range map[string]struct {
@@ -37,14 +37,13 @@ func TestWhatWasLiveIsBuiltFromItsCommit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
-			require.Equal(t, c.want, v.commit())
+			require.Equal(t, c.want, v.requestedCommit())
 		})
 	}
 }
 
-// TestABuildThatTheStoreForgotGivesWay: the Job of a build that ended long ago is
-// not the build that the store waits for.
-func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
+// The Job of a build that the store does not have is replaced.
+func TestStartBuild_ReplacesForgottenJob(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, batchv1.AddToScheme(scheme))
@@ -64,7 +63,7 @@ func TestABuildThatTheStoreForgotGivesWay(t *testing.T) {
 	}
 }
 
-// outcomes is a store that has one outcome of every deployment.
+// outcomes is a store with the same outcome for every deployment.
 type outcomes struct {
 	Store
 	outcome store.Deployment
@@ -76,9 +75,9 @@ func (o outcomes) Deployment(context.Context, store.Key) (store.Deployment, erro
 	return o.outcome, nil
 }
 
-// TestABuildWhoseOutcomeIsForgottenGivesWay: a Job completes once the store has the
-// outcome, so a store that has none was restored from a backup made before.
-func TestABuildWhoseOutcomeIsForgottenGivesWay(t *testing.T) {
+// A Job completes after the store has the outcome. A store without it was restored, so the build starts
+// again.
+func TestCheckOutcome_RebuildsForgottenOutcome(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, batchv1.AddToScheme(scheme))

@@ -12,31 +12,32 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tool is one by which an agent sends.
+// tool is a tool name of an agent that sends to an outbound connector.
 type tool struct {
 	agent v1alpha1.AgentName
 	name  string
 }
 
-// sends is by what the agents of an environment would send, and what could start them.
+// sends describes outbound tools and links of an environment's agents, and the connectors that start
+// runs.
 type sends struct {
-	// tools are the names of the connectors that each tool sends to.
+	// tools has the connectors that each tool sends to.
 	tools map[tool]string
-	// links is how many links to outbound connectors each agent has; beyond has the agent of a
-	// link of a connector that is one too many.
+	// links is the number of links to outbound connectors per agent. beyond has the agent whose limit
+	// of links a connector exceeds, by the name of the connector.
 	links  map[v1alpha1.AgentName]int
 	beyond map[string]v1alpha1.AgentName
-	// starts are the connectors that start runs, by their names.
+	// starts has the connectors that start runs, by name.
 	starts map[v1alpha1.ConnectorName]bool
 }
 
-// sends says so once these changes are made: first of what somebody has made, then of what fails
-// and stays as it is, then of what is new.
-func (s situation) sends(changes []change) sends {
+// stateAfter returns the state after the given changes. It adds connectors of users first, then connectors
+// that fail and stay unchanged, then new ones.
+func (s situation) stateAfter(changes []change) sends {
 	out := sends{
 		tools: map[tool]string{}, links: map[v1alpha1.AgentName]int{}, beyond: map[string]v1alpha1.AgentName{}, starts: map[v1alpha1.ConnectorName]bool{},
 	}
-	effective := map[string]*v1alpha1.Connector{} // which are not retired, nor will be
+	effective := map[string]*v1alpha1.Connector{} // connectors that are not retired, now and after the changes
 	for name, c := range s.connectors {
 		if !projection.IsOurs(c, s.environment) && c.Spec.Environment == s.environment {
 			effective[name] = c
@@ -55,8 +56,8 @@ func (s situation) sends(changes []change) sends {
 		c := effective[name]
 		out.starts[v1alpha1.ConnectorName(name)] = !c.Sends()
 		for _, link := range s.links[name] {
-			if !projection.IsOurs(link, s.environment) && !waits(link) {
-				out.take(c, link)
+			if !projection.IsOurs(link, s.environment) && !isWaiting(link) {
+				out.addLink(c, link)
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func (s situation) sends(changes []change) sends {
 		name := v1alpha1.CodeConnectorName(s.environment, c.key)
 		for _, link := range s.links[name] {
 			if existing := effective[name]; c.action == actionFailed && existing != nil && projection.IsOurs(link, s.environment) {
-				out.take(existing, link)
+				out.addLink(existing, link)
 			}
 		}
 	}
@@ -73,20 +74,21 @@ func (s situation) sends(changes []change) sends {
 			continue
 		}
 		for _, link := range c.mirror.Links {
-			out.take(c.mirror.Connector, link)
+			out.addLink(c.mirror.Connector, link)
 		}
 	}
 	return out
 }
 
-// waits says whether a link is not in effect, for another one has what it asks for.
-func waits(link *v1alpha1.ConnectorLink) bool {
+// isWaiting reports whether a link is not in effect because another link has its tool name or its agent
+// and connector, or because its agent has too many links.
+func isWaiting(link *v1alpha1.ConnectorLink) bool {
 	stalled := link.Status.Condition(v1alpha1.ConditionStalled)
 	return v1alpha1.IsStalled(link) && slices.Contains([]string{v1alpha1.ReasonActionNameTaken, v1alpha1.ReasonLimitReached, v1alpha1.ReasonDuplicateLink}, stalled.Reason)
 }
 
-// take notes what a link lets its agent do, unless another one does already.
-func (s sends) take(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
+// addLink counts a link, and records its tool unless another link has the name.
+func (s sends) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
 	policy := projection.Policy(link, c, nil)
 	if policy == nil || len(link.Unsupported()) > 0 {
 		return
@@ -100,10 +102,10 @@ func (s sends) take(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
 	}
 }
 
-// problem says what keeps a connector of the code from sending as it is to.
+// problem returns the reason why a connector of the code cannot send as configured, or "".
 func (s sends) problem(m *projection.Mirror) string {
 	if agent := s.beyond[m.Connector.Name]; agent != "" {
-		return fmt.Sprintf("agent %q would have more than %d links to outbound connectors in the environment: take it out of the file, or delete another link", agent, store.MaxOutboundLinks)
+		return fmt.Sprintf("agent %q would have more than %d links to outbound connectors in the environment; remove it from the file, or delete another link", agent, store.MaxOutboundLinks)
 	}
 	for _, link := range m.Links {
 		policy := projection.Policy(link, m.Connector, nil)
@@ -112,11 +114,11 @@ func (s sends) problem(m *projection.Mirror) string {
 		}
 		holder := s.tools[tool{link.Spec.Agent, policy.ActionName}]
 		if policy.Mode == store.LinkAgentTool && holder != m.Connector.Name {
-			return fmt.Sprintf("agent %q has a tool %q by Connector %q already: give the link another outbound.action_name", link.Spec.Agent, policy.ActionName, holder)
+			return fmt.Sprintf("agent %q already has a tool %q from Connector %q; set another outbound.action_name", link.Spec.Agent, policy.ActionName, holder)
 		}
 		for _, source := range link.SourceConnectors() {
 			if !s.starts[source] {
-				return fmt.Sprintf("outbound.source_connectors names what is to be Connector %q, and there is none that starts runs: name the stem of a file in connectors/", source)
+				return fmt.Sprintf("outbound.source_connectors: no Connector %q starts runs; use the file name of a connector in connectors/ without its ending", source)
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 const erpFile = "type: webhook\nmode: outbound\nconfig: {url: 'https://${HOST}/invoices', headers: {Authorization: 'Bearer ${TOKEN}'}}\n" +
 	"links: [{agent: hello, outbound: {source_connectors: [orders]}}, {agent: other, outbound: {mode: agent_tool, action_name: tell}}]\n"
 
-// variables makes those of "dev" be what they are: a host that can be read, and a token of a Secret.
+// variables sets the variables of "dev": a readable host, and a token from a Secret.
 func (s *scene) variables(ctx context.Context, host string) {
 	GinkgoHelper()
 	s.ExpectExists(ctx, s.environment)
@@ -30,7 +30,7 @@ func (s *scene) variables(ctx context.Context, host string) {
 	s.ExpectApplied(ctx, s.environment)
 }
 
-// sends is what a connector sends with, as the gateway opens it.
+// sends returns the credentials of a connector that the gateway decrypts.
 func (s *scene) sends(ctx context.Context, name string) (out seal.Credentials) {
 	GinkgoHelper()
 	row := s.route(ctx, name).Connector
@@ -41,7 +41,7 @@ func (s *scene) sends(ctx context.Context, name string) (out seal.Credentials) {
 	return out
 }
 
-// rowReads is a store that counts how often the row of a connector is read.
+// rowReads is a store that counts reads of a connector's row.
 type rowReads struct {
 	*Store
 	rows int
@@ -53,7 +53,7 @@ func (s *rowReads) Connector(ctx context.Context, key store.Key) (store.Connecto
 }
 
 var _ = Describe("Outbound connectors of a Deployment's code", func() {
-	It("send with the values of sensitive variables, which are sealed and nowhere else, and follow them", func(ctx SpecContext) {
+	It("send the values of sensitive variables, which are stored only sealed, and follow their changes", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.configured(ctx)
 		files := []store.ConnectorFile{file("erp", erpFile), file("orders", ordersFile)}
@@ -79,7 +79,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		now := s.route(ctx, "dev.erp")
 		Expect(now.Connector.Version).To(Equal(was.Connector.Version), "the mirror is the same row")
 		Expect(now.Links[0].Outbound).To(Equal(was.Links[0].Outbound))
-		s.Cluster.Writes() // up to here
+		s.Cluster.Writes() // discard earlier calls
 		s.mirrored(ctx)
 		Expect(s.Cluster.Writes()).To(BeEmpty(), "nothing is written twice")
 
@@ -92,7 +92,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		s.mirrored(ctx)
 		Expect(s.sends(ctx, "dev.erp").URL).To(Equal("https://new.example.com/invoices"))
 
-		By("losing it: what was valid before stays")
+		By("losing the token: the last valid values stay")
 		s.ExpectGone(ctx, secret)
 		s.mirrored(ctx)
 		c = s.object(ctx, "dev.erp")
@@ -101,7 +101,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY2"}))
 	})
 
-	It("tell nobody else the values: who writes their mirrors alone changes nothing", func(ctx SpecContext) {
+	It("do not reveal the values to users who can write the mirrors", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.configured(ctx)
 		s.variables(ctx, "erp.example.com")
@@ -115,12 +115,12 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		s.ExpectApplied(ctx, c)
 		s.ExpectReconciled(ctx, of, c)
 		Expect(reads.rows).To(Equal(1), "whose it is and what it says is one row")
-		Expect(Message(c)).To(ContainSubstring("are not those of the project's code"))
+		Expect(Message(c)).To(ContainSubstring("differ from the project's code"))
 		Expect(s.sends(ctx, "dev.erp").URL).To(Equal("https://erp.example.com/invoices"))
 		s.mirrored(ctx)
 		Expect(State(s.object(ctx, "dev.erp"))).To(Equal("Ready=True/Succeeded observed"), "it is healed")
 
-		By("making one of one's own in its place")
+		By("creating a user's own object in its place")
 		forged := s.object(ctx, "dev.erp")
 		s.ExpectDeleted(ctx, of, forged)
 		forged = &v1alpha1.Connector{ObjectMeta: s.At("dev.erp"), Spec: forged.Spec}
@@ -131,12 +131,12 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		forged.Spec.Webhook.Headers["X-Copy"] = "${TOKEN}"
 		s.ExpectApplied(ctx, forged)
 		s.ExpectReconciled(ctx, of, forged)
-		Expect(Message(forged)).To(ContainSubstring("are not those of the project's code"))
+		Expect(Message(forged)).To(ContainSubstring("differ from the project's code"))
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}))
 		s.mirrored(ctx)
 		Expect(s.sends(ctx, "dev.erp").Headers).To(Equal(map[string]string{"Authorization": "Bearer CANARY"}), "it is back as the code has it")
 
-		By("making one that says the same in another environment, where the words have other values")
+		By("creating the same object in another environment, where the variables have other values")
 		was := s.object(ctx, "dev.erp")
 		s.ExpectDeleted(ctx, of, was)
 		s.ExpectEnvironment(ctx, "prod")
@@ -148,7 +148,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.erp").Connector.EnvironmentID).To(Equal(s.environmentRow(ctx).ID))
 	})
 
-	It("are retired, paused and restored as others are, and what signs their deliveries stays", func(ctx SpecContext) {
+	It("are retired, paused and restored like others, with the same signing secret", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.configured(ctx)
 		s.variables(ctx, "erp.example.com")
@@ -186,7 +186,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		Expect(s.route(ctx, "dev.erp2").Connector.Retired).To(BeTrue())
 	})
 
-	It("fail a deployment by which an agent would have a tool twice", func(ctx SpecContext) {
+	It("fail a deployment with a duplicate tool of an agent", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.configured(ctx)
 		s.variables(ctx, "erp.example.com")
@@ -200,7 +200,7 @@ var _ = Describe("Outbound connectors of a Deployment's code", func() {
 		}))
 		d := s.brought(ctx, s.Deployment("v2"), file("erp", erpFile), file("orders", ordersFile))
 		Expect(d.Status.FailureReason).To(Equal(v1alpha1.FailureConnectors), Message(d))
-		Expect(d.Status.Message).To(ContainSubstring(`connector erp: agent "other" has a tool "tell" by Connector "mine" already`))
+		Expect(d.Status.Message).To(ContainSubstring(`connector erp: agent "other" already has a tool "tell" from Connector "mine"`))
 		Expect(s.live(ctx)).To(Equal("v1"))
 	})
 })

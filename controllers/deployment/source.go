@@ -12,9 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// source is what a build fetches: what was uploaded, or a commit.
+// source is the input of a build: an upload or a commit.
 type source struct {
-	// Upload is the digest of what was uploaded; "" of a commit.
+	// Upload is the digest of an upload, or "" for a commit.
 	Upload string
 
 	URL, Branch, Commit, Path string
@@ -22,49 +22,50 @@ type source struct {
 	Secret string
 }
 
-// source is of the branch that was recorded when the deployment began, and of the folder that was
-// when its build did, whatever is asked for now.
-func (r *Reconciler) source(ctx context.Context, v *version) (s source, err error) {
-	if digest := v.upload(); digest != "" {
+// buildSource returns the input of a build. It uses the branch that was recorded when the deployment began,
+// and the folder that was recorded when its build began, whatever the objects request now.
+func (r *Reconciler) buildSource(ctx context.Context, v *version) (s source, err error) {
+	if digest := v.uploadDigest(); digest != "" {
 		return source{Upload: digest}, nil
 	}
 	git := v.project.Spec.Git
-	s = source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.commit()}
+	s = source{URL: git.URL, Branch: v.outcome.Branch, Commit: v.requestedCommit()}
 	if git.SecretRef != nil {
 		s.Secret = string(git.SecretRef.Name)
 	}
-	s.Path, err = r.folder(ctx, v)
+	s.Path, err = r.repositoryFolder(ctx, v)
 	return s, err
 }
 
-// folder is the one of which the build was that has begun; else that of the same commit which was
-// live, or which this deployment repeats; else what the project says now.
-func (r *Reconciler) folder(ctx context.Context, v *version) (string, error) {
+// repositoryFolder returns the folder of the repository: the one of the started build; otherwise the one with
+// which the same commit was live or which this deployment repeats; otherwise the current one of the
+// project.
+func (r *Reconciler) repositoryFolder(ctx context.Context, v *version) (string, error) {
 	switch {
 	case v.outcome.Path != nil:
 		return *v.outcome.Path, nil
-	case v.Status.Live && v.Status.Path != nil && v.Status.Commit == v.commit():
+	case v.Status.Live && v.Status.Path != nil && v.Status.Commit == v.requestedCommit():
 		return *v.Status.Path, nil
 	case v.outcome.RedeployOf != nil:
 		of, err := r.Store.Deployment(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *v.outcome.RedeployOf})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return "", object.FromStore(fmt.Errorf("reading what is deployed again: %w", err))
+			return "", object.FromStore(fmt.Errorf("reading the deployment to repeat: %w", err))
 		}
-		if of.Path != nil && of.ResolvedCommit == v.commit() {
+		if of.Path != nil && of.ResolvedCommit == v.requestedCommit() {
 			return *of.Path, nil
 		}
 	}
 	return v.project.Spec.Git.Path, nil
 }
 
-// checkSource says whether there is something to build from. What was uploaded and is not
-// stored does not come back, and ends the deployment; a repository may be named yet.
+// checkSource reports whether the deployment ended because its source is missing. A missing upload
+// cannot come back and fails the deployment. A missing repository can still be added.
 func (r *Reconciler) checkSource(ctx context.Context, v *version) (ended bool, err error) {
-	digest := v.upload()
+	digest := v.uploadDigest()
 	switch {
 	case digest == "" && v.project.Spec.Git == nil:
 		return false, &object.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: fmt.Sprintf(
-			"the project has no git repository: set spec.git of Project %q", v1alpha1.ProjectName)}
+			"the project has no Git repository; set spec.git of Project %q", v1alpha1.ProjectName)}
 	case digest == "" || v.outcome.Status != store.DeploymentPending:
 		return false, nil
 	}
@@ -72,22 +73,23 @@ func (r *Reconciler) checkSource(ctx context.Context, v *version) (ended bool, e
 	if !errors.Is(err, store.ErrNotFound) {
 		return false, object.FromStore(err)
 	}
-	return true, r.end(ctx, v, store.DeploymentFailed, store.FailureBuild, "nothing that was uploaded to this project has the digest "+digest+
-		", or it is not kept any more; upload the folder again: agentctl deploy --upload FOLDER")
+	return true, r.endBuild(ctx, v, store.DeploymentFailed, store.FailureBuild, "the project has no upload with the digest "+digest+
+		", or it was deleted; upload the folder again: agentctl deploy --upload FOLDER")
 }
 
-// upload is the digest of what was uploaded; "" of a deployment from git.
-func (v *version) upload() string {
+// uploadDigest returns the digest of the upload, or "" for a deployment from Git.
+func (v *version) uploadDigest() string {
 	if bundle := v.Spec.Source.Bundle; bundle != nil {
 		return string(bundle.Digest)
 	}
 	return ""
 }
 
-// branch is what is asked for, else the environment's, else the project's; "" of an upload, and for the
-// repository's default branch. A live version is built again from the branch that it was built from.
-func (v *version) branch() string {
-	if v.upload() != "" {
+// requestedBranch returns the branch of the deployment, else of the environment, else of the project. It returns
+// "" for an upload, and for the repository's default branch. A live version is built again from its
+// recorded branch.
+func (v *version) requestedBranch() string {
+	if v.uploadDigest() != "" {
 		return ""
 	}
 	if git := v.Spec.Source.Git; git != nil && git.Branch != "" {
@@ -105,9 +107,9 @@ func (v *version) branch() string {
 	return ""
 }
 
-// commit is what is asked for; what was live is built again from the commit that
-// was, whatever the branch has become.
-func (v *version) commit() string {
+// requestedCommit returns the requested commit. A version that was live is built again from its recorded commit,
+// even if the branch has moved.
+func (v *version) requestedCommit() string {
 	if git := v.Spec.Source.Git; git != nil && git.Commit != "" {
 		return string(git.Commit)
 	}

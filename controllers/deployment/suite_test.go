@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestDeployment(t *testing.T) {
+func TestDeployment_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "deployment")
 }
@@ -50,7 +50,7 @@ func newScene(ctx context.Context) *scene {
 	return s
 }
 
-// look is how often a build under way is looked at.
+// look is the poll interval of a build in progress.
 const look = time.Second
 
 // reconciled applies a deployment and reconciles it.
@@ -61,7 +61,7 @@ func (s *scene) reconciled(ctx context.Context, d *v1alpha1.Deployment) *v1alpha
 	return d
 }
 
-// deployed makes a deployment with the agent "hello" and brings it to its end.
+// deployed creates a deployment with the agent "hello" and reconciles it until it ends.
 func (s *scene) deployed(ctx context.Context, d *v1alpha1.Deployment) *v1alpha1.Deployment {
 	GinkgoHelper()
 	s.reconciled(ctx, d)
@@ -71,7 +71,7 @@ func (s *scene) deployed(ctx context.Context, d *v1alpha1.Deployment) *v1alpha1.
 	return d
 }
 
-// job is the build Job of a deployment.
+// job returns the build Job of a deployment.
 func (s *scene) job(ctx context.Context, d *v1alpha1.Deployment) *batchv1.Job {
 	GinkgoHelper()
 	job := &batchv1.Job{ObjectMeta: s.At(d.Name + "-build")}
@@ -79,7 +79,7 @@ func (s *scene) job(ctx context.Context, d *v1alpha1.Deployment) *batchv1.Job {
 	return job
 }
 
-// failed lets a Job fail, as Kubernetes' controller of Jobs would.
+// failed makes a Job fail like Kubernetes' Job controller.
 func (s *scene) failed(ctx context.Context, job *batchv1.Job, reason, message string) {
 	GinkgoHelper()
 	now := metav1.Now()
@@ -92,12 +92,12 @@ func (s *scene) failed(ctx context.Context, job *batchv1.Job, reason, message st
 	s.ExpectStatus(ctx, job)
 }
 
-// pod makes the pod of a Job, with a status.
+// pod creates the pod of a Job with a status.
 func (s *scene) pod(ctx context.Context, job *batchv1.Job, status corev1.PodStatus) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{ObjectMeta: s.At(job.Name + "-pod"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "pack", Image: "a"}}}}
 	pod.Labels = map[string]string{batchv1.JobNameLabel: job.Name}
-	maps.Copy(pod.Labels, job.Spec.Template.Labels) // by which the cache has it
+	maps.Copy(pod.Labels, job.Spec.Template.Labels) // the cache selects by these labels
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))}
 	s.ExpectApplied(ctx, pod)
 	pod.Status = status
@@ -105,7 +105,7 @@ func (s *scene) pod(ctx context.Context, job *batchv1.Job, status corev1.PodStat
 	return pod
 }
 
-// live is the name of what the store has live in "dev", "" for nothing.
+// live returns the name of the live deployment of "dev" in the store, or "".
 func (s *scene) live(ctx context.Context) string {
 	GinkgoHelper()
 	row, err := s.Store.Environment(ctx, s.Key(s.environment))
@@ -118,7 +118,7 @@ func (s *scene) live(ctx context.Context) string {
 	return d.Ref.Name
 }
 
-// outcome is what the store has of a deployment.
+// outcome returns the row of a deployment.
 func (s *scene) outcome(ctx context.Context, d *v1alpha1.Deployment) store.Deployment {
 	GinkgoHelper()
 	row, err := s.Store.Deployment(ctx, s.Key(d))

@@ -20,10 +20,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// testEnvironment names the environment whose configuration the tests are run with;
-// "" where the test phase is left out. It waits for the configuration where the project
-// has model providers, or the environment variables: without it, tests that need them
-// would fail.
+// testEnvironment returns the name of the environment whose configuration the tests use, or "" if tests
+// are skipped. If the project has model providers or the environment has variables, it waits for that
+// configuration, because tests would fail without it.
 func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, error) {
 	if v.Spec.SkipTests {
 		return "", nil
@@ -44,20 +43,20 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: object.RunnerConfig(string(name))}, config)
 	if apierrors.IsNotFound(err) {
 		return "", &object.WaitingError{Message: fmt.Sprintf(
-			"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see what it says, or set spec.skipTests", name)}
+			"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see its conditions, or set spec.skipTests", name)}
 	}
 	if err != nil {
-		return "", fmt.Errorf("looking for the configuration of the runners of Environment %q: %w", name, err)
+		return "", fmt.Errorf("finding the configuration of the runners of Environment %q: %w", name, err)
 	}
 	if !metav1.IsControlledBy(config, of) {
 		return "", &object.WaitingError{Message: fmt.Sprintf(
-			"the tests need the model providers and variables of Environment %q, and Secret %q, which is to have them, is somebody else's: delete or rename it, or set spec.skipTests", name, config.Name)}
+			"the tests need the model providers and variables of Environment %q in Secret %q, which the platform did not create; delete or rename the Secret, or set spec.skipTests", name, config.Name)}
 	}
 	return string(name), nil
 }
 
-// mirrorTests shows how many tests there were, once the build has told. A claim's answer
-// has no results: they are read until the condition says what came of them.
+// mirrorTests sets the test counts after the build has reported them. The store's response to a claim
+// has no results, so it reads them until the condition has the outcome.
 func (r *Reconciler) mirrorTests(ctx context.Context, v *version) error {
 	told := v.Status.Condition(v1alpha1.ConditionTestsPassed)
 	if !v.outcome.Built && !v.outcome.Status.Terminal() || told != nil && told.Status != metav1.ConditionUnknown {
@@ -73,19 +72,30 @@ func (r *Reconciler) mirrorTests(ctx context.Context, v *version) error {
 	return nil
 }
 
-// testArgs say with what tests are run. Two thirds of the time of a build are theirs: so
-// what they found is reported before Kubernetes ends the build.
+// testArgs returns the arguments of the test phase. Tests get two thirds of the build's time, so that
+// the build can report their results before Kubernetes ends it.
 func testArgs(build plan.Build) []string {
 	return []string{
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
-		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
+		variablesArg,
 		"--prices=" + configFolder + "/" + runnerconfig.PricesFile,
 		fmt.Sprintf("--test-timeout=%ds", build.TimeoutSeconds*2/3),
 	}
 }
 
-// configVolume has the configuration of an environment's runners. A repository whose
-// tests mock all models needs none.
+// variablesArg is the argument with the file of variables. A build needs them to list the tools of MCP servers.
+const variablesArg = "--variables=" + configFolder + "/" + runnerconfig.VariablesFile
+
+// variablesVolume returns configVolume with the variables alone: a build without tests calls no models, so it has none of
+// their keys.
+func variablesVolume(environment string) corev1.Volume {
+	volume := configVolume(environment)
+	volume.Secret.Items = []corev1.KeyToPath{{Key: runnerconfig.VariablesFile, Path: runnerconfig.VariablesFile}}
+	return volume
+}
+
+// configVolume returns a volume with the configuration of an environment's runners. It is optional,
+// because a repository whose tests mock all models needs none.
 func configVolume(environment string) corev1.Volume {
 	volume := object.SecretVolume("config", object.RunnerConfig(environment))
 	volume.Secret.Optional = ptr.To(true)

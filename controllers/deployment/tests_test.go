@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// configured makes the configuration of the environment's runners, as its controller does.
+// configured creates the runners' configuration like the environment controller.
 func (s *scene) configured(ctx context.Context) {
 	GinkgoHelper()
 	config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
@@ -28,7 +28,7 @@ func (s *scene) configured(ctx context.Context) {
 }
 
 var _ = Describe("The test phase", func() {
-	// configured are the Secrets that the container with the tests is configured by.
+	// configured returns the Secrets with the configuration of the test container.
 	configured := func(pod corev1.PodSpec) (names []string) {
 		for _, v := range pod.Volumes {
 			if v.Name == "config" {
@@ -38,7 +38,7 @@ var _ = Describe("The test phase", func() {
 		return names
 	}
 
-	It("is configured as the runners are, or those of the test environment, which is waited for", func(ctx SpecContext) {
+	It("uses the configuration of the runners or of the test environment, and waits for it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(configured(s.job(ctx, d).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
@@ -55,7 +55,7 @@ var _ = Describe("The test phase", func() {
 		Expect(configured(s.job(ctx, next).Spec.Template.Spec)).To(ConsistOf("lab-runner-config"))
 	})
 
-	It("waits for the model providers that the project names, unless it is left out", func(ctx SpecContext) {
+	It("waits for the model providers of the project, unless it is skipped", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.project.Spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI, BaseURL: "https://llm.example.com/v1"}}
 		s.ExpectApplied(ctx, s.project)
@@ -65,14 +65,14 @@ var _ = Describe("The test phase", func() {
 		Expect(s.Children(ctx, d.UID)).To(BeEmpty())
 
 		untested := s.reconciled(ctx, s.Deployment("v2", func(d *v1alpha1.Deployment) { d.Spec.SkipTests = true }))
-		Expect(configured(s.job(ctx, untested).Spec.Template.Spec)).To(BeEmpty())
+		Expect(configured(s.job(ctx, untested).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"), "for variables alone")
 		Expect(s.outcome(ctx, untested).SkipTests).To(BeTrue())
 
-		By("which are not in any Secret of that name")
+		By("which are not in a foreign Secret with that name")
 		foreign := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
 		s.ExpectApplied(ctx, foreign)
 		third := s.reconciled(ctx, s.Deployment("v3"))
-		Expect(Message(third)).To(ContainSubstring(`Secret "dev-runner-config", which is to have them, is somebody else's`))
+		Expect(Message(third)).To(ContainSubstring(`in Secret "dev-runner-config", which the platform did not create`))
 		Expect(s.Children(ctx, third.UID)).To(BeEmpty())
 		s.ExpectGone(ctx, foreign)
 
@@ -81,7 +81,7 @@ var _ = Describe("The test phase", func() {
 		Expect(configured(s.job(ctx, third).Spec.Template.Spec)).To(ConsistOf("dev-runner-config"))
 	})
 
-	It("fails the deployment with a case that fails, and says how many did", func(ctx SpecContext) {
+	It("fails the deployment with a failed case, and reports the number of failures", func(ctx SpecContext) {
 		s := newScene(ctx)
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		Expect(s.Store.ReportBuild(ctx, s.Key(d), store.BuildReport{

@@ -16,7 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// toldWith is what the provider is told with now; the Secret is read when it is told.
+// toldWith returns the current configuration for requests to the provider. The values of the Secret are
+// read later, when a request is sent.
 func (r *Reporter) toldWith(ctx context.Context, project *v1alpha1.Project) (toldWith, error) {
 	with := toldWith{generation: project.Generation}
 	if project.Spec.Git == nil || project.Spec.Git.SecretRef == nil {
@@ -26,14 +27,14 @@ func (r *Reporter) toldWith(ctx context.Context, project *v1alpha1.Project) (tol
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: string(project.Spec.Git.SecretRef.Name)}, secret)
 	if client.IgnoreNotFound(err) != nil {
-		return with, fmt.Errorf("looking for the git Secret: %w", err)
+		return with, fmt.Errorf("reading the Git Secret: %w", err)
 	}
-	with.secretVersion = secret.ResourceVersion // of this Secret, and of no other of its name
+	with.secretVersion = secret.ResourceVersion // the version of this Secret, not of another one with its name
 	return with, nil
 }
 
-// untoldWith are the deployments whose provider has not taken the last that it was told, where a
-// Secret has the token.
+// untoldWith returns the deployments whose provider has not accepted the last status, if the Secret has
+// the token of their project.
 func (r *Reporter) untoldWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	project, list := &v1alpha1.Project{}, &v1alpha1.DeploymentList{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
@@ -47,19 +48,19 @@ func (r *Reporter) untoldWith(ctx context.Context, secret client.Object) (out []
 		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "looking for the deployments that a git Secret concerns")
+		ctrl.LoggerFrom(ctx).Error(err, "finding the deployments that use a Git Secret")
 	}
 	for i := range list.Items {
-		if d := &list.Items[i]; untold(secret, d) {
+		if d := &list.Items[i]; isUnreported(secret, d) {
 			out = append(out, object.Request(d))
 		}
 	}
 	return out
 }
 
-// untold picks the deployments whose provider has not taken the last that it was told, or is to be
-// told something and was not yet, as in a pause.
-func untold(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
+// isUnreported picks the deployments whose provider has not accepted the last status or has not received it
+// yet, for example during a pause.
+func isUnreported(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 	d, ok := deployment.(*v1alpha1.Deployment)
 	if !ok {
 		return false
@@ -72,7 +73,7 @@ func untold(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 	return told.Reason != v1alpha1.CommitStatusReported
 }
 
-// reported is what of a deployment says what its provider is to know.
+// reported returns the fields of a deployment that determine its commit status.
 func reported(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok {

@@ -23,15 +23,15 @@ func (s *scene) uploaded(ctx context.Context, project uuid.UUID) v1alpha1.Upload
 	return v1alpha1.UploadDigest(u.Digest)
 }
 
-// of makes a deployment one of what was uploaded.
+// of makes a deployment use an upload.
 func of(digest v1alpha1.UploadDigest) func(*v1alpha1.Deployment) {
 	return func(d *v1alpha1.Deployment) {
 		d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: digest}}
 	}
 }
 
-var _ = Describe("A Deployment of what was uploaded", func() {
-	It("is built in a project without a git repository, by a Job that fetches it itself", func(ctx SpecContext) {
+var _ = Describe("A Deployment of an upload", func() {
+	It("is built in a project without a Git repository, by a Job that fetches the upload", func(ctx SpecContext) {
 		s := bare()
 		s.project = s.ExpectProject(ctx, func(p *v1alpha1.Project) { p.Spec.Git = nil })
 		s.environment = s.ExpectEnvironment(ctx, "dev")
@@ -49,16 +49,16 @@ var _ = Describe("A Deployment of what was uploaded", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(opened.Close()).To(Succeed())
 
-		By("going live, and being superseded, as a commit is")
+		By("going live and being superseded like a commit")
 		live := s.deployed(ctx, d)
 		Expect(live.Status.Live).To(BeTrue())
 		Expect(live.Status.Commit).To(BeEmpty())
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("fails where nothing of that digest was uploaded to its project", func(ctx SpecContext) {
+	It("fails if its project has no upload with the digest", func(ctx SpecContext) {
 		s := newScene(ctx)
-		digest := s.uploaded(ctx, uuid.New()) // another project's
+		digest := s.uploaded(ctx, uuid.New()) // of another project
 		d := s.reconciled(ctx, s.Deployment("v1", of(digest)))
 		Expect(State(d)).To(Equal("Ready=False/BuildFailed Stalled observed"))
 		Expect(d.Status.Condition(v1alpha1.ConditionSourceFetched).Reason).To(Equal(v1alpha1.ReasonFetchFailed))
@@ -68,7 +68,7 @@ var _ = Describe("A Deployment of what was uploaded", func() {
 		s.ExpectAtRest(ctx, s.r, d)
 	})
 
-	It("supersedes and is superseded as a commit", func(ctx SpecContext) {
+	It("supersedes and is superseded like a commit", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.reconciled(ctx, s.Deployment("v1"))
 		second := s.reconciled(ctx, s.Deployment("v2", of(s.uploaded(ctx, s.ProjectID(s.Namespace)))))

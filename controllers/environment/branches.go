@@ -24,31 +24,29 @@ import (
 )
 
 const (
-	// looksAtOnce is how many repositories are asked at a time.
+	// looksAtOnce is the number of repositories that are polled concurrently.
 	looksAtOnce = 16
-	// lookPatience is how long a repository may take to answer, and answerPatience to
-	// begin with it.
+	// lookPatience is the timeout of a poll. answerPatience is the timeout of the first response.
 	lookPatience, answerPatience = 30 * time.Second, 8 * time.Second
 )
 
-// Branches asks the repositories of projects where the branches stand that
-// environments follow. It reconciles Projects, and writes nothing.
+// Branches polls the repositories of projects for the branches that environments follow. It reconciles
+// Projects and writes no objects.
 type Branches struct {
 	*object.Base
-	// Guard decides which addresses may be reached.
+	// Guard decides which addresses can be reached.
 	Guard *egress.Guard
-	// Heads take what is seen.
+	// Heads receives the results.
 	Heads *Heads
-	// Pushes are those that Git providers tell of; nil hears of none.
+	// Pushes has the pushes that Git providers reported. If nil, there are none.
 	Pushes *Pushes
-	// Metrics count the looks; nil counts nowhere.
+	// Metrics counts the polls. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 
 	looks looks
 }
 
-// Reconcile looks at the repository of one project and wakes the environments whose
-// branch moved.
+// Reconcile polls the repository of one project and queues the environments whose branch moved.
 func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
 	if err := b.Client.Get(ctx, req.NamespacedName, project); client.IgnoreNotFound(err) != nil {
@@ -60,26 +58,27 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	following, interval := followers(list.Items)
 	nobody := project.Spec.Git == nil || len(following) == 0
-	rest := b.looks.rest(req.Namespace, b.Now())
+	rest := b.looks.remainingPause(req.Namespace, b.Now())
 	if nobody || rest == 0 {
-		if err := b.Pushes.take(ctx, req.Namespace); err != nil {
+		if err := b.Pushes.takeRequest(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	if nobody {
-		b.Heads.put(req.Namespace, nil)
-		b.looks.forget(req.Namespace, b.Now())
+		b.Heads.replaceHeads(req.Namespace, nil)
+		b.looks.forgetRepository(req.Namespace, b.Now())
 		return ctrl.Result{}, nil
 	}
 	if rest > 0 {
 		return ctrl.Result{RequeueAfter: rest}, nil
 	}
-	seen, late := b.look(ctx, project, following)
-	if err := ctx.Err(); err != nil { // whatever it saw
+	begun := b.Now()
+	seen, late := b.pollBranches(ctx, project, following)
+	if err := ctx.Err(); err != nil { // the result of the poll does not matter
 		return ctrl.Result{}, err
 	}
-	b.looks.took(req.Namespace, b.Now(), interval, late)
-	changed := b.Heads.put(req.Namespace, seen)
+	b.looks.recordPoll(req.Namespace, b.Now(), b.Now().Sub(begun), interval, late)
+	changed := b.Heads.replaceHeads(req.Namespace, seen)
 	for _, e := range following {
 		if !changed[branchOf(e, project)] {
 			continue
@@ -90,11 +89,10 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, ctx.Err()
 		}
 	}
-	return ctrl.Result{RequeueAfter: max(spread(req.Namespace, interval), b.looks.rest(req.Namespace, b.Now()))}, nil
+	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), b.looks.remainingPause(req.Namespace, b.Now()))}, nil
 }
 
-// followers are the environments that follow a branch, and the shortest of their
-// intervals.
+// followers returns the environments that follow a branch, and their shortest interval.
 func followers(all []v1alpha1.Environment) (following []*v1alpha1.Environment, interval time.Duration) {
 	for i := range all {
 		e := &all[i]
@@ -108,7 +106,8 @@ func followers(all []v1alpha1.Environment) (following []*v1alpha1.Environment, i
 	return following, interval
 }
 
-// branchOf is the branch that an environment follows; "" is the repository's own.
+// branchOf returns the branch that an environment follows, or "" for the default branch of the
+// repository.
 func branchOf(e *v1alpha1.Environment, project *v1alpha1.Project) string {
 	if project.Spec.Git == nil {
 		return ""
@@ -116,9 +115,9 @@ func branchOf(e *v1alpha1.Environment, project *v1alpha1.Project) string {
 	return string(cmp.Or(e.Spec.Git.Branch, project.Spec.Git.DefaultBranch))
 }
 
-// spread keeps projects apart that were all seen at once, as after a start: each has
-// up to a tenth of its interval more, the same each time.
-func spread(namespace string, interval time.Duration) time.Duration {
+// spreadInterval adds up to a tenth to the interval, so that projects that are seen at the same time, for
+// example after a start, do not poll at the same time. A project always gets the same interval.
+func spreadInterval(namespace string, interval time.Duration) time.Duration {
 	return interval + interval/10*time.Duration(crc32.ChecksumIEEE([]byte(namespace))%1000)/1000
 }
 
@@ -138,7 +137,7 @@ func (b *Branches) SetupWithManager(mgr ctrl.Manager) error {
 	return build.Complete(b)
 }
 
-// repository is what of a project says which repository is asked.
+// repository returns the fields of a project that identify its repository.
 func repository(o v1alpha1.ConditionedObject) any {
 	if p, ok := o.(*v1alpha1.Project); ok {
 		return p.Generation
@@ -146,8 +145,7 @@ func repository(o v1alpha1.ConditionedObject) any {
 	return nil
 }
 
-// followed is what of an environment says which branch it follows, and how often that is
-// looked at.
+// followed returns the branch that an environment follows and its poll interval.
 func followed(o v1alpha1.ConditionedObject) any {
 	if e, ok := o.(*v1alpha1.Environment); ok {
 		return [2]any{e.Spec.Git.Interval(), string(e.Spec.Git.Branch) + " " + fmt.Sprint(e.Spec.Suspend)}
@@ -155,17 +153,17 @@ func followed(o v1alpha1.ConditionedObject) any {
 	return nil
 }
 
-// projectOf is the project of an object's namespace.
+// projectOf returns the project of an object's namespace.
 func projectOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.ProjectName}}}
 }
 
-// fetchedWith is the project whose repository is asked with the credentials in a Secret.
+// fetchedWith returns the project whose repository needs the credentials in a Secret.
 func (b *Branches) fetchedWith(ctx context.Context, secret client.Object) []ctrl.Request {
 	project := &v1alpha1.Project{}
 	err := b.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "looking for the project that a Secret concerns")
+		ctrl.LoggerFrom(ctx).Error(err, "finding the project that uses a Secret")
 	}
 	if git := project.Spec.Git; git == nil || git.SecretRef == nil || string(git.SecretRef.Name) != secret.GetName() {
 		return nil

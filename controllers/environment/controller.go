@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package environment brings Environments into the store and keeps their pools
-// of runner pods.
+// Package environment projects Environments into the store and manages their pools of runner pods.
 package environment
 
 import (
@@ -34,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
 	object.Defaults
@@ -48,42 +47,42 @@ type Store interface {
 type Reconciler struct {
 	*object.Base
 	Store Store
-	// Keys open what the facade has sealed in an Environment.
+	// Keys decrypts the sealed values of an Environment.
 	Keys object.Opener
-	// Pods is the operator's part of runner pods.
+	// Pods has the operator's settings for runner pods.
 	Pods object.PodOptions
-	// Heads are where branches stand.
+	// Heads has the heads of branches.
 	Heads *Heads
-	// Pools are those that scale.
+	// Pools has the pools that scale.
 	Pools *Pools
 
-	// wakeUp queues environments that wait for what another one had.
+	// wakeUp queues environments that wait for a claim of another environment.
 	wakeUp chan event.GenericEvent
-	// turns are those of the pools that get a new image of the platform.
+	// turns limits the number of pools that get a new image of the platform at the same time.
 	turns turns
 }
 
-// Reconcile brings one Environment into the store and its pool into being.
+// Reconcile projects an Environment into the store and manages its pool.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	environment, rolling := &v1alpha1.Environment{}, false
 	result, err := r.Base.Reconcile(ctx, req, environment, func(ctx context.Context, key store.Key) (after time.Duration, err error) {
-		was := seenBy(environment)
+		was := seenState(environment)
 		after, rolling, err = r.reconcile(ctx, environment, key)
 		r.announceSeen(environment, was)
 		return after, err
 	})
-	if !rolling { // however it ended: nobody waits for what does not go on
+	if !rolling { // the rollout has ended, or cannot continue
 		err = errors.Join(err, r.endTurn(ctx, req.NamespacedName))
 	}
 	if err == nil && environment.UID == "" {
-		r.Pools.forget(req.NamespacedName)
+		r.Pools.forgetPool(req.NamespacedName)
 		err = r.wakeStalled(ctx, req.Namespace)
 	}
 	return result, err
 }
 
-// reconcile returns when to look again; rolling says that a new release of the
-// platform is on its way into the pool.
+// reconcile returns the time until the next reconcile. rolling reports that the pool is getting a new
+// release of the platform.
 func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key store.Key) (after time.Duration, rolling bool, err error) {
 	project, err := r.Project(ctx, e.Namespace)
 	if err != nil {
@@ -103,23 +102,23 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	}
 	r.showHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
-	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays as it is, and nothing is followed
+	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays unchanged, and nothing is followed
 		e.ForgetSourceOfBefore()
 		after, err = r.leavePool(ctx, e, held, notAllowed)
 		return after, false, err
 	}
 	after, rolling, err = r.bringPool(ctx, e, project, allowed.Runner, key)
-	// Neither of the two holds the other up.
-	again, unfollowed := r.follow(ctx, e, project, live, key)
+	// Pool and Git are independent: an error of one does not stop the other.
+	again, unfollowed := r.followGit(ctx, e, project, live, key)
 	if again > 0 && (after == 0 || again < after) {
 		after = again
 	}
 	return after, rolling, errors.Join(err, unfollowed)
 }
 
-// leavePool shows the pool, which stays as it is, and why.
+// leavePool keeps the pool unchanged, and reports it with the reason.
 func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, held bool, notAllowed error) (after time.Duration, err error) {
-	r.Pools.forget(client.ObjectKeyFromObject(e))
+	r.Pools.forgetPool(client.ObjectKeyFromObject(e))
 	seen, err := r.showRunners(ctx, e, kept{})
 	if err != nil {
 		return 0, err
@@ -130,7 +129,7 @@ func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, hel
 	}
 	e.ShowRunners(max(seen.ready, 0), want)
 	switch {
-	case !held: // Ready says why already
+	case !held: // Ready has the reason already
 		after = object.Later
 	case e.Spec.Suspend:
 		e.MarkSuspended()
@@ -144,7 +143,7 @@ func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, hel
 	return after, nil
 }
 
-// bringPool keeps the pool and shows it; it returns what reconcile does.
+// bringPool writes the pool and reports it. It returns the results of reconcile.
 func (r *Reconciler) bringPool(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) (after time.Duration, rolling bool, err error) {
@@ -156,37 +155,37 @@ func (r *Reconciler) bringPool(
 	if done || err != nil {
 		return r.PlanInterval(), false, err
 	}
-	return object.Later, wrote.waits || r.turns.has(client.ObjectKeyFromObject(e), r.Now()), nil
+	return object.Later, wrote.waits || r.turns.hasTurn(client.ObjectKeyFromObject(e), r.Now()), nil
 }
 
-// wakeStalled queues the environments of a namespace that wait for a place or a
-// slug, once another one is out of the store.
+// wakeStalled queues the environments of a namespace that wait for a slot of the plan or a slug, after
+// another environment was removed from the store.
 func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
 	list := &v1alpha1.EnvironmentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("listing the environments that wait: %w", err)
+		return fmt.Errorf("listing the waiting environments: %w", err)
 	}
 	for i := range list.Items {
 		if !v1alpha1.IsStalled(&list.Items[i]) {
 			continue
 		}
-		if err := r.wake(ctx, &list.Items[i]); err != nil {
+		if err := r.wakePool(ctx, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endTurn ends a pool's turn and wakes the environment whose turn may be next.
+// endTurn ends the rollout of a pool and queues the environment of the next one.
 func (r *Reconciler) endTurn(ctx context.Context, environment types.NamespacedName) error {
-	next, ok := r.turns.end(environment, r.Now())
+	next, ok := r.turns.endTurn(environment, r.Now())
 	if !ok {
 		return nil
 	}
-	return r.wake(ctx, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
+	return r.wakePool(ctx, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
 }
 
-func (r *Reconciler) wake(ctx context.Context, environment *v1alpha1.Environment) error {
+func (r *Reconciler) wakePool(ctx context.Context, environment *v1alpha1.Environment) error {
 	select {
 	case r.wakeUp <- event.GenericEvent{Object: environment}:
 		return nil
@@ -216,8 +215,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return r.WatchPlans(b, all).Complete(r)
 }
 
-// projectState is what environments read of their project, and what tells them that
-// another one is the default.
+// projectState returns the fields of a project that environments read. A change of the default
+// environment changes it too.
 func projectState(o v1alpha1.ConditionedObject) any {
 	p, ok := o.(*v1alpha1.Project)
 	if !ok {
@@ -226,8 +225,7 @@ func projectState(o v1alpha1.ConditionedObject) any {
 	return [4]any{p.Generation, p.Status.ID, p.Status.DefaultEnvironment, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
 }
 
-// liveState is what an environment shows of its deployments, and what it says of the one that it
-// asked for.
+// liveState returns the fields of a Deployment that its environment reads.
 func liveState(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok {
@@ -236,7 +234,7 @@ func liveState(o v1alpha1.ConditionedObject) any {
 	return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)}
 }
 
-// usersOf are the environments whose runners have a value of a Secret.
+// usersOf returns the environments whose runners use a value of a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {
 	project := &v1alpha1.Project{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
@@ -248,10 +246,10 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 		err = r.Client.List(ctx, list, client.InNamespace(secret.GetNamespace()))
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "looking for the environments that a Secret concerns")
+		ctrl.LoggerFrom(ctx).Error(err, "finding the environments that use a Secret")
 	}
 	var out []ctrl.Request
-	ofAll := names(project, secret.GetName())
+	ofAll := usesSecret(project, secret.GetName())
 	for i := range list.Items {
 		if e := &list.Items[i]; ofAll || hasVariableOf(e, secret.GetName()) {
 			out = append(out, object.Request(e))
@@ -260,14 +258,14 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 	return out
 }
 
-// names says whether a model provider's key is in a Secret.
-func names(project *v1alpha1.Project, secret string) bool {
+// usesSecret reports whether a model provider's key is in a Secret.
+func usesSecret(project *v1alpha1.Project, secret string) bool {
 	return slices.ContainsFunc(project.Spec.ModelProviders, func(p v1alpha1.ModelProvider) bool {
 		return p.APIKeySecretRef != nil && string(p.APIKeySecretRef.Name) == secret
 	})
 }
 
-// hasVariableOf says whether a variable's value is in a Secret.
+// hasVariableOf reports whether a variable's value is in a Secret.
 func hasVariableOf(e *v1alpha1.Environment, secret string) bool {
 	return slices.ContainsFunc(e.Spec.Variables, func(v v1alpha1.EnvironmentVariable) bool {
 		return v.SecretKeyRef != nil && string(v.SecretKeyRef.Name) == secret

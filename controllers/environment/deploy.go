@@ -19,13 +19,13 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;create;patch
 
-// mostRevisions is how many names in a row may be taken.
+// mostRevisions is the maximum number of consecutive revisions whose name may be taken.
 const mostRevisions = 50
 
-// deploy makes the Deployment of asked.Commit, once, and sets asked.Revision and
-// asked.Deployment. Until the status has that revision, it is the same one again; one
-// that ended is never taken for it, nor a name that the store knows from before.
-func (r *Reconciler) deploy(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
+// createDeployment creates the Deployment of asked.Commit once, and sets asked.Revision and asked.Deployment. It
+// returns the same Deployment until the status has that revision. It never reuses a Deployment that has
+// ended, or a name that the store has already.
+func (r *Reconciler) createDeployment(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
 	for range mostRevisions {
 		asked.Revision++
 		d := commitDeployment(e, branch, asked.Commit, asked.Revision)
@@ -39,10 +39,10 @@ func (r *Reconciler) deploy(ctx context.Context, e *v1alpha1.Environment, branch
 		}
 	}
 	return &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
-		"the names of the next %d Deployments of commit %s are taken; delete those of this commit that have ended", mostRevisions, asked.Commit)}
+		"the names of the next %d Deployments of commit %s are taken; delete Deployments of this commit that have ended", mostRevisions, asked.Commit)}
 }
 
-// commitDeployment deploys a commit to an environment, by the decision of that number.
+// commitDeployment returns the Deployment of a commit to an environment, for this revision.
 func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision int64) *v1alpha1.Deployment {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", e.UID, commit, revision))
 	return &v1alpha1.Deployment{
@@ -59,9 +59,8 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 	}
 }
 
-// deployAs makes a deployment; made is false where its name is taken by another one, or
-// by one that has ended. It reads past the cache, for what was just made may be missing
-// there.
+// deployAs creates a Deployment. made is false if another Deployment has its name, or the Deployment
+// has ended. It reads without a cache, which may not have a new object yet.
 func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
 	found := &v1alpha1.Deployment{}
 	err = r.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
@@ -79,7 +78,7 @@ func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to ta
 		showStored(found, row)
 	}
 	if there || known {
-		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.is(found), nil
+		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.isDeployment(found), nil
 	}
 	if err := r.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
 		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)

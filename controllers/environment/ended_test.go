@@ -19,7 +19,7 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 		return func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }
 	}
 
-	It("is told to be there only while the commit is live or on its way", func(ctx SpecContext) {
+	It("follows its source only while the commit is live or in progress", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -30,35 +30,35 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 			_, ended, _ := strings.Cut(condition.Message, `"`+e.Status.Git.Deployment+`"`)
 			return string(condition.Status) + condition.Reason + ended
 		}
-		const remedy = ". Name another commit in spec.git, or make a Deployment of this one"
+		const remedy = ". Name another commit in spec.git, or create a Deployment of this commit"
 		Expect(said()).To(Equal("TrueSucceeded"))
 
-		By("deployed, and another one made live")
+		By("deployed, and another one activated")
 		d := f.deployed(ctx, one, true)
 		Expect(said()).To(Equal("TrueSucceeded"))
 		f.deployed(ctx, one, false)
-		Expect(said()).To(Equal("FalseDeploymentFailed, which is not live, for another one is" + remedy))
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is not live, because another deployment is" + remedy))
 		f.ExpectAtRest(ctx, f.r, e)
 		f.ExpectExists(ctx, d)
 		d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(f.Clock.Now().Truncate(time.Second))}
 		f.ExpectApplied(ctx, d)
 		Expect(said()).To(Equal("TrueSucceeded"))
 
-		By("failed, and gone with what it said")
+		By("failed and deleted")
 		f.ended(ctx, d.Name, v1alpha1.DeploymentFailed)
-		Expect(said()).To(Equal("FalseDeploymentFailed, which is Failed: its conditions say why" + remedy))
+		Expect(said()).To(Equal("FalseDeploymentFailed, which is Failed; see its conditions" + remedy))
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(d.Name)})
 		Expect(said()).To(Equal("FalseDeploymentFailed, which is gone" + remedy))
 		Expect(f.commits(ctx)).To(BeEmpty())
 
-		By("suspended, and asked for another one meanwhile")
+		By("suspended, and another commit requested")
 		at(two)(e)
 		e.Spec.Suspend = true
 		f.reconciled(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil(), "it would speak of the commit before")
 		e.Spec.Suspend = false
 
-		By("gone while it is on its way")
+		By("deleted while in progress")
 		at(two)(e)
 		f.reconciled(ctx, e)
 		Expect(said()).To(Equal("TrueSucceeded"))

@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Reasons of the events of a pool that scales, and of a branch that is followed. That one cannot
-// be seen has the condition's reason.
+// Reasons of events about scaling and followed branches. If a branch cannot be read, the event has the
+// reason of the condition.
 const (
 	reasonScaledUp     = "ScaledUp"
 	reasonScaledDown   = "ScaledDown"
@@ -22,20 +22,20 @@ const (
 	reasonFetchedAgain = "FetchedAgain"
 )
 
-// seen is what an environment shows of the branch that it follows.
+// seen is the state of the followed branch in the status.
 type seen struct {
 	commit string
 	branch metav1.Condition
 }
 
-func seenBy(e *v1alpha1.Environment) seen {
+func seenState(e *v1alpha1.Environment) seen {
 	return seen{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceSeen), metav1.Condition{})}
 }
 
-// announceSeen sends an event where the branch was seen at another commit, cannot be seen for
-// another reason, or is seen again.
+// announceSeen sends an event if the branch moved, cannot be read for another reason, or can be read
+// again.
 func (r *Reconciler) announceSeen(e *v1alpha1.Environment, was seen) {
-	is := seenBy(e)
+	is := seenState(e)
 	if is.commit != "" && is.commit != was.commit {
 		r.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.branch.Message)
 	}
@@ -47,7 +47,7 @@ func (r *Reconciler) announceSeen(e *v1alpha1.Environment, was seen) {
 	}
 }
 
-// announceScaled sends an event where a pool got another number of replicas.
+// announceScaled sends an event if the number of replicas changed.
 func (r *Reconciler) announceScaled(e *v1alpha1.Environment, from int32, to scaling) {
 	if from == to.replicas {
 		return
@@ -56,7 +56,7 @@ func (r *Reconciler) announceScaled(e *v1alpha1.Environment, from int32, to scal
 	r.Event(e, corev1.EventTypeNormal, reason, note)
 }
 
-// scaledEvent is what is told of another number of replicas.
+// scaledEvent returns the event for a new number of replicas.
 func scaledEvent(from int32, to scaling) (reason, note string) {
 	d, reason := to.demand, reasonScaledUp
 	if to.replicas < from {
@@ -65,14 +65,14 @@ func scaledEvent(from int32, to scaling) (reason, note string) {
 	note = fmt.Sprintf("scaled from %d to %d runners: ", from, to.replicas)
 	switch {
 	case to.replicas < from && to.bounded():
-		return reason, note + "spec.runner allows no more"
+		return reason, note + "the maximum of spec.runner is lower"
 	case to.replicas == 0:
 		return reason, note + fmt.Sprintf("no run for %s", to.window)
 	case to.replicas < from:
-		return reason, note + fmt.Sprintf("no more were needed for %s", to.window)
+		return reason, note + fmt.Sprintf("fewer were needed for %s", to.window)
 	case d.Waiting.All == 0:
-		return reason, note + "as spec.runner says"
+		return reason, note + "set by spec.runner"
 	}
-	return reason, note + fmt.Sprintf("%d or more runs wait for a free place, the first for %s; %d are under way",
+	return reason, note + fmt.Sprintf("%d or more runs wait for a free slot, the oldest for %s; %d are running",
 		d.Waiting.All, d.Oldest.Round(time.Second), d.Running.All)
 }

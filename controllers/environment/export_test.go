@@ -11,46 +11,46 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// mostWakes is more than a spec wakes.
+// mostWakes is more than the number of environments that a spec queues.
 const mostWakes = 100
 
-// Wakes are the environments that the reconciler wakes, which without a manager
-// nobody takes up.
+// Wakes returns the environments that the reconciler queues. Without a manager, no controller takes
+// them.
 func (r *Reconciler) Wakes() <-chan event.GenericEvent {
 	r.wakeUp = make(chan event.GenericEvent, mostWakes)
 	return r.wakeUp
 }
 
-// Moved are the environments whose branch moved.
+// Moved returns the environments whose branch moved.
 func (h *Heads) Moved() <-chan event.GenericEvent {
 	return h.changed
 }
 
-// Told are the projects of which a push was told.
+// Told returns the projects with a reported push.
 func (p *Pushes) Told() <-chan event.GenericEvent {
 	return p.told
 }
 
-// LookAtHinted looks at all pools, as after a hint that hints were lost.
+// LookAtHinted checks all pools, as after a lost notification.
 func (s *Scaler) LookAtHinted(ctx context.Context) error {
-	s.Pools.hinted(store.Hint{Topic: store.TopicQueued})
+	s.Pools.handleHint(store.Hint{Topic: store.TopicQueued})
 	var problems []error
-	for _, key := range s.Pools.take(s.Clock.Now()) {
+	for _, key := range s.Pools.takeDue(s.Clock.Now()) {
 		problems = append(problems, s.Look(ctx, key))
 	}
 	return errors.Join(problems...)
 }
 
-// Changed are the environments whose pools are to have other replicas.
+// Changed returns the environments whose desired replicas changed.
 func (p *Pools) Changed() <-chan event.GenericEvent { return p.changed }
 
-// Scale says how many pools scale.
+// Scale returns the number of pools that scale.
 func (p *Pools) Scale() int { return len(p.of) }
 
-// PollingInterval is a time of scaling.
+// PollingInterval is the interval of checks without notifications.
 const PollingInterval = pollingInterval
 
-// PoolsAtOnce and TurnTime are the bounds of turns.
+// PoolsAtOnce and TurnTime are the limits of rollouts.
 const (
 	PoolsAtOnce = poolsAtOnce
 	TurnTime    = turnTime

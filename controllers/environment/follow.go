@@ -20,13 +20,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// follow brings the environment to the commit that spec.git asks for, and says so. It
-// returns when to look again, where nothing else wakes the environment.
-// live is what the store has live, nil for nothing.
-func (r *Reconciler) follow(
+// followGit brings the environment to the commit that spec.git requests, and reports the state. It returns
+// the time until the next reconcile, unless a watch triggers it. live is the live deployment in the
+// store, or nil.
+func (r *Reconciler) followGit(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, live *store.Deployment, key store.Key,
 ) (time.Duration, error) {
-	head, ok := r.wanted(e, project)
+	head, ok := r.wantedHead(e, project)
 	if !ok {
 		return 0, nil
 	}
@@ -39,21 +39,21 @@ func (r *Reconciler) follow(
 	if err != nil {
 		return 0, err
 	}
-	if was := e.Status.Git; was != nil && stays(*was, head, variables, e.Spec.Git.AutoDeploy, list.Items) {
-		if was.Path == nil { // of a release before
+	if was := e.Status.Git; was != nil && isUnchanged(*was, head, variables, e.Spec.Git.AutoDeploy, list.Items) {
+		if was.Path == nil { // written by an earlier release
 			was.Path = &head.Path
 		}
-		if was.Commit == head.Commit && *was.Path == head.Path && head.Tree != "" { // which was not seen before
+		if was.Commit == head.Commit && *was.Path == head.Path && head.Tree != "" { // the tree was unknown before
 			was.Tree = head.Tree
 		}
-		ended, err := r.endOf(ctx, e, was, live, list.Items)
+		ended, err := r.outcomeOf(ctx, e, was, live, list.Items)
 		if err != nil {
 			return 0, err
 		}
 		e.MarkSourceFollowed(*was, ended)
 		return 0, nil
 	}
-	asked, err := r.ask(ctx, e, branchOf(e, project), head, live, list.Items, key)
+	asked, err := r.requestDeployment(ctx, e, branchOf(e, project), head, live, list.Items, key)
 	if asked != nil {
 		asked.Variables = variables
 	}
@@ -73,16 +73,16 @@ func (r *Reconciler) follow(
 	return 0, nil
 }
 
-// stays says whether nothing is to be decided: the environment was brought to this head,
-// or to files that are the same, of the same git.path. A deployment that failed by its connectors is tried again once
-// for each change of the variables. One that follows a branch has one build
-// at a time: the end of what was decided last is waited for, and then the newest head counts.
-func stays(was v1alpha1.EnvironmentGitStatus, head Head, variables string, following bool, all []v1alpha1.Deployment) bool {
+// isUnchanged reports whether there is nothing to decide: the environment already has this head, or a head
+// with the same files, of the same git.path. A deployment that failed because of its connectors is
+// retried once per change of the variables. An environment that follows a branch has one build at a
+// time: it waits for the current build, then takes the newest head.
+func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, variables string, following bool, all []v1alpha1.Deployment) bool {
 	if was.Variables != variables && isStopped(was.Deployment, all) {
 		return false
 	}
-	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isGone(&d) }) {
-		return false // it is built anew
+	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isBundleGone(&d) }) {
+		return false // it is built again
 	}
 	same := was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree
 	if same && !isMoved(&was, head.Path) {
@@ -91,22 +91,21 @@ func stays(was v1alpha1.EnvironmentGitStatus, head Head, variables string, follo
 	return following && slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isOpen(&d) })
 }
 
-// isMoved says whether an environment was brought where it is from another git.path.
+// isMoved reports whether the environment's version is from another git.path.
 func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 	return was != nil && was.Path != nil && *was.Path != path
 }
 
-// endOf is what became of the Deployment that was asked to bring the environment to a commit,
-// "" where that is live or on its way. One that the cache has not is looked for past it: it may
-// have been made a moment ago.
-func (r *Reconciler) endOf(
+// outcomeOf returns the outcome of the Deployment that was created for a commit, or "" if it is live or in
+// progress. If the cache does not have a new Deployment yet, endOf reads it without a cache.
+func (r *Reconciler) outcomeOf(
 	ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, live *store.Deployment, all []v1alpha1.Deployment,
 ) (string, error) {
-	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).isOf(live) {
+	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).isLive(live) {
 		return "", nil
 	}
 	if i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment }); i >= 0 {
-		return ended(&all[i]), nil
+		return endedOutcome(&all[i]), nil
 	}
 	d := &v1alpha1.Deployment{}
 	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: was.Deployment}, d)
@@ -116,28 +115,29 @@ func (r *Reconciler) endOf(
 	case err != nil:
 		return "", fmt.Errorf("reading Deployment %q: %w", was.Deployment, err)
 	}
-	return ended(d), nil
+	return endedOutcome(d), nil
 }
 
-// ended says what became of a deployment, "" of one that is live or on its way.
-func ended(d *v1alpha1.Deployment) string {
+// endedOutcome returns the outcome of a deployment, or "" if it is live or in progress.
+func endedOutcome(d *v1alpha1.Deployment) string {
 	switch {
 	case v1alpha1.IsStalled(d):
-		return "stalled: its conditions say why"
+		return "stalled; see its conditions"
 	case !d.Status.Phase.Terminal(), d.Status.Live:
 		return ""
 	case d.Status.Phase != v1alpha1.DeploymentDeployed:
-		return string(d.Status.Phase) + ": its conditions say why"
+		return string(d.Status.Phase) + "; see its conditions"
 	case d.ActivationPending():
 		return ""
 	}
-	return "not live, for another one is"
+	return "not live, because another deployment is"
 }
 
-// ask decides on the Deployment that brings the environment to a head, by what the store knows of
-// all there are. Where it has that live and nothing else is on its way, there is nothing to bring:
-// the object may be missing, as after a move, for those that the platform makes lie in no repository.
-func (r *Reconciler) ask(
+// requestDeployment chooses or creates the Deployment that brings the environment to a head, based on the store's
+// state of all deployments. If the head is live and no other deployment is in progress, there is
+// nothing to do. The live deployment's object may be missing after a move, because Deployments of the
+// platform are in no repository.
+func (r *Reconciler) requestDeployment(
 	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, live *store.Deployment, all []v1alpha1.Deployment, key store.Key,
 ) (*v1alpha1.EnvironmentGitStatus, error) {
 	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Path: &head.Path}
@@ -148,14 +148,14 @@ func (r *Reconciler) ask(
 		return nil, err
 	}
 	to := target{commit: head.Commit, path: head.Path}
-	if to.isOf(live) && stayLive(to, all) {
+	if to.isLive(live) && stayLive(to, all) {
 		asked.Deployment = e.Status.LiveDeployment
 		asked.Revision++
 		return asked, nil
 	}
 	there, activate := deploymentOf(to, e.Status.LiveDeployment, all)
 	if there == nil {
-		return asked, r.deploy(ctx, e, branch, asked, key)
+		return asked, r.createDeployment(ctx, e, branch, asked, key)
 	}
 	asked.Deployment = there.Name
 	asked.Revision++
@@ -165,11 +165,11 @@ func (r *Reconciler) ask(
 	return asked, nil
 }
 
-// showAllStored is showStored for the deployments of an environment.
+// showAllStored calls showStored for the deployments of an environment.
 func (r *Reconciler) showAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
 	rows, err := r.Store.ListDeployments(ctx, environment)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading what became of the deployments: %w", err))
+		return object.FromStore(fmt.Errorf("reading the outcomes of the deployments: %w", err))
 	}
 	of := map[uuid.UUID]store.Deployment{}
 	for _, row := range rows {
@@ -184,23 +184,23 @@ func (r *Reconciler) showAllStored(ctx context.Context, all []v1alpha1.Deploymen
 	return nil
 }
 
-// wanted is the commit that the environment is to be at; ok is false where there is
-// none to be known, of which the status then tells.
-func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
+// wantedHead returns the commit that the environment should have. ok is false if it is unknown; the status
+// then has the reason.
+func (r *Reconciler) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
 	git := e.Spec.Git
 	switch {
 	case git.Commit == "" && !git.AutoDeploy:
 		e.MarkSourceUnfollowed()
 		return head, false
 	case project.Spec.Git == nil:
-		e.MarkSourceUnknown(v1alpha1.ReasonGitMissing, fmt.Sprintf("the project has no git repository: set spec.git of Project %q", v1alpha1.ProjectName))
+		e.MarkSourceUnknown(v1alpha1.ReasonGitMissing, fmt.Sprintf("the project has no Git repository; set spec.git of Project %q", v1alpha1.ProjectName))
 		return head, false
 	case git.Commit != "":
 		return Head{Commit: string(git.Commit), Path: project.Spec.Git.Path}, true
 	}
-	head, seen := r.Heads.get(e.Namespace, branchOf(e, project))
+	head, seen := r.Heads.getHead(e.Namespace, branchOf(e, project))
 	switch {
-	case !seen: // it is looked at now, and this environment woken
+	case !seen: // it is being polled now, and the poll queues this environment
 		e.ForgetSourceOfBefore()
 	case head.Problem != "":
 		e.MarkSourceUnknown(v1alpha1.ReasonFetchFailed, head.Problem)
@@ -212,15 +212,14 @@ func (r *Reconciler) wanted(e *v1alpha1.Environment, project *v1alpha1.Project) 
 	return head, false
 }
 
-// showHead shows where the branch stands that the environment follows, whether it can be
-// brought there or not.
+// showHead reports the head of the followed branch, whether or not it can be deployed.
 func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project) {
-	if e.Spec.Git.Interval() == 0 || e.Spec.Suspend || project.Spec.Git == nil { // nobody looks
+	if e.Spec.Git.Interval() == 0 || e.Spec.Suspend || project.Spec.Git == nil { // the branch is not polled
 		e.ForgetSeen()
 		return
 	}
 	branch := branchOf(e, project)
-	head, seen := r.Heads.get(e.Namespace, branch)
+	head, seen := r.Heads.getHead(e.Namespace, branch)
 	switch {
 	case !seen:
 		e.ForgetSeenBefore()
@@ -231,12 +230,12 @@ func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project
 	}
 }
 
-// activate asks for a deployment to be live again.
+// activate requests the activation of a deployment.
 func (r *Reconciler) activate(ctx context.Context, d *v1alpha1.Deployment) error {
 	at := metav1.NewTime(r.Now().Truncate(1e9))
 	a := d.Spec.Activation
 	switch {
-	case a.IsAhead(r.Now()): // it was refused, and a time cannot go back where there is one
+	case a.IsAhead(r.Now()): // the request was rejected, and its time must not decrease
 		if err := r.request(ctx, d, nil); err != nil {
 			return err
 		}
@@ -246,7 +245,7 @@ func (r *Reconciler) activate(ctx context.Context, d *v1alpha1.Deployment) error
 	return r.request(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
 }
 
-// request writes what is asked for of a deployment, nil for nothing.
+// request writes or removes the activation request of a deployment.
 func (r *Reconciler) request(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
 	before := d.DeepCopy()
 	d.Spec.Activation = activation

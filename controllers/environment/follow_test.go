@@ -23,18 +23,17 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
-// follower is a scene with a repository that its project has.
+// follower is a scene with a Git repository of its project.
 type follower struct {
 	*scene
 	repository *gittest.Repository
 	branches   *environment.Branches
 	project    *v1alpha1.Project
 	metrics    *prometheus.Registry
-	// requests counts what the repository was asked, and refused are the methods that it
-	// answers by an error.
+	// requests counts the requests to the repository. refused has the method that it rejects.
 	requests atomic.Int32
 	refused  atomic.Value
-	// slow is how long it takes to send folders.
+	// slow is how long the repository takes to send folders.
 	slow atomic.Int64
 }
 
@@ -61,13 +60,13 @@ func newFollower(ctx context.Context) *follower {
 	return f
 }
 
-// looks is how many looks at the repository had a result.
+// looks returns the number of polls with a result.
 func (f *follower) looks(result string) float64 {
 	GinkgoHelper()
 	return metrictest.Of(GinkgoTB(), f.metrics).Value(GinkgoTB(), "agentplatform_git_looks_total", "result", result)
 }
 
-// look asks the repository and returns who is woken by what it says.
+// look polls the repository and returns the queued environments.
 func (f *follower) look(ctx context.Context) (woken []string, after time.Duration) {
 	GinkgoHelper()
 	f.Clock.Step(10 * time.Minute)
@@ -82,14 +81,14 @@ func (f *follower) look(ctx context.Context) (woken []string, after time.Duratio
 	}
 }
 
-// deployments are those of the namespace.
+// deployments returns the deployments of the namespace.
 func (f *follower) deployments(ctx context.Context) (list v1alpha1.DeploymentList) {
 	GinkgoHelper()
 	Expect(f.Admin.List(ctx, &list, client.InNamespace(f.Namespace))).To(Succeed())
 	return list
 }
 
-// commits are those of the deployments.
+// commits returns the commits of the deployments.
 func (f *follower) commits(ctx context.Context) (commits []string) {
 	GinkgoHelper()
 	for _, d := range f.deployments(ctx).Items {
@@ -98,7 +97,7 @@ func (f *follower) commits(ctx context.Context) (commits []string) {
 	return commits
 }
 
-// deployed gives the only deployment of a commit the status of one that is deployed.
+// deployed sets the status of a commit's only deployment to deployed.
 func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1alpha1.Deployment {
 	GinkgoHelper()
 	list := f.deployments(ctx)
@@ -115,7 +114,7 @@ func (f *follower) deployed(ctx context.Context, commit string, live bool) *v1al
 	return nil
 }
 
-// built gives a deployment the status of one that is live, of a folder of the repository.
+// built sets the status of a deployment to live, with a folder of the repository.
 func (f *follower) built(ctx context.Context, name, commit, path string) {
 	GinkgoHelper()
 	list := f.deployments(ctx)
@@ -128,7 +127,7 @@ func (f *follower) built(ctx context.Context, name, commit, path string) {
 	}
 }
 
-// ended gives a deployment the status of one that has ended.
+// ended sets the status of a deployment to an ended phase.
 func (f *follower) ended(ctx context.Context, name string, phase v1alpha1.DeploymentPhase) {
 	GinkgoHelper()
 	d := &v1alpha1.Deployment{ObjectMeta: f.At(name)}
@@ -164,7 +163,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
 		Expect(d.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "agentplatform"))
 
-		By("the same head again, and one whose status was lost on its way")
+		By("the same head again, also after its status was lost")
 		woken, _ = f.look(ctx)
 		Expect(woken).To(BeEmpty())
 		f.ExpectAtRest(ctx, f.r, e)
@@ -174,7 +173,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		Expect(e.Status.Git.Deployment).To(Equal(d.Name))
 
-		By("another head, which waits for the end of the build before it")
+		By("another head, which waits for the earlier build")
 		between := f.repository.Commit("main", "agents/c.yaml", "name: c")
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.r, e)
@@ -189,7 +188,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, second))
 
-		By("a failed one is not tried again")
+		By("a failed commit is not retried")
 		list := f.deployments(ctx)
 		for i := range list.Items {
 			list.Items[i].Status.Phase = v1alpha1.DeploymentFailed
@@ -200,9 +199,9 @@ var _ = Describe("An Environment that follows a branch", func() {
 		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
 		Expect(condition.Reason).To(Equal(v1alpha1.ReasonDeploymentFailed))
-		Expect(condition.Message).To(HavePrefix("commit " + second + ` was asked for by Deployment "` + e.Status.Git.Deployment + `", which is Failed`))
+		Expect(condition.Message).To(HavePrefix("the Deployment of commit " + second + ` is "` + e.Status.Git.Deployment + `", which is Failed`))
 
-		By("another branch, at which nobody has looked yet")
+		By("another branch without a poll")
 		e.Spec.Git.Branch = "other"
 		f.reconciled(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
@@ -220,7 +219,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(after).To(BeZero())
 	})
 
-	It("leaves out commits that do not touch the project's folder", func(ctx SpecContext) {
+	It("skips commits that do not change the project's folder", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		f.project.Spec.Git.Path = "teams/support/"
@@ -242,18 +241,18 @@ var _ = Describe("An Environment that follows a branch", func() {
 		third := f.repository.Commit("main", "teams/support/agents/b.yaml", "name: b")
 		Expect(moves()).To(ConsistOf(first, third))
 
-		By("the folder is gone, which is a change too")
+		By("deleting the folder is a change too")
 		f.repository.Git(f.repository.Work, "rm", "-rq", "teams/support")
 		fourth := f.repository.Commit("main")
 		Expect(moves()).To(ConsistOf(first, third, fourth))
 
-		By("a server that does not say what a commit touches")
+		By("a server that does not support the query of folders")
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "false")
 		fifth := f.repository.Commit("main", "README.md", "three")
 		Expect(moves()).To(ConsistOf(first, third, fourth, fifth))
 	})
 
-	It("waits for a server that cannot say now what a commit touches, and not for ever", func(ctx SpecContext) {
+	It("waits for a bounded time for a server that cannot read folders", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a", "README.md", "one")
@@ -264,7 +263,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.deployed(ctx, first, true)
 		Expect(e.Status.Git.Tree).To(BeEmpty())
 
-		By("the project has a path now, and the same commit is built anew from there")
+		By("a new path in the project builds the same commit again")
 		f.project.Spec.Git.Path = "agents"
 		f.ExpectApplied(ctx, f.project)
 		woken, _ := f.look(ctx)
@@ -295,7 +294,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceSeen)).To(BeTrue())
 	})
 
-	It("asks a server less often that takes long to say what a commit touches", func(ctx SpecContext) {
+	It("polls a server with slow folders less often", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		f.project.Spec.Git.Path = "agents"
@@ -311,7 +310,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.looks("answered")).To(Equal(2.0))
 	})
 
-	It("builds its head anew from another folder of the repository, once what is under way has ended", func(ctx SpecContext) {
+	It("builds its head from a changed folder after the current build", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		f.project.Spec.Git.Path = "a"
@@ -339,7 +338,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.built(ctx, e.Status.Git.Deployment, first, "b")
 		f.ExpectAtRest(ctx, f.r, e)
 
-		By("a status of a release before, which did not tell the folder")
+		By("a status of an earlier release without the folder")
 		e.Status.Git.Path = nil
 		f.ExpectStatus(ctx, e)
 		f.ExpectReconciled(ctx, f.r, e)
@@ -347,7 +346,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("b")))
 	})
 
-	It("says that the branch can be fetched again, also while its folder cannot be seen", func(ctx SpecContext) {
+	It("reports a successful fetch while the folder cannot be read", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		f.project.Spec.Git.Path = "agents"
@@ -374,7 +373,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.refused.Store(http.MethodPost)
 		says("False/FolderUnseen", "False/FolderUnseen")
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen).Message).To(
-			HavePrefix("the repository's default branch is at commit " + first + `; what "agents" holds there cannot be seen now`))
+			HavePrefix("the repository's default branch is at commit " + first + `; the files in "agents" cannot be read now`))
 		Expect(f.Events.Sent()).To(ConsistOf(HavePrefix("Normal CommitSeen"), HavePrefix("Warning FolderUnseen")))
 		Expect(f.commits(ctx)).To(BeEmpty())
 
@@ -386,13 +385,13 @@ var _ = Describe("An Environment that follows a branch", func() {
 			Expect(f.looks(result)).To(Equal(count), result)
 		}
 
-		By("being suspended, when nobody looks")
+		By("suspending it, which stops the polls")
 		e.Spec.Suspend = true
 		f.reconciled(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 	})
 
-	It("is looked at where nobody counts", func(ctx SpecContext) {
+	It("polls without metrics", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		f.reconciled(ctx, f.Environment("dev", following))
@@ -401,7 +400,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(woken).To(ConsistOf("dev"))
 	})
 
-	It("leaves the repository alone for ten seconds, whatever wakes the next look", func(ctx SpecContext) {
+	It("polls a repository at most every ten seconds, whatever triggers the poll", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
@@ -416,7 +415,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.requests.Load()).To(BeNumerically(">", asked))
 	})
 
-	It("says why a head is not known, and waits", func(ctx SpecContext) {
+	It("reports why the head is unknown, and waits", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following, func(e *v1alpha1.Environment) { e.Spec.Git.Branch = "release" })
@@ -428,7 +427,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(condition.Message).To(Equal(`the repository has no branch "release"; push it or correct the name`))
 		Expect(f.commits(ctx)).To(BeEmpty())
 
-		By("the credentials are gone")
+		By("deleting the credentials")
 		f.ExpectGone(ctx, f.Secret("git", nil))
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.r, e)

@@ -8,62 +8,66 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
-// Head is where a branch stands.
+// Head is the head of a branch.
 type Head struct {
 	// Seen is the branch's newest commit.
 	Seen string
-	// Commit is the one that counts: Seen, or while Unseen the last of which Tree is known,
-	// "" where there is none.
+	// Commit is the commit to deploy: Seen, or while Unseen is set, the last commit with a known Tree.
+	// It is "" if there is none.
 	Commit string
-	// Tree names what git.path of the Project holds there: the same name is the same
-	// files. It is "" where there is no path, or the server does not tell.
+	// Tree is the hash of the files below git.path of the Project. Equal hashes mean equal files. It is
+	// "" if there is no path, or if the server does not support the query.
 	Tree string
-	// Path is the git.path that Tree is of.
+	// Path is the git.path of Tree.
 	Path string
-	// Problem says why no commit is known; "" where one is.
+	// Problem says why no commit is known, or is "".
 	Problem string
-	// Unseen says why it is not known yet what git.path holds at Seen; "" where it is, or
-	// need not be.
+	// Unseen says why Tree is not known for Seen yet. It is "" if Tree is known or not needed.
 	Unseen string
+	// Cause is the cause of Problem or Unseen without text of the server, or "". While it stays the
+	// same, so do they: otherwise a server could change the status of objects with each poll.
+	Cause string
 }
 
-// Heads are where the branches stand that environments follow, as they were last
-// seen. Its methods are safe for concurrent use.
+// Heads has the latest known heads of followed branches. Its methods are safe for concurrent use.
 type Heads struct {
 	mu sync.Mutex
-	// of is by namespace and branch.
+	// of has the heads by namespace and branch.
 	of map[string]map[string]Head
-	// changed names the environments whose branch stands elsewhere now.
+	// changed names the environments whose branch moved.
 	changed chan event.GenericEvent
 }
 
-// NewHeads knows of no branch.
+// NewHeads returns Heads without branches.
 func NewHeads() *Heads {
 	return &Heads{of: map[string]map[string]Head{}, changed: make(chan event.GenericEvent, waitingHeads)}
 }
 
-// waitingHeads is how many environments may wait to be woken before whoever wakes
-// them waits.
+// waitingHeads is the buffer size of changed.
 const waitingHeads = 100
 
-// get is where a branch of a project's repository stands; ok is false where nobody
-// has looked yet.
-func (h *Heads) get(namespace, branch string) (head Head, ok bool) {
+// getHead returns the head of a branch of a project's repository. ok is false before the first poll.
+func (h *Heads) getHead(namespace, branch string) (head Head, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	head, ok = h.of[namespace][branch]
 	return head, ok
 }
 
-// put takes what was seen of a project's repository in place of all that was known,
-// and says which branches stand elsewhere now. nil forgets the repository.
-func (h *Heads) put(namespace string, seen map[string]Head) (changed map[string]bool) {
+// replaceHeads replaces the heads of a project's repository and returns the branches that moved. nil removes the
+// repository.
+func (h *Heads) replaceHeads(namespace string, seen map[string]Head) (changed map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.of[namespace]
 	changed = map[string]bool{}
 	for branch, head := range seen {
-		if known, ok := before[branch]; !ok || known != head {
+		known, ok := before[branch]
+		if ok && head.Cause != "" && known.Cause == head.Cause && known.Path == head.Path {
+			head.Problem, head.Unseen = known.Problem, known.Unseen
+			seen[branch] = head
+		}
+		if !ok || known != head {
 			changed[branch] = true
 		}
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("An Environment", func() {
-	It("goes from created to ready, as what it needs comes and its runners start", func(ctx SpecContext) {
+	It("goes from created to ready when its dependencies exist and its runners start", func(ctx SpecContext) {
 		s := bare()
 		e := s.Environment("dev")
 		Expect(s.reconciled(ctx, e)).To(Equal(object.Later))
@@ -48,7 +48,7 @@ var _ = Describe("An Environment", func() {
 		Expect(e.Status.Default).To(BeTrue(), "it was the first")
 		Expect(s.ExpectAtRest(ctx, s.r, e).RequeueAfter).To(BeZero())
 
-		By("asking for another configuration, of which nothing was seen yet")
+		By("a new configuration without an observed state")
 		e.Spec.Runner.Concurrency = 7
 		s.reconciled(ctx, e)
 		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
@@ -56,7 +56,7 @@ var _ = Describe("An Environment", func() {
 		s.ExpectReconciled(ctx, s.r, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
 
-		By("staying ready while the store is away")
+		By("staying ready while the store is unavailable")
 		s.Store.GoAway()
 		s.ExpectReconcileFails(ctx, s.r, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded Reconciling observed"))
@@ -79,7 +79,7 @@ var _ = Describe("An Environment", func() {
 		Expect(State(e)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 	})
 
-	It("says what keeps its runners from starting", func(ctx SpecContext) {
+	It("reports why its runners do not start", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.Environment("dev")
 		s.reconciled(ctx, e)
@@ -105,7 +105,7 @@ var _ = Describe("An Environment", func() {
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
 	})
 
-	It("is stalled by what the plan does not allow, and has no pool of it", func(ctx SpecContext) {
+	It("is stalled if the plan does not allow it, and has no pool", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.Environment("dev", func(e *v1alpha1.Environment) {
 			e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
@@ -118,7 +118,7 @@ var _ = Describe("An Environment", func() {
 		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
 	})
 
-	It("waits for the slug of an older one, which wakes it when it goes", func(ctx SpecContext) {
+	It("waits for the slug of an older one, and gets it after a deletion", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.Environment("dev")
 		second := s.Environment("other", func(e *v1alpha1.Environment) { e.Spec.DisplayName = "Dev" })
@@ -137,7 +137,7 @@ var _ = Describe("An Environment", func() {
 		Expect(second.Status.Slug).To(Equal("dev"))
 	})
 
-	It("waits for a place, which one that goes leaves", func(ctx SpecContext) {
+	It("waits for the limit of environments, and starts after a deletion", func(ctx SpecContext) {
 		s := newScene(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(1)) })
 		first, second := s.Environment("dev"), s.Environment("second")
 		s.reconciled(ctx, first)
@@ -151,7 +151,7 @@ var _ = Describe("An Environment", func() {
 		Expect(v1alpha1.IsStalled(second)).To(BeFalse())
 	})
 
-	It("shows what is live in it, and whether it is the default", func(ctx SpecContext) {
+	It("shows its live deployment, and whether it is the default", func(ctx SpecContext) {
 		s := newScene(ctx)
 		first := s.ready(ctx, s.Environment("dev"))
 		second := s.ready(ctx, s.Environment("prod"))
@@ -184,7 +184,7 @@ var _ = Describe("An Environment", func() {
 		}
 	})
 
-	It("reads plans again where it may not watch them", func(ctx SpecContext) {
+	It("polls plans that it may not watch", func(ctx SpecContext) {
 		s := newScene(ctx)
 		s.Namespaces = []string{s.Namespace}
 		e := s.ready(ctx, s.Environment("dev"))

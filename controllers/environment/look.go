@@ -19,9 +19,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// look is where the branches stand that the environments follow. late says that the
-// repository did not answer in time. It is counted, unless the process ends.
-func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
+// pollBranches polls the heads of the followed branches. late reports that the repository did not respond in
+// time. It counts the poll in the metrics, unless the process ends.
+func (b *Branches) pollBranches(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
 	within, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	names := map[string]bool{}
@@ -29,10 +29,10 @@ func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, followin
 		names[branchOf(e, project)] = true
 	}
 	seen = map[string]Head{}
-	late, err := b.ask(within, project, slices.Sorted(maps.Keys(names)), seen)
+	late, err := b.queryRemote(within, project, slices.Sorted(maps.Keys(names)), seen)
 	if err != nil {
 		for name := range names {
-			seen[name] = Head{Problem: explained(project, err)}
+			seen[name] = Head{Problem: explained(project, err), Cause: causeOf(project, err)}
 		}
 	}
 	if b.Metrics != nil && ctx.Err() == nil {
@@ -41,12 +41,18 @@ func (b *Branches) look(ctx context.Context, project *v1alpha1.Project, followin
 	return seen, late
 }
 
-// explained is an error of the project's repository for people.
+// explained returns an error of the project's repository as a text for users.
 func explained(project *v1alpha1.Project, err error) string {
 	return gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)
 }
 
-// resultOf is how a look went. A repository without the branch has answered.
+// causeOf returns the part of explained that the server does not choose.
+func causeOf(project *v1alpha1.Project, err error) string {
+	return gitremote.Cause(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)
+}
+
+// resultOf returns the result of a poll for the metrics. A repository without the branch counts as a
+// response.
 func resultOf(seen map[string]Head, late bool, err error) string {
 	switch {
 	case late:
@@ -62,15 +68,15 @@ func resultOf(seen map[string]Head, late bool, err error) string {
 	return metrics.LookAnswered
 }
 
-// unlessAnswered is a context that ends after patience, unless answered is called before.
+// unlessAnswered returns a context that ends after patience, unless answered is called before.
 func unlessAnswered(ctx context.Context, patience time.Duration) (_ context.Context, answered func(), cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(patience, func() { end(context.DeadlineExceeded) })
 	return ctx, func() { timer.Stop() }, func() { timer.Stop(); end(nil) }
 }
 
-// ask asks the repository where branches of these names stand.
-func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []string, seen map[string]Head) (late bool, err error) {
+// queryRemote queries the heads of the named branches from the repository.
+func (b *Branches) queryRemote(ctx context.Context, project *v1alpha1.Project, names []string, seen map[string]Head) (late bool, err error) {
 	var credentials map[string][]byte
 	if ref := project.Spec.Git.SecretRef; ref != nil {
 		if credentials, err = b.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
@@ -83,7 +89,7 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 	}
 	ctx, answered, cancel := unlessAnswered(ctx, answerPatience)
 	defer cancel()
-	// What ends with the context has as many errors as there are layers.
+	// An ended context causes a different error in each layer. Return one error for all of them.
 	defer func() {
 		if err != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 			late, err = true, context.DeadlineExceeded
@@ -106,7 +112,7 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 			continue
 		}
 		seen[name] = Head{Seen: commit.String(), Commit: commit.String(), Path: path}
-		if known, _ := b.Heads.get(project.Namespace, name); known.Commit == commit.String() && known.Path == path {
+		if known, _ := b.Heads.getHead(project.Namespace, name); known.Commit == commit.String() && known.Path == path {
 			seen[name] = Head{Seen: known.Commit, Commit: known.Commit, Path: path, Tree: known.Tree}
 		} else {
 			moved[name] = commit
@@ -118,22 +124,22 @@ func (b *Branches) ask(ctx context.Context, project *v1alpha1.Project, names []s
 	return b.askForFolders(ctx, session, tips, project, moved, seen), nil
 }
 
-// askForFolders completes the heads that moved by what git.path names there. Where that
-// cannot be seen, it is as if there were no path; where it may be seen the next time, the
-// heads that count stay where they were, some looks long, whoever is slow.
+// askForFolders adds the tree of git.path to the heads that moved. If the server does not support it,
+// the head counts as if there were no path. If the next poll may succeed, the previous head stays in
+// effect for some polls.
 func (b *Branches) askForFolders(
 	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
 ) (late bool) {
 	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
-	hold := func() (received func()) {
+	hold := func() (release func()) {
 		since := b.Now()
-		return func() { b.looks.held(project.Namespace, b.Now().Sub(since)) }
+		return func() { b.looks.recordTransferTime(project.Namespace, b.Now().Sub(since)) }
 	}
 	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, hold, commits...)
 	late = errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, gitremote.ErrBusy)
 	switch {
 	case err == nil:
-		b.looks.seen(project.Namespace)
+		b.looks.recordTreeRead(project.Namespace)
 		for name, commit := range moved {
 			head := seen[name]
 			head.Tree = trees[commit]
@@ -141,15 +147,15 @@ func (b *Branches) askForFolders(
 		}
 		return false
 	case errors.Is(err, gitremote.ErrFilter), errors.As(err, new(gitremote.RemedyError)):
-		b.looks.seen(project.Namespace)
+		b.looks.recordTreeRead(project.Namespace)
 		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
 		return false
-	case !b.looks.unseen(project.Namespace):
+	case !b.looks.recordTreeUnread(project.Namespace):
 		return late
 	}
 	for name := range moved {
-		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unseen(project, err)}
-		if known, _ := b.Heads.get(project.Namespace, name); known.Path == head.Path {
+		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unknownTreeReason(project, err), Cause: causeOf(project, err)}
+		if known, _ := b.Heads.getHead(project.Namespace, name); known.Path == head.Path {
 			head.Commit, head.Tree = known.Commit, known.Tree
 		}
 		seen[name] = head
@@ -157,11 +163,11 @@ func (b *Branches) askForFolders(
 	return late
 }
 
-// unseen says why it cannot be seen what git.path holds.
-func unseen(project *v1alpha1.Project, err error) string {
-	why := "folders of other repositories are being read"
+// unknownTreeReason says why the tree of git.path is not known.
+func unknownTreeReason(project *v1alpha1.Project, err error) string {
+	why := "too many other repositories are being read"
 	if !errors.Is(err, gitremote.ErrBusy) {
 		why = explained(project, err)
 	}
-	return fmt.Sprintf("what %q holds there cannot be seen now, and is looked at again: %s", project.Spec.Git.Path, why)
+	return fmt.Sprintf("the files in %q cannot be read now and are read again later: %s", project.Spec.Git.Path, why)
 }

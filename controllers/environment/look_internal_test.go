@@ -22,7 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
-// hanging is a session with a server that sends nothing until it is let go.
+// hanging is a session with a server that sends nothing until it is released.
 type hanging struct {
 	gitremote.Session
 	reached chan<- struct{}
@@ -39,9 +39,9 @@ func (h hanging) Pack(context.Context, *packp.UploadPackRequest) (io.ReadCloser,
 // Close implements gitremote.Session.
 func (hanging) Close() error { return nil }
 
-// TestServersOfOthersAreNotWaitedForForEver: while they have all places, a branch stays
-// where it was for some looks; then every commit counts.
-func TestServersOfOthersAreNotWaitedForForEver(t *testing.T) {
+// While slow servers use all slots, a branch stays at its previous head for some polls. After that,
+// every commit counts.
+func TestLook_StopsWaitingForSlowServers(t *testing.T) {
 	t.Parallel()
 	tips := packp.NewAdvRefs()
 	require.NoError(t, tips.Capabilities.Set(capability.Filter))
@@ -70,11 +70,11 @@ func TestServersOfOthersAreNotWaitedForForEver(t *testing.T) {
 		require.False(t, b.askForFolders(over, hanging{}, tips, project, map[string]plumbing.Hash{"main": commit}, seen), "its own server is not late")
 		if look < foldersPatience-1 {
 			require.Empty(t, seen["main"].Commit)
-			require.Contains(t, seen["main"].Unseen, "folders of other repositories are being read")
+			require.Contains(t, seen["main"].Unseen, "too many other repositories are being read")
 			continue
 		}
 		require.Equal(t, head, seen["main"])
 	}
-	b.looks.took("team", time.Unix(1, 0), time.Minute, false)
-	require.Equal(t, looksApart, b.looks.rest("team", time.Unix(1, 0)), "it held no place")
+	b.looks.recordPoll("team", time.Unix(1, 0), 0, time.Minute, false)
+	require.Equal(t, looksApart, b.looks.remainingPause("team", time.Unix(1, 0)), "it held no place")
 }

@@ -8,22 +8,25 @@ import (
 )
 
 const (
-	// looksApart is how long a repository is left alone after a look, whatever wakes
-	// the next one: a Secret that changes all the time is no reason to ask all the time.
+	// looksApart is the minimum time between two polls of a repository, whatever triggers the second
+	// one. A Secret that changes often must not cause many polls.
 	looksApart = 10 * time.Second
-	// mostPause is the longest pause of a repository that does not answer in time.
+	// mostPause is the maximum pause of a repository that does not respond in time.
 	mostPause = 10 * time.Minute
-	// heldApart is how many times as long a repository is left alone as it took to send its
-	// folders: who is slow has one of the few places for that no more than a thirtieth of the
+	// heldApart is the factor between the time that receiving and reading a repository's folders took and
+	// the pause after that. A slow repository therefore uses one of the few slots for at most a thirtieth of the
 	// time.
 	heldApart = 30
-	// foldersPatience is how many looks in a row may fail to see which commits touch
-	// git.path before every commit counts.
+	// tookApart is the factor between the duration of a poll and the pause after it. A slow server
+	// therefore uses one of the workers for at most a quarter of the time.
+	tookApart = 3
+	// foldersPatience is the number of consecutive polls that may fail to read the tree of git.path.
+	// After that, every commit counts as a change.
 	foldersPatience = 5
 )
 
-// looks remember how the last look at each project's repository went. Its zero value is
-// ready; its methods are safe for concurrent use.
+// looks has the result of the last poll of each project's repository. The zero value is ready. Its
+// methods are safe for concurrent use.
 type looks struct {
 	mu sync.Mutex
 	of map[string]lastLook // by namespace
@@ -31,16 +34,16 @@ type looks struct {
 
 type lastLook struct {
 	at time.Time
-	// pause is the time after at in which nobody looks.
+	// pause is the time after at without polls.
 	pause time.Duration
-	// unseen counts the looks since the folders were seen.
+	// unseen is the number of polls since the folders were read.
 	unseen int
-	// held is how long the folders were being sent since the look before.
+	// held is how long the repository's folders have been received and read since the previous poll.
 	held time.Duration
 }
 
-// rest is how long the repository is left alone yet.
-func (l *looks) rest(namespace string, now time.Time) time.Duration {
+// remainingPause returns the remaining pause of a repository.
+func (l *looks) remainingPause(namespace string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, ok := l.of[namespace]
@@ -50,13 +53,13 @@ func (l *looks) rest(namespace string, now time.Time) time.Duration {
 	return max(0, last.pause-now.Sub(last.at))
 }
 
-// took ends a look; late says that the repository did not answer in time, which doubles
-// the pause that it has, from interval on. One that was slow has a longer pause too.
-func (l *looks) took(namespace string, now time.Time, interval time.Duration, late bool) {
+// recordPoll records the end of a poll and its duration. late reports that the repository did not respond
+// in time, which doubles its pause, starting from interval. A slow repository has a longer pause too.
+func (l *looks) recordPoll(namespace string, now time.Time, took, interval time.Duration, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.of[namespace]
-	pause := max(looksApart, heldApart*last.held)
+	pause := max(looksApart, heldApart*last.held, tookApart*took)
 	if late {
 		pause = max(pause, 2*max(interval, last.pause))
 	}
@@ -67,8 +70,8 @@ func (l *looks) took(namespace string, now time.Time, interval time.Duration, la
 	l.of[namespace] = last
 }
 
-// seen says that it was seen what folders hold, or that it never will be.
-func (l *looks) seen(namespace string) {
+// recordTreeRead records that the folders were read, or can never be read.
+func (l *looks) recordTreeRead(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last, ok := l.of[namespace]; ok {
@@ -77,20 +80,20 @@ func (l *looks) seen(namespace string) {
 	}
 }
 
-// held says how long the repository took to send its folders.
-func (l *looks) held(namespace string, took time.Duration) {
+// recordTransferTime adds the time for receiving or reading the repository's folders.
+func (l *looks) recordTransferTime(namespace string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
 		l.of = map[string]lastLook{}
 	}
 	last := l.of[namespace]
-	last.held = took
+	last.held += took
 	l.of[namespace] = last
 }
 
-// unseen says that it was not seen what folders hold, and whether the next look may.
-func (l *looks) unseen(namespace string) (wait bool) {
+// recordTreeUnread records that the folders were not read, and reports whether the next poll may read them.
+func (l *looks) recordTreeUnread(namespace string) (wait bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
@@ -102,9 +105,8 @@ func (l *looks) unseen(namespace string) (wait bool) {
 	return last.unseen > 0
 }
 
-// forget is for repositories that nobody follows any more. What was asked is remembered
-// as long as it is left alone.
-func (l *looks) forget(namespace string, now time.Time) {
+// forgetRepository removes a repository that no environment follows, after its pause.
+func (l *looks) forgetRepository(namespace string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last, ok := l.of[namespace]; ok && now.Sub(last.at) >= last.pause {

@@ -10,70 +10,76 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLooksAreApart: by ten seconds, or by more each time where there is no answer.
-func TestLooksAreApart(t *testing.T) {
+// Polls are ten seconds apart, and further apart after each poll without a response.
+func TestLooks_KeepMinimumInterval(t *testing.T) {
 	t.Parallel()
 	var l looks
 	now := time.Unix(1, 0)
-	require.Zero(t, l.rest("a", now))
-	l.took("a", now, time.Minute, false)
-	require.Equal(t, 10*time.Second, l.rest("a", now))
-	require.Equal(t, time.Second, l.rest("a", now.Add(9*time.Second)))
-	require.Zero(t, l.rest("a", now.Add(time.Hour)))
-	require.Zero(t, l.rest("b", now))
+	require.Zero(t, l.remainingPause("a", now))
+	l.recordPoll("a", now, 0, time.Minute, false)
+	require.Equal(t, 10*time.Second, l.remainingPause("a", now))
+	require.Equal(t, time.Second, l.remainingPause("a", now.Add(9*time.Second)))
+	require.Zero(t, l.remainingPause("a", now.Add(time.Hour)))
+	require.Zero(t, l.remainingPause("b", now))
 	for _, want := range []time.Duration{2, 4, 8, 10, 10} {
-		l.took("a", now, time.Minute, true)
-		require.Equal(t, want*time.Minute, l.rest("a", now))
+		l.recordPoll("a", now, 0, time.Minute, true)
+		require.Equal(t, want*time.Minute, l.remainingPause("a", now))
 	}
-	l.forget("a", now)
-	require.Equal(t, 10*time.Minute, l.rest("a", now), "no way to be asked sooner")
-	l.took("a", now, time.Minute, false)
-	require.Equal(t, 10*time.Second, l.rest("a", now))
-	l.forget("a", now.Add(10*time.Second))
+	l.forgetRepository("a", now)
+	require.Equal(t, 10*time.Minute, l.remainingPause("a", now), "no way to be asked sooner")
+	l.recordPoll("a", now, 0, time.Minute, false)
+	require.Equal(t, 10*time.Second, l.remainingPause("a", now))
+	l.forgetRepository("a", now.Add(10*time.Second))
 	require.Empty(t, l.of)
 }
 
-// TestWhoIsSlowIsLeftAloneForLonger: for so many times as long, however it ended.
-func TestWhoIsSlowIsLeftAloneForLonger(t *testing.T) {
+// A slow repository has a pause proportional to the time of its folders and to that of the poll,
+// whatever the result.
+func TestLooks_PauseSlowRepositories(t *testing.T) {
 	t.Parallel()
 	var l looks
 	now := time.Unix(1, 0)
 	for _, step := range []struct {
-		held time.Duration
+		held []time.Duration
+		took time.Duration
 		late bool
 		want time.Duration
 	}{
-		{held: 9900 * time.Millisecond, want: 297 * time.Second},
+		{held: []time.Duration{9900 * time.Millisecond}, took: 10 * time.Second, want: 297 * time.Second},
 		{want: 10 * time.Second},
-		{held: 100 * time.Millisecond, want: 10 * time.Second},
-		{held: 10 * time.Second, late: true, want: 5 * time.Minute},
+		{took: time.Second, want: 10 * time.Second},
+		{took: 30 * time.Second, want: 90 * time.Second},
+		{held: []time.Duration{100 * time.Millisecond}, want: 10 * time.Second},
+		{held: []time.Duration{time.Second, 3 * time.Second}, took: 5 * time.Second, want: 2 * time.Minute},
+		{held: []time.Duration{10 * time.Second}, late: true, want: 5 * time.Minute},
 		{late: true, want: 10 * time.Minute},
-		{held: time.Hour, want: 10 * time.Minute},
+		{held: []time.Duration{time.Hour}, want: 10 * time.Minute},
+		{took: time.Hour, want: 10 * time.Minute},
 	} {
-		if step.held > 0 {
-			l.held("a", step.held)
+		for _, held := range step.held {
+			l.recordTransferTime("a", held)
 		}
-		l.took("a", now, time.Minute, step.late)
-		require.Equal(t, step.want, l.rest("a", now))
+		l.recordPoll("a", now, step.took, time.Minute, step.late)
+		require.Equal(t, step.want, l.remainingPause("a", now))
 	}
-	require.Zero(t, l.rest("b", now))
+	require.Zero(t, l.remainingPause("b", now))
 }
 
-// TestFoldersAreWaitedFor: four times; then every commit counts.
-func TestFoldersAreWaitedFor(t *testing.T) {
+// Four polls may fail to read the folders. After that, every commit counts.
+func TestLooks_BoundWaitForFolders(t *testing.T) {
 	t.Parallel()
 	var l looks
 	for _, want := range []bool{true, true, true, true, false, true} {
-		require.Equal(t, want, l.unseen("a"))
+		require.Equal(t, want, l.recordTreeUnread("a"))
 	}
-	l.seen("a")
+	l.recordTreeRead("a")
 	for range foldersPatience - 1 {
-		require.True(t, l.unseen("a"))
+		require.True(t, l.recordTreeUnread("a"))
 	}
 }
 
-// TestAnAnswerBeginsInTime: or what asks for it ends, and says so.
-func TestAnAnswerBeginsInTime(t *testing.T) {
+// The context ends with an error if no response starts in time.
+func TestUnlessAnswered_EndsAfterPatience(t *testing.T) {
 	t.Parallel()
 	ctx, _, cancel := unlessAnswered(t.Context(), 0)
 	defer cancel()

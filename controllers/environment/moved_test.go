@@ -16,14 +16,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// adopted lets a store that was moved have a commit live in an environment, by a Deployment
-// whose object did not come along.
+// adopted makes a commit live in the store by a Deployment without an object, as after a move.
 func (f *follower) adopted(ctx context.Context, e *v1alpha1.Environment, name, commit string) {
 	GinkgoHelper()
 	f.recorded(ctx, e, f.Deployment(name), commit, "")
 }
 
-// recorded lets the store have built a commit's folder for a Deployment, and that live.
+// recorded makes a commit's folder live in the store by a Deployment.
 func (f *follower) recorded(ctx context.Context, e *v1alpha1.Environment, d *v1alpha1.Deployment, commit, path string) {
 	GinkgoHelper()
 	key := f.Key(d)
@@ -43,7 +42,7 @@ func (f *follower) recorded(ctx context.Context, e *v1alpha1.Environment, d *v1a
 var _ = Describe("An Environment that was moved with its store", func() {
 	one, two := strings.Repeat("1", 40), strings.Repeat("2", 40)
 
-	It("builds nothing anew of what is live, whoever asks for it", func(ctx SpecContext) {
+	It("does not build the live deployment again, whoever requests it", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		head := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		for name, follow := range map[string]func(*v1alpha1.Environment){
@@ -64,7 +63,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		}
 	})
 
-	It("builds what is not live, and what will not stay so", func(ctx SpecContext) {
+	It("builds commits that are not live or will not stay live", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev")
 		f.reconciled(ctx, e)
@@ -81,7 +80,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one, two), "the build of the other one would go live")
 		f.ended(ctx, e.Status.Git.Deployment, v1alpha1.DeploymentCancelled)
 
-		By("another one that was asked to be live again")
+		By("another one with a pending activation request")
 		d := f.deployed(ctx, one, false)
 		e.Spec.Git.Commit = ""
 		f.reconciled(ctx, e)
@@ -92,7 +91,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		again := &v1alpha1.Deployment{ObjectMeta: f.At(e.Status.Git.Deployment)}
 		f.ended(ctx, again.Name, v1alpha1.DeploymentCancelled)
 
-		By("which has been answered")
+		By("the request has a response")
 		f.ExpectExists(ctx, d)
 		d.MarkActivation(v1alpha1.ActivationSuperseded, "")
 		f.ExpectStatus(ctx, d)
@@ -103,7 +102,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		Expect(e.Status.Git.Deployment).To(Equal("now"))
 	})
 
-	It("is brought back over what was asked to be live meanwhile", func(ctx SpecContext) {
+	It("is restored over a later activation request", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev")
 		at := func(commit string) {
@@ -121,7 +120,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		Expect(f.deployed(ctx, two, true).ActivationPending()).To(BeTrue(), "else the other one would go live, which is asked for no more")
 	})
 
-	It("is built from the folder of now, whatever the statuses have lost", func(ctx SpecContext) {
+	It("is built from the current folder, even if statuses are lost", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(one) })
 		f.reconciled(ctx, e)
@@ -140,14 +139,14 @@ var _ = Describe("An Environment that was moved with its store", func() {
 			f.ExpectReconciled(ctx, f.r, e)
 		}
 
-		By("an Environment and a Deployment that came from a backup without a status")
+		By("an Environment and a Deployment from a backup without a status")
 		lost("")
 		anew := e.Status.Git.Deployment
 		Expect(anew).NotTo(Equal(old.Name))
 		Expect(f.commits(ctx)).To(ConsistOf(one, one))
 		f.built(ctx, anew, one, "agents")
 
-		By("a Deployment whose status does not tell the folder, and a commit to go back to")
+		By("a Deployment without the folder in its status, and a rollback to an earlier commit")
 		e.Spec.Git.Commit = v1alpha1.GitCommit(two)
 		f.reconciled(ctx, e)
 		f.built(ctx, e.Status.Git.Deployment, two, "agents")
@@ -160,7 +159,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		f.ExpectExists(ctx, old)
 		Expect(old.Spec.Activation).To(BeNil())
 
-		By("the folder of before, of which it is live already")
+		By("the previous folder, which is live already")
 		f.project.Spec.Git.Path = ""
 		f.ExpectApplied(ctx, f.project)
 		f.ended(ctx, e.Status.Git.Deployment, v1alpha1.DeploymentCancelled)

@@ -24,44 +24,44 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// kept is what keepPool wrote.
+// kept describes the pool that keepPool wrote.
 type kept struct {
-	// generation is that of the pool; what is seen of an earlier one is not its state.
+	// generation is the generation of the pool. A status of an earlier generation is stale.
 	generation int64
 	number
-	// changed: the pool was another one before.
+	// changed reports that the pool was different before.
 	changed bool
-	// waits: the pool has the release of the platform that it had, for a new one reaches
-	// others first.
+	// waits reports that the pool keeps its release of the platform, because other pools get the new
+	// release first.
 	waits bool
 }
 
-// keepPool writes the children of the pool: token, configuration, pods. One that waits for
-// its turn has all but the platform's new release.
+// keepPool writes the children of the pool: token, configuration and pods. While it waits for a rollout
+// slot, it keeps the earlier release of the platform.
 func (r *Reconciler) keepPool(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) (kept, error) {
 	if err := object.NetworkReady(project); err != nil {
 		return kept{}, err
 	}
-	found, err := r.pool(ctx, e)
+	found, err := r.getPool(ctx, e)
 	if err != nil {
 		return kept{}, err
 	}
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
-		return r.admit(ctx, e, token, key)
+		return r.storeToken(ctx, e, token, key)
 	})
 	if err != nil {
 		return kept{}, err
 	}
-	config, err := r.config(ctx, e, project, key)
+	config, err := r.poolConfig(ctx, e, project, key)
 	if err != nil {
 		return kept{}, err
 	}
 	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
 		return kept{}, err
 	}
-	wanted := pool(e, poolOptions{
+	wanted := newPool(e, poolOptions{
 		PodOptions: r.Pods, ProjectID: key.ProjectID.String(), ConfigDigest: configDigest(token, config),
 		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
 	})
@@ -74,14 +74,13 @@ func (r *Reconciler) keepPool(
 	return wrote, err
 }
 
-// applyPool writes the pool, but for the number of runners where somebody else sets
-// it.
+// applyPool writes the pool, except for the number of replicas if another field manager sets it.
 func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment, key store.Key) (kept, error) {
 	others, err := r.scaledByOther(ctx, e, wanted)
 	if err != nil {
 		return kept{}, err
 	}
-	to := r.number(e, found, others, key)
+	to := r.replicaNumber(e, found, others, key)
 	if wanted.Spec.Replicas = &to.replicas; others != nil {
 		wanted.Spec.Replicas = nil
 	}
@@ -92,8 +91,8 @@ func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, fou
 	return kept{number: to, generation: wanted.Generation}, nil
 }
 
-// scaledByOther is how many runners somebody else has set, such as an autoscaler of
-// the pool itself; nil where the number is ours.
+// scaledByOther returns the number of replicas that another field manager has set, such as an
+// autoscaler of the pool. It returns nil if the controller sets the number.
 func (r *Reconciler) scaledByOther(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (*int32, error) {
 	found, err := r.Child(ctx, e, wanted)
 	if found == nil || err != nil || !object.IsScaled(found) {
@@ -101,13 +100,13 @@ func (r *Reconciler) scaledByOther(ctx context.Context, e *v1alpha1.Environment,
 	}
 	current := &appsv1.Deployment{}
 	if err := r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), current); err != nil {
-		return nil, fmt.Errorf("reading how far the pool was scaled: %w", err)
+		return nil, fmt.Errorf("reading the replicas of the pool: %w", err)
 	}
 	return current.Spec.Replicas, nil
 }
 
-// pool reads the pool; an empty one where there is none.
-func (r *Reconciler) pool(ctx context.Context, e *v1alpha1.Environment) (*appsv1.Deployment, error) {
+// getPool returns the pool, or an empty one if it does not exist.
+func (r *Reconciler) getPool(ctx context.Context, e *v1alpha1.Environment) (*appsv1.Deployment, error) {
 	found := &appsv1.Deployment{}
 	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: poolName(e)}, found)
 	if client.IgnoreNotFound(err) != nil {
@@ -116,25 +115,25 @@ func (r *Reconciler) pool(ctx context.Context, e *v1alpha1.Environment) (*appsv1
 	return found, nil
 }
 
-// admit makes the store know the pool's token.
-func (r *Reconciler) admit(ctx context.Context, e *v1alpha1.Environment, token string, key store.Key) error {
+// storeToken stores the pool's token.
+func (r *Reconciler) storeToken(ctx context.Context, e *v1alpha1.Environment, token string, key store.Key) error {
 	known, err := r.Store.Token(ctx, seal.Digest(token))
 	switch {
 	case err == nil && known.Environment() == key:
 		return nil
 	case err == nil:
-		return &object.SecretError{Name: tokenName(e), Problem: "it holds a token that is somebody else's; delete it, and another one is made"}
+		return &object.SecretError{Name: tokenName(e), Problem: "its token belongs to another user; delete the Secret to create a new one"}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(fmt.Errorf("finding the runners' token: %w", err))
+		return object.FromStore(fmt.Errorf("reading the runners' token: %w", err))
 	}
 	return object.FromStore(r.Store.PutToken(ctx, store.Token{
 		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: key.ProjectID, EnvironmentID: key.ID,
 	}))
 }
 
-// config is the content of the pool's configuration Secret.
-func (r *Reconciler) config(
+// poolConfig returns the data of the pool's configuration Secret.
+func (r *Reconciler) poolConfig(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key,
 ) (map[string][]byte, error) {
 	var providers runnerconfig.Providers
@@ -172,12 +171,12 @@ func (r *Reconciler) config(
 	return files, nil
 }
 
-// showPool shows how the pool is doing, and whether the environment is in effect;
-// done says that all runners are of now.
+// showPool reports the state of the pool and whether the environment is in effect. done reports that
+// all runners have the current configuration.
 func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrote kept) (done bool, err error) {
 	seen, err := r.showRunners(ctx, e, wrote)
-	// A pool that scales has as many as are enough before it has all, unless some of before
-	// are to go.
+	// A pool that scales is in effect with fewer replicas than desired, unless runners with an earlier
+	// configuration remain.
 	enough := wrote.scales && seen.before == 0 && seen.ready >= wrote.enough
 	switch {
 	case err != nil:
@@ -190,7 +189,7 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 		e.MarkRunnersFailing(seen.problem)
 		return false, nil
 	case seen.ready < 0 && (!wrote.changed || wrote.scaled) && v1alpha1.IsReady(e):
-		return false, nil // somebody else changed the pool, or its number: what comes of it is told next
+		return false, nil // another client changed the pool or its number of replicas; the next reconcile reports the result
 	case seen.ready < wrote.replicas && enough:
 		e.ShowRunners(seen.ready, wrote.replicas)
 	case seen.ready < wrote.replicas:
@@ -200,29 +199,29 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 		e.MarkRunnersReady(seen.ready)
 	}
 	if wrote.waits {
-		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release in turn with those of other environments")
+		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release after the runners of other environments")
 		return false, nil
 	}
 	e.MarkInEffect()
 	return seen.ready >= wrote.replicas, nil
 }
 
-// runners are what is seen of a pool.
+// runners is the state of a pool.
 type runners struct {
-	// replicas are those that it is to have.
+	// replicas is the desired number of runners.
 	replicas int32
-	// ready are those of now that take runs, -1 where that cannot be said yet, before are
-	// those of an earlier configuration.
+	// ready is the number of ready runners with the current configuration, or -1 if it is unknown.
+	// before is the number of runners with an earlier configuration.
 	ready, before int32
-	// problem is what keeps more from coming.
+	// problem is the reason why runners are missing.
 	problem string
-	// releaseBefore: there are some, and not of the platform's present release.
+	// releaseBefore reports that some runners have an earlier release of the platform.
 	releaseBefore bool
 }
 
-// showRunners shows how many runners there are.
+// showRunners reports the number of runners.
 func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (runners, error) {
-	found, err := r.pool(ctx, e)
+	found, err := r.getPool(ctx, e)
 	if err != nil {
 		return runners{}, err
 	}
@@ -238,7 +237,7 @@ func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, w
 	return seen, err
 }
 
-// podProblem is what keeps a runner pod from running; "" where nothing is known to.
+// podProblem returns why a runner pod does not run, or "".
 func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (string, error) {
 	pods := &corev1.PodList{}
 	if err := r.Client.List(ctx, pods, client.InNamespace(e.Namespace), client.MatchingLabels(poolLabels(e))); err != nil {
@@ -252,9 +251,9 @@ func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (s
 	return "", nil
 }
 
-// rollout is how many pods of the configuration of now are ready at least, and
-// what keeps more from coming; -1 before Kubernetes has looked at it. Pods of before
-// say nothing of it: they stay until the new ones are ready.
+// rollout returns the minimum number of ready pods with the current configuration, and the reason why
+// pods are missing. The number is -1 before Kubernetes has observed the pool. Pods with an earlier
+// configuration do not count, because they stay until the new ones are ready.
 func rollout(pool *appsv1.Deployment, generation int64) runners {
 	s, seen := pool.Status, runners{replicas: ptr.Deref(pool.Spec.Replicas, 0), ready: -1}
 	if s.ObservedGeneration < max(pool.Generation, generation) {

@@ -25,7 +25,7 @@ import (
 )
 
 var _ = Describe("The pool of an Environment", func() {
-	It("is healed where somebody deletes or changes a part of it", func(ctx SpecContext) {
+	It("is repaired after a user deletes or changes a part of it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev"))
 		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
@@ -49,7 +49,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.pool(ctx, e).Spec).To(Equal(*spec))
 	})
 
-	It("has a token that the store knows, and another one where that is gone", func(ctx SpecContext) {
+	It("has a token in the store, and a new one if it is missing", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev"))
 		secret := &corev1.Secret{ObjectMeta: s.At("dev-runner-token")}
@@ -84,7 +84,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(third).NotTo(BeEmpty(), "an empty one is none")
 	})
 
-	It("gets new pods where a model provider's key changes", func(ctx SpecContext) {
+	It("gets new pods after a change of a model provider's key", func(ctx SpecContext) {
 		s := newScene(ctx, func(p *v1alpha1.Project) {
 			p.Spec.ModelProviders = []v1alpha1.ModelProvider{{
 				Prefix: "llm", Type: v1alpha1.ModelProviderOpenAI, BaseURL: "https://llm.example.com/v1",
@@ -103,11 +103,11 @@ var _ = Describe("The pool of an Environment", func() {
 		s.ExpectApplied(ctx, key)
 		s.ExpectReconciled(ctx, s.r, e)
 		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
-		Expect(Message(e)).To(And(ContainSubstring(`its key "key" holds a line break`), Not(ContainSubstring("second"))))
+		Expect(Message(e)).To(And(ContainSubstring(`its key "key" contains a line break`), Not(ContainSubstring("second"))))
 
 		digests := map[string]bool{}
 		for _, value := range []string{"first", "second"} {
-			key.StringData = map[string]string{"key": value + "\n"} // as of a file
+			key.StringData = map[string]string{"key": value + "\n"} // like a value from a file
 			s.ExpectApplied(ctx, key)
 			s.ExpectReconciled(ctx, s.r, e)
 			config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
@@ -124,7 +124,7 @@ var _ = Describe("The pool of an Environment", func() {
 		s.ExpectAtRest(ctx, s.r, e)
 	})
 
-	It("gets a new image of the platform in turn with others", func(ctx SpecContext) {
+	It("gets a new image of the platform after other pools", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
 		for i := range environment.PoolsAtOnce + 2 {
@@ -145,25 +145,25 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(State(all[0])).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
 		last := all[len(all)-1]
 		Expect(State(last)).To(Equal("Ready=True/Succeeded observed"), "the runners of before go on")
-		Expect(Message(last)).To(ContainSubstring("in turn"))
+		Expect(Message(last)).To(ContainSubstring("after the runners of other environments"))
 		Expect(images()).To(Equal(environment.PoolsAtOnce), "nobody has come to an end")
 		Expect(s.woken()).To(BeEmpty())
 
-		By("one coming to its end")
+		By("one rollout ends")
 		s.started(ctx, all[0], 1)
 		s.ExpectReconciled(ctx, s.r, all[0])
 		Expect(State(all[0])).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce].Name}), "who came first")
 		Expect(images()).To(Equal(environment.PoolsAtOnce + 1))
 
-		By("one taking too long")
+		By("one rollout takes too long")
 		s.Clock.Step(environment.TurnTime)
 		s.ExpectReconciled(ctx, s.r, all[1])
 		Expect(s.woken()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
 		Expect(images()).To(Equal(environment.PoolsAtOnce + 2))
 	})
 
-	It("is kept and has what its Environment asks for, while it waits for its turn", func(ctx SpecContext) {
+	It("is updated for its Environment while it waits for the new release", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
 		for i := range environment.PoolsAtOnce {
@@ -179,10 +179,10 @@ var _ = Describe("The pool of an Environment", func() {
 		before := s.pool(ctx, e)
 		s.ExpectReconciled(ctx, s.r, e)
 		Expect(s.pool(ctx, e).Generation).To(Equal(before.Generation), "no runner is restarted")
-		Expect(Message(e)).To(ContainSubstring("in turn"))
+		Expect(Message(e)).To(ContainSubstring("after the runners of other environments"))
 		s.ExpectAtRest(ctx, s.r, e)
 
-		By("its Environment asking for something else")
+		By("its Environment changes")
 		e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REVOKED", Value: ptr.To("new")}}
 		e.Spec.Runner.Concurrency, e.Spec.Runner.NodeSelector, e.Spec.Runner.ImagePullSecrets = 3, map[string]string{"disk": "large"}, nil
 		e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
@@ -203,16 +203,16 @@ var _ = Describe("The pool of an Environment", func() {
 		s.started(ctx, e, 1)
 		s.ExpectReconciled(ctx, s.r, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
-		Expect(Message(e)).To(ContainSubstring("in turn"))
+		Expect(Message(e)).To(ContainSubstring("after the runners of other environments"))
 		s.ExpectAtRest(ctx, s.r, e)
 
-		By("somebody deleting its configuration")
+		By("a user deletes its configuration")
 		s.ExpectGone(ctx, config)
 		s.ExpectReconciled(ctx, s.r, e)
 		s.ExpectExists(ctx, config)
 		Expect(s.pool(ctx, e).Spec.Template).To(Equal(pods))
 
-		By("its turn coming")
+		By("its rollout starts")
 		s.Clock.Step(environment.TurnTime)
 		s.ExpectReconciled(ctx, s.r, e)
 		runner = s.pool(ctx, e).Spec.Template.Spec.Containers[0]
@@ -222,7 +222,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.pool(ctx, e).Spec.Template.Spec.Volumes).To(HaveLen(3))
 	})
 
-	DescribeTable("is healed at once, release and all, where its pods are of no release", func(ctx SpecContext, edit func(*corev1.PodSpec)) {
+	DescribeTable("is repaired at once, including the release, if its pods match no release", func(ctx SpecContext, edit func(*corev1.PodSpec)) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
 		for i := range environment.PoolsAtOnce {
@@ -242,12 +242,12 @@ var _ = Describe("The pool of an Environment", func() {
 		before.Containers[0].Image = "platform:2"
 		Expect(after).To(Equal(*before))
 	},
-		Entry("arguments are gone", func(spec *corev1.PodSpec) { spec.Containers[0].Args = nil }),
+		Entry("missing arguments", func(spec *corev1.PodSpec) { spec.Containers[0].Args = nil }),
 		Entry("another image", func(spec *corev1.PodSpec) { spec.Containers[0].Image = "other:1" }),
-		Entry("what pods may do", func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem = ptr.To(false) }),
+		Entry("changed security context", func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem = ptr.To(false) }),
 	)
 
-	It("asks for its own image at once where it has none", func(ctx SpecContext) {
+	It("gets its own image at once if it has none", func(ctx SpecContext) {
 		s := newScene(ctx)
 		for i := range environment.PoolsAtOnce + 2 {
 			e := s.Environment(fmt.Sprintf("e%d", i))
@@ -256,7 +256,7 @@ var _ = Describe("The pool of an Environment", func() {
 		}
 	})
 
-	It("holds up others no longer where it is deleted or fails", func(ctx SpecContext) {
+	It("does not delay others after it is deleted or fails", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
 		for i := range environment.PoolsAtOnce + 2 {
@@ -275,13 +275,13 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(State(all[1])).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
 		Expect(s.woken()).To(BeEmpty(), "a release that cannot start stops at a few")
 
-		By("its time being over")
+		By("its rollout times out")
 		s.Clock.Step(environment.TurnTime)
 		s.ExpectReconciled(ctx, s.r, all[1])
 		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce+1].Name}))
 	})
 
-	It("is shown as it is also where nothing is changed in it", func(ctx SpecContext) {
+	It("is reported without changes to it", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev"))
 		e.Spec.Suspend = true
@@ -293,8 +293,8 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(e.Status.Condition(v1alpha1.ConditionRunnersReady).Message).To(Equal("0 of 1 runners ready"))
 	})
 
-	It("says of which release its runners are where they stay as they are", func(ctx SpecContext) {
-		const before = "; its runners are of the platform's release before"
+	It("reports the release of unchanged runners", func(ctx SpecContext) {
+		const before = "; its runners have the previous release of the platform"
 		s := newScene(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(2)) })
 		suspended, greedy := s.ready(ctx, s.Environment("suspended")), s.ready(ctx, s.Environment("greedy"))
 		suspended.Spec.Suspend = true
@@ -323,14 +323,14 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(State(greedy)).To(Equal("Ready=False/LimitReached Stalled observed"))
 		Expect(Message(greedy)).To(HaveSuffix(before))
 
-		By("going on")
+		By("resuming")
 		suspended.Spec.Suspend = false
 		s.reconciled(ctx, suspended)
 		Expect(s.pool(ctx, suspended).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:2"))
 		Expect(Message(suspended)).NotTo(HaveSuffix(before))
 	})
 
-	It("keeps the number of runners that an autoscaler has set", func(ctx SpecContext) {
+	It("keeps the replicas that an autoscaler has set", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev"))
 		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
@@ -343,14 +343,14 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
 		s.ExpectAtRest(ctx, s.r, e)
 
-		By("changing what else it asks for")
+		By("changing another field")
 		e.Spec.Runner.Concurrency = 7
 		s.reconciled(ctx, e)
 		Expect(s.pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
 		Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--concurrency=7"))
 	})
 
-	It("is looked at while it starts", func(ctx SpecContext) {
+	It("is polled while it starts", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) }))
 		s.started(ctx, e, 2)
@@ -360,7 +360,7 @@ var _ = Describe("The pool of an Environment", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene(ctx)
 			e := s.Environment("dev")
 			s.ExpectApplied(ctx, e)

@@ -13,20 +13,20 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Pools are those that scale, and how many replicas each is to have. What they know is
-// what was seen since the process began. Its methods are safe for concurrent use.
+// Pools has the pools that scale, and the desired replicas of each. It only knows the demand since the
+// process started. Its methods are safe for concurrent use.
 type Pools struct {
-	// window is how long a pool keeps replicas that it needed.
+	// window is how long a pool keeps replicas after the last demand for them.
 	window time.Duration
 
 	mu sync.Mutex
 	of map[types.NamespacedName]*scaledPool
-	// names are the environments by their keys.
+	// names has the environments by ID.
 	names map[store.Key]types.NamespacedName
-	// due are those that are to be looked at; fresh holds one value where a new one is.
+	// due has the pools to check. fresh has one value if a pool was added to due.
 	due   map[store.Key]bool
 	fresh chan struct{}
-	// changed names the environments whose pools are to have other replicas.
+	// changed names the environments whose desired replicas changed.
 	changed chan event.GenericEvent
 }
 
@@ -34,15 +34,15 @@ type Pools struct {
 type scaledPool struct {
 	scaling
 	key store.Key
-	// told are the replicas that the reconciler was told last.
+	// told is the number of replicas that the reconciler last received.
 	told int32
-	// looking: somebody is looking at it. Nobody looks before rested, after a look that failed.
+	// looking reports that a check is in progress. rested is the earliest time of the next check, after
+	// a failed one.
 	looking bool
 	rested  time.Time
 }
 
-// NewPools knows of none. Each keeps replicas that it needed for as long as the window, or
-// for DefaultStabilizationWindow where that is 0.
+// NewPools returns Pools without entries. If window is 0, DefaultStabilizationWindow is used.
 func NewPools(window time.Duration) *Pools {
 	return &Pools{
 		window: cmp.Or(window, DefaultStabilizationWindow),
@@ -51,7 +51,7 @@ func NewPools(window time.Duration) *Pools {
 	}
 }
 
-// replicas are how many a pool is to have that scales and has current ones.
+// replicas returns the desired replicas of a pool that scales. current is its current number.
 func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, current int32, now time.Time) scaling {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,20 +59,20 @@ func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, cur
 	switch {
 	case known && pool.key == key:
 		if pool.bounds != b {
-			p.look(key)
+			p.requestCheck(key)
 		}
-		pool.scaling = pool.within(b)
+		pool.scaling = pool.withBounds(b)
 	default:
-		p.drop(name)
+		p.removeID(name)
 		pool = &scaledPool{scaling: newScaling(b, p.window, current, now), key: key}
 		p.of[name], p.names[key] = pool, name
-		p.look(key)
+		p.requestCheck(key)
 	}
 	pool.told = pool.scaling.replicas
 	return pool.scaling
 }
 
-func (p *Pools) look(key store.Key) {
+func (p *Pools) requestCheck(key store.Key) {
 	p.due[key] = true
 	select {
 	case p.fresh <- struct{}{}:
@@ -80,15 +80,15 @@ func (p *Pools) look(key store.Key) {
 	}
 }
 
-// forget is for pools that do not scale any more, as long as it takes.
-func (p *Pools) forget(name types.NamespacedName) {
+// forgetPool removes a pool that no longer scales.
+func (p *Pools) forgetPool(name types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drop(name)
+	p.removeID(name)
 }
 
-// drop leaves a key that is another environment's by now.
-func (p *Pools) drop(name types.NamespacedName) {
+// removeID removes an ID that now belongs to another environment.
+func (p *Pools) removeID(name types.NamespacedName) {
 	pool, known := p.of[name]
 	if !known {
 		return
@@ -100,22 +100,22 @@ func (p *Pools) drop(name types.NamespacedName) {
 	}
 }
 
-// hinted notes that runs were queued in an environment, or have ended there; the zero key
-// stands for all. Most environments do not scale.
-func (p *Pools) hinted(hint store.Hint) {
+// handleHint records that runs were queued or ended in an environment. The zero key stands for all
+// environments. Most environments do not scale.
+func (p *Pools) handleHint(hint store.Hint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if name, known := p.names[hint.Key]; known {
-		p.note(hint.Topic, hint.Key, p.of[name])
+		p.recordHint(hint.Topic, hint.Key, p.of[name])
 	}
 	if hint.Key == (store.Key{}) {
 		for key, name := range p.names {
-			p.note(hint.Topic, key, p.of[name])
+			p.recordHint(hint.Topic, key, p.of[name])
 		}
 	}
 }
 
-func (p *Pools) note(topic store.Topic, key store.Key, pool *scaledPool) {
+func (p *Pools) recordHint(topic store.Topic, key store.Key, pool *scaledPool) {
 	switch topic {
 	case store.TopicQueued:
 		p.due[key] = true
@@ -124,16 +124,16 @@ func (p *Pools) note(topic store.Topic, key store.Key, pool *scaledPool) {
 	}
 }
 
-// waits says that some are due to be looked at, now or later.
-func (p *Pools) waits() bool {
+// hasDuePool reports whether a pool is due, now or later.
+func (p *Pools) hasDuePool() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.due) > 0
 }
 
-// take are the keys of those that are due to be looked at now, by who takes them; what becomes due
-// meanwhile is so again after it.
-func (p *Pools) take(now time.Time) (keys []store.Key) {
+// takeDue returns the pools that are due now. The caller checks them. A pool that becomes due meanwhile is
+// due again after the check.
+func (p *Pools) takeDue(now time.Time) (keys []store.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.due {
@@ -150,9 +150,9 @@ func (p *Pools) take(now time.Time) (keys []store.Key) {
 	return keys
 }
 
-// enough is how many open runs say all that there is to know of a pool: one more than it has
-// places for at most.
-func (p *Pools) enough(key store.Key) int {
+// demandLimit returns the number of open runs that determine the size of a pool: at most one more than it
+// has slots.
+func (p *Pools) demandLimit(key store.Key) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if pool, known := p.of[p.names[key]]; known {
@@ -161,8 +161,8 @@ func (p *Pools) enough(key store.Key) int {
 	return 0
 }
 
-// again puts back one that could not be looked at.
-func (p *Pools) again(key store.Key, now time.Time) {
+// retryCheck makes a pool due again after a failed check.
+func (p *Pools) retryCheck(key store.Key, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if pool, known := p.of[p.names[key]]; known {
@@ -171,8 +171,8 @@ func (p *Pools) again(key store.Key, now time.Time) {
 	}
 }
 
-// looked notes what was seen of one, and says whether its reconciler is to be told.
-func (p *Pools) looked(now time.Time, key store.Key, demand store.Demand) (name types.NamespacedName, changed bool) {
+// recordDemand records the demand of a pool, and reports whether its reconciler must be queued.
+func (p *Pools) recordDemand(now time.Time, key store.Key, demand store.Demand) (name types.NamespacedName, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name = p.names[key]
@@ -180,12 +180,12 @@ func (p *Pools) looked(now time.Time, key store.Key, demand store.Demand) (name 
 	if !known {
 		return name, false
 	}
-	pool.scaling, pool.looking = pool.scaling.looked(now, demand), false
+	pool.scaling, pool.looking = pool.scaling.afterCheck(now, demand), false
 	return name, pool.scaling.replicas != pool.told
 }
 
-// figures are over all pools: how many replicas they are to have, and how many of them
-// have as many as they may and would have more.
+// figures returns totals of all pools: the desired replicas, and the number of pools whose demand
+// exceeds their maximum.
 func (p *Pools) figures() (replicas, limited int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

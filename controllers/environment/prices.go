@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// pricesOf are the prices of the models of a project's providers: those that it gives, and of the
-// others those that the platform knows.
+// pricesOf returns the prices of the models of a project's providers, and the platform's prices of
+// other models.
 func pricesOf(providers []v1alpha1.ModelProvider) (runnerconfig.Prices, error) {
 	table, err := pricing.Known()
 	if err != nil {
@@ -29,7 +29,7 @@ func pricesOf(providers []v1alpha1.ModelProvider) (runnerconfig.Prices, error) {
 	for _, p := range providers {
 		for model, written := range table.Of(cmp.Or(p.BaseURL, runnerconfig.OpenAIAddress)) {
 			if err := add(p.Prefix, model, v1alpha1.CurrencyUSD, written); err != nil {
-				return runnerconfig.Prices{}, fmt.Errorf("reading what the platform knows of prices: %w", err)
+				return runnerconfig.Prices{}, fmt.Errorf("reading the platform's price table: %w", err)
 			}
 		}
 		for _, price := range p.Prices {

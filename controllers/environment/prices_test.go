@@ -11,9 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// TestPricesThatRunnersHave: those of the project before those of the platform, and the latter of a
-// maker's own address alone.
-func TestPricesThatRunnersHave(t *testing.T) {
+// Prices of the project win over prices of the platform, which apply only to the maker's own address.
+func TestPricesOf_ProjectPricesWin(t *testing.T) {
 	t.Parallel()
 	got, err := pricesOf([]v1alpha1.ModelProvider{
 		{Prefix: "openai", Type: v1alpha1.ModelProviderOpenAI, Prices: []v1alpha1.ModelPrice{

@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// project claims place and slug in the store. held is false when an older
-// environment has the slug, or when the project has as many as it may have.
+// project claims a slot of the plan and the slug in the store. held is false if an older environment
+// has the slug, or if the project has reached its limit of environments.
 func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
 	err = r.Store.PutEnvironment(ctx, store.Environment{
 		Ref: r.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
@@ -36,12 +36,12 @@ func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit
 	return true, nil
 }
 
-// showState shows what the store knows: the default, and what is live, which it returns; nil for
-// nothing.
+// showState reports the store's state: whether the environment is the default, and its live deployment,
+// which it returns. It returns nil if nothing is live.
 func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (*store.Deployment, error) {
 	stored, err := r.Store.Environment(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // another one holds its place or its slug
+		return nil, nil // another environment holds its slot or its slug
 	}
 	if err != nil {
 		return nil, object.FromStore(err)

@@ -23,7 +23,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		return func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }
 	}
 
-	It("is brought there, and back without a build", func(ctx SpecContext) {
+	It("is promoted, and rolled back without a build", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -33,7 +33,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.reconciled(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))
 		first := f.deployed(ctx, one, false)
-		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))} // somebody's, and refused
+		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))} // a user's request that was rejected
 		f.ExpectApplied(ctx, first)
 		f.deployed(ctx, two, true)
 
@@ -47,7 +47,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ExpectAtRest(ctx, f.r, e)
 	})
 
-	It("is built anew where what was built is not stored any more", func(ctx SpecContext) {
+	It("is built again if the bundle was deleted", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -67,7 +67,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ExpectAtRest(ctx, f.r, e)
 	})
 
-	It("is built anew from another folder of the repository, and what was built of the one before does not count", func(ctx SpecContext) {
+	It("is built again from a changed folder, and earlier builds do not count", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -99,7 +99,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL`)
 		Expect(err).NotTo(HaveOccurred())
 
-		By("there and back")
+		By("promote and roll back")
 		at(two)(e)
 		f.reconciled(ctx, e)
 		f.built(ctx, e.Status.Git.Deployment, two, "agents")
@@ -108,7 +108,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
 		Expect(e.Status.Git.Deployment).To(Equal(anew))
 
-		By("in the folder of before, where what was built of it is activated")
+		By("the previous folder activates its earlier build")
 		f.built(ctx, anew, one, "agents")
 		f.project.Spec.Git.Path = ""
 		f.ExpectApplied(ctx, f.project)
@@ -117,7 +117,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(e.Status.Git.Deployment).To(Equal(old))
 	})
 
-	It("is left as it is where the commit is live already", func(ctx SpecContext) {
+	It("stays unchanged if the commit is live already", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		mine := f.Deployment("mine", func(d *v1alpha1.Deployment) {
 			d.Spec.Environment, d.Spec.Source.Git = "dev", &v1alpha1.DeploymentGitSource{Commit: v1alpha1.GitCommit(one)}
@@ -129,7 +129,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one))
 		Expect(e.Status.Git.Deployment).To(Equal("mine"))
 
-		By("what a user made is not activated for the user")
+		By("a user's deployment is not activated")
 		at(two)(e)
 		f.reconciled(ctx, e)
 		f.deployed(ctx, one, false)
@@ -139,7 +139,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
 	})
 
-	It("is brought back although what was live before still says that it is", func(ctx SpecContext) {
+	It("is rolled back although the status of the earlier deployment is stale", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -158,7 +158,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil())
 	})
 
-	It("is brought there although a build of another commit is under way", func(ctx SpecContext) {
+	It("is promoted during a build of another commit", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -171,7 +171,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil(), "else the other one would go live when it is built")
 	})
 
-	It("is brought there, back and there again, each time anew where that failed", func(ctx SpecContext) {
+	It("is promoted, rolled back and promoted again, with a new build after each failure", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -188,14 +188,14 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(again).NotTo(Equal(there))
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
 
-		By("its status was lost, and what ended is not taken for it")
+		By("after its status was lost, an ended deployment is not reused")
 		f.ended(ctx, again, v1alpha1.DeploymentFailed)
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, again))
 
-		By("nor what the store knows from a Deployment that was deleted")
+		By("nor a deleted Deployment that the store has")
 		third := f.Deployment(e.Status.Git.Deployment)
 		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
 			Ref: f.Ref(third), ID: f.Key(third).ID, ProjectID: f.Key(third).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
@@ -210,7 +210,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
 	})
 
-	It("is not taken to be on its way where something newer is", func(ctx SpecContext) {
+	It("is not in progress if a newer deployment is", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)
@@ -221,7 +221,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
 		Expect(e.Status.Git.Revision).To(Equal(int64(3)))
 
-		By("the status is lost on its way, and the same Deployment is it")
+		By("after the status was lost, the same Deployment is used")
 		asked := *e.Status.Git
 		e.Status.Git.Commit, e.Status.Git.Revision = two, 2
 		f.ExpectStatus(ctx, e)
@@ -230,7 +230,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(*e.Status.Git).To(Equal(asked))
 	})
 
-	It("has its runners although Kubernetes refuses the Deployment", func(ctx SpecContext) {
+	It("has its runners although Kubernetes rejects the Deployment", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		quota := &corev1.ResourceQuota{ObjectMeta: f.At("none"), Spec: corev1.ResourceQuotaSpec{
 			Hard: corev1.ResourceList{"count/deployments.agentplatform.dev": resource.MustParse("0")},
@@ -249,7 +249,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(v1alpha1.IsStalled(e)).To(BeFalse())
 	})
 
-	It("does not take somebody else's Deployment for its own", func(ctx SpecContext) {
+	It("does not adopt another user's Deployment", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
 		f.reconciled(ctx, e)

@@ -18,51 +18,51 @@ import (
 )
 
 const (
-	// pushesEvery is how often the store is asked for pushes of which no hint came.
+	// pushesEvery is the poll interval for pushes without a notification.
 	pushesEvery = 30 * time.Second
-	// pushesPage is how many one statement reads.
+	// pushesPage is the number of projects per query.
 	pushesPage = 500
 )
 
-// Pushes hands projects to Branches of which the gateway was told that their repository has
-// changed. What it asks for is forgotten when somebody looks, and by nobody else.
+// Pushes queues the projects whose repository received a push, as reported to the gateway, for
+// Branches. A request stays in the store until the repository is polled.
 type Pushes struct {
 	store      store.LookTaker
 	hints      store.Notifier
 	namespaces namespaces.Set
-	// told takes the projects.
+	// told receives the projects.
 	told chan event.GenericEvent
 
 	mu sync.Mutex
-	// asked are the projects, by namespace, that the store was seen to ask for.
+	// asked has the requested projects, by namespace.
 	asked map[string]uuid.UUID
 }
 
-// NewPushes hears of none yet.
+// NewPushes returns Pushes that have not started.
 func NewPushes(looks store.LookTaker, hints store.Notifier, within namespaces.Set) *Pushes {
 	return &Pushes{store: looks, hints: hints, namespaces: within, told: make(chan event.GenericEvent), asked: map[string]uuid.UUID{}}
 }
 
-// NeedLeaderElection says that only the leader looks.
+// NeedLeaderElection reports true: only the leader polls.
 func (p *Pushes) NeedLeaderElection() bool { return true }
 
-// Start hands projects over until ctx ends: when a hint comes, and every while.
+// Start queues projects until ctx ends: after each notification, and at each pushesEvery.
 func (p *Pushes) Start(ctx context.Context) error {
 	hints, stop := p.hints.Subscribe(store.TopicLook)
 	defer stop()
 	every := time.NewTicker(pushesEvery)
 	defer every.Stop()
 	for {
-		if err := p.hand(ctx); err != nil && ctx.Err() == nil {
-			ctrl.Log.WithName("pushes").Error(err, "repositories are looked at when their interval is over")
+		if err := p.queueProjects(ctx); err != nil && ctx.Err() == nil {
+			ctrl.Log.WithName("pushes").Error(err, "reading push notifications; repositories are polled at their interval")
 		}
 		select {
 		case _, open := <-hints:
-			for open && len(hints) > 0 { // one look at the store is for all of them
+			for open && len(hints) > 0 { // one query handles all pending notifications
 				_, open = <-hints
 			}
 			if !open {
-				hints = nil // the store is closed, and says so when it is asked
+				hints = nil // the store is closed, and the next query returns the error
 			}
 		case <-every.C:
 		case <-ctx.Done():
@@ -71,18 +71,18 @@ func (p *Pushes) Start(ctx context.Context) error {
 	}
 }
 
-// hand hands over those that the store asks for.
-func (p *Pushes) hand(ctx context.Context) error {
+// queueProjects queues the projects that the store requests.
+func (p *Pushes) queueProjects(ctx context.Context) error {
 	for after := uuid.Nil; ; {
 		page, err := p.store.AskedLooks(ctx, after, pushesPage)
 		if err != nil {
-			return fmt.Errorf("reading which repositories have changed: %w", err)
+			return fmt.Errorf("reading the repositories with pushes: %w", err)
 		}
 		for _, look := range page {
 			if after = look.ProjectID; !p.namespaces.Has(look.Namespace) {
-				continue // another manager's
+				continue // a project of another manager
 			}
-			p.note(look)
+			p.recordLook(look)
 			project := &v1alpha1.Project{}
 			project.Namespace, project.Name = look.Namespace, v1alpha1.ProjectName
 			select {
@@ -97,15 +97,15 @@ func (p *Pushes) hand(ctx context.Context) error {
 	}
 }
 
-func (p *Pushes) note(look store.Look) {
+func (p *Pushes) recordLook(look store.Look) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked[look.Namespace] = look.ProjectID
 }
 
-// take forgets that a namespace's repository is asked for, before somebody looks at it: what
-// is pushed from then on is asked for anew. What nobody asked for costs no statement.
-func (p *Pushes) take(ctx context.Context, namespace string) error {
+// takeRequest removes the request for a namespace's repository before the poll, so that a later push creates a
+// new request. Without a request, it makes no query.
+func (p *Pushes) takeRequest(ctx context.Context, namespace string) error {
 	if p == nil {
 		return nil
 	}
@@ -117,8 +117,8 @@ func (p *Pushes) take(ctx context.Context, namespace string) error {
 		return nil
 	}
 	if err := p.store.TakeLook(ctx, project); err != nil {
-		p.note(store.Look{ProjectID: project, Namespace: namespace})
-		return fmt.Errorf("taking the look that a push asked for: %w", err)
+		p.recordLook(store.Look{ProjectID: project, Namespace: namespace})
+		return fmt.Errorf("taking the poll request of a push: %w", err)
 	}
 	return nil
 }

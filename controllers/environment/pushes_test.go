@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pushed is a follower that hears of pushes, and whose only environment is at the head of
-// its branch.
+// pushed returns a follower that receives pushes, and whose only environment is at the head of its
+// branch.
 func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
 	GinkgoHelper()
 	f = newFollower(ctx)
@@ -35,13 +35,13 @@ func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
 	return f, f.branches.Pushes.Told()
 }
 
-// push is what the gateway does where a provider tells of one.
+// push records a push like the gateway.
 func (f *follower) push(ctx context.Context) {
 	GinkgoHelper()
 	Expect(f.Store.AskLooks(ctx, []uuid.UUID{f.ProjectID(f.Namespace)})).To(Succeed())
 }
 
-// asked are the looks that the store asks for.
+// asked returns the requests in the store.
 func (f *follower) asked(ctx context.Context) []store.Look {
 	GinkgoHelper()
 	looks, err := f.Store.AskedLooks(ctx, uuid.Nil, 10)
@@ -49,8 +49,8 @@ func (f *follower) asked(ctx context.Context) []store.Look {
 	return looks
 }
 
-var _ = Describe("A push of which the gateway is told", func() {
-	It("lets the repository be looked at before its interval is over", func(ctx SpecContext) {
+var _ = Describe("A push that the gateway received", func() {
+	It("triggers a poll before the interval ends", func(ctx SpecContext) {
 		f, told := pushed(ctx)
 		second := f.repository.Commit("main", "agents/a.yaml", "name: b")
 		f.Clock.Step(11 * time.Second)
@@ -68,7 +68,7 @@ var _ = Describe("A push of which the gateway is told", func() {
 		Expect(f.commits(ctx)).To(ConsistOf(second))
 	})
 
-	It("asks a repository no more often than it may be asked", func(ctx SpecContext) {
+	It("respects the minimum interval of polls", func(ctx SpecContext) {
 		f, told := pushed(ctx)
 		f.Clock.Step(9 * time.Second)
 		before := f.requests.Load()
@@ -83,7 +83,7 @@ var _ = Describe("A push of which the gateway is told", func() {
 		Expect(f.asked(ctx)).To(BeEmpty())
 	})
 
-	It("is forgotten where nothing follows a branch", func(ctx SpecContext) {
+	It("is forgotten if no environment follows a branch", func(ctx SpecContext) {
 		f, told := pushed(ctx)
 		f.ExpectGone(ctx, f.Environment("dev"))
 		f.push(ctx)
@@ -94,7 +94,7 @@ var _ = Describe("A push of which the gateway is told", func() {
 		Expect(f.asked(ctx)).To(BeEmpty())
 	})
 
-	It("is there still when the store was away in that moment", func(ctx SpecContext) {
+	It("is kept while the store is unavailable", func(ctx SpecContext) {
 		f, told := pushed(ctx)
 		f.Clock.Step(time.Minute)
 		f.push(ctx)
@@ -108,7 +108,7 @@ var _ = Describe("A push of which the gateway is told", func() {
 		Expect(f.asked(ctx)).To(BeEmpty())
 	})
 
-	It("is another manager's in a namespace of its own", func(ctx SpecContext) {
+	It("is left to the manager of its namespace", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.push(ctx)
 		looks := &seen{LookTaker: f.Store, read: make(chan struct{}, 1)}
@@ -124,7 +124,7 @@ var _ = Describe("A push of which the gateway is told", func() {
 	})
 })
 
-// seen tells when it was read.
+// seen is a store that reports reads.
 type seen struct {
 	store.LookTaker
 	read chan struct{}
@@ -134,7 +134,7 @@ func (s *seen) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]st
 	looks, err := s.LookTaker.AskedLooks(ctx, after, limit)
 	select {
 	case s.read <- struct{}{}:
-	default: // it was told
+	default: // it was reported already
 	}
 	return looks, err
 }

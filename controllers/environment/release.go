@@ -22,13 +22,13 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// release decides of which release of the platform the pods of a pool are: of this one, or,
-// while the pool waits for its turn, of the one that it has.
+// release decides on the platform's release of the pods of a pool: the current release, or the pool's
+// earlier one while the pool waits for a rollout slot.
 func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment) (waits bool, err error) {
 	release := platformDigest(r.Pods)
 	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
 	before := found.Annotations[object.AnnotationPlatform]
-	if !metav1.IsControlledBy(found, e) || before == release || !hasRunners(found) || r.turns.take(client.ObjectKeyFromObject(e), r.Now()) {
+	if !metav1.IsControlledBy(found, e) || before == release || !hasRunners(found) || r.turns.takeTurn(client.ObjectKeyFromObject(e), r.Now()) {
 		return false, nil
 	}
 	current := &appsv1.Deployment{} // the cache has no templates
@@ -37,10 +37,10 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading of which release the pool is: %w", err)
+		return false, fmt.Errorf("reading the release of the pool: %w", err)
 	}
 	if object.IsOthers(current, "f:spec", "f:template", "f:spec") || !keepRelease(&wanted.Spec.Template, &current.Spec.Template) {
-		return false, nil // somebody has changed what is of no release: it is healed at once
+		return false, nil // a field that belongs to no release was changed: repair it at once
 	}
 	if before != "" {
 		wanted.Annotations[object.AnnotationPlatform] = before
@@ -50,9 +50,9 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 	return true, nil
 }
 
-// keepRelease lets a template have what the platform says of pods from another one, which a
-// release before has written; what the environment says stays. ok is false where the other
-// one is no release's.
+// keepRelease replaces the platform's part of a pod template with the part of another template, which
+// an earlier release has written. The environment's part stays. ok is false if no release has written
+// the other template.
 func keepRelease(wanted, of *corev1.PodTemplateSpec) (ok bool) {
 	spec, asked := of.Spec.DeepCopy(), &wanted.Spec
 	if len(spec.Containers) != 1 || spec.Containers[0].Name != component {
@@ -72,14 +72,13 @@ func keepRelease(wanted, of *corev1.PodTemplateSpec) (ok bool) {
 
 func isConcurrency(arg string) bool { return strings.HasPrefix(arg, "--"+concurrencyFlag+"=") }
 
-// hasRunners says whether a pool has runners, or is to have some: one that has none restarts
-// none.
+// hasRunners reports whether a pool has or should have runners. A pool without runners restarts none.
 func hasRunners(pool *appsv1.Deployment) bool {
 	return ptr.Deref(pool.Spec.Replicas, 1) > 0 || pool.Status.Replicas > 0
 }
 
-// platformDigest names what the platform itself says of runner pods, whatever the
-// environment: its image, its flags and the shape of the pod.
+// platformDigest returns a digest of the platform's part of runner pods, which is the same for all
+// environments: image, flags and pod format.
 func platformDigest(opts object.PodOptions) string {
 	text, err := json.Marshal(podTemplate(&v1alpha1.Environment{}, poolOptions{PodOptions: opts}))
 	if err != nil {

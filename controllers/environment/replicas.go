@@ -11,22 +11,22 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// number is how many runners a pool is to have.
+// number is the number of runners of a pool.
 type number struct {
-	// replicas is the number, enough with how many the environment is in effect.
+	// replicas is the desired number. enough is the number with which the environment is in effect.
 	replicas, enough int32
-	// scales: the number is as the queue asks; scaled: it is another one than before.
+	// scales reports that the queue determines the number. scaled reports that it changed.
 	scales, scaled bool
-	// announce tells of it once it is written.
+	// announce sends the event of a change. The caller calls it after the write.
 	announce func()
 }
 
-// number is as somebody else has set it, else as the queue asks where the pool scales, else
-// minReplicas.
-func (r *Reconciler) number(e *v1alpha1.Environment, found *appsv1.Deployment, others *int32, key store.Key) number {
+// replicaNumber returns the number that another field manager has set; otherwise, the number for the demand if
+// the pool scales; otherwise, minReplicas.
+func (r *Reconciler) replicaNumber(e *v1alpha1.Environment, found *appsv1.Deployment, others *int32, key store.Key) number {
 	b, scales := boundsOf(&e.Spec.Runner)
 	if others != nil || !scales {
-		r.Pools.forget(client.ObjectKeyFromObject(e))
+		r.Pools.forgetPool(client.ObjectKeyFromObject(e))
 		replicas := ptr.Deref(others, e.Spec.Runner.Replicas())
 		return number{replicas: replicas, enough: replicas, announce: func() {}}
 	}

@@ -24,16 +24,16 @@ import (
 
 const (
 	component = "runner"
-	// annotationConfig makes new pods of changed model providers and variables.
+	// annotationConfig replaces the pods when model providers or variables change.
 	annotationConfig = "agentplatform.dev/config"
 	configFolder     = "/etc/agentplatform/config"
 	portHealth       = "health"
-	// healthPort and metricsPort are those of all processes of the platform.
+	// healthPort and metricsPort are the same for all processes of the platform.
 	healthPort, metricsPort = 8083, 8084
 	tokenFolder             = "/etc/agentplatform/token" //nolint:gosec // a folder
-	// concurrencyFlag is the one flag of a runner that its environment decides.
+	// concurrencyFlag is the only flag of a runner that depends on its environment.
 	concurrencyFlag = "concurrency"
-	// drainSeconds is what runs have after SIGTERM; the pod's own period is longer.
+	// drainSeconds is the time that runs have after SIGTERM. The grace period of the pod is longer.
 	drainSeconds, terminationSeconds = 30, 45
 )
 
@@ -41,21 +41,21 @@ func tokenName(e *v1alpha1.Environment) string  { return object.ChildName(e.Name
 func configName(e *v1alpha1.Environment) string { return object.RunnerConfig(e.Name) }
 func poolName(e *v1alpha1.Environment) string   { return object.ChildName(e.Name, "runner") }
 
-// matchLabels select the pool's pods; they cannot be changed later.
+// matchLabels returns the selector of the pool's pods, which is immutable.
 func matchLabels(e *v1alpha1.Environment) map[string]string {
 	return map[string]string{object.LabelComponent: component, v1alpha1.LabelEnvironment: e.Name}
 }
 
 func selector(e *v1alpha1.Environment) string { return labels.Set(matchLabels(e)).String() }
 
-// poolLabels are those of the pool and its pods.
+// poolLabels returns the labels of the pool and its pods.
 func poolLabels(e *v1alpha1.Environment) map[string]string {
 	out := object.Labels(component, e.Name)
 	maps.Copy(out, matchLabels(e))
 	return out
 }
 
-// configSecret holds the model providers and the variables.
+// configSecret returns the Secret with the model providers and the variables.
 func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: configName(e), Namespace: e.Namespace, Labels: poolLabels(e)},
@@ -63,16 +63,16 @@ func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secre
 	}
 }
 
-// poolOptions are what a pool depends on beside its Environment.
+// poolOptions are the inputs of a pool besides its Environment.
 type poolOptions struct {
 	object.PodOptions
 	ProjectID, ConfigDigest string
-	// Resources are those of the runner container, filled.
+	// Resources are the resources of the runner container, with defaults.
 	Resources corev1.ResourceRequirements
 }
 
-// pool is the environment's pool of runner pods.
-func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
+// newPool returns the Deployment of the environment's runner pods.
+func newPool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
 	replicas := e.Spec.Runner.Replicas()
 	surge, none := intstr.FromInt32(1), intstr.FromInt32(0)
 	return &appsv1.Deployment{
@@ -89,9 +89,9 @@ func pool(e *v1alpha1.Environment, opts poolOptions) *appsv1.Deployment {
 	}
 }
 
-// configDigest names the content of the configuration Secret to who may see pods, but for the
-// prices: runners read them anew, and another price replaces none of them.
-// It is keyed with the pool's token: else a weak value could be found by trying.
+// configDigest returns a digest of the configuration Secret without prices. Users who can read pods can
+// see it. A price change does not replace pods, because runners read prices again. The digest is keyed
+// with the pool's token, so that weak values cannot be guessed from it.
 func configDigest(token string, config map[string][]byte) string {
 	digest := hmac.New(sha256.New, []byte(token))
 	for _, name := range slices.Sorted(maps.Keys(config)) {
@@ -140,15 +140,15 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 	return corev1.Container{
 		Name: component, Image: opts.Image, Command: []string{"/usr/local/bin/runner"}, Args: args,
 		Resources: opts.Resources,
-		// Not of a flag: what the garbage collector keeps below.
+		// The memory limit for the garbage collector. It is not a flag.
 		Env: []corev1.EnvVar{{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{
 			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"},
 		}}},
 		Ports: []corev1.ContainerPort{
 			{Name: portHealth, ContainerPort: healthPort}, {Name: object.PortMetrics, ContainerPort: metricsPort},
 		},
-		// Ready: dispatch knows it and it takes runs.
-		ReadinessProbe: probe("/readyz", 2, 3), LivenessProbe: probe("/healthz", 10, 6),
+		// A runner is ready if dispatch accepted it and it takes runs.
+		ReadinessProbe: newProbe("/readyz", 2, 3), LivenessProbe: newProbe("/healthz", 10, 6),
 		VolumeMounts: []corev1.VolumeMount{
 			{Name: "token", MountPath: tokenFolder, ReadOnly: true},
 			{Name: "config", MountPath: configFolder, ReadOnly: true},
@@ -156,8 +156,8 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 	}
 }
 
-// probe asks the runner every period, in seconds; failures in a row are a no.
-func probe(path string, period, failures int32) *corev1.Probe {
+// newProbe returns a probe with a period in seconds and a number of tolerated consecutive failures.
+func newProbe(path string, period, failures int32) *corev1.Probe {
 	return &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: intstr.FromString(portHealth)}},
 		PeriodSeconds: period, TimeoutSeconds: 5, FailureThreshold: failures,

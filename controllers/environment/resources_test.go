@@ -17,9 +17,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// TestNothingOfATenantsStandsInForAFlag: whatever an Environment says, runner
-// pods have no variables, and the operator's egress flags once each.
-func TestNothingOfATenantsStandsInForAFlag(t *testing.T) {
+// Whatever an Environment contains, runner pods have no environment variables, and each egress flag of
+// the operator exactly once.
+func TestPool_TenantCannotReplaceFlags(t *testing.T) {
 	t.Parallel()
 	open := "git=0.0.0.0/0,model=0.0.0.0/0"
 	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev", Namespace: "team"}, Spec: v1alpha1.EnvironmentSpec{
@@ -41,7 +41,7 @@ func TestNothingOfATenantsStandsInForAFlag(t *testing.T) {
 	}
 }
 
-// egressArgs are the arguments of a container that are about egress.
+// egressArgs returns the egress arguments of a container.
 func egressArgs(c corev1.Container) []string {
 	var out []string
 	for _, arg := range c.Args {
@@ -52,9 +52,8 @@ func egressArgs(c corev1.Container) []string {
 	return out
 }
 
-// TestDigestOfConfigurationIsKeyed: it changes with the content, is the same for
-// the same, and says nothing to who does not have the token.
-func TestDigestOfConfigurationIsKeyed(t *testing.T) {
+// The digest depends on the content, and cannot be computed without the token.
+func TestConfigDigest_IsKeyed(t *testing.T) {
 	t.Parallel()
 	config := map[string][]byte{runnerconfig.ProvidersFile: []byte(`{"apiKey":"1234"}`)}
 	digest := configDigest("token", config)
@@ -66,9 +65,8 @@ func TestDigestOfConfigurationIsKeyed(t *testing.T) {
 	require.NotEqual(t, digest, configDigest("token", config))
 }
 
-// TestPodsOfBeforeSayNothingOfARollout: a new image that cannot be pulled leaves the
-// old pods as ready as they were.
-func TestPodsOfBeforeSayNothingOfARollout(t *testing.T) {
+// A new image that cannot be pulled leaves the old pods ready.
+func TestRollout_IgnoresOldPods(t *testing.T) {
 	t.Parallel()
 	condition := func(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{{Type: kind, Status: status, Message: "because"}}

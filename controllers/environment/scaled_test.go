@@ -22,14 +22,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// queue is what the runs of an environment ask of its pool; nil: the store is away.
+// queue is the demand of an environment's runs. nil means that the store is unavailable.
 type queue struct {
 	key    store.Key
 	demand *store.Demand
 	asked  chan struct{}
 }
 
-// Demand implements what the Scaler asks for.
+// Demand implements the store method of the Scaler.
 func (q *queue) Demand(_ context.Context, environment store.Key, _ int) (store.Demand, error) {
 	select {
 	case q.asked <- struct{}{}:
@@ -66,14 +66,14 @@ func newScaled(ctx context.Context, least, most int32) *scaled {
 	return s
 }
 
-// restart is what a manager that was started again knows: nothing.
+// restart forgets all state, like a restarted manager.
 func (s *scaled) restart() {
 	s.r.Pools = environment.NewPools(0)
 	s.scaler.Pools = s.r.Pools
 }
 
-// look looks at the queue, in which so many runs wait and are under way, and reconciles the
-// environment where that is asked for. It returns how many runners the pool is to have then.
+// look checks the demand with these numbers of runs, and reconciles the environment if necessary. It
+// returns the desired number of runners.
 func (s *scaled) look(ctx context.Context, waiting, running int) int32 {
 	GinkgoHelper()
 	s.queue.demand = &store.Demand{Waiting: store.Runs{All: waiting}, Running: store.Runs{All: running}}
@@ -87,7 +87,7 @@ func (s *scaled) look(ctx context.Context, waiting, running int) int32 {
 	return s.replicas(ctx)
 }
 
-// during is look for some time, and what it comes to.
+// during calls look for some time, and returns the last result.
 func (s *scaled) during(ctx context.Context, d time.Duration, waiting, running int) (replicas int32) {
 	GinkgoHelper()
 	for ; d > 0; d -= environment.PollingInterval {
@@ -102,7 +102,7 @@ func (s *scaled) replicas(ctx context.Context) int32 {
 	return *s.pool(ctx, s.e).Spec.Replicas
 }
 
-// settled starts all runners that are asked for.
+// settled starts all desired runners.
 func (s *scaled) settled(ctx context.Context) {
 	GinkgoHelper()
 	s.started(ctx, s.e, s.replicas(ctx))
@@ -115,14 +115,14 @@ func (s *scaled) runnersReady() string {
 }
 
 var _ = Describe("A pool that scales", func() {
-	It("has runners for the runs that there are, none without any, and is ready all the time", func(ctx SpecContext) {
+	It("has runners for its runs, none without runs, and is always ready", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.replicas(ctx)).To(BeZero())
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 0"))
 		Expect(s.look(ctx, 0, 0)).To(BeZero())
 		s.ExpectAtRest(ctx, s.r, s.e)
 
-		By("a run that waits")
+		By("a queued run")
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
 		Expect(s.Events.Sent()).To(ContainElement(HavePrefix("Normal ScaledUp: scaled from 0 to 1 runners: 1 or more runs wait")))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
@@ -134,12 +134,12 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 1"))
 		Expect(s.e.Status.Runner.Replicas).To(BeEquivalentTo(1))
 
-		By("more than there may be runners for")
+		By("more runs than the maximum of runners can execute")
 		Expect(s.look(ctx, 90, 10)).To(BeEquivalentTo(3))
 		s.settled(ctx)
 		s.ExpectAtRest(ctx, s.r, s.e)
 
-		By("fewer, and a while later none")
+		By("fewer runs, and later none")
 		Expect(s.during(ctx, environment.DefaultStabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
 		Expect(s.during(ctx, time.Second, 0, 12)).To(BeEquivalentTo(2))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
@@ -153,7 +153,7 @@ var _ = Describe("A pool that scales", func() {
 		s.ExpectAtRest(ctx, s.r, s.e)
 	})
 
-	It("is ready with as many runners as it has at least, and not before", func(ctx SpecContext) {
+	It("becomes ready with its minimum of runners", func(ctx SpecContext) {
 		s := newScaled(ctx, 2, 4)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(2))
 		Expect(s.look(ctx, 40, 0)).To(BeEquivalentTo(4))
@@ -166,7 +166,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(State(s.e)).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
 	})
 
-	It("says why no more runners come, and is ready with those that there are", func(ctx SpecContext) {
+	It("reports why runners are missing, and is ready with the others", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 4)
 		s.look(ctx, 40, 0)
 		s.pod(ctx, s.e, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
@@ -182,7 +182,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(Message(s.e)).To(ContainSubstring("1 of 4 runners"))
 	})
 
-	It("keeps the runners that a manager finds which was started anew, until it knows better", func(ctx SpecContext) {
+	It("keeps its runners after a restart of the manager until the demand is known", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 0, 30)).To(BeEquivalentTo(3))
 		s.settled(ctx)
@@ -198,7 +198,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
 	})
 
-	It("stays as it is while the environment is suspended", func(ctx SpecContext) {
+	It("stays unchanged while the environment is suspended", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 15, 0)).To(BeEquivalentTo(2))
 		s.settled(ctx)
@@ -211,14 +211,14 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
 		s.ExpectAtRest(ctx, s.r, s.e)
 
-		By("going on")
+		By("resuming")
 		s.e.Spec.Suspend = false
 		s.ExpectApplied(ctx, s.e)
 		s.ExpectReconciled(ctx, s.r, s.e)
 		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(3))
 	})
 
-	It("is left to whoever has set its number", func(ctx SpecContext) {
+	It("keeps the replicas that another client has set", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
 		Expect(s.Admin.SubResource("scale").Update(ctx, s.pool(ctx, s.e), client.WithSubResourceBody(scale))).To(Succeed())
@@ -229,7 +229,7 @@ var _ = Describe("A pool that scales", func() {
 		s.ExpectAtRest(ctx, s.r, s.e)
 	})
 
-	It("scales while it waits for its turn to get the platform's new release, and at zero gets it at once", func(ctx SpecContext) {
+	It("scales while it waits for the new release, and gets it at once at zero", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
 		s.settled(ctx)
@@ -247,12 +247,12 @@ var _ = Describe("A pool that scales", func() {
 		Expect(image()).To(Equal("platform:1"))
 		s.settled(ctx)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
-		Expect(Message(s.e)).To(ContainSubstring("in turn"))
+		Expect(Message(s.e)).To(ContainSubstring("after the runners of other environments"))
 		Expect(s.during(ctx, environment.TurnTime-environment.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
 		s.ExpectReconciled(ctx, s.r, s.e)
 		Expect(image()).To(Equal("platform:1"))
 
-		By("its turn")
+		By("its rollout starts")
 		s.Clock.Step(environment.PollingInterval)
 		s.ExpectReconciled(ctx, s.r, s.e)
 		Expect(image()).To(Equal("platform:2"))
@@ -271,7 +271,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(image()).To(Equal("platform:3"))
 	})
 
-	It("is forgotten with its environment, and where it does not scale any more", func(ctx SpecContext) {
+	It("is forgotten with its environment, and when it no longer scales", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 25, 0)).To(BeEquivalentTo(3))
 		s.e.Spec.Runner.MaxReplicas, s.e.Spec.Runner.MinReplicas = nil, ptr.To(int32(1))
@@ -287,7 +287,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.r.Pools.Scale()).To(BeZero())
 	})
 
-	It("is looked at as soon as the store hints at a run", func(ctx SpecContext) {
+	It("is checked at once after a notification", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 0, 0)).To(BeZero())
 		s.queue.demand = &store.Demand{Waiting: store.Runs{All: 1}}
@@ -297,7 +297,7 @@ var _ = Describe("A pool that scales", func() {
 		ended := make(chan error, 1)
 		go func() { ended <- s.scaler.Start(running) }()
 		Eventually(func(g Gomega) {
-			// A token is one of the things that are hinted at, as runs are.
+			// Tokens cause notifications too, like runs.
 			g.Expect(s.Store.PutToken(ctx, store.Token{
 				SHA256: []byte("another"), Kind: store.TokenRunner, ProjectID: s.queue.key.ProjectID, EnvironmentID: s.queue.key.ID,
 			})).To(Succeed())

@@ -20,31 +20,30 @@ import (
 )
 
 const (
-	// looksEvery is the least time between two looks at a hinted pool, however many hints
-	// come.
+	// looksEvery is the minimum time between two checks of a pool after notifications.
 	looksEvery = 200 * time.Millisecond
-	// looksAgain is when a look that failed is repeated.
+	// looksAgain is the retry interval of a failed check.
 	looksAgain = 2 * time.Second
-	// queuesAtOnce is how many pools are looked at at a time, and queuesParts how many parts of
-	// that there are, of which a project has one: who has much to count waits for itself.
+	// queuesAtOnce is the number of concurrent checks. queuesParts is the number of shares of it. A
+	// project has one share, so that a large queue delays only its own project.
 	queuesAtOnce, queuesParts = 8, 4
-	// lookTime bounds one look.
+	// lookTime is the timeout of a check.
 	lookTime = 5 * time.Second
 )
 
-// Scaler looks at what pools are asked for, as hints say, and hands environments to their
-// reconciler whose pools are to have other replicas. Each is looked at by itself.
+// Scaler checks the demand of pools after notifications, and queues the environments whose desired
+// replicas changed. It checks each pool separately.
 type Scaler struct {
 	Store store.Demands
 	Hints store.Notifier
 	Pools *Pools
 	Clock clock.Clock
-	// Metrics are told of the figures; nil tells nobody.
+	// Metrics receives the totals. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 	Logger  *slog.Logger
 }
 
-// NeedLeaderElection says that only the leader scales.
+// NeedLeaderElection reports true: only the leader scales.
 func (s *Scaler) NeedLeaderElection() bool { return true }
 
 // Start scales until ctx ends.
@@ -62,8 +61,8 @@ func (s *Scaler) Start(ctx context.Context) error {
 	places := quota.NewBudget(queuesAtOnce, queuesParts, math.MaxInt, 0)
 	resting := true
 	for ctx.Err() == nil {
-		if !resting && s.Pools.waits() {
-			for _, key := range s.Pools.take(s.Clock.Now()) {
+		if !resting && s.Pools.hasDuePool() {
+			for _, key := range s.Pools.takeDue(s.Clock.Now()) {
 				looks.Go(func() { s.lookInTurn(ctx, places, key) })
 			}
 			rested.Reset(looksEvery)
@@ -76,23 +75,23 @@ func (s *Scaler) Start(ctx context.Context) error {
 		case <-s.Pools.fresh:
 		case hint, ok := <-queued:
 			if !ok {
-				queued = nil // the store is closed, and so will this be
+				queued = nil // the store is closed, and ended will be closed too
 			}
-			s.Pools.hinted(hint)
+			s.Pools.handleHint(hint)
 		case hint, ok := <-freed:
 			if !ok {
 				freed = nil
 			}
-			s.Pools.hinted(hint)
+			s.Pools.handleHint(hint)
 		case <-polled.C():
-			s.Pools.hinted(store.Hint{Topic: store.TopicQueued})
+			s.Pools.handleHint(store.Hint{Topic: store.TopicQueued})
 			polled.Reset(pollingInterval)
 		}
 	}
 	return nil
 }
 
-// lookInTurn looks at a pool when there is a place for its project.
+// lookInTurn checks a pool when its project has a slot.
 func (s *Scaler) lookInTurn(ctx context.Context, places *quota.Budget, key store.Key) {
 	place, err := places.Wait(ctx, key.ProjectID, 1)
 	if err != nil {
@@ -100,20 +99,20 @@ func (s *Scaler) lookInTurn(ctx context.Context, places *quota.Budget, key store
 	}
 	defer place.End()
 	if err := s.Look(ctx, key); err != nil && ctx.Err() == nil {
-		s.Logger.ErrorContext(ctx, "looking at the queue of a runner pool; it stays as it is", "environment", key, "error", err)
+		s.Logger.ErrorContext(ctx, "reading the demand of a runner pool; its size stays unchanged", "environment", key, "error", err)
 	}
 }
 
-// Look looks at the pool of an environment that was taken.
+// Look checks the pool of an environment that take returned.
 func (s *Scaler) Look(ctx context.Context, key store.Key) error {
 	within, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	demand, err := s.Store.Demand(within, key, s.Pools.enough(key))
+	demand, err := s.Store.Demand(within, key, s.Pools.demandLimit(key))
 	if err != nil {
-		s.Pools.again(key, s.Clock.Now())
+		s.Pools.retryCheck(key, s.Clock.Now())
 		return err
 	}
-	name, changed := s.Pools.looked(s.Clock.Now(), key, demand)
+	name, changed := s.Pools.recordDemand(s.Clock.Now(), key, demand)
 	if s.Metrics != nil {
 		s.Metrics.PoolsScaled(s.Pools.figures())
 	}

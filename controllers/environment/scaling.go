@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// DefaultStabilizationWindow is how long a pool keeps the replicas that it once needed: it
-	// scales up at once, and down to the most that was desired in the window, as a
-	// HorizontalPodAutoscaler does. So a pool goes to zero only after as long without a run.
+	// DefaultStabilizationWindow is how long a pool keeps replicas after the last demand for them. A
+	// pool scales up at once. It scales down to the maximum of the desired replicas in the window, like
+	// a HorizontalPodAutoscaler. A pool therefore scales to zero only after this time without a run.
 	DefaultStabilizationWindow = 5 * time.Minute
-	// pollingInterval is how often all pools that scale are looked at, hints or not.
+	// pollingInterval is the interval of checks without notifications.
 	pollingInterval = 30 * time.Second
-	// blindAfter is how long nobody may look at a pool before it counts as busy for
-	// that time: a store that was away is no reason to scale down.
+	// blindAfter is the time without a check after which a pool counts as busy for that time, so that
+	// an unavailable store does not cause a scale-down.
 	blindAfter = 3 * pollingInterval
 )
 
-// bounds are what spec.runner says of a pool that scales.
+// bounds are the scaling settings of spec.runner.
 type bounds struct{ min, max, concurrency int32 }
 
-// boundsOf returns those of a pool; scales is false where it does not scale.
+// boundsOf returns the bounds of a pool. scales is false if the pool does not scale.
 func boundsOf(p *v1alpha1.RunnerPool) (b bounds, scales bool) {
 	if p.MaxReplicas == nil {
 		return bounds{}, false
@@ -32,35 +32,35 @@ func boundsOf(p *v1alpha1.RunnerPool) (b bounds, scales bool) {
 	return bounds{min: p.Replicas(), max: *p.MaxReplicas, concurrency: max(p.Concurrency, 1)}, true
 }
 
-func (b bounds) clamp(replicas int32) int32 { return max(b.min, min(replicas, b.max)) }
+func (b bounds) clampReplicas(replicas int32) int32 { return max(b.min, min(replicas, b.max)) }
 
-// desiredReplicas are as many as have a place for every open run, beside the places that a
-// pool keeps for sync and resumed ones.
+// desiredReplicas returns the replicas with a slot for every open run, in addition to the slots that
+// are reserved for sync and resumed runs.
 func (b bounds) desiredReplicas(open store.Runs) int32 {
 	desired := b.min
-	for desired < b.max && !b.fits(open, desired) {
+	for desired < b.max && !b.fitsDemand(open, desired) {
 		desired++
 	}
 	return desired
 }
 
-func (b bounds) fits(open store.Runs, replicas int32) bool {
+func (b bounds) fitsDemand(open store.Runs, replicas int32) bool {
 	pool := store.Pool{Places: int(replicas) * int(b.concurrency)}
 	return open.All <= pool.Places && open.Lower <= pool.Places-pool.Kept()
 }
 
-// recommendation is how many replicas were desired at a time.
+// recommendation is the number of desired replicas at a time.
 type recommendation struct {
 	at       time.Time
 	replicas int32
 }
 
-// recommendations are those of the stabilization window of which none later is as high:
-// the first is the highest.
+// recommendations has the recommendations of the stabilization window that no later one reaches. The
+// first one is the highest.
 type recommendations []recommendation
 
-// with adds one, and forgets those that left the window.
-func (r recommendations) with(now time.Time, window time.Duration, replicas int32) recommendations {
+// withRecommendation adds a recommendation and removes those outside of the window.
+func (r recommendations) withRecommendation(now time.Time, window time.Duration, replicas int32) recommendations {
 	for len(r) > 0 && now.Sub(r[0].at) >= window {
 		r = r[1:]
 	}
@@ -70,50 +70,49 @@ func (r recommendations) with(now time.Time, window time.Duration, replicas int3
 	return append(r, recommendation{now, replicas})
 }
 
-// scaling is how a pool stands that scales.
+// scaling is the state of a pool that scales.
 type scaling struct {
 	bounds
-	// window is how long replicas stay that were needed.
+	// window is how long replicas stay after the last demand for them.
 	window      time.Duration
 	recommended recommendations
-	// lookedAt is when somebody last looked at what it is asked for.
+	// lookedAt is the time of the last check.
 	lookedAt time.Time
-	// used: a run ended there since, whether or not it was seen.
+	// used reports that a run has ended since then.
 	used bool
-	// replicas are those that the pool is to have, demand what it is asked for.
+	// replicas is the desired number. demand is the demand of the last check.
 	replicas int32
 	demand   store.Demand
 }
 
-// newScaling begins with the replicas that the pool has: whoever was not there before does
-// not know what these are needed for.
+// newScaling starts with the current replicas of the pool, because earlier demand is unknown.
 func newScaling(b bounds, window time.Duration, replicas int32, now time.Time) scaling {
-	return scaling{bounds: b, window: window, recommended: recommendations{{now, replicas}}, lookedAt: now, replicas: b.clamp(replicas)}
+	return scaling{bounds: b, window: window, recommended: recommendations{{now, replicas}}, lookedAt: now, replicas: b.clampReplicas(replicas)}
 }
 
-// within is the same between other bounds.
-func (s scaling) within(b bounds) scaling {
-	s.bounds, s.replicas = b, b.clamp(s.replicas)
+// withBounds returns the scaling with other bounds.
+func (s scaling) withBounds(b bounds) scaling {
+	s.bounds, s.replicas = b, b.clampReplicas(s.replicas)
 	return s
 }
 
-// looked is what becomes of it when it is seen what it is asked for.
-func (s scaling) looked(now time.Time, d store.Demand) scaling {
+// afterCheck returns the scaling after a check with this demand.
+func (s scaling) afterCheck(now time.Time, d store.Demand) scaling {
 	if now.Sub(s.lookedAt) >= blindAfter {
-		s.recommended = s.recommended.with(now, s.window, s.replicas)
+		s.recommended = s.recommended.withRecommendation(now, s.window, s.replicas)
 	}
 	desired := s.desiredReplicas(d.Open())
 	if s.used {
-		desired = max(desired, s.clamp(1))
+		desired = max(desired, s.clampReplicas(1))
 	}
-	s.recommended = s.recommended.with(now, s.window, desired)
-	s.replicas = s.clamp(s.recommended[0].replicas)
+	s.recommended = s.recommended.withRecommendation(now, s.window, desired)
+	s.replicas = s.clampReplicas(s.recommended[0].replicas)
 	s.lookedAt, s.used, s.demand = now, false, d
 	return s
 }
 
-// bounded says that there are no more only because there may not be.
+// bounded reports whether only the maximum prevents more replicas.
 func (s scaling) bounded() bool { return len(s.recommended) > 0 && s.recommended[0].replicas > s.max }
 
-// limited says that more replicas would be desired than there may be.
-func (s scaling) limited() bool { return !s.fits(s.demand.Open(), s.max) }
+// limited reports whether the demand exceeds the maximum.
+func (s scaling) limited() bool { return !s.fitsDemand(s.demand.Open(), s.max) }

@@ -31,7 +31,7 @@ func underWay(all, lower int) store.Demand {
 	return store.Demand{Running: store.Runs{All: all, Lower: lower}}
 }
 
-func TestDesiredReplicas(t *testing.T) {
+func TestDesiredReplicas_CoverOpenRuns(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		bounds
@@ -60,16 +60,15 @@ func TestDesiredReplicas(t *testing.T) {
 	}
 }
 
-// TestAPoolScales follows pools, which are looked at every 30 seconds and when something is
-// told of them.
-func TestAPoolScales(t *testing.T) {
+// TestScaling_FollowsDemand checks pools every 30 seconds and after notifications.
+func TestScaling_FollowsDemand(t *testing.T) {
 	t.Parallel()
 	type look struct {
 		after  time.Duration
 		demand store.Demand
 		used   bool
 		want   int32
-		// blind: nobody has looked before.
+		// blind means that there was no check before.
 		blind bool
 	}
 	busy, idle := waiting(25, 0), store.Demand{}
@@ -87,10 +86,10 @@ func TestAPoolScales(t *testing.T) {
 			{0, underWay(1, 1), false, 1, false}, {5*time.Minute - 1, idle, false, 1, false}, {1, idle, false, 0, false},
 			{time.Hour, idle, false, 0, false}, {1, waiting(1, 1), false, 1, false},
 		}},
-		"who comes anew keeps what is there for a window": {bounds{0, 5, 10}, 4, []look{
+		"a new manager keeps the pods for a window": {bounds{0, 5, 10}, 4, []look{
 			{5*time.Minute - 1, underWay(1, 1), false, 4, false}, {1, underWay(1, 1), false, 1, false},
 		}},
-		"what nobody looked at counts as busy": {bounds{0, 5, 10}, 2, []look{
+		"an unmeasured time counts as busy": {bounds{0, 5, 10}, 2, []look{
 			{0, idle, false, 2, false}, {time.Hour, idle, false, 2, true}, {5*time.Minute - 1, idle, false, 2, false}, {1, idle, false, 0, false},
 		}},
 		"runs that end between two looks keep a runner": {bounds{0, 5, 10}, 1, []look{
@@ -104,30 +103,29 @@ func TestAPoolScales(t *testing.T) {
 			for i, l := range c.looks {
 				at := now.Add(l.after)
 				for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
-					s = s.looked(now, l.demand)
+					s = s.afterCheck(now, l.demand)
 				}
 				now, s.used = at, l.used
-				s = s.looked(now, l.demand)
+				s = s.afterCheck(now, l.demand)
 				require.Equal(t, l.want, s.replicas, "look %d", i)
 			}
 		})
 	}
 }
 
-func TestBoundsThatChangeHoldAtOnce(t *testing.T) {
+func TestScaling_AppliesNewBoundsAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newScaling(bounds{0, 9, 10}, DefaultStabilizationWindow, 0, atFirst).looked(atFirst, waiting(50, 0))
+	s := newScaling(bounds{0, 9, 10}, DefaultStabilizationWindow, 0, atFirst).afterCheck(atFirst, waiting(50, 0))
 	require.EqualValues(t, 5, s.replicas)
-	require.EqualValues(t, 2, s.within(bounds{0, 2, 10}).replicas)
-	require.EqualValues(t, 7, s.within(bounds{7, 9, 10}).replicas)
+	require.EqualValues(t, 2, s.withBounds(bounds{0, 2, 10}).replicas)
+	require.EqualValues(t, 7, s.withBounds(bounds{7, 9, 10}).replicas)
 	require.False(t, s.limited())
-	require.True(t, s.within(bounds{0, 2, 10}).limited())
+	require.True(t, s.withBounds(bounds{0, 2, 10}).limited())
 }
 
-// TestPoolsScaleWithinTheirBounds: whatever is asked of a pool and whenever somebody looks, it
-// keeps to its bounds, has places for what is open, is at zero only where nothing was open for
-// a window, and never has fewer than were needed in the window, so it does not flap.
-func TestPoolsScaleWithinTheirBounds(t *testing.T) {
+// Whatever the demand and the times of checks, a pool keeps its bounds and has slots for all open runs.
+// It is at zero only after a window without open runs, and never below the maximum of the window.
+func TestScaling_KeepsInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := bounds{min: rapid.Int32Range(0, 4).Draw(t, "min"), concurrency: rapid.Int32Range(1, 12).Draw(t, "concurrency")}
@@ -148,7 +146,7 @@ func TestPoolsScaleWithinTheirBounds(t *testing.T) {
 			d.Waiting = store.Runs{All: all - running, Lower: lower - d.Running.Lower}
 			s.used = rapid.Bool().Draw(t, "used")
 			was, used := s.replicas, s.used
-			s = s.looked(now, d)
+			s = s.afterCheck(now, d)
 
 			require.GreaterOrEqual(t, s.replicas, b.min)
 			require.LessOrEqual(t, s.replicas, b.max)
@@ -175,61 +173,61 @@ func TestPoolsScaleWithinTheirBounds(t *testing.T) {
 	})
 }
 
-func TestPoolsAreLookedAtAsHintsSay(t *testing.T) {
+func TestPools_FollowNotifications(t *testing.T) {
 	t.Parallel()
 	p, key := NewPools(0), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	name, other := types.NamespacedName{Namespace: "support", Name: "dev"}, store.Key{ProjectID: key.ProjectID, ID: uuid.New()}
 	b := bounds{0, 3, 10}
 	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
 	require.Len(t, p.fresh, 1)
-	require.Equal(t, []store.Key{key}, p.take(atFirst), "a new one is looked at")
-	require.Equal(t, 31, p.enough(key), "one more than it can have places for")
-	require.False(t, p.waits())
-	p.hinted(store.Hint{Topic: store.TopicQueued, Key: key})
-	require.True(t, p.waits())
-	require.Empty(t, p.take(atFirst), "somebody looks at it already")
-	_, changed := p.looked(atFirst, key, store.Demand{})
+	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "a new one is looked at")
+	require.Equal(t, 31, p.demandLimit(key), "one more than it can have places for")
+	require.False(t, p.hasDuePool())
+	p.handleHint(store.Hint{Topic: store.TopicQueued, Key: key})
+	require.True(t, p.hasDuePool())
+	require.Empty(t, p.takeDue(atFirst), "somebody looks at it already")
+	_, changed := p.recordDemand(atFirst, key, store.Demand{})
 	require.False(t, changed)
-	require.Equal(t, []store.Key{key}, p.take(atFirst), "something was queued meanwhile")
-	_, _ = p.looked(atFirst, key, store.Demand{})
+	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "something was queued meanwhile")
+	_, _ = p.recordDemand(atFirst, key, store.Demand{})
 
-	p.hinted(store.Hint{Topic: store.TopicQueued, Key: other})
-	require.False(t, p.waits(), "it does not scale")
-	p.hinted(store.Hint{Topic: store.TopicFreed, Key: key})
-	require.False(t, p.waits(), "a run that ends asks for nothing")
+	p.handleHint(store.Hint{Topic: store.TopicQueued, Key: other})
+	require.False(t, p.hasDuePool(), "it does not scale")
+	p.handleHint(store.Hint{Topic: store.TopicFreed, Key: key})
+	require.False(t, p.hasDuePool(), "a run that ends asks for nothing")
 	require.True(t, p.of[name].used)
-	p.hinted(store.Hint{Topic: store.TopicQueued})
-	require.Equal(t, []store.Key{key}, p.take(atFirst), "hints may have been lost")
-	p.again(other, atFirst)
-	p.again(key, atFirst)
-	require.Empty(t, p.take(atFirst.Add(looksAgain-1)), "it could not be looked at a moment ago")
+	p.handleHint(store.Hint{Topic: store.TopicQueued})
+	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "hints may have been lost")
+	p.retryCheck(other, atFirst)
+	p.retryCheck(key, atFirst)
+	require.Empty(t, p.takeDue(atFirst.Add(looksAgain-1)), "it could not be looked at a moment ago")
 	later := atFirst.Add(looksAgain)
-	require.Equal(t, []store.Key{key}, p.take(later))
+	require.Equal(t, []store.Key{key}, p.takeDue(later))
 
-	told, changed := p.looked(later, key, waiting(99, 99))
+	told, changed := p.recordDemand(later, key, waiting(99, 99))
 	require.True(t, changed)
 	require.Equal(t, name, told)
-	_, changed = p.looked(later, other, waiting(9, 9))
+	_, changed = p.recordDemand(later, other, waiting(9, 9))
 	require.False(t, changed)
 	require.EqualValues(t, 3, p.replicas(name, key, b, 0, later).replicas)
-	_, changed = p.looked(later, key, waiting(99, 99))
+	_, changed = p.recordDemand(later, key, waiting(99, 99))
 	require.False(t, changed, "the reconciler knows")
 	replicas, limited := p.figures()
 	require.Equal(t, [2]int{3, 1}, [2]int{replicas, limited})
 	require.EqualValues(t, 2, p.replicas(name, key, bounds{0, 2, 10}, 3, later).replicas)
-	require.Equal(t, []store.Key{key}, p.take(later), "its bounds have changed")
+	require.Equal(t, []store.Key{key}, p.takeDue(later), "its bounds have changed")
 
-	p.forget(name)
-	_, changed = p.looked(later, key, store.Demand{})
+	p.forgetPool(name)
+	_, changed = p.recordDemand(later, key, store.Demand{})
 	require.False(t, changed)
-	require.Zero(t, p.enough(key))
+	require.Zero(t, p.demandLimit(key))
 	require.Equal(t, [3]int{}, [3]int{len(p.of), len(p.names), len(p.due)})
 	require.Zero(t, p.replicas(name, other, b, 0, later).replicas, "another object of the name")
 	p.replicas(name, key, b, 0, later)
 	require.Len(t, p.names, 1)
 }
 
-// slowStore answers to a look at some environments when it is told to.
+// slowStore responds late for some environments.
 type slowStore struct {
 	slow    map[store.Key]bool
 	looked  chan store.Key
@@ -249,7 +247,7 @@ func (s *slowStore) Demand(ctx context.Context, environment store.Key, _ int) (s
 	return store.Demand{}, nil
 }
 
-// noHints are a store's that has none.
+// noHints sends no notifications.
 type noHints struct{}
 
 // Subscribe implements store.Notifier.
@@ -257,9 +255,8 @@ func (noHints) Subscribe(store.Topic) (<-chan store.Hint, func()) {
 	return make(chan store.Hint), func() {}
 }
 
-// TestWhoseQueueIsSlowWaitsAlone: the environments of a project whose queues nobody comes to the
-// end of are looked at when they are, and all others at once.
-func TestWhoseQueueIsSlowWaitsAlone(t *testing.T) {
+// Slow queries of one project do not delay the checks of other projects.
+func TestScaler_SlowProjectDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowStore{slow: map[store.Key]bool{}, looked: make(chan store.Key, 100), answers: make(chan struct{})}
@@ -301,7 +298,7 @@ func TestWhoseQueueIsSlowWaitsAlone(t *testing.T) {
 	})
 }
 
-func TestWhatEventsSayOfScaling(t *testing.T) {
+func TestScaledEvent_DescribesChange(t *testing.T) {
 	t.Parallel()
 	of := func(replicas int32, d store.Demand) scaling {
 		return scaling{window: 30 * time.Second, replicas: replicas, demand: d}
@@ -313,10 +310,10 @@ func TestWhatEventsSayOfScaling(t *testing.T) {
 		reason string
 		note   string
 	}{
-		{1, of(2, d), "ScaledUp", "scaled from 1 to 2 runners: 3 or more runs wait for a free place, the first for 2s; 10 are under way"},
-		{0, of(2, store.Demand{}), "ScaledUp", "scaled from 0 to 2 runners: as spec.runner says"},
-		{2, of(1, underWay(3, 0)), "ScaledDown", "scaled from 2 to 1 runners: no more were needed for 30s"},
-		{5, scaling{bounds: bounds{0, 2, 10}, recommended: recommendations{{atFirst, 5}}, replicas: 2}, "ScaledDown", "scaled from 5 to 2 runners: spec.runner allows no more"},
+		{1, of(2, d), "ScaledUp", "scaled from 1 to 2 runners: 3 or more runs wait for a free slot, the oldest for 2s; 10 are running"},
+		{0, of(2, store.Demand{}), "ScaledUp", "scaled from 0 to 2 runners: set by spec.runner"},
+		{2, of(1, underWay(3, 0)), "ScaledDown", "scaled from 2 to 1 runners: fewer were needed for 30s"},
+		{5, scaling{bounds: bounds{0, 2, 10}, recommended: recommendations{{atFirst, 5}}, replicas: 2}, "ScaledDown", "scaled from 5 to 2 runners: the maximum of spec.runner is lower"},
 		{1, of(0, store.Demand{}), "ScaledDown", "scaled from 1 to 0 runners: no run for 30s"},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

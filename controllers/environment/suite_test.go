@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestEnvironment(t *testing.T) {
+func TestEnvironment_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "environment")
 }
@@ -30,7 +30,7 @@ func TestEnvironment(t *testing.T) {
 type scene struct {
 	*Fixture
 	r *environment.Reconciler
-	// wakes are the environments that the reconciler woke.
+	// wakes has the environments that the reconciler queued.
 	wakes <-chan event.GenericEvent
 }
 
@@ -41,7 +41,7 @@ func bare() *scene {
 	return &scene{Fixture: f, r: r, wakes: r.Wakes()}
 }
 
-// newScene has a project that may have pods.
+// newScene returns a scene with a project that may have pods.
 func newScene(ctx context.Context, changes ...func(*v1alpha1.Project)) *scene {
 	GinkgoHelper()
 	s := bare()
@@ -49,18 +49,17 @@ func newScene(ctx context.Context, changes ...func(*v1alpha1.Project)) *scene {
 	return s
 }
 
-// children are those of the environment "dev".
+// children are the children of the environment "dev".
 var children = []string{"Secret dev-runner-token", "Secret dev-runner-config", "Deployment dev-runner"}
 
-// reconciled applies an environment, reconciles it and returns when it is looked
-// at again.
+// reconciled applies an environment, reconciles it and returns the time until the next reconcile.
 func (s *scene) reconciled(ctx context.Context, e *v1alpha1.Environment) time.Duration {
 	GinkgoHelper()
 	s.ExpectApplied(ctx, e)
 	return s.ExpectReconciled(ctx, s.r, e).RequeueAfter
 }
 
-// pool is the pool of an environment.
+// pool returns the pool of an environment.
 func (s *scene) pool(ctx context.Context, e *v1alpha1.Environment) *appsv1.Deployment {
 	GinkgoHelper()
 	pool := &appsv1.Deployment{ObjectMeta: s.At(e.Name + "-runner")}
@@ -68,8 +67,8 @@ func (s *scene) pool(ctx context.Context, e *v1alpha1.Environment) *appsv1.Deplo
 	return pool
 }
 
-// started lets as many runners of a pool be ready, of its configuration of now, as
-// the controller of Kubernetes' Deployments would.
+// started sets the number of ready runners with the current configuration, like Kubernetes' Deployment
+// controller.
 func (s *scene) started(ctx context.Context, e *v1alpha1.Environment, ready int32) {
 	GinkgoHelper()
 	pool := s.pool(ctx, e)
@@ -90,7 +89,7 @@ func (s *scene) ready(ctx context.Context, e *v1alpha1.Environment) *v1alpha1.En
 	return e
 }
 
-// woken are the environments that were woken since the last time.
+// woken returns the environments that were queued since its last call.
 func (s *scene) woken() (names []string) {
 	for {
 		select {
@@ -102,7 +101,7 @@ func (s *scene) woken() (names []string) {
 	}
 }
 
-// stored is what the store has of an environment.
+// stored returns the row of an environment.
 func (s *scene) stored(ctx context.Context, e *v1alpha1.Environment) store.Environment {
 	GinkgoHelper()
 	row, err := s.Store.Environment(ctx, s.Key(e))
@@ -110,7 +109,7 @@ func (s *scene) stored(ctx context.Context, e *v1alpha1.Environment) store.Envir
 	return row
 }
 
-// pod makes a runner pod of an environment, with a status.
+// pod creates a runner pod of an environment with a status.
 func (s *scene) pod(ctx context.Context, e *v1alpha1.Environment, status corev1.PodStatus) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{ObjectMeta: s.At(e.Name + "-pod"), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "runner", Image: "a"}}}}

@@ -11,13 +11,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// target is where an environment is to be: a commit, of which one folder is built. The URL is no
-// part of it, for a commit's name is made of what is in it.
+// target is the version that an environment should have: a commit and a folder. The URL of the
+// repository does not matter, because the hash of a commit depends only on its content.
 type target struct{ commit, path string }
 
-// is says whether a deployment is one of the target. What is not built yet will be of the folder
-// of now; one that has ended and of which it is not known what was built is none.
-func (t target) is(d *v1alpha1.Deployment) bool {
+// isDeployment reports whether a deployment is a deployment of the target. A deployment that is not built yet
+// uses the current folder. A deployment that ended without a known folder does not match.
+func (t target) isDeployment(d *v1alpha1.Deployment) bool {
 	switch built := d.Status.Path; {
 	case built != nil && *built != t.path, built == nil && d.Status.Phase.Terminal():
 		return false
@@ -26,15 +26,15 @@ func (t target) is(d *v1alpha1.Deployment) bool {
 	return d.Status.Commit == t.commit || d.Status.Commit == "" && git != nil && string(git.Commit) == t.commit
 }
 
-// isOf says whether what the store has live is of the target; nil is nothing. Its object may be
-// missing.
-func (t target) isOf(live *store.Deployment) bool {
+// isLive reports whether the live deployment of the store is a deployment of the target. nil means that
+// nothing is live. The object of the live deployment may be missing.
+func (t target) isLive(live *store.Deployment) bool {
 	return live != nil && live.ResolvedCommit == t.commit && live.Path != nil && *live.Path == t.path
 }
 
-// showStored shows in a deployment's status, which may be behind or lost, what the store knows of
-// it: where it is, and of which commit and folder. What was cancelled may begin anew for another
-// object, and of another source the store knows nothing.
+// showStored copies the store's state into a deployment's status, which may be stale or lost: phase,
+// commit and folder. A cancelled deployment may begin again for another object, and the store has no
+// state for another source.
 func showStored(d *v1alpha1.Deployment, row store.Deployment) {
 	fingerprint, err := d.Spec.Fingerprint()
 	if err != nil || fingerprint != row.Fingerprint || row.Status == store.DeploymentCancelled && row.Ref.ObjectUID != string(d.UID) {
@@ -47,26 +47,25 @@ func showStored(d *v1alpha1.Deployment, row store.Deployment) {
 	}
 }
 
-// deploymentOf is the Deployment that brings an environment to a commit without another
-// build, nil where there is none: one that is on its way there, is live, or, with
-// activate, was live before and can be so again. Of those on their way the newest goes
-// live last, so no other counts; it would go live after one that only is live, and not
-// after one that is activated. live is what the store knows to be live, "" where it knows
-// of none; the statuses are behind it.
+// deploymentOf returns the Deployment that brings an environment to a commit without another build, or
+// nil. It is in progress, live, or, with activate, was live before and can be activated again. Of
+// several in progress, only the newest counts, because it goes live last. It also wins over a live one,
+// but not over an activation. live is the live deployment of the store, or "", because statuses are
+// stale.
 func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
 	next, stay := newestOpen(to, all), stayLive(to, all)
-	if next != nil && to.is(next) {
+	if next != nil && to.isDeployment(next) {
 		return next, false
 	}
 	for i := range all {
 		d := &all[i]
-		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.is(d) || isGone(d) {
+		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.isDeployment(d) || isBundleGone(d) {
 			continue
 		}
 		if d.Status.Live && (live == "" || live == d.Name) && stay {
 			return d, false
 		}
-		// What a user made is the user's to activate.
+		// Users activate their own deployments.
 		if d.Labels[object.LabelManagedBy] == object.ManagedBy && (there == nil || oldestFirst(there, d) < 0) {
 			there, activate = d, true
 		}
@@ -74,42 +73,42 @@ func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1a
 	return there, activate
 }
 
-// isGone says that a deployment cannot be live again: its bundle is not stored any more, as the answer
-// says to who asked for it last.
-func isGone(d *v1alpha1.Deployment) bool {
+// isBundleGone reports whether a deployment cannot be activated, because the response to its last activation
+// request says that its bundle was deleted.
+func isBundleGone(d *v1alpha1.Deployment) bool {
 	a := d.Status.Activation
 	return a != nil && a.Result == v1alpha1.ActivationBundleGone && !d.Status.Live && !d.ActivationPending()
 }
 
-// stayLive says whether what is live of a commit stays so: nothing is on its way, and no deployment
-// of another commit is asked to be live again.
+// stayLive reports whether the live deployment of a commit stays live: no deployment is in progress,
+// and no deployment of another commit has an activation request.
 func stayLive(to target, all []v1alpha1.Deployment) bool {
 	return newestOpen(to, all) == nil && !slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
-		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !to.is(&d)
+		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !to.isDeployment(&d)
 	})
 }
 
-// newestOpen is what goes live last of the deployments that are on their way, nil where
-// none is. Of two made in the same second it is not known; one of another commit counts.
+// newestOpen returns the deployment in progress that goes live last, or nil. If two were created in the
+// same second, their order is unknown, and the one of another commit counts.
 func newestOpen(to target, all []v1alpha1.Deployment) (newest *v1alpha1.Deployment) {
 	for i := range all {
 		d := &all[i]
 		if !isOpen(d) {
 			continue
 		}
-		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && to.is(newest) {
+		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && to.isDeployment(newest) {
 			newest = d
 		}
 	}
 	return newest
 }
 
-// isOpen says whether a deployment is on its way.
+// isOpen reports whether a deployment is in progress.
 func isOpen(d *v1alpha1.Deployment) bool {
 	return !d.Status.Phase.Terminal() && d.DeletionTimestamp == nil && !d.Spec.Cancel && !v1alpha1.IsStalled(d)
 }
 
-// oldestFirst orders deployments by their creation.
+// oldestFirst orders deployments by creation time.
 func oldestFirst(a, b *v1alpha1.Deployment) int {
 	return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 }

@@ -29,9 +29,8 @@ func environment(runner v1alpha1.RunnerPool) *v1alpha1.Environment {
 	return &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev"}, Spec: v1alpha1.EnvironmentSpec{Runner: runner}}
 }
 
-// TestEachWishOfARunnerIsInItsPods: what an Environment asks for, one wish at a
-// time.
-func TestEachWishOfARunnerIsInItsPods(t *testing.T) {
+// Each field of an Environment's runner settings is in its pods.
+func TestPool_HasEveryRunnerField(t *testing.T) {
 	t.Parallel()
 	affinity := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	for name, c := range map[string]struct {
@@ -65,19 +64,19 @@ func TestEachWishOfARunnerIsInItsPods(t *testing.T) {
 	}
 }
 
-// TestAPool: its pods are those that it selects, one comes before another goes, and
-// a run has the time to end that its pod has.
-func TestAPool(t *testing.T) {
+// The pool selects its own pods, adds a pod before it removes one, and gives runs the time of the pod's
+// grace period.
+func TestPool_HasSelectorAndStrategy(t *testing.T) {
 	t.Parallel()
 	e := environment(v1alpha1.RunnerPool{MinReplicas: ptr.To(int32(3))})
-	p := pool(e, options())
+	p := newPool(e, options())
 	require.EqualValues(t, 3, *p.Spec.Replicas)
 	require.Equal(t, "dev-runner", p.Name)
 	require.Equal(t, object.ManagedBy, p.Labels[object.LabelManagedBy], "else the cache would not have it")
 	selects, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	require.NoError(t, err)
 	require.True(t, selects.Matches(labels.Set(p.Spec.Template.Labels)))
-	require.False(t, selects.Matches(labels.Set(pool(&v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}, options()).Spec.Template.Labels)))
+	require.False(t, selects.Matches(labels.Set(newPool(&v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "prod"}}, options()).Spec.Template.Labels)))
 	require.Equal(t, selects.String(), selector(e), "what the scale subresource shows")
 	require.Equal(t, 1, p.Spec.Strategy.RollingUpdate.MaxSurge.IntValue())
 	require.Zero(t, p.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue())
@@ -110,9 +109,9 @@ func TestAPool(t *testing.T) {
 	}
 }
 
-// TestWhichChangesEnvironmentsAreToldOf: each field that they read of a project or
-// a deployment, and none of the others.
-func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
+// Environments are reconciled for each field that they read of a project or a deployment, and for no
+// other field.
+func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.Project)
@@ -155,9 +154,9 @@ func TestWhichChangesEnvironmentsAreToldOf(t *testing.T) {
 	require.Nil(t, liveState(&v1alpha1.Project{}))
 }
 
-// TestWhomASecretConcerns: all environments of a namespace whose project names it
-// for a model provider, and those that have a variable of it.
-func TestWhomASecretConcerns(t *testing.T) {
+// usersOf returns the environments of a project whose model providers use the Secret, and those with a
+// variable from it.
+func TestUsersOf_FindsEnvironments(t *testing.T) {
 	t.Parallel()
 	at := func(namespace, name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: namespace, Name: name}

@@ -12,42 +12,40 @@ import (
 )
 
 const (
-	// poolsAtOnce is how many pools get a new release of the platform at the same
-	// time.
+	// poolsAtOnce is the number of pools that get a new release of the platform at the same time.
 	poolsAtOnce = 5
-	// turnTime is the most that a turn takes: a pool that does not come to its end,
-	// whatever keeps it, holds up no other for longer.
+	// turnTime is the maximum time of a rollout. A pool that takes longer does not delay the others any
+	// further.
 	turnTime = 5 * time.Minute
 )
 
-// turns are those of the pools that get a new release of the platform. All pools
-// are to have it at the same moment; that all of them restart their runners at once
-// would be felt in every project.
+// turns limits the concurrent rollouts of a new release of the platform. All pools need the new release
+// at the same moment, and restarting all runners at once would affect every project.
 type turns struct {
 	mu sync.Mutex
-	// began is when the turn of a pool began.
+	// began has the start times of current rollouts.
 	began map[types.NamespacedName]time.Time
-	// waiting are the others, who came first the first. Those go before whose namespace has
-	// fewer turns: one with many pools that never become ready holds up no other for long.
+	// waiting has the other pools, oldest first. A namespace with fewer current rollouts goes first, so
+	// that one with many pools that never become ready does not delay others.
 	waiting []types.NamespacedName
 }
 
-// take says whether it is the pool's turn. If not, the pool is among those that end
-// names; it may ask again at any time.
-func (t *turns) take(pool types.NamespacedName, now time.Time) bool {
+// takeTurn reports whether the pool may roll out. If not, the pool waits until end returns it. It may ask
+// again at any time.
+func (t *turns) takeTurn(pool types.NamespacedName, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expire(now)
+	t.expireTurns(now)
 	if _, has := t.began[pool]; has {
 		return true
 	}
-	if len(t.began) >= poolsAtOnce || t.yields(pool) {
+	if len(t.began) >= poolsAtOnce || t.mustYield(pool) {
 		if !slices.Contains(t.waiting, pool) {
 			t.waiting = append(t.waiting, pool)
 		}
 		return false
 	}
-	t.forget(pool)
+	t.forgetPool(pool)
 	if t.began == nil {
 		t.began = map[types.NamespacedName]time.Time{}
 	}
@@ -55,33 +53,33 @@ func (t *turns) take(pool types.NamespacedName, now time.Time) bool {
 	return true
 }
 
-// has says whether a pool has its turn at present.
-func (t *turns) has(pool types.NamespacedName, now time.Time) bool {
+// hasTurn reports whether a pool has a current rollout.
+func (t *turns) hasTurn(pool types.NamespacedName, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expire(now)
+	t.expireTurns(now)
 	_, has := t.began[pool]
 	return has
 }
 
-// end ends the turn of a pool, if it has one, and returns who is to ask next while
-// there is room: the pool itself is not among them.
-func (t *turns) end(pool types.NamespacedName, now time.Time) (next types.NamespacedName, ok bool) {
+// endTurn ends the rollout of a pool, if it has one. It returns the next pool, other than this one, while
+// there is a free slot.
+func (t *turns) endTurn(pool types.NamespacedName, now time.Time) (next types.NamespacedName, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.began, pool)
-	t.forget(pool)
-	t.expire(now)
+	t.forgetPool(pool)
+	t.expireTurns(now)
 	if len(t.waiting) == 0 || len(t.began) >= poolsAtOnce {
 		return next, false
 	}
-	next = slices.MinFunc(t.waiting, func(a, b types.NamespacedName) int { return t.of(a.Namespace) - t.of(b.Namespace) })
-	t.forget(next)
+	next = slices.MinFunc(t.waiting, func(a, b types.NamespacedName) int { return t.rolloutsOf(a.Namespace) - t.rolloutsOf(b.Namespace) })
+	t.forgetPool(next)
 	return next, true
 }
 
-// of is how many turns a namespace has.
-func (t *turns) of(namespace string) (n int) {
+// rolloutsOf returns the number of current rollouts of a namespace.
+func (t *turns) rolloutsOf(namespace string) (n int) {
 	for pool := range t.began {
 		if pool.Namespace == namespace {
 			n++
@@ -90,16 +88,16 @@ func (t *turns) of(namespace string) (n int) {
 	return n
 }
 
-// yields says that somebody waits whose namespace has fewer turns.
-func (t *turns) yields(pool types.NamespacedName) bool {
-	mine := t.of(pool.Namespace)
-	return mine > 0 && slices.ContainsFunc(t.waiting, func(w types.NamespacedName) bool { return t.of(w.Namespace) < mine })
+// mustYield reports whether a pool of a namespace with fewer current rollouts waits.
+func (t *turns) mustYield(pool types.NamespacedName) bool {
+	mine := t.rolloutsOf(pool.Namespace)
+	return mine > 0 && slices.ContainsFunc(t.waiting, func(w types.NamespacedName) bool { return t.rolloutsOf(w.Namespace) < mine })
 }
 
-func (t *turns) expire(now time.Time) {
+func (t *turns) expireTurns(now time.Time) {
 	maps.DeleteFunc(t.began, func(_ types.NamespacedName, began time.Time) bool { return now.Sub(began) >= turnTime })
 }
 
-func (t *turns) forget(pool types.NamespacedName) {
+func (t *turns) forgetPool(pool types.NamespacedName) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(p types.NamespacedName) bool { return p == pool })
 }

@@ -21,10 +21,9 @@ func pools(n int) (names []types.NamespacedName) {
 	return names
 }
 
-// TestTurns: whatever comes, begins, ends and takes too long in whatever order, at
-// most a few have their turn, of those that are not late; and who waits and is not
-// named at an end is never lost.
-func TestTurns(t *testing.T) {
+// For any order of events, the number of rollouts that are not late is limited, and no waiting pool is
+// lost.
+func TestTurns_KeepInvariants(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		all := pools(12)
@@ -38,7 +37,7 @@ func TestTurns(t *testing.T) {
 				pool := rapid.SampledFrom(all).Draw(t, "pool")
 				expire()
 				_, had := began[pool]
-				got := turns.take(pool, now)
+				got := turns.takeTurn(pool, now)
 				require.Equal(t, had || len(began) < poolsAtOnce, got, "its turn comes where there is room, and stays until it is late")
 				if got && !had {
 					began[pool] = now
@@ -48,7 +47,7 @@ func TestTurns(t *testing.T) {
 			"end": func(t *rapid.T) {
 				pool := rapid.SampledFrom(all).Draw(t, "pool")
 				waiting := slices.Clone(turns.waiting)
-				next, ok := turns.end(pool, now)
+				next, ok := turns.endTurn(pool, now)
 				delete(began, pool)
 				expire()
 				waiting = slices.DeleteFunc(waiting, func(w types.NamespacedName) bool { return w == pool })
@@ -65,7 +64,7 @@ func TestTurns(t *testing.T) {
 				require.LessOrEqual(t, len(began), poolsAtOnce)
 				for _, pool := range all {
 					_, has := began[pool]
-					require.Equal(t, has, turns.has(pool, now))
+					require.Equal(t, has, turns.hasTurn(pool, now))
 				}
 				for _, w := range turns.waiting {
 					require.NotContains(t, began, w, "nobody waits who has a turn")
@@ -78,58 +77,57 @@ func TestTurns(t *testing.T) {
 
 func byName(a, b types.NamespacedName) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) }
 
-// TestEveryTurnComes: of many that want the same at once, each has its turn after
-// those that came before it.
-func TestEveryTurnComes(t *testing.T) {
+// Many pools that wait at the same time are served in their order.
+func TestTurns_ServeInOrder(t *testing.T) {
 	t.Parallel()
 	all, turns, now := pools(100), &turns{}, time.Unix(0, 0)
 	for i, pool := range all {
-		require.Equal(t, i < poolsAtOnce, turns.take(pool, now))
+		require.Equal(t, i < poolsAtOnce, turns.takeTurn(pool, now))
 	}
 	for i, pool := range all {
-		next, ok := turns.end(pool, now)
+		next, ok := turns.endTurn(pool, now)
 		require.Equal(t, i+poolsAtOnce < len(all), ok)
 		if !ok {
 			continue
 		}
 		require.Equal(t, all[i+poolsAtOnce], next)
-		require.True(t, turns.take(next, now))
+		require.True(t, turns.takeTurn(next, now))
 	}
 	require.Empty(t, turns.began)
 	require.Empty(t, turns.waiting)
 
 	for _, pool := range all[:poolsAtOnce+1] {
-		turns.take(pool, now)
+		turns.takeTurn(pool, now)
 	}
-	require.False(t, turns.has(all[poolsAtOnce], now))
-	require.True(t, turns.take(all[poolsAtOnce], now.Add(turnTime)), "what does not come to its end holds up nobody for longer")
+	require.False(t, turns.hasTurn(all[poolsAtOnce], now))
+	require.True(t, turns.takeTurn(all[poolsAtOnce], now.Add(turnTime)), "what does not come to its end holds up nobody for longer")
 }
 
-// TestNamespacesHaveTurnsInTurn: whoever has many pools, those of the others come first.
-func TestNamespacesHaveTurnsInTurn(t *testing.T) {
+// A namespace with many pools does not delay the pools of other namespaces.
+func TestTurns_AreFairPerNamespace(t *testing.T) {
 	t.Parallel()
 	turns, now := &turns{}, time.Unix(0, 0)
 	greedy := pools(20)
 	modest := types.NamespacedName{Namespace: "modest", Name: "1"}
 	other := types.NamespacedName{Namespace: "modest", Name: "2"}
 	for i, pool := range greedy {
-		require.Equal(t, i < poolsAtOnce, turns.take(pool, now), "all of them, while nobody else waits")
+		require.Equal(t, i < poolsAtOnce, turns.takeTurn(pool, now), "all of them, while nobody else waits")
 	}
-	require.False(t, turns.take(modest, now))
-	require.False(t, turns.take(other, now))
-	next, ok := turns.end(greedy[0], now)
+	require.False(t, turns.takeTurn(modest, now))
+	require.False(t, turns.takeTurn(other, now))
+	next, ok := turns.endTurn(greedy[0], now)
 	require.True(t, ok)
 	require.Equal(t, modest, next, "not who came first, of those that have more")
-	require.False(t, turns.take(greedy[6], now), "who waits of them goes before")
-	require.True(t, turns.take(modest, now))
+	require.False(t, turns.takeTurn(greedy[6], now), "who waits of them goes before")
+	require.True(t, turns.takeTurn(modest, now))
 
-	next, _ = turns.end(greedy[1], now)
+	next, _ = turns.endTurn(greedy[1], now)
 	require.Equal(t, other, next)
-	require.True(t, turns.take(other, now))
+	require.True(t, turns.takeTurn(other, now))
 	for _, pool := range greedy[2:poolsAtOnce] {
-		next, ok = turns.end(pool, now)
+		next, ok = turns.endTurn(pool, now)
 		require.True(t, ok)
-		require.True(t, turns.take(next, now), "and then theirs again")
+		require.True(t, turns.takeTurn(next, now), "and then theirs again")
 		require.Equal(t, "team", next.Namespace)
 	}
 }

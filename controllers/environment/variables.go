@@ -18,8 +18,9 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// variablesDigest names the variables of an environment as they are now: what the spec says, and the versions of the
-// Secrets that it names; "" without any. No value of a Secret is part of it, for the status shows it.
+// variablesDigest returns a digest of an environment's variables: the spec and the versions of the
+// Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because the
+// status shows it.
 func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
 	if len(e.Spec.Variables) == 0 {
 		return "", nil
@@ -36,7 +37,7 @@ func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environmen
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(v.SecretKeyRef.Name)}, secret)
 		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("looking for the Secret of the variable %q: %w", v.Name, err)
+			return "", fmt.Errorf("reading the Secret of the variable %q: %w", v.Name, err)
 		}
 		versions[v.SecretKeyRef.Name] = secret.ResourceVersion
 	}
@@ -48,7 +49,8 @@ func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environmen
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// isStopped says whether a deployment failed by its connectors: other variables may mend that.
+// isStopped reports whether a deployment failed because of its connectors. A change of the variables
+// may fix that.
 func isStopped(deployment string, all []v1alpha1.Deployment) bool {
 	return slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
 		return d.Name == deployment && d.Status.FailureReason == v1alpha1.FailureConnectors

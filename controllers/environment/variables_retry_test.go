@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// stopped lets a deployment fail for a reason.
+// stopped sets a deployment's status to failed with a reason.
 func (f *follower) stopped(ctx context.Context, name string, reason v1alpha1.DeploymentFailure) {
 	GinkgoHelper()
 	d := &v1alpha1.Deployment{ObjectMeta: f.At(name)}
@@ -21,7 +21,7 @@ func (f *follower) stopped(ctx context.Context, name string, reason v1alpha1.Dep
 	f.ExpectStatus(ctx, d)
 }
 
-var _ = Describe("An Environment whose Deployment failed by its connectors", func() {
+var _ = Describe("An Environment whose Deployment failed because of its connectors", func() {
 	set := func(ctx context.Context, f *follower, e *v1alpha1.Environment, variables ...v1alpha1.EnvironmentVariable) {
 		GinkgoHelper()
 		e.Spec.Variables = variables
@@ -32,7 +32,7 @@ var _ = Describe("An Environment whose Deployment failed by its connectors", fun
 		return v1alpha1.EnvironmentVariable{Name: "CRM", Value: ptr.To(value)}
 	}
 
-	DescribeTable("tries its commit again once for each change of the variables", func(ctx SpecContext, change func(*v1alpha1.Environment, string)) {
+	DescribeTable("retries its commit once per change of the variables", func(ctx SpecContext, change func(*v1alpha1.Environment, string)) {
 		f := newFollower(ctx)
 		commit := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", func(e *v1alpha1.Environment) { change(e, commit) })
@@ -55,11 +55,11 @@ var _ = Describe("An Environment whose Deployment failed by its connectors", fun
 		}
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeFalse())
 	},
-		Entry("that it follows", func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
-		Entry("that it names", func(e *v1alpha1.Environment, commit string) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }),
+		Entry("followed commit", func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
+		Entry("named commit", func(e *v1alpha1.Environment, commit string) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }),
 	)
 
-	It("tries again when a Secret has what it lacked", func(ctx SpecContext) {
+	It("retries when a Secret has the missing value", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		secret := f.Secret("crm", map[string]string{"else": "x"})
@@ -80,7 +80,7 @@ var _ = Describe("An Environment whose Deployment failed by its connectors", fun
 		Expect(e.Status.Git.Variables).NotTo(ContainSubstring("secret"))
 	})
 
-	DescribeTable("is not tried again for variables", func(ctx SpecContext, reason v1alpha1.DeploymentFailure) {
+	DescribeTable("does not retry for variables", func(ctx SpecContext, reason v1alpha1.DeploymentFailure) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
@@ -91,7 +91,7 @@ var _ = Describe("An Environment whose Deployment failed by its connectors", fun
 		set(ctx, f, e, variable("x"))
 		Expect(f.commits(ctx)).To(HaveLen(1))
 	},
-		Entry("where its build failed", v1alpha1.FailureBuild),
-		Entry("where its tests failed", v1alpha1.FailureTests),
+		Entry("after a failed build", v1alpha1.FailureBuild),
+		Entry("after failed tests", v1alpha1.FailureTests),
 	)
 })

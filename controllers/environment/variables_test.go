@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// variables are those that the runners of "dev" have, and the digest that their pods have of it.
+// variables returns the variables of the runners of "dev", and the digest in their pods.
 func (s *scene) variables(ctx SpecContext, e *v1alpha1.Environment) (runnerconfig.Variables, string) {
 	GinkgoHelper()
 	config := &corev1.Secret{ObjectMeta: s.At(e.Name + "-runner-config")}
@@ -28,7 +28,7 @@ func (s *scene) variables(ctx SpecContext, e *v1alpha1.Environment) (runnerconfi
 	return variables, s.pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]
 }
 
-// sealed is a value as the facade seals it for a variable of an environment.
+// sealed returns a value as the facade seals it for a variable of an environment.
 func (s *scene) sealed(e *v1alpha1.Environment, name, value string) string {
 	GinkgoHelper()
 	key := s.Key(e)
@@ -38,7 +38,7 @@ func (s *scene) sealed(e *v1alpha1.Environment, name, value string) string {
 }
 
 var _ = Describe("The variables of an Environment", func() {
-	It("reach its runners, in new pods where one changes", func(ctx SpecContext) {
+	It("reach its runners, and a change replaces the pods", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.Environment("dev", func(e *v1alpha1.Environment) {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{
@@ -55,7 +55,7 @@ var _ = Describe("The variables of an Environment", func() {
 			{Name: "EMPTY"}, {Name: "PASSWORD", Value: "hush", Sensitive: true}, {Name: "REGION", Value: "eu"}, {Name: "TOKEN", Value: "first", Sensitive: true},
 		}))
 
-		By("another order, and a value that is sealed anew")
+		By("another order, and a value that is sealed again")
 		slices.Reverse(e.Spec.Variables)
 		e.Variable("PASSWORD").SealedValue = s.sealed(e, "PASSWORD", "hush")
 		s.reconciled(ctx, e)
@@ -79,7 +79,7 @@ var _ = Describe("The variables of an Environment", func() {
 		Expect([]string{first, second}).NotTo(ContainElement(third))
 	})
 
-	It("stay as they were where one cannot be had", func(ctx SpecContext) {
+	It("keep their values if one of them is unavailable", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", Value: ptr.To("eu")}}
@@ -98,12 +98,12 @@ var _ = Describe("The variables of an Environment", func() {
 		}{
 			{ref("nobody", "token"), "Ready=False/SecretMissing Reconciling", `"nobody"`},
 			{ref("crm", "token"), "Ready=False/SecretInvalid Reconciling", `it has no key "token"`},
-			{ref("crm", "binary"), "Ready=False/SecretInvalid Reconciling", "is no text"},
-			{ref("dev-runner-config", "variables.json"), "Ready=False/InvalidSpec Stalled observed", `is to come from Secret "dev-runner-config", which the platform makes`},
-			{ref("crm", "long"), "Ready=False/InvalidSpec Stalled observed", `"TOKEN" has a value of more than the 8192 bytes`},
-			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: "nonsense!"}, "Ready=False/InvalidSpec Stalled observed", "cannot be opened"},
-			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(other, "TOKEN", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be opened"},
-			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(e, "ANOTHER", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be opened"},
+			{ref("crm", "binary"), "Ready=False/SecretInvalid Reconciling", "is not UTF-8 text"},
+			{ref("dev-runner-config", "variables.json"), "Ready=False/InvalidSpec Stalled observed", `names Secret "dev-runner-config", which the platform creates`},
+			{ref("crm", "long"), "Ready=False/InvalidSpec Stalled observed", `"TOKEN" has a value of more than 8192 bytes`},
+			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: "nonsense!"}, "Ready=False/InvalidSpec Stalled observed", "cannot be decrypted"},
+			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(other, "TOKEN", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be decrypted"},
+			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(e, "ANOTHER", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be decrypted"},
 		} {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{c.variable}
 			s.reconciled(ctx, e)

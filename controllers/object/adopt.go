@@ -16,32 +16,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// NameCollisionError says that somebody else's object has the name of a child.
+// NameCollisionError reports that an object of another owner has the name of a child.
 type NameCollisionError struct{ Kind, Name string }
 
 // Error names the object and the remedy.
 func (e *NameCollisionError) Error() string {
-	return fmt.Sprintf("%s %q exists and was not made for this object, so it is neither used nor changed; "+
+	return fmt.Sprintf("%s %q exists and does not belong to this object, so it is neither used nor changed; "+
 		"delete or rename it, or give this object another name", e.Kind, e.Name)
 }
 
-// LeftoverError says that the child of an object of the same name, which was
-// deleted, has not been garbage-collected yet.
+// LeftoverError reports that garbage collection has not yet deleted a child of an earlier object with
+// the same name.
 type LeftoverError struct{ Kind, Name string }
 
 // Error names the child.
 func (e *LeftoverError) Error() string {
-	return fmt.Sprintf("%s %q belongs to an earlier object of this name; waiting for Kubernetes to collect it", e.Kind, e.Name)
+	return fmt.Sprintf("%s %q belongs to an earlier object with this name; waiting for Kubernetes to delete it", e.Kind, e.Name)
 }
 
-// Child looks past the cache for the child of owner that has the kind and name
-// of child, and returns its metadata; nil when there is none. It is owner's only
-// when owner controls it: *NameCollisionError or *LeftoverError otherwise. One that somebody has
-// taken the label from by which it is cached gets that back: it would be looked for for ever.
+// Child returns the metadata of the child of owner with the kind and name of child, or nil if there is
+// none. It reads without a cache. If owner does not control the found object, it returns
+// *NameCollisionError or *LeftoverError. It restores LabelManagedBy if it is missing, because the cache
+// selects children by this label.
 func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.PartialObjectMetadata, error) {
 	gvk, err := apiutil.GVKForObject(child, b.Client.Scheme())
 	if err != nil {
-		return nil, fmt.Errorf("looking for child %q: %w", child.GetName(), err)
+		return nil, fmt.Errorf("reading child %q: %w", child.GetName(), err)
 	}
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(gvk)
@@ -55,11 +55,11 @@ func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.P
 	if err := b.controls(owner, gvk.Kind, found); err != nil {
 		return nil, err
 	}
-	return found, b.label(ctx, gvk.Kind, found)
+	return found, b.restoreLabel(ctx, gvk.Kind, found)
 }
 
-// label gives a child its LabelManagedBy back.
-func (b *Base) label(ctx context.Context, kind string, child client.Object) error {
+// restoreLabel restores LabelManagedBy of a child.
+func (b *Base) restoreLabel(ctx context.Context, kind string, child client.Object) error {
 	if IsLabelled(child) {
 		return nil
 	}
@@ -77,19 +77,19 @@ func (b *Base) label(ctx context.Context, kind string, child client.Object) erro
 	return nil
 }
 
-// IsLabelled says whether a child has the label by which it is cached.
+// IsLabelled reports whether a child has the label that the cache selects by.
 func IsLabelled(child metav1.Object) bool { return child.GetLabels()[LabelManagedBy] == ManagedBy }
 
-// IsScaled says whether somebody else has set how many replicas a child has, through
-// its scale subresource, as autoscalers do.
+// IsScaled reports whether another field manager has set the replicas of a child through its scale
+// subresource, as autoscalers do.
 func IsScaled(child metav1.Object) bool {
 	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Subresource == "scale" && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), []string{"f:spec", "f:replicas"})
 	})
 }
 
-// IsOthers says whether somebody else has set a field of a child, of that path as managedFields
-// have it, such as f:spec and f:template, or one below it.
+// IsOthers reports whether another field manager owns a field of a child, or a field below it. The path
+// has the format of managedFields, such as f:spec and f:template.
 func IsOthers(child metav1.Object, path ...string) bool {
 	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager != FieldManager && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), path)
@@ -108,7 +108,7 @@ func hasField(fields []byte, path []string) bool {
 	return ok && hasField(next, path[1:])
 }
 
-// controls is nil where owner, in this incarnation, controls found.
+// controls returns nil if owner controls found, with the same UID.
 func (b *Base) controls(owner client.Object, kind string, found metav1.Object) error {
 	ref := metav1.GetControllerOf(found)
 	switch {
@@ -121,7 +121,7 @@ func (b *Base) controls(owner client.Object, kind string, found metav1.Object) e
 	}
 }
 
-// sameName says whether ref names owner or an earlier object of its name.
+// sameName reports whether ref names owner or an earlier object with the same name.
 func (b *Base) sameName(ref *metav1.OwnerReference, owner client.Object) bool {
 	gvk, err := apiutil.GVKForObject(owner, b.Client.Scheme())
 	group, invalid := schema.ParseGroupVersion(ref.APIVersion)

@@ -3,7 +3,6 @@
 package object
 
 import (
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,16 +11,17 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
 const (
-	// maxNote is the most bytes of an event's note.
+	// maxNote is the size limit of an event's note in bytes.
 	maxNote = 1000
-	// eventInterval is the least time between two events of one reason about one
-	// object; what flaps faster is told by the conditions.
+	// eventInterval is the minimum time between two events of an object with the same reason. The
+	// conditions show faster changes.
 	eventInterval = time.Minute
-	// eventsKept is how many objects and reasons are told apart for that, and of how
-	// many objects it is known whether they were warned about.
+	// eventsKept is the size of both caches: recent events by object and reason, and warnings by
+	// object.
 	eventsKept = 10_000
 )
 
@@ -31,17 +31,16 @@ type eventKey struct {
 	reason string
 }
 
-// announce sends an event when Ready has another state or reason than before, and
-// that is news: what is under way, and then in effect as it was asked for, its status
-// tells, unless the last event about the object is a warning. Thousands of objects
-// may be applied at once.
+// announce sends an event if Ready has a new status or reason. It sends none for progress and for the
+// success that follows, because the status shows both and thousands of objects may be applied at once.
+// After a warning, it sends an event for the success too.
 func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	was, is := before.CommonStatus().Condition(v1alpha1.ConditionReady), after.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if is == nil || is.Reason == v1alpha1.ReasonProgressing || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
 	ready := is.Status
-	if is.Reason == v1alpha1.ReasonBuildBlocked { // under way, and it does not go on
+	if is.Reason == v1alpha1.ReasonBuildBlocked { // progress that cannot continue
 		ready = metav1.ConditionFalse
 	}
 	warned := b.noteWarning(after.GetUID(), ready)
@@ -55,8 +54,8 @@ func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	b.Event(after, kind, is.Reason, is.Message)
 }
 
-// noteWarning notes what Ready has become, and says whether the object was warned
-// about since it was ready. A manager that was started since does not know.
+// noteWarning records the new value of Ready. It reports whether the object had a warning since it was
+// last ready. A restarted manager has no records.
 func (b *Base) noteWarning(object types.UID, ready metav1.ConditionStatus) (warned bool) {
 	b.makeCaches()
 	warned, _ = b.warned.Get(object)
@@ -76,7 +75,7 @@ func (b *Base) makeCaches() {
 	})
 }
 
-// Event records an event about an object, at most one a reason and minute.
+// Event records an event about an object, at most one per reason and minute.
 func (b *Base) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
 	if b.Events == nil {
 		return
@@ -87,8 +86,5 @@ func (b *Base) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
 		return
 	}
 	b.recent.Put(key, struct{}{})
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote], "")
-	}
-	b.Events.Eventf(o, nil, kind, reason, "Reconcile", "%s", note)
+	b.Events.Eventf(o, nil, kind, reason, "Reconcile", "%s", excerpt.Of(note, maxNote, excerpt.Ellipsis))
 }

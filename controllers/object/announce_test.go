@@ -20,9 +20,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhatReadyBecomesIsAnnounced: another state or reason, a warning where it is
-// not ready; and the status is written once where it changed, else not at all.
-func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
+// A new status or reason of Ready sends an event, which is a warning if the object is not ready. The
+// status is written once if it changed, otherwise not at all.
+func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 	t.Parallel()
 	environment, told, written := dev("u", 1), &Events{}, 0
 	c := interceptor.NewClient(cached(t, environment).(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
@@ -36,7 +36,7 @@ func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		mark  func(*v1alpha1.Environment)
-		event string // its start
+		event string // its prefix
 		write bool
 	}{
 		{"it is under way", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "", true},
@@ -68,9 +68,8 @@ func TestWhatReadyBecomesIsAnnounced(t *testing.T) {
 	}
 }
 
-// TestAWarningIsTakenBack: by whatever way the object comes to be ready again, and
-// once; and what is under way is told of once for each reason.
-func TestAWarningIsTakenBack(t *testing.T) {
+// After a warning, the first Ready status sends an event. Progress sends one event per reason.
+func TestAnnounce_ReportsRecovery(t *testing.T) {
 	t.Parallel()
 	environment, told, clock := dev("u", 1), &Events{}, clocktesting.NewFakeClock(time.Now())
 	c := cached(t, environment)
@@ -82,7 +81,7 @@ func TestAWarningIsTakenBack(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		mark  func(*v1alpha1.Environment)
-		event string // its start
+		event string // its prefix
 	}{
 		{"it is under way", underWay(v1alpha1.ReasonProgressing, "m"), ""},
 		{"a Secret is missing", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: "},
@@ -106,8 +105,9 @@ func TestAWarningIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestABuildThatCannotRunIsWarnedOf: nobody looks at the status of what CI has made.
-func TestABuildThatCannotRunIsWarnedOf(t *testing.T) {
+// A build that cannot run sends a warning, because users do not watch the status of deployments from
+// CI.
+func TestAnnounce_WarnsOfBlockedBuild(t *testing.T) {
 	t.Parallel()
 	d, told := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u", Generation: 1}}, &Events{}
 	c := cached(t, d)

@@ -23,71 +23,69 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// FieldManager owns the fields that the controllers apply.
+// FieldManager is the field manager of everything that the controllers apply.
 const FieldManager = "agentplatform"
 
-// Store is what every controller needs of the store.
+// Store has the store methods that every controller needs.
 type Store interface {
-	// Holder is store.Catalog's; ClaimID and Remove are store.Projector's.
+	// Holder is from store.Catalog. ClaimID and Remove are from store.Projector.
 	Holder(ctx context.Context, key store.Key) (store.ObjectRef, error)
 	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
 	Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error
-	// Environment and Connector are store.Catalog's.
+	// Environment and Connector are from store.Catalog.
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 }
 
-// Base is what every controller has. Its methods are safe for concurrent use.
+// Base has the dependencies of every controller. Its methods are safe for concurrent use.
 type Base struct {
 	// Client reads from the cache and writes.
 	Client client.Client
-	// Reader reads past the cache: Secrets that users own are not cached.
+	// Reader reads from kube-apiserver. The values of Secrets are not cached.
 	Reader client.Reader
-	// Store claims ids and removes what is gone.
+	// Store claims IDs and removes deleted objects.
 	Store Store
-	// Events records events; nil records none.
+	// Events records events. If nil, it records none.
 	Events events.EventRecorder
-	// PlatformID is what the ids of all projects are made of.
+	// PlatformID is the base of all project IDs.
 	PlatformID uuid.UUID
-	// Namespaces are those that the manager works in.
+	// Namespaces limits the manager to some namespaces.
 	Namespaces namespaces.Set
-	// PlatformPlan is what projects may have whose Namespace says nothing else.
+	// PlatformPlan is the plan of projects whose Namespace has no plan annotation.
 	PlatformPlan plan.Plan
-	// Clock tells the time; nil means the real one.
+	// Clock tells the time. If nil, the system clock is used.
 	Clock clock.PassiveClock
-	// Workers is how many objects of a kind are reconciled at once; at least 1.
+	// Workers is the number of objects of a kind that are reconciled concurrently, at least 1.
 	Workers int
 
 	deletions deletions
-	// recent are the events of the last minute, and warned says of which objects
-	// the last word of Ready was a warning.
+	// recent has the events of the last minute. warned has the objects whose last Ready event was a
+	// warning.
 	recent     *cache.Cache[eventKey, struct{}]
 	warned     *cache.Cache[types.UID, bool]
 	eventsOnce sync.Once
 }
 
-// Work brings about what an object asks for and marks its status; key is the id
-// that the object holds. It returns when to look again (0: when something
-// changes), and an error that Explain turns into a condition.
+// Work does what the spec of an object requests and sets its status. key is the ID that the object
+// holds. Work returns the time until the next reconcile, 0 for the next change, and an error that
+// Explain turns into a condition.
 type Work func(ctx context.Context, key store.Key) (time.Duration, error)
 
-// Reconcile reads the object of a request into o, claims its id, lets work run
-// where all that the object asks for is supported, and writes the status once if
-// it changed.
+// Reconcile reads the object of a request into o and claims its ID. It calls work if the release
+// supports the whole spec. Then it writes the status, once and only if it changed.
 func (b *Base) Reconcile(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work Work) (ctrl.Result, error) {
-	return b.reconcile(ctx, req, o, b.claim, work)
+	return b.reconcile(ctx, req, o, b.claimID, work)
 }
 
-// ReconcilePut is Reconcile for work that does nothing in the object's name before it
-// puts the object's row, which claims the id too, and that returns no error only
-// after that: an id that nobody holds is claimed once, not twice.
+// ReconcilePut is Reconcile for work that first puts the object's row, which also claims the ID, and
+// that returns nil only after that. A free ID is then claimed once, not twice.
 func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, put Work) (ctrl.Result, error) {
 	free := false
 	look := func(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, err error) {
 		if key, free, err = b.unclaimed(ctx, o); err != nil || free {
 			return key, err
 		}
-		return b.claim(ctx, o)
+		return b.claimID(ctx, o)
 	}
 	return b.reconcile(ctx, req, o, look, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		after, err := put(ctx, key)
@@ -95,7 +93,7 @@ func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.Co
 			return after, err
 		}
 		if err != nil {
-			if _, refused := b.claim(ctx, o); refused != nil {
+			if _, refused := b.claimID(ctx, o); refused != nil {
 				return 0, refused
 			}
 		}
@@ -136,17 +134,17 @@ func (b *Base) reconcile(
 	return ctrl.Result{RequeueAfter: after}, err
 }
 
-func (b *Base) clock() clock.PassiveClock {
+func (b *Base) clockOrReal() clock.PassiveClock {
 	if b.Clock == nil {
 		return clock.RealClock{}
 	}
 	return b.Clock
 }
 
-// Now is the time by the injected clock.
-func (b *Base) Now() time.Time { return b.clock().Now() }
+// Now returns the time of the clock.
+func (b *Base) Now() time.Time { return b.clockOrReal().Now() }
 
-// writeStatus patches the status where it changed.
+// writeStatus patches the status if it changed.
 func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.ConditionedObject) error {
 	if equality.Semantic.DeepEqual(before, after) {
 		return nil

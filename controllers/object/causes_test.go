@@ -26,7 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// kinds are one object of each kind, at generation 3.
+// kinds returns one object of each kind, at generation 3.
 func kinds() []v1alpha1.ConditionedObject {
 	all := []v1alpha1.ConditionedObject{
 		&v1alpha1.Project{}, &v1alpha1.Environment{}, &v1alpha1.Deployment{}, &v1alpha1.Connector{}, &v1alpha1.ConnectorLink{}, &v1alpha1.APIKey{},
@@ -45,10 +45,10 @@ func terminating() error {
 
 const (
 	soon  = 2 * time.Second
-	again = -1 // the queue's own pauses, and an error for the log
+	again = -1 // the queue's backoff, and an error for the log
 )
 
-// cause is an error of a reconciliation and what is made of it.
+// cause is an error of a reconcile and its expected result.
 type cause struct {
 	err   error
 	state string
@@ -57,12 +57,11 @@ type cause struct {
 
 var group = schema.GroupResource{Resource: "things"}
 
-// missingRight is how kube-apiserver answers who may not do a thing.
+// missingRight is the error of kube-apiserver for a missing permission.
 var missingRight = apierrors.NewForbidden(group, "a", errors.New(
 	`User "system:serviceaccount:agentplatform-system:agentplatform-manager" cannot list resource "things" in API group "" in the namespace "team"`))
 
-// causes are all errors that a reconciliation may end with. What is permanent is
-// Stalled, what may mend itself is Reconciling.
+// causes has all errors of a reconcile. Permanent errors are Stalled, temporary ones Reconciling.
 var causes = map[string]cause{
 	"the cache is behind":           {&store.StaleError{Stored: 9}, "", soon},
 	"the same, from the store":      {object.FromStore(&store.StaleError{Stored: 9}), "", soon},
@@ -93,9 +92,8 @@ var causes = map[string]cause{
 	"nobody knows":                  {errors.New("m"), "Ready=Unknown/Progressing Reconciling", again},
 }
 
-// TestEveryErrorIsACondition: for each error and kind, wrapped and joined with
-// others as the controllers do.
-func TestEveryErrorIsACondition(t *testing.T) {
+// Each error of each kind has its condition, wrapped and joined with others as in the controllers.
+func TestExplain_EveryErrorIsACondition(t *testing.T) {
 	t.Parallel()
 	for name, c := range causes {
 		for shape, err := range map[string]error{
@@ -120,9 +118,8 @@ func TestEveryErrorIsACondition(t *testing.T) {
 	}
 }
 
-// TestWhatIsWaitedForIsLookedForLessAndLess: as long again as it has been so, up
-// to Later, whatever the message says meanwhile.
-func TestWhatIsWaitedForIsLookedForLessAndLess(t *testing.T) {
+// The retry interval is the time since the error began, up to Later, even if the message changes.
+func TestExplain_RetryIntervalGrows(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]func(turn int) error{
 		"waits": func(turn int) error { return &object.WaitingError{Message: fmt.Sprint(turn)} },
@@ -150,9 +147,8 @@ func TestWhatIsWaitedForIsLookedForLessAndLess(t *testing.T) {
 	}
 }
 
-// TestNothingIsTakenBackByWhatIsTriedAgain: an object that is in effect stays so
-// while it cannot be looked at, and no longer where something is missing.
-func TestNothingIsTakenBackByWhatIsTriedAgain(t *testing.T) {
+// An object in effect stays ready while it cannot be reconciled, unless something is missing.
+func TestExplain_RetriesKeepReady(t *testing.T) {
 	t.Parallel()
 	for name, c := range causes {
 		for _, o := range kinds() {
@@ -164,7 +160,7 @@ func TestNothingIsTakenBackByWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// computed is what kstatus makes of an object, as kubectl, Flux and Argo CD do.
+// computed returns the status that kstatus computes, like kubectl, Flux and Argo CD.
 func computed(t *testing.T, o v1alpha1.ConditionedObject) kstatus.Status {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -176,7 +172,7 @@ func computed(t *testing.T, o v1alpha1.ConditionedObject) kstatus.Status {
 	return result.Status
 }
 
-// wanted is what kstatus is to make of a state.
+// wanted returns the expected status of a state.
 func wanted(state string) kstatus.Status {
 	switch {
 	case strings.Contains(state, v1alpha1.ConditionReconciling), state == "":
@@ -188,13 +184,13 @@ func wanted(state string) kstatus.Status {
 	}
 }
 
-// TestKstatusReadsWhatEveryErrorMakes: under way, failed, or current; and while
-// nobody has looked at a generation, under way.
-func TestKstatusReadsWhatEveryErrorMakes(t *testing.T) {
+// kstatus reads the conditions of each error as in progress, failed or current. A generation that was
+// not reconciled is in progress.
+func TestExplain_MatchesKstatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range causes {
 		for _, o := range kinds() {
-			o.CommonStatus().ObservedGeneration = -1 // as the CRD defaults it
+			o.CommonStatus().ObservedGeneration = -1 // the default of the CRD
 			require.Equal(t, kstatus.InProgressStatus, computed(t, o), "nobody has looked: %s", o.ObjectKind())
 			_, _ = (&object.Base{}).Explain(o, c.err)
 			require.Equal(t, wanted(c.state), computed(t, o), "%s, %s", name, o.ObjectKind())
@@ -205,16 +201,15 @@ func TestKstatusReadsWhatEveryErrorMakes(t *testing.T) {
 	}
 }
 
-// marked is an object with what a function marked.
+// marked returns an object with the conditions that mark sets.
 func marked[O v1alpha1.ConditionedObject](o O, mark func(O)) v1alpha1.ConditionedObject {
 	o.SetGeneration(3)
 	mark(o)
 	return o
 }
 
-// TestKstatusReadsWhatControllersMark: each end and each wait that a kind has of
-// its own.
-func TestKstatusReadsWhatControllersMark(t *testing.T) {
+// kstatus reads the final and the waiting conditions of each kind.
+func TestConditions_MatchKstatus(t *testing.T) {
 	t.Parallel()
 	environment, deployment := &v1alpha1.Environment{}, &v1alpha1.Deployment{}
 	connector, link, key := &v1alpha1.Connector{}, &v1alpha1.ConnectorLink{}, &v1alpha1.APIKey{}

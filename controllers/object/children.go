@@ -24,7 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Labels that children have; the first one also decides what is cached.
+// Labels of children. The cache selects objects by the first one.
 const (
 	LabelManagedBy = v1alpha1.LabelManagedBy
 	LabelName      = "app.kubernetes.io/name"
@@ -36,18 +36,18 @@ const (
 	TokenKey = "token"
 )
 
-// maxChildName is the most characters of a child's name, for it is a label too.
+// maxChildName is the maximum length of a child's name, because names are also label values.
 const maxChildName = 63
 
-// Labels are the labels of a child: component says what it is ("runner"),
-// instance whose it is.
+// Labels returns the labels of a child. component is its role, such as "runner", and instance is its
+// owner.
 func Labels(component, instance string) map[string]string {
 	return map[string]string{
 		LabelManagedBy: ManagedBy, LabelName: "agentplatform-" + component, LabelComponent: component, LabelInstance: instance,
 	}
 }
 
-// ChildName is owner-suffix, cut in the middle where that would be too long.
+// ChildName returns owner-suffix. A long owner is cut in the middle.
 func ChildName(owner, suffix string) string {
 	name := owner + "-" + suffix
 	if len(name) <= maxChildName {
@@ -58,7 +58,8 @@ func ChildName(owner, suffix string) string {
 	return owner[:maxChildName-len(mark)] + mark
 }
 
-// OwnerReference makes owner the controller of a child, which goes with it.
+// OwnerReference returns a reference that makes owner the controller of a child. Kubernetes deletes the
+// child with its owner.
 func (b *Base) OwnerReference(owner client.Object) (metav1.OwnerReference, error) {
 	gvk, err := apiutil.GVKForObject(owner, b.Client.Scheme())
 	if err != nil {
@@ -69,11 +70,11 @@ func (b *Base) OwnerReference(owner client.Object) (metav1.OwnerReference, error
 	return *ref, nil
 }
 
-// Apply writes a child of owner by server-side apply; only the fields that child
-// has are owned. What somebody else made under that name is left alone; see Child.
-// The child then has the generation that was written.
+// Apply writes a child of owner by server-side apply and owns only the fields that child has. It does
+// not change an object of another owner with the same name; see Child. child then has the generation
+// that was written.
 func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
-	u, err := b.fields(owner, child)
+	u, err := b.fieldsToWrite(owner, child)
 	if err != nil {
 		return fmt.Errorf("applying %q: %w", child.GetName(), err)
 	}
@@ -83,7 +84,7 @@ func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
 	}
 	seen := client.Object(found)
 	if found == nil {
-		// Not by apply, which would also take over what appeared since.
+		// Create instead of apply, which would also take over an object that appeared since the read.
 		created := u.DeepCopy()
 		if err := b.Client.Create(ctx, created, client.FieldOwner(FieldManager)); err != nil {
 			return fmt.Errorf("creating %s %q: %w", u.GetKind(), u.GetName(), err)
@@ -93,7 +94,7 @@ func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
 	if err := b.makeApplied(ctx, seen); err != nil {
 		return err
 	}
-	u.SetUID(seen.GetUID()) // so that nothing is written but what was looked at
+	u.SetUID(seen.GetUID()) // limits the apply to the object that was read
 	if err := b.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(u),
 		client.FieldOwner(FieldManager), client.ForceOwnership); err != nil {
 		return fmt.Errorf("applying %s %q: %w", u.GetKind(), u.GetName(), err)
@@ -102,8 +103,8 @@ func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
 	return nil
 }
 
-// fields are what is written of a child.
-func (b *Base) fields(owner, child client.Object) (*unstructured.Unstructured, error) {
+// fieldsToWrite returns the fields of child to write.
+func (b *Base) fieldsToWrite(owner, child client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(child, b.Client.Scheme())
 	if err != nil {
 		return nil, err
@@ -125,8 +126,8 @@ func (b *Base) fields(owner, child client.Object) (*unstructured.Unstructured, e
 	return u, nil
 }
 
-// makeApplied makes fields that a create wrote count as applied, so that a later
-// apply without them removes them.
+// makeApplied converts the fields of a create to fields of an apply, so that a later apply without them
+// removes them.
 func (b *Base) makeApplied(ctx context.Context, child client.Object) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(child, sets.New(FieldManager), FieldManager)
 	if err != nil || patch == nil {
@@ -142,9 +143,9 @@ func wrapChild(err error, child client.Object) error {
 	return fmt.Errorf("taking over the fields of %q: %w", child.GetName(), err)
 }
 
-// Token returns the token in the Secret of that name, which is the truth where
-// owner controls it: it is made, random, when there is none. admit makes the store
-// know it, before there is a pod that has it.
+// Token returns the token in the Secret with this name, if owner controls the Secret. If the Secret
+// does not exist, Token creates it with a random token. admit stores the token, before a pod can have
+// it.
 func (b *Base) Token(
 	ctx context.Context, owner client.Object, name string, labels map[string]string, admit func(token string) error,
 ) (string, error) {
@@ -159,7 +160,7 @@ func (b *Base) Token(
 			return "", err
 		}
 		if token := string(secret.Data[TokenKey]); token != "" {
-			return token, errors.Join(admit(token), b.label(ctx, "Secret", secret))
+			return token, errors.Join(admit(token), b.restoreLabel(ctx, "Secret", secret))
 		}
 	}
 	token := rand.Text() + rand.Text()
@@ -172,7 +173,8 @@ func (b *Base) Token(
 	})
 }
 
-// Secret reads a Secret's data past the cache; *SecretError when there is none.
+// Secret returns the data of a Secret, read without a cache. It returns *SecretError if the Secret does
+// not exist.
 func (b *Base) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
 	secret, err := b.WholeSecret(ctx, namespace, name)
 	if err != nil {
@@ -181,7 +183,8 @@ func (b *Base) Secret(ctx context.Context, namespace, name string) (map[string][
 	return secret.Data, nil
 }
 
-// WholeSecret reads a Secret past the cache; *SecretError when there is none.
+// WholeSecret returns a Secret, read without a cache. It returns *SecretError if the Secret does not
+// exist.
 func (b *Base) WholeSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := b.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
@@ -194,8 +197,8 @@ func (b *Base) WholeSecret(ctx context.Context, namespace, name string) (*corev1
 	return secret, nil
 }
 
-// SecretValue reads one key of a Secret past the cache; *SecretError when there
-// is none.
+// SecretValue returns the value of one key of a Secret, read without a cache. It returns *SecretError
+// if the Secret or the key does not exist.
 func (b *Base) SecretValue(ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference) (string, error) {
 	data, err := b.Secret(ctx, namespace, string(ref.Name))
 	if err != nil {
@@ -204,7 +207,7 @@ func (b *Base) SecretValue(ctx context.Context, namespace string, ref v1alpha1.S
 	return valueIn(data, ref)
 }
 
-// valueIn is the value of one key in a Secret's data; *SecretError when there is none.
+// valueIn returns the value of one key in the data of a Secret, or *SecretError if it does not exist.
 func valueIn(data map[string][]byte, ref v1alpha1.SecretKeyReference) (string, error) {
 	value, ok := data[ref.Key]
 	if !ok {

@@ -13,15 +13,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Defaults is what the store knows of default environments.
+// Defaults reads default environments from the store.
 type Defaults interface {
 	DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error)
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 }
 
-// DefaultName is the name of a project's default environment that is in effect, "" for none:
-// the one that the project names while that is in effect, else the first created, as the store
-// remembers it. missing says why it is not the one that is named; nil where that is it, or none is.
+// DefaultName returns the name of the effective default environment, or "" if there is none. This is
+// the environment that the project names if it is in effect, otherwise the first created one, which the
+// store records. missing says why the named environment is not the default. It is nil if it is, or if
+// the project names none.
 func (b *Base) DefaultName(ctx context.Context, s Defaults, project *v1alpha1.Project, id uuid.UUID) (name string, missing *MissingError, err error) {
 	if asked := project.Spec.DefaultEnvironment; asked != "" {
 		_, _, err := b.Environment(ctx, project.Namespace, asked)
@@ -33,7 +34,7 @@ func (b *Base) DefaultName(ctx context.Context, s Defaults, project *v1alpha1.Pr
 	return name, missing, err
 }
 
-// firstName is the name of the default environment that the store remembers, "" for none.
+// firstName returns the name of the default environment that the store records, or "" if there is none.
 func (b *Base) firstName(ctx context.Context, s Defaults, id uuid.UUID) (string, error) {
 	chosen, err := s.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {

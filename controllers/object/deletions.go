@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// deletions are objects that were seen deleted and are still in the store.
+// deletions has the deleted objects whose rows are still in the store.
 type deletions struct {
 	mu    sync.Mutex
 	known map[objectName][]store.ObjectRef
@@ -28,10 +28,9 @@ type objectName struct {
 	name types.NamespacedName
 }
 
-// Deleted is the event handler that notes which incarnation of an object went,
-// and queues its name, so that Reconcile removes it from the store and tries
-// again where that fails. The store finds it by its name: whatever the object's
-// status said, or had no time to say, does not matter.
+// Deleted returns an event handler that records the UID of a deleted object and queues its name.
+// Reconcile then removes the object from the store, and retries on errors. The store finds the row by
+// name, so the last status of the object does not matter.
 func (b *Base) Deleted() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
@@ -40,13 +39,13 @@ func (b *Base) Deleted() handler.EventHandler {
 				return
 			}
 			name := types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-			b.deletions.add(objectName{o.ObjectKind(), name}, b.Ref(o))
+			b.deletions.addDeletion(objectName{o.ObjectKind(), name}, b.Ref(o))
 			queue.Add(ctrl.Request{NamespacedName: name})
 		},
 	}
 }
 
-func (d *deletions) add(of objectName, ref store.ObjectRef) {
+func (d *deletions) addDeletion(of objectName, ref store.ObjectRef) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.known == nil {
@@ -55,7 +54,7 @@ func (d *deletions) add(of objectName, ref store.ObjectRef) {
 	d.known[of] = append(d.known[of], ref)
 }
 
-func (d *deletions) take(of objectName) []store.ObjectRef {
+func (d *deletions) takeDeletions(of objectName) []store.ObjectRef {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	taken := d.known[of]
@@ -63,14 +62,14 @@ func (d *deletions) take(of objectName) []store.ObjectRef {
 	return taken
 }
 
-// removeDeleted removes from the store what went under a name.
+// removeDeleted removes from the store the rows of deleted objects with this name.
 func (b *Base) removeDeleted(ctx context.Context, kind string, name types.NamespacedName) error {
 	of := objectName{kind, name}
-	gone := b.deletions.take(of)
+	gone := b.deletions.takeDeletions(of)
 	for i, ref := range gone {
 		if err := b.Store.Remove(ctx, b.ProjectID(name.Namespace), ref); err != nil {
 			for _, left := range gone[i:] {
-				b.deletions.add(of, left)
+				b.deletions.addDeletion(of, left)
 			}
 			return fmt.Errorf("removing %s from the store: %w", ref, err)
 		}

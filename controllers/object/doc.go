@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package object is what all controllers do alike with their objects: read one,
-// write its status once and only when it changed, turn an error into the
-// condition that names cause and remedy, send an event when Ready changes, write
-// children by server-side apply, and carry a deletion into the store.
+// Package object has the shared parts of all controllers: it reads an object, writes its status once
+// and only if it changed, turns errors into conditions with cause and remedy, sends an event when Ready
+// changes, writes children by server-side apply, and removes deleted objects from the store.
 //
-// There are no finalizers: a namespace always deletes. What a controller sees
-// deleted it removes from the store; what is deleted while none looks is removed
-// by the sweep at the start of the manager.
+// There are no finalizers, so a namespace can always be deleted. A controller removes the row of an
+// object when it sees the deletion. The sweep at the start of the manager removes the rows of objects
+// that were deleted while no controller ran.
 package object

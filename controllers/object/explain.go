@@ -16,38 +16,38 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Intervals at which is looked again for what no watch tells of.
+// Retry intervals for changes that no watch reports.
 const (
-	// soon is the first pause for what is most likely on its way, as when manifests
-	// were applied together.
+	// soon is the first retry interval, for changes that are probably on their way, such as manifests
+	// that were applied together.
 	soon = 2 * time.Second
-	// Later is the longest pause of any kind: for what somebody has to change, and
-	// for what is watched too.
+	// Later is the maximum retry interval: for changes that a person has to make, and for changes that
+	// a watch also reports.
 	Later = 30 * time.Second
 )
 
-// ErrProjectMissing says that the namespace has no Project in effect.
+// ErrProjectMissing reports that the namespace has no Project in effect.
 var ErrProjectMissing = errors.New("the namespace has no project")
 
-// MissingError says that an object which the spec names is not there.
+// MissingError reports that an object which the spec names does not exist.
 type MissingError struct {
 	Kind, Name string
-	// Unready: it is there, and not in effect yet.
+	// Unready reports that the object exists and is not in effect yet.
 	Unready bool
 }
 
 // Error names the object.
 func (e *MissingError) Error() string {
 	if e.Unready {
-		return fmt.Sprintf("%s %q is not in effect yet; see what it says", e.Kind, e.Name)
+		return fmt.Sprintf("%s %q is not in effect yet; see its conditions", e.Kind, e.Name)
 	}
 	return fmt.Sprintf("%s %q does not exist", e.Kind, e.Name)
 }
 
-// SecretError says that a Secret which the spec names cannot be used.
+// SecretError reports that a Secret which the spec names cannot be used.
 type SecretError struct {
 	Name string
-	// Problem is empty when the Secret is not there.
+	// Problem is empty if the Secret does not exist.
 	Problem string
 }
 
@@ -59,31 +59,31 @@ func (e *SecretError) Error() string {
 	return fmt.Sprintf("Secret %q: %s", e.Name, e.Problem)
 }
 
-// StalledError says that somebody has to change the spec.
+// StalledError reports that a person has to change the spec.
 type StalledError struct{ Reason, Message string }
 
-// Error is the message.
+// Error returns the message.
 func (e *StalledError) Error() string { return e.Message }
 
-// WaitingError says what is most likely on its way.
+// WaitingError reports a condition that probably resolves itself.
 type WaitingError struct {
-	// Reason is the condition's; "" for Progressing.
+	// Reason is the reason of the condition. If empty, it is Progressing.
 	Reason, Message string
 }
 
-// Error is the message.
+// Error returns the message.
 func (e *WaitingError) Error() string { return e.Message }
 
-// StoreError marks an error as the store's.
+// StoreError marks an error as an error of the store.
 type StoreError struct{ Err error }
 
-// Error shows the cause.
+// Error returns the cause.
 func (e *StoreError) Error() string { return "store: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *StoreError) Unwrap() error { return e.Err }
 
-// FromStore marks an error of the store; nil stays nil.
+// FromStore marks an error as an error of the store. It returns nil for nil.
 func FromStore(err error) error {
 	if err == nil {
 		return nil
@@ -91,10 +91,9 @@ func FromStore(err error) error {
 	return &StoreError{Err: err}
 }
 
-// Explain turns what work returned into conditions, and returns when to try again,
-// or the error for the queue's own pauses and the log. What only a person can mend
-// is Stalled; what may mend itself is not, and is looked at again after as long as
-// it has been so, from soon to Later.
+// Explain turns an error of work into conditions. It returns the retry interval, or an error for the
+// queue's backoff and the log. Errors that only a person can fix are Stalled. Other errors are not, and
+// their retry interval grows from soon to Later with the time that the condition lasts.
 func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 	var (
 		stale   *store.StaleError
@@ -111,7 +110,7 @@ func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, 
 	case errors.Is(err, errBehind), errors.As(err, &stale), apierrors.IsConflict(err):
 		return soon, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return 0, nil // the object goes with its namespace
+		return 0, nil // the object is deleted with its namespace
 	case errors.As(err, &taken):
 		v1alpha1.MarkIDTaken(o, taken.Holder.String())
 		return Later, nil
@@ -153,19 +152,20 @@ func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, 
 	return 0, err
 }
 
-// Refusal says that Kubernetes refuses an object, as a quota or a policy does; "" for
-// any other error, where the namespace is going, and where the manager lacks a right:
-// that is the operator's to mend, by the log and the metrics of what fails.
+// Refusal returns the reason why Kubernetes rejects an object, for example a quota or an admission
+// policy. It returns "" for all other errors, if the namespace is being deleted, and if the manager
+// lacks a permission. Only the platform operator can grant a permission, so the log and the metrics
+// report it.
 func Refusal(err error) string {
 	refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
 	if !refused || lacksRight(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ""
 	}
-	return "Kubernetes refuses what this needs: " + inPublic(err)
+	return "Kubernetes rejects a required object: " + inPublic(err)
 }
 
-// lacksRight says whether it is the manager whom kube-apiserver does not let do this. Quotas and
-// policies answer 403 too; only those who authorize say who cannot.
+// lacksRight reports whether kube-apiserver denied a permission of the manager. Quotas and policies
+// return 403 too, but only the authorizer names the user.
 func lacksRight(err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
@@ -174,18 +174,18 @@ func lacksRight(err error) bool {
 	return strings.HasPrefix(why, `User "`) && strings.Contains(why, `" cannot `)
 }
 
-// patience is how long to wait for what has been under way for a while: as long
-// again, from soon to Later.
+// patience returns the retry interval for an object that has been reconciling for a while: the same
+// time again, between soon and Later.
 func (b *Base) patience(o v1alpha1.ConditionedObject) time.Duration {
 	since := o.CommonStatus().Condition(v1alpha1.ConditionReconciling).LastTransitionTime
-	return min(max(b.clock().Since(since.Time), soon), Later)
+	return min(max(b.clockOrReal().Since(since.Time), soon), Later)
 }
 
-// inPublic is what a status says of an error that nothing above knows: the words
-// of kube-apiserver, for any other error may tell of the operator's machines.
+// inPublic returns the text of an unknown error for a status. It shows only errors of kube-apiserver,
+// because other errors may reveal the operator's infrastructure.
 func inPublic(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Message
 	}
-	return "an internal error; the manager's log has the cause"
+	return "internal error; see the manager's log"
 }

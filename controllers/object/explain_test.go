@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// What stands in a child's way is no watched object, so it is looked for again.
-func TestAChildInTheWayIsLookedForAgain(t *testing.T) {
+// No watch reports the conflicting object, so the error has a retry interval.
+func TestExplain_RetriesNameCollision(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err       error

@@ -17,15 +17,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// errBehind says that the cache has not seen the newest generation yet.
-var errBehind = errors.New("the cache is behind; the newer generation comes")
+// errBehind reports that the cache does not have the newest generation yet.
+var errBehind = errors.New("the cache is stale; a newer generation follows")
 
-// ProjectID is the id of a namespace's project.
+// ProjectID returns the ID of a namespace's project.
 func (b *Base) ProjectID(namespace string) uuid.UUID {
 	return v1alpha1.ProjectID(b.PlatformID, namespace)
 }
 
-// Ref names an object for the store.
+// Ref returns the reference of an object for the store.
 func (b *Base) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 	return store.ObjectRef{
 		Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName(),
@@ -33,17 +33,17 @@ func (b *Base) Ref(o v1alpha1.ConditionedObject) store.ObjectRef {
 	}
 }
 
-// key is the id that an object asks for.
-func (b *Base) key(o v1alpha1.ConditionedObject) (store.Key, error) {
+// requestedKey returns the ID that an object requests.
+func (b *Base) requestedKey(o v1alpha1.ConditionedObject) (store.Key, error) {
 	projectID := b.ProjectID(o.GetNamespace())
 	id, err := v1alpha1.ObjectID(projectID, o)
 	return store.Key{ProjectID: projectID, ID: id}, err
 }
 
-// unclaimed returns the id that an object asks for; free says that nobody holds it.
-// What is not supported is never put, and claims its id like any other object.
+// unclaimed returns the ID that an object requests, and whether no object holds it. An object with an
+// unsupported spec is never put, so it claims its ID separately.
 func (b *Base) unclaimed(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, free bool, err error) {
-	if key, err = b.key(o); err != nil || len(o.Unsupported()) > 0 {
+	if key, err = b.requestedKey(o); err != nil || len(o.Unsupported()) > 0 {
 		return key, false, err
 	}
 	_, err = b.Store.Holder(ctx, key)
@@ -53,10 +53,9 @@ func (b *Base) unclaimed(ctx context.Context, o v1alpha1.ConditionedObject) (key
 	return key, false, FromStore(err)
 }
 
-// claim makes the id that an object asks for the object's, before anything else
-// is done for it, and shows it.
-func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
-	key, err := b.key(o)
+// claimID claims the ID that an object requests, before any other work, and sets it in the status.
+func (b *Base) claimID(ctx context.Context, o v1alpha1.ConditionedObject) (store.Key, error) {
+	key, err := b.requestedKey(o)
 	if err != nil {
 		return store.Key{}, err
 	}
@@ -69,8 +68,8 @@ func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.K
 			return store.Key{}, err
 		}
 		if err = b.Store.ClaimID(ctx, key, ref); err == nil {
-			// Another manager may have put a later generation that the store knew
-			// already, which is no write that the claim could have lost to.
+			// Another manager may have put a later generation that the store already had. The claim did
+			// not lose to that write.
 			err = b.confirmRestored(ctx, o, ref)
 		}
 	}
@@ -79,15 +78,15 @@ func (b *Base) claim(ctx context.Context, o v1alpha1.ConditionedObject) (store.K
 	}
 	if stale != nil {
 		b.Event(o, corev1.EventTypeWarning, v1alpha1.ReasonRestored, fmt.Sprintf(
-			"the data store knew generation %d, Kubernetes says %d, as after a restore of etcd: Kubernetes counts", stale.Stored, ref.Generation))
+			"the store has generation %d and Kubernetes %d, as after a restore of etcd; the generation of Kubernetes is used", stale.Stored, ref.Generation))
 	}
 	o.CommonStatus().ID = key.ID.String()
 	return key, nil
 }
 
-// confirmRestored returns nil for an object whose generation is older than what is
-// stored and is what Kubernetes has now: etcd was restored, and the object wins
-// over what is stored unless somebody wrote since. Else the cache is behind.
+// confirmRestored returns nil if the generation of an object is older than the stored one, but is the
+// current one in Kubernetes. Then etcd was restored, and the object wins over the row unless another
+// write happened since. Otherwise the cache is stale, and it returns errBehind.
 func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
 	current := o.DeepCopyObject().(client.Object)
 	err := b.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
@@ -95,14 +94,14 @@ func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject
 	case apierrors.IsNotFound(err):
 		return errBehind
 	case err != nil:
-		return fmt.Errorf("reading %s past the cache: %w", ref, err)
+		return fmt.Errorf("reading %s without the cache: %w", ref, err)
 	case current.GetUID() != o.GetUID() || current.GetGeneration() != o.GetGeneration():
 		return errBehind
 	}
 	return nil
 }
 
-// Project returns the namespace's project; ErrProjectMissing when there is none.
+// Project returns the namespace's project, or ErrProjectMissing if there is none.
 func (b *Base) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
 	project := &v1alpha1.Project{}
 	err := b.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: v1alpha1.ProjectName}, project)
@@ -115,8 +114,8 @@ func (b *Base) Project(ctx context.Context, namespace string) (*v1alpha1.Project
 	return project, nil
 }
 
-// Environment returns the environment that an object names, with its row in the
-// store; *MissingError when there is none, or none that is in effect.
+// Environment returns the environment that an object names, with its row in the store. It returns
+// *MissingError if the environment does not exist or is not in effect.
 func (b *Base) Environment(
 	ctx context.Context, namespace string, name v1alpha1.EnvironmentName,
 ) (*v1alpha1.Environment, store.Environment, error) {
@@ -126,9 +125,9 @@ func (b *Base) Environment(
 	return environment, row, err
 }
 
-// Orphaned is the *MissingError of the environment that an object names where that is gone, for
-// which reason the object cannot be brought on; nil for any other. Where the project is gone too,
-// that is all that was seen.
+// Orphaned returns a *MissingError if the environment that an object names is deleted, otherwise nil.
+// because is the error that stopped the work on the object. If it is ErrProjectMissing, Orphaned looks
+// for the environment itself.
 func (b *Base) Orphaned(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName, because error) (missing *MissingError) {
 	if errors.Is(because, ErrProjectMissing) {
 		_, _, because = b.Environment(ctx, namespace, environment)
@@ -139,7 +138,7 @@ func (b *Base) Orphaned(ctx context.Context, namespace string, environment v1alp
 	return missing
 }
 
-// Connector returns the connector that an object names, as Environment does.
+// Connector returns the connector that an object names, like Environment.
 func (b *Base) Connector(
 	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
 ) (*v1alpha1.Connector, store.Connector, error) {
@@ -149,8 +148,8 @@ func (b *Base) Connector(
 	return connector, row, err
 }
 
-// resolve reads an object by name into o and its row by the id that it asks for.
-// The row counts only where the store's claim names that very object.
+// resolve reads an object by name into o, and its row by the ID that it requests. The row is valid only
+// if the store's claim names this object.
 func resolve[R any](
 	ctx context.Context, b *Base, name types.NamespacedName, o v1alpha1.ConditionedObject,
 	find func(context.Context, store.Key) (R, error), ref func(R) store.ObjectRef,

@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ids is a store that answers claims by a function and knows one environment.
+// ids is a store with one environment whose claims a function decides.
 type ids struct {
 	object.Store
 	claim       func(key store.Key, ref store.ObjectRef) error
@@ -39,7 +39,7 @@ func (i ids) Environment(_ context.Context, key store.Key) (store.Environment, e
 	return i.environment, nil
 }
 
-// cached is a cluster as the cache has it.
+// cached returns a client like the cache.
 func cached(t *testing.T, objects ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -57,9 +57,8 @@ func dev(uid string, generation int64) *v1alpha1.Environment {
 	}}
 }
 
-// TestTheClaimComesFirst: an object whose id is another's does nothing, and shows
-// no id; what its status said before does not matter.
-func TestTheClaimComesFirst(t *testing.T) {
+// An object whose ID another object holds does nothing and shows no ID, whatever its status was.
+func TestReconcile_ClaimsIDFirst(t *testing.T) {
 	t.Parallel()
 	platform := uuid.New()
 	environment := dev("u", 1)
@@ -82,14 +81,13 @@ func TestTheClaimComesFirst(t *testing.T) {
 	require.Contains(t, found.Status.Condition(v1alpha1.ConditionStalled).Message, "team/production")
 }
 
-// TestAnOlderGenerationCountsWhereKubernetesConfirmsIt: after a restore of etcd,
-// and not while only the cache is behind.
-func TestAnOlderGenerationCountsWhereKubernetesConfirmsIt(t *testing.T) {
+// An older generation is accepted after a restore of etcd, and not while the cache is stale.
+func TestClaim_AcceptsRestoredGeneration(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		now     *v1alpha1.Environment // past the cache; nil for gone
+		now     *v1alpha1.Environment // without a cache; nil if deleted
 		again   bool                  // whether the claim is repeated as restored
-		refused bool                  // somebody wrote meanwhile
+		refused bool                  // another write happened meanwhile
 	}{
 		"restored":          {now: dev("u", 3), again: true},
 		"written meanwhile": {now: dev("u", 3), again: true, refused: true},
@@ -129,14 +127,13 @@ func TestAnOlderGenerationCountsWhereKubernetesConfirmsIt(t *testing.T) {
 	}
 }
 
-// TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject: another incarnation's
-// row, another object's or none is not in effect.
-func TestWhatIsNamedCountsWhereTheStoreNamesThatVeryObject(t *testing.T) {
+// A row of an object with another UID, of another object, or a missing row is not in effect.
+func TestReference_RequiresMatchingObjectUID(t *testing.T) {
 	t.Parallel()
 	platform := uuid.New()
 	project := v1alpha1.ProjectID(platform, "team")
 	environment := dev("u", 1)
-	environment.Status.ID = uuid.NewString() // a tenant's word
+	environment.Status.ID = uuid.NewString() // written by a tenant
 	row := store.Environment{
 		ProjectID: project, ID: v1alpha1.ProjectObjectID(project, "Environment", "dev"),
 		Ref: store.ObjectRef{Namespace: "team", Kind: "Environment", Name: "dev", ObjectUID: "u"},

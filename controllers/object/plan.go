@@ -23,9 +23,8 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 
-// Plan is what the operator allows a project, lowered by the project's own
-// limits. invalid says what is wrong with the Namespace's annotation, in whose
-// place the platform's plan holds; nil when nothing is.
+// Plan returns the plan of a project, lowered by the project's own limits. invalid describes errors in
+// the Namespace's annotation. In this case the platform's plan applies.
 func (b *Base) Plan(ctx context.Context, project *v1alpha1.Project) (effective plan.Plan, invalid, err error) {
 	namespace, err := b.Namespace(ctx, project.Namespace)
 	if err != nil {
@@ -42,8 +41,8 @@ func (b *Base) Plan(ctx context.Context, project *v1alpha1.Project) (effective p
 	return effective.Lowered(project.Spec.Limits), invalid, nil
 }
 
-// Namespace is the metadata of a Namespace; without a uid when it is gone. A manager
-// of some namespaces may get those alone, and list and watch none.
+// Namespace returns the metadata of a Namespace, without a UID if it does not exist. A manager that is
+// limited to some namespaces can get them, but not list or watch them.
 func (b *Base) Namespace(ctx context.Context, name string) (*metav1.PartialObjectMetadata, error) {
 	kind := corev1.SchemeGroupVersion.WithKind("Namespace")
 	namespace := &metav1.PartialObjectMetadata{}
@@ -60,10 +59,10 @@ func (b *Base) Namespace(ctx context.Context, name string) (*metav1.PartialObjec
 	return namespace, nil
 }
 
-// planInterval is how often plans are read that cannot be watched.
+// planInterval is the poll interval of plans that cannot be watched.
 const planInterval = 30 * time.Second
 
-// PlanInterval is how often plans are to be read again; 0 where they are watched.
+// PlanInterval returns the poll interval of plans, or 0 if they are watched.
 func (b *Base) PlanInterval() time.Duration {
 	if len(b.Namespaces) > 0 {
 		return planInterval
@@ -71,14 +70,13 @@ func (b *Base) PlanInterval() time.Duration {
 	return 0
 }
 
-// WatchPlans lets changed know of Namespaces whose plan changed, where they may
-// be watched.
+// WatchPlans calls changed for Namespaces whose plan changed, if the manager can watch Namespaces.
 func (b *Base) WatchPlans(to *builder.Builder, changed handler.EventHandler) *builder.Builder {
 	if len(b.Namespaces) > 0 {
 		return to
 	}
 	return to.WatchesMetadata(&corev1.Namespace{}, changed, builder.WithPredicates(predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // its objects come later
+		CreateFunc: func(event.CreateEvent) bool { return false }, // its objects follow later
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			return e.ObjectOld.GetAnnotations()[plan.Annotation] != e.ObjectNew.GetAnnotations()[plan.Annotation]
@@ -86,8 +84,7 @@ func (b *Base) WatchPlans(to *builder.Builder, changed handler.EventHandler) *bu
 	}))
 }
 
-// Place puts a pod where an environment's runners go, as far as that holds for
-// pods of any kind.
+// Place sets the scheduling constraints of an environment's runners that apply to pods of any kind.
 func Place(spec *corev1.PodSpec, runner v1alpha1.RunnerPool) {
 	spec.NodeSelector, spec.Tolerations = runner.NodeSelector, runner.Tolerations
 	if runner.Affinity != nil && runner.Affinity.NodeAffinity != nil {

@@ -8,37 +8,36 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// DispatchCA is the ConfigMap, in each project's namespace, with the authorities
-// that the dispatch port's certificate may be of, and DispatchCAKey its key.
+// DispatchCA is the ConfigMap in each project's namespace with the CAs of the dispatch port.
+// DispatchCAKey is its key.
 const (
 	DispatchCA    = "agentplatform-dispatch-ca"
 	DispatchCAKey = "ca.crt"
 
-	// PortMetrics is the port of runner pods that Prometheus asks.
+	// PortMetrics is the metrics port of runner pods.
 	PortMetrics = "metrics"
 
 	dispatchCAFolder = "/etc/agentplatform/dispatch"
 )
 
-// AnnotationPlatform of a pool says what of the platform is in its pods: an image,
-// flags and a shape, as a digest.
+// AnnotationPlatform of a pool is a digest of the platform's part of its pods: image, flags and pod
+// format.
 const AnnotationPlatform = "agentplatform.dev/platform"
 
-// PodOptions are the operator's part of build and runner pods. It reaches them as
-// arguments only: their environment is empty, so that nothing of a tenant's can
-// stand in for a flag.
+// PodOptions are the operator's settings for build and runner pods. Pods get them only as arguments.
+// Their environment is empty, so that a tenant cannot replace a flag.
 type PodOptions struct {
 	// Image is the image of the pods.
 	Image string
-	// DispatchURL is where they reach the gateway's internal port.
+	// DispatchURL is the URL of the gateway's internal port.
 	DispatchURL string
-	// TrustDispatchCA: they trust the authorities in DispatchCA, not the system's.
+	// TrustDispatchCA makes the pods trust the CAs in DispatchCA instead of the system's CAs.
 	TrustDispatchCA bool
-	// Egress is what they may reach beside dispatch.
+	// Egress lists the destinations that the pods can reach besides dispatch.
 	Egress egress.Flags
 }
 
-// ConnectDispatch tells a container of a pod where dispatch is and whom to trust.
+// ConnectDispatch adds the URL of dispatch and its CA to a container of a pod.
 func (o PodOptions) ConnectDispatch(spec *corev1.PodSpec, c *corev1.Container) {
 	c.Args = append(c.Args, "--dispatch-url="+o.DispatchURL)
 	if !o.TrustDispatchCA {

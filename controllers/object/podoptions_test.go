@@ -11,9 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// TestWhomPodsTrust: a pod mounts the authorities where there are any of the
-// platform's own, and names no file that is not mounted.
-func TestWhomPodsTrust(t *testing.T) {
+// A pod mounts the platform's CA if there is one, and otherwise names no file.
+func TestConnectDispatch_MountsCA(t *testing.T) {
 	t.Parallel()
 	var plain, trusting corev1.PodSpec
 	var c corev1.Container

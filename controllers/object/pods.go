@@ -21,12 +21,11 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// runnerUser is the user of build and runner pods.
+// runnerUser is the user ID of build and runner pods.
 const runnerUser int64 = 65532
 
-// NetworkReady returns an error while a project's namespace may have no pods: what
-// stands around them is not there, or not kept, for the project asks for what is not
-// supported. Whatever needs no pods goes on.
+// NetworkReady returns an error while a project's namespace must not have pods: its NetworkPolicies are
+// missing, or the project has an unsupported spec. Work without pods continues.
 func NetworkReady(project *v1alpha1.Project) error {
 	if project.Status.IsTrue(v1alpha1.ConditionNetworkReady) && len(project.Unsupported()) == 0 {
 		return nil
@@ -34,8 +33,8 @@ func NetworkReady(project *v1alpha1.Project) error {
 	return &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}
 }
 
-// Restrict makes a pod fit a namespace that enforces the restricted standard,
-// and leaves it nothing of the cluster's: no token, no service variables.
+// Restrict makes a pod meet the restricted Pod Security Standard. The pod gets no service account token
+// and no service variables.
 func Restrict(spec *corev1.PodSpec) {
 	yes, no, user := true, false, runnerUser
 	spec.AutomountServiceAccountToken = &no
@@ -56,7 +55,7 @@ func Restrict(spec *corev1.PodSpec) {
 	}
 }
 
-// SecretVolume is a volume of a Secret's files.
+// SecretVolume returns a volume with the files of a Secret.
 func SecretVolume(name, secret string) corev1.Volume {
 	mode := int32(0o440)
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
@@ -64,28 +63,26 @@ func SecretVolume(name, secret string) corev1.Volume {
 	}}
 }
 
-// RunnerConfig is the Secret with which the runners of an environment are configured.
+// RunnerConfig returns the name of the Secret with the configuration of an environment's runners.
 func RunnerConfig(environment string) string { return ChildName(environment, "runner-config") }
 
-// waitingProblems are the reasons for which a container waits that do not pass by
-// themselves within seconds.
+// waitingProblems are the reasons of waiting containers that do not resolve themselves within seconds.
 var waitingProblems = sets.New(
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
 )
 
-// PodProblem says what keeps a pod from running, in the words of Kubernetes; ""
-// where nothing is known to.
+// PodProblem returns why a pod does not run, as reported by Kubernetes, or "" if no problem is known.
 func PodProblem(pod *corev1.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return "no node takes the pod: " + c.Message
+			return "no node can run the pod: " + c.Message
 		}
 	}
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		wait, last := s.State.Waiting, s.LastTerminationState.Terminated
 		if wait == nil && !s.Ready && s.RestartCount > 0 && last != nil {
-			return fmt.Sprintf("container %q was started %d times again; %s", s.Name, s.RestartCount, Ended(s.Name, last))
+			return fmt.Sprintf("container %q was restarted %d times; %s", s.Name, s.RestartCount, Ended(s.Name, last))
 		}
 		if wait == nil || !waitingProblems.Has(wait.Reason) {
 			continue
@@ -97,12 +94,12 @@ func PodProblem(pod *corev1.Pod) string {
 		return problem
 	}
 	if pod.Status.Phase == corev1.PodFailed && pod.Status.Reason != "" {
-		return strings.TrimSpace("the pod was ended: " + pod.Status.Reason + ": " + pod.Status.Message)
+		return strings.TrimSpace("the pod was stopped: " + pod.Status.Reason + ": " + pod.Status.Message)
 	}
 	return ""
 }
 
-// Ended says how a container ended, and its last words.
+// Ended describes how a container ended, with its last log lines.
 func Ended(container string, end *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("%s: %s (exit code %d)", container, end.Reason, end.ExitCode)
 	if words := strings.TrimSpace(end.Message); words != "" {
@@ -111,8 +108,8 @@ func Ended(container string, end *corev1.ContainerStateTerminated) string {
 	return text
 }
 
-// WatchPods lets a controller know of pods of a component whose problems changed;
-// they name its objects by a label.
+// WatchPods queues the objects of pods of a component whose problem changed. A label of the pod names
+// its object.
 func WatchPods(to *builder.Builder, of, label string) *builder.Builder {
 	named := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, pod client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: pod.GetNamespace(), Name: pod.GetLabels()[label]}}}

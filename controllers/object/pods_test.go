@@ -13,20 +13,20 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// problems are all waiting reasons that do not pass by themselves.
+// problems has all waiting reasons that do not resolve themselves.
 var problems = []string{
 	"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff",
 }
 
-// waits is a container that waits.
+// waits returns the status of a waiting container.
 func waits(reason string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
 		Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "because"},
 	}}
 }
 
-func TestEachWaitThatDoesNotPassIsAProblem(t *testing.T) {
+func TestPodProblem_KnowsWaitingReasons(t *testing.T) {
 	t.Parallel()
 	for _, reason := range problems {
 		want := `container "main": ` + reason + ": because"
@@ -39,7 +39,7 @@ func TestEachWaitThatDoesNotPassIsAProblem(t *testing.T) {
 	}
 }
 
-func TestWhatKeepsAPodFromRunning(t *testing.T) {
+func TestPodProblem_ReportsReason(t *testing.T) {
 	t.Parallel()
 	crashed := waits("CrashLoopBackOff")
 	crashed.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2, Reason: "Error", Message: " no such flag\n"}
@@ -52,12 +52,12 @@ func TestWhatKeepsAPodFromRunning(t *testing.T) {
 	}{
 		"nothing":     {corev1.PodStatus{}, ""},
 		"it runs":     {corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}, ""},
-		"no node":     {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonUnschedulable)}, "no node takes the pod: 0/3 nodes"},
+		"no node":     {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonUnschedulable)}, "no node can run the pod: 0/3 nodes"},
 		"scheduled":   {corev1.PodStatus{Conditions: scheduled(corev1.ConditionTrue, "")}, ""},
 		"gated":       {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonSchedulingGated)}, ""},
 		"it crashes":  {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{crashed}}, `container "main": CrashLoopBackOff: because; main: Error (exit code 2): no such flag`},
 		"the first":   {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waits("PodInitializing"), waits("ErrImagePull")}}, `container "main": ErrImagePull: because`},
-		"evicted":     {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, "the pod was ended: Evicted: low on memory"},
+		"evicted":     {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, "the pod was stopped: Evicted: low on memory"},
 		"failed":      {corev1.PodStatus{Phase: corev1.PodFailed}, ""},
 		"a word only": {corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}, ""},
 	} {
@@ -67,8 +67,8 @@ func TestWhatKeepsAPodFromRunning(t *testing.T) {
 	}
 }
 
-// TestPodsFitARestrictedNamespace: each container, also of those that come first.
-func TestPodsFitARestrictedNamespace(t *testing.T) {
+// Each container meets the standard, including init containers.
+func TestRestrict_MeetsPodSecurityStandard(t *testing.T) {
 	t.Parallel()
 	spec := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "a"}}, Containers: []corev1.Container{{Name: "b"}, {Name: "c"}}}
 	object.Restrict(&spec)
@@ -88,7 +88,7 @@ func TestPodsFitARestrictedNamespace(t *testing.T) {
 	}
 }
 
-func TestSecretsAreReadByTheirPodsAlone(t *testing.T) {
+func TestSecretVolume_HasPrivateMode(t *testing.T) {
 	t.Parallel()
 	volume := object.SecretVolume("git", "credentials")
 	require.Equal(t, "git", volume.Name)
@@ -96,9 +96,8 @@ func TestSecretsAreReadByTheirPodsAlone(t *testing.T) {
 	require.EqualValues(t, 0o440, *volume.Secret.DefaultMode)
 }
 
-// TestNoPodBeforeTheNetwork: what is not marked does not count, nor what a network
-// of before was.
-func TestNoPodBeforeTheNetwork(t *testing.T) {
+// A missing or outdated condition does not count.
+func TestNetworkReady_RequiresCondition(t *testing.T) {
 	t.Parallel()
 	project := &v1alpha1.Project{}
 	var missing *object.MissingError
@@ -110,8 +109,8 @@ func TestNoPodBeforeTheNetwork(t *testing.T) {
 	require.ErrorAs(t, object.NetworkReady(project), &missing)
 }
 
-// TestWhereBuildsGo: as runners, but for what speaks of other pods of the pool.
-func TestWhereBuildsGo(t *testing.T) {
+// Builds have the scheduling of runners, except for affinity to pods of the pool.
+func TestPlace_CopiesSchedulingOfRunners(t *testing.T) {
 	t.Parallel()
 	node, pods := &corev1.NodeAffinity{}, &corev1.PodAffinity{}
 	runner := v1alpha1.RunnerPool{
@@ -132,7 +131,7 @@ func TestWhereBuildsGo(t *testing.T) {
 	require.Equal(t, corev1.PodSpec{}, spec, "what is not asked for is left to the cluster")
 }
 
-func TestChildrenHaveNamesThatFitIntoALabel(t *testing.T) {
+func TestChildName_FitsLabel(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, "dev-runner", object.ChildName("dev", "runner"))
 	most := strings.Repeat("a", 63-len("-runner"))
@@ -149,7 +148,7 @@ func TestChildrenHaveNamesThatFitIntoALabel(t *testing.T) {
 	require.Len(t, names, 9, "what is cut stays apart")
 }
 
-func TestLabelsOfChildren(t *testing.T) {
+func TestLabels_OfChildren(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]string{
 		"app.kubernetes.io/managed-by": "agentplatform", "app.kubernetes.io/name": "agentplatform-runner",

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// countedClaims is held by nobody, or by whom it says, and counts the claims.
+// countedClaims is a store that counts claims. Its IDs are free, or belong to a given object.
 type countedClaims struct {
 	object.Store
 	held   bool
@@ -35,9 +35,8 @@ func (c *countedClaims) ClaimID(context.Context, store.Key, store.ObjectRef) err
 	return nil
 }
 
-// TestAnIDThatNobodyHoldsIsClaimedOnce: by the row that is put, else before the
-// status shows it.
-func TestAnIDThatNobodyHoldsIsClaimedOnce(t *testing.T) {
+// A free ID is claimed by the row that is put, otherwise before the status shows it.
+func TestReconcilePut_ClaimsFreeIDOnce(t *testing.T) {
 	t.Parallel()
 	missing := &object.MissingError{Kind: "Connector", Name: "a"}
 	for name, c := range map[string]struct {
@@ -86,7 +85,7 @@ func TestAnIDThatNobodyHoldsIsClaimedOnce(t *testing.T) {
 	require.Equal(t, v1alpha1.ReasonIDTaken, found.Status.Condition(v1alpha1.ConditionStalled).Reason, "which says more")
 }
 
-// taken has an id that becomes another object's between two looks.
+// taken is a store whose ID is claimed by another object between two calls.
 type taken struct{ object.Store }
 
 func (taken) Holder(context.Context, store.Key) (store.ObjectRef, error) {

@@ -11,16 +11,14 @@ import (
 )
 
 const (
-	// firstRetry is the pause after a first failure; each further one is twice as
-	// long, up to Later.
+	// firstRetry is the backoff after a first failure. It doubles with each failure, up to Later.
 	firstRetry = 50 * time.Millisecond
-	// DefaultWorkers is how many objects of a kind are reconciled at once.
+	// DefaultWorkers is the number of objects of a kind that are reconciled concurrently.
 	DefaultWorkers = 8
 )
 
-// ControllerOptions are how all controllers work through their queues: several
-// objects at once, namespace by namespace in turn, with retries that are never
-// more than Later apart.
+// ControllerOptions returns the options of all controllers: several workers, a queue that is fair per
+// namespace, and retries at most Later apart.
 func (b *Base) ControllerOptions() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: max(b.Workers, 1),
@@ -34,20 +32,19 @@ func (b *Base) ControllerOptions() controller.Options {
 	}
 }
 
-// turns is the order of a work queue in which namespaces take turns: however many
-// objects of one namespace wait, the next of another waits for one of each at most.
-// The work queue locks around it.
+// turns is a work queue that serves namespaces round robin. An object waits for at most one object of
+// each other namespace, plus the earlier ones of its own. The work queue holds a lock around all calls.
 type turns struct {
-	// waiting are the requests of a namespace, the oldest first; none is empty.
+	// waiting has the requests of each namespace, oldest first. No list is empty.
 	waiting map[string][]ctrl.Request
-	// order are the namespaces of waiting, the next first.
+	// order has the namespaces of waiting, next one first.
 	order  []string
 	length int
 }
 
 func newTurns() *turns { return &turns{waiting: map[string][]ctrl.Request{}} }
 
-// Touch implements workqueue.Queue: who waits stays in place.
+// Touch implements workqueue.Queue. A queued request keeps its position.
 func (t *turns) Touch(ctrl.Request) {}
 
 // Push implements workqueue.Queue.
@@ -62,7 +59,7 @@ func (t *turns) Push(r ctrl.Request) {
 // Len implements workqueue.Queue.
 func (t *turns) Len() int { return t.length }
 
-// Pop implements workqueue.Queue; it is not called on an empty one.
+// Pop implements workqueue.Queue. The caller makes sure that the queue is not empty.
 func (t *turns) Pop() ctrl.Request {
 	namespace := t.order[0]
 	t.order = t.order[1:]

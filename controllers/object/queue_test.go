@@ -15,9 +15,8 @@ func request(namespace, name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// TestNamespacesTakeTurns: 5,000 objects of one namespace stand before another's
-// only object for the length of one.
-func TestNamespacesTakeTurns(t *testing.T) {
+// 5,000 objects of one namespace delay the only object of another namespace by one object.
+func TestQueue_IsFairPerNamespace(t *testing.T) {
 	t.Parallel()
 	queue := (&Base{Workers: 1}).ControllerOptions().NewQueue("test", nil)
 	defer queue.ShutDown()
@@ -26,7 +25,7 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	}
 	queue.Add(request("small", "a"))
 	queue.Add(request("small", "b"))
-	queue.Add(request("small", "a")) // once is enough
+	queue.Add(request("small", "a")) // warm up
 	require.Equal(t, 5002, queue.Len())
 
 	var order []string
@@ -48,9 +47,8 @@ func TestNamespacesTakeTurns(t *testing.T) {
 	require.Equal(t, request("small", "a"), r, "a namespace that had nothing to do comes again")
 }
 
-// TestRetriesAreNeverFarApart: what failed for hours, as while the store is away,
-// is tried again within Later.
-func TestRetriesAreNeverFarApart(t *testing.T) {
+// An object that has failed for hours is retried within Later.
+func TestQueue_BoundsRetryInterval(t *testing.T) {
 	t.Parallel()
 	limiter := (&Base{}).ControllerOptions().RateLimiter
 	failing := request("a", "b")

@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// WriteStatus writes those fields of a status that changed since the object was read, whatever others
-// have become. They are that very object's: one that was made anew under its name is left alone, and so
-// is nothing written where it is gone. kube-apiserver looks at no uid in a merge patch of a status; and
-// a resourceVersion would refuse what is written by a cache that is a moment behind, whose work is done.
+// WriteStatus writes the fields of a status that changed since the object was read, and keeps
+// concurrent changes of other fields. It writes only to the object with the same UID: it changes
+// nothing if the object was deleted or re-created. It uses a JSON patch because kube-apiserver does not
+// check the UID in a merge patch of a status. A resourceVersion would reject the write if the cache is
+// slightly stale, although the work is done.
 func (b *Base) WriteStatus(ctx context.Context, before, after client.Object) (written bool, err error) {
 	patch, err := statusPatch(before, after)
 	if err != nil || patch == nil {
@@ -29,9 +30,9 @@ func (b *Base) WriteStatus(ctx context.Context, before, after client.Object) (wr
 	switch {
 	case err == nil:
 		return true, nil
-	case apierrors.IsNotFound(err): // deleted meanwhile
+	case apierrors.IsNotFound(err): // deleted since the read
 		return false, nil
-	case apierrors.IsInvalid(err): // as a test of a JSON patch that fails is, and a value that is not allowed
+	case apierrors.IsInvalid(err): // a failed test of the JSON patch, or an invalid value
 		current := after.DeepCopyObject().(client.Object)
 		unread := b.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
 		if apierrors.IsNotFound(unread) || unread == nil && current.GetUID() != after.GetUID() {
@@ -41,14 +42,14 @@ func (b *Base) WriteStatus(ctx context.Context, before, after client.Object) (wr
 	return false, fmt.Errorf("writing the status of %T %q: %w", after, after.GetName(), err)
 }
 
-// operation is one of a JSON patch.
+// operation is an operation of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// statusPatch is the JSON patch by which the status of an object changes; nil where it does not.
+// statusPatch returns the JSON patch for the changes of an object's status, or nil if there are none.
 func statusPatch(before, after client.Object) (client.Patch, error) {
 	was, err := statusOf(before)
 	if err != nil {
@@ -67,7 +68,7 @@ func statusPatch(before, after client.Object) (client.Patch, error) {
 			continue
 		}
 		operations = append(operations, operation{"add", "/status/" + field, value})
-		if !has { // it may be missing already, and then cannot be removed
+		if !has { // it may be missing already, and removing it would fail
 			operations = append(operations, operation{Op: "remove", Path: "/status/" + field})
 		}
 	}
@@ -78,7 +79,7 @@ func statusPatch(before, after client.Object) (client.Patch, error) {
 	return client.RawPatch(types.JSONPatchType, patch), err
 }
 
-// statusOf are the fields of an object's status.
+// statusOf returns the status fields of an object.
 func statusOf(o client.Object) (map[string]any, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// TestNoStatusTellsOfTheStore: what the database's driver says names hosts and
-// users; whether an error is marked as the store's or not, no condition shows it.
-func TestNoStatusTellsOfTheStore(t *testing.T) {
+// Error texts of the database driver contain hosts and users. No condition shows them, whether or not
+// the error is marked as an error of the store.
+func TestExplain_HidesStoreErrors(t *testing.T) {
 	t.Parallel()
 	driver := errors.New("failed to connect to `user=agentplatform database=runs`: 10.7.7.7:5432 (db.internal): FATAL: password")
 	for name, err := range map[string]error{
@@ -43,7 +43,7 @@ func TestNoStatusTellsOfTheStore(t *testing.T) {
 	}
 }
 
-func TestWhatKubernetesRefusesIsShown(t *testing.T) {
+func TestExplain_ShowsKubernetesRefusal(t *testing.T) {
 	t.Parallel()
 	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "a", errors.New("exceeded quota: few"))
 	environment := &v1alpha1.Environment{}

@@ -19,13 +19,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// claimsAll is a store in which every id is free.
+// claimsAll is a store that grants every ID.
 type claimsAll struct{ object.Store }
 
 func (claimsAll) ClaimID(context.Context, store.Key, store.ObjectRef) error { return nil }
 
-// Nothing is begun for an object that asks for what this release does not do.
-func TestWhatIsNotSupportedIsNotBegun(t *testing.T) {
+// No work starts for an object with an unsupported spec.
+func TestReconcile_RejectsUnsupportedSpec(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	require.NoError(t, v1alpha1.AddToScheme(scheme))

@@ -17,18 +17,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Opener opens what is sealed for a field; seal.ErrUnsealable of what is not.
+// Opener decrypts a sealed field. It returns seal.ErrUnsealable if that is impossible.
 type Opener interface {
 	Open(field seal.Field, sealed []byte) ([]byte, error)
 }
 
-// Variables are those of an environment, which holds the id in key, with their values: of the
-// object, of a Secret of the project's, or opened by keys. A missing Secret or key of one is a
-// *SecretError, a value that cannot be opened or is too long a *StalledError.
+// Variables returns the variables of an environment with their values, from the object, from Secrets of
+// the project, or decrypted with keys. key is the environment's ID. A missing Secret or key is a
+// *SecretError. A value that cannot be decrypted or is too long is a *StalledError.
 func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store.Key, keys Opener) (runnerconfig.Variables, error) {
 	var (
 		out     []runnerconfig.Variable
-		secrets = map[v1alpha1.Name]map[string][]byte{} // each is read once
+		secrets = map[v1alpha1.Name]map[string][]byte{} // read each Secret once
 	)
 	for i := range e.Spec.Variables {
 		v := &e.Spec.Variables[i]
@@ -44,9 +44,9 @@ func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store
 	return runnerconfig.Sorted(out), nil
 }
 
-// VariablesNamed are those of an environment that stand in the object, and those of others that
-// named picks, with their values. Of one that has none, problems say why, by its name: it is of
-// concern to those alone that name it.
+// VariablesNamed returns the variables whose value is in the object, and the other ones that named
+// selects. problems has the reason for each variable without a value, by name, because it only matters
+// to users of that variable.
 func (b *Base) VariablesNamed(
 	ctx context.Context, e *v1alpha1.Environment, key store.Key, keys Opener, named func(name string) bool,
 ) (out runnerconfig.Variables, problems map[string]string, err error) {
@@ -58,7 +58,7 @@ func (b *Base) VariablesNamed(
 		one := runnerconfig.Variable{Name: string(v.Name), Sensitive: v.IsSensitive()}
 		if v.Value != nil || named(one.Name) {
 			if one.Value, err = b.variable(ctx, e.Namespace, v, key, keys, secrets); err != nil {
-				problem, lacking := lacks(err)
+				problem, lacking := missingValue(err)
 				if !lacking {
 					return out, nil, err
 				}
@@ -72,8 +72,8 @@ func (b *Base) VariablesNamed(
 	return runnerconfig.Sorted(variables), problems, nil
 }
 
-// lacks says whether a variable has no value for what somebody can mend.
-func lacks(err error) (problem string, is bool) {
+// missingValue reports whether a variable has no value for a reason that a user can fix.
+func missingValue(err error) (problem string, is bool) {
 	var (
 		secret  *SecretError
 		stalled *StalledError
@@ -81,7 +81,7 @@ func lacks(err error) (problem string, is bool) {
 	return err.Error(), errors.As(err, &secret) || errors.As(err, &stalled)
 }
 
-// variable is the value of one.
+// variable returns the value of a variable.
 func (b *Base) variable(
 	ctx context.Context, namespace string, v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener, secrets map[v1alpha1.Name]map[string][]byte,
 ) (string, error) {
@@ -89,7 +89,7 @@ func (b *Base) variable(
 	case v.Value != nil:
 		return *v.Value, nil
 	case v.SecretKeyRef == nil:
-		return opened(v, key, keys)
+		return openValue(v, key, keys)
 	}
 	ref := v.SecretKeyRef
 	if _, read := secrets[ref.Name]; !read {
@@ -99,19 +99,19 @@ func (b *Base) variable(
 		}
 		if of := metav1.GetControllerOf(secret); of != nil && of.Kind == "Environment" && of.APIVersion == v1alpha1.GroupVersion.String() {
 			return "", invalidVariable(string(v.Name), fmt.Sprintf(
-				"is to come from Secret %q, which the platform makes of an Environment for its runners: name a Secret of your own", ref.Name))
+				"names Secret %q, which the platform creates for runners; use a Secret of your own", ref.Name))
 		}
 		secrets[ref.Name] = secret.Data
 	}
 	value, err := valueIn(secrets[ref.Name], *ref)
 	if err == nil && !utf8.ValidString(value) {
-		err = &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q is no text (UTF-8), as the variable %q must be", ref.Key, v.Name)}
+		err = &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q is not UTF-8 text, which the variable %q needs", ref.Key, v.Name)}
 	}
 	return value, err
 }
 
-// opened is the value of a variable that the facade has sealed into the object.
-func opened(v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener) (string, error) {
+// openValue returns the decrypted value of a sealed variable.
+func openValue(v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(v.SealedValue)
 	if err == nil {
 		raw, err = keys.Open(seal.VariableField(key.ProjectID, key.ID, string(v.Name)), raw)
@@ -119,20 +119,21 @@ func opened(v *v1alpha1.EnvironmentVariable, key store.Key, keys Opener) (string
 		err = seal.ErrUnsealable
 	}
 	if errors.Is(err, seal.ErrUnsealable) {
-		return "", invalidVariable(string(v.Name), "has a sealedValue that cannot be opened: only the REST API can seal it, for one variable of one environment, "+
-			"as long as the platform has the key; send the value there again, or keep it in a Secret that secretKeyRef names")
+		return "", invalidVariable(string(v.Name), "has a sealedValue that cannot be decrypted. The REST API seals it for one variable of one environment, "+
+			"with a key that the platform must still have; send the value to the REST API again, or keep it in a Secret that secretKeyRef names")
 	}
 	if err != nil {
-		return "", fmt.Errorf("opening the variable %q: %w", v.Name, err)
+		return "", fmt.Errorf("decrypting the variable %q: %w", v.Name, err)
 	}
 	return string(raw), nil
 }
 
-// invalidVariable stalls what needs the variable of that name, or all of them where it is "".
+// invalidVariable returns an error that stalls the users of a variable, or of all variables if name is
+// "".
 func invalidVariable(name, problem string) error {
 	of := "spec.variables"
 	if name != "" {
 		of = fmt.Sprintf("spec.variables: %q", name)
 	}
-	return &StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: of + " " + problem + "; what was valid before, if anything, stays in effect"}
+	return &StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: of + " " + problem + "; the last valid values stay in effect"}
 }

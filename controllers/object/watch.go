@@ -22,20 +22,19 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Fields by which the cache finds objects of a namespace. The first two can be
-// selected at the API server too.
+// Fields that the cache indexes objects by. The first two are selectable fields of the API server too.
 const (
 	// ByEnvironment finds Connectors and Deployments.
 	ByEnvironment = "spec.environment"
 	// ByConnector finds ConnectorLinks.
 	ByConnector = "spec.connector"
-	// BySource finds the ConnectorLinks that send what a Connector has started.
+	// BySource finds the ConnectorLinks that send the results of runs which a Connector started.
 	BySource = "spec.outbound.sourceConnectors"
 	// BySecret finds the Connectors whose secretRef or headersSecretRef names a Secret.
 	BySecret = "spec.secretRef.name" //nolint:gosec // a path of a field
 )
 
-// IndexFields makes the cache find objects by the fields above.
+// IndexFields adds the indexes to the cache.
 func IndexFields(ctx context.Context, indexer client.FieldIndexer) error {
 	for _, index := range []struct {
 		object client.Object
@@ -71,17 +70,17 @@ func IndexFields(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Pick says whether a change concerns an object.
+// Pick reports whether a change concerns an object.
 type Pick func(changed client.Object, candidate v1alpha1.ConditionedObject) bool
 
-// Enqueue is an event handler that queues the objects of a list's kind in the
-// namespace of what changed, or in the Namespace that changed: those that pick
-// picks, all where it is nil.
+// Enqueue returns an event handler that queues objects of the list's kind, in the namespace of the
+// changed object or in the changed Namespace. It queues the objects that pick selects, or all if pick
+// is nil.
 func (b *Base) Enqueue(kind client.ObjectList, pick Pick) handler.EventHandler {
 	return b.enqueue(kind, pick, func(client.Object) []client.ListOption { return nil })
 }
 
-// EnqueueBy is Enqueue for those whose indexed field has the name of what changed.
+// EnqueueBy is Enqueue for the objects whose indexed field has the name of the changed object.
 func (b *Base) EnqueueBy(field string, kind client.ObjectList, pick Pick) handler.EventHandler {
 	return b.enqueue(kind, pick, func(changed client.Object) []client.ListOption {
 		return []client.ListOption{client.MatchingFields{field: changed.GetName()}}
@@ -102,32 +101,33 @@ func (b *Base) enqueue(kind client.ObjectList, pick Pick, narrow func(client.Obj
 			})
 		}
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "listing what a change concerns")
+			ctrl.LoggerFrom(ctx).Error(err, "listing the objects for a change")
 		}
 		return requests
 	})
 }
 
-// Request is that to reconcile an object.
+// Request returns the request to reconcile an object.
 func Request(o v1alpha1.ConditionedObject) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKeyFromObject(o.(client.Object))}
 }
 
-// WatchSecrets lets a controller know of its child Secrets, and lets changed know
-// of all others: of their names, for values are read when they are needed.
+// WatchSecrets watches the child Secrets of a controller, and calls changed for all other Secrets. It
+// watches metadata only, because values are read when they are needed.
 func WatchSecrets(to *builder.Builder, changed handler.EventHandler) *builder.Builder {
 	return to.Owns(&corev1.Secret{}, builder.OnlyMetadata).Watches(&corev1.Secret{}, changed, builder.OnlyMetadata)
 }
 
-// ComesOrGoes lets through what concerns those that name an object: it is there,
-// holds its id, or is gone.
+// ComesOrGoes passes the events that matter to objects which name this one: creation, a new ID, and
+// deletion.
 var ComesOrGoes = builder.WithPredicates(Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }))
 
-// goneAfter is how long the store takes to let go of what was deleted, most often.
+// goneAfter is the usual time until the store has removed the row of a deleted object.
 const goneAfter = time.Second
 
-// Afterwards queues who waits for what an object held, once it changed or is gone
-// and the store has let go of it too; who comes too early looks again after Later.
+// Afterwards queues the objects that wait for a claim of another object when that object changes, and
+// again after its deletion, when the store has removed its row. An object that is queued too early
+// retries after Later.
 func Afterwards(waiting handler.MapFunc) handler.EventHandler {
 	enqueue := func(ctx context.Context, o client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		for _, r := range waiting(ctx, o) {
@@ -144,8 +144,7 @@ func Afterwards(waiting handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// Changed lets through creations, deletions and those updates that change what of
-// an object says.
+// Changed passes creations, deletions, and updates that change the result of the function.
 func Changed(of func(v1alpha1.ConditionedObject) any) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

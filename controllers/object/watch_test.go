@@ -26,7 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// queue is a queue that notes what is added, also later.
+// queue is a queue that records additions, including delayed ones.
 type queue struct {
 	workqueue.TypedRateLimitingInterface[ctrl.Request]
 	names []string
@@ -40,7 +40,7 @@ func (q *queue) AddAfter(r ctrl.Request, after time.Duration) {
 	q.Add(r)
 }
 
-// at is the metadata of an object of a namespace.
+// at returns the metadata of an object in a namespace.
 func at(namespace, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
@@ -49,8 +49,8 @@ func connector(namespace, name string, spec v1alpha1.ConnectorSpec) *v1alpha1.Co
 	return &v1alpha1.Connector{ObjectMeta: at(namespace, name), Spec: spec}
 }
 
-// TestWhatAChangeConcerns: by an index, by a namespace, and by what picks.
-func TestWhatAChangeConcerns(t *testing.T) {
+// Objects are selected by an index, by namespace, and by a pick function.
+func TestEnqueue_SelectsObjects(t *testing.T) {
 	t.Parallel()
 	dev, prod := v1alpha1.ConnectorSpec{Environment: "dev"}, v1alpha1.ConnectorSpec{Environment: "prod"}
 	named := v1alpha1.ConnectorSpec{Environment: "prod", SecretRef: &v1alpha1.SecretReference{Name: "dev"}}
@@ -86,9 +86,8 @@ func TestWhatAChangeConcerns(t *testing.T) {
 	}
 }
 
-// TestWhichChangesAreToldOn: creations and deletions always, updates where what is
-// read of the object is another.
-func TestWhichChangesAreToldOn(t *testing.T) {
+// Creations and deletions always pass. Updates pass if the function's result changed.
+func TestChanged_ComparesFields(t *testing.T) {
 	t.Parallel()
 	id := func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }
 	predicate := object.Changed(id)
@@ -105,8 +104,8 @@ func TestWhichChangesAreToldOn(t *testing.T) {
 	require.False(t, predicate.Update(event.UpdateEvent{ObjectOld: &corev1.Pod{}, ObjectNew: after}), "an object of another kind")
 }
 
-// TestWhoWaitsComesAfterTheStoreHasLetGo: not at once, and not for a creation.
-func TestWhoWaitsComesAfterTheStoreHasLetGo(t *testing.T) {
+// Waiting objects are queued after a deletion, with a delay, and not after a creation.
+func TestAfterwards_QueuesAfterRemoval(t *testing.T) {
 	t.Parallel()
 	gone := connector("team", "a", v1alpha1.ConnectorSpec{})
 	waiting := object.Afterwards(func(_ context.Context, o client.Object) []ctrl.Request {
@@ -121,8 +120,8 @@ func TestWhoWaitsComesAfterTheStoreHasLetGo(t *testing.T) {
 	require.Equal(t, time.Second, q.after)
 }
 
-// TestDeletionsAreNoted: which incarnation went, by whatever watch it is told.
-func TestDeletionsAreNoted(t *testing.T) {
+// A deletion is recorded with its UID, whatever watch reports it.
+func TestDeleted_RecordsUID(t *testing.T) {
 	t.Parallel()
 	removed := &removals{}
 	keeper := &object.Base{Client: Cached(t), Reader: Cached(t), Store: removed}
@@ -149,7 +148,7 @@ func TestDeletionsAreNoted(t *testing.T) {
 	require.Equal(t, []string{"first", "second"}, removed.uids, "each of them once")
 }
 
-// removals is a store that notes what is removed.
+// removals is a store that records removals.
 type removals struct {
 	object.Store
 	fail error
@@ -164,8 +163,8 @@ func (r *removals) Remove(_ context.Context, _ uuid.UUID, ref store.ObjectRef) e
 	return r.fail
 }
 
-// TestOneEventAReasonAndMinute: what flaps is told by the conditions.
-func TestOneEventAReasonAndMinute(t *testing.T) {
+// An object sends one event per reason and minute.
+func TestEvent_OnePerReasonAndMinute(t *testing.T) {
 	t.Parallel()
 	clock, told := clocktesting.NewFakeClock(time.Now()), &Events{}
 	keeper := &object.Base{Clock: clock, Events: told}
@@ -183,5 +182,5 @@ func TestOneEventAReasonAndMinute(t *testing.T) {
 	again := told.Sent()
 	require.Len(t, again, 1, "a minute later")
 	require.LessOrEqual(t, len(again[0]), len("Normal Up: ")+1000)
-	(&object.Base{}).Event(a, corev1.EventTypeNormal, "Up", "m") // where nothing records, nothing breaks
+	(&object.Base{}).Event(a, corev1.EventTypeNormal, "Up", "m") // does nothing without a recorder
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// record writes into the audit log which keys were added and revoked, at least
-// once and before the store takes note of them.
-func (k *Keeper) record(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+// recordAudit writes to the audit log which keys were added and revoked: at least once, and before the store
+// has them.
+func (k *Keeper) recordAudit(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err
 	}
-	added, revoked := news(keys, ring)
+	added, revoked := auditedChanges(keys, ring)
 	for _, act := range []struct {
 		operation string
 		ids       []string
 	}{{"addPlatformKey", added}, {"revokePlatformKey", revoked}} {
 		for _, id := range act.ids {
 			_, err := k.Store.RecordAudit(ctx, store.AuditEntry{
-				Operation: act.operation, Actor: store.AuditActor{Kind: store.AuditWriter, Name: writer(secret)},
+				Operation: act.operation, Actor: store.AuditActor{Kind: store.AuditWriter, Name: lastWriter(secret)},
 				Object: store.AuditObject{Kind: "platform_key", ID: id}, Outcome: &store.AuditOutcome{},
 			})
 			if err != nil {
@@ -40,9 +40,9 @@ func (k *Keeper) record(ctx context.Context, secret *corev1.Secret, ring keyring
 	return nil
 }
 
-// news are the keys that the store does not know, and those of which it does not
-// know that they are revoked, or for how long.
-func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) {
+// auditedChanges returns the keys that are new to the store, and the keys with a new revocation or a new grace
+// period.
+func auditedChanges(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) {
 	stored := map[string]store.KeyStatus{}
 	for _, key := range known {
 		stored[key.ID] = key
@@ -56,7 +56,7 @@ func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) 
 	for _, id := range slices.Sorted(maps.Keys(periods)) {
 		key, known := stored[id]
 		if _, held := ring.Fingerprints()[id]; !known && !held {
-			continue // nobody knows it
+			continue // a mark of an unknown key
 		}
 		if key.RevokedAt == nil || key.EndsAt.Sub(*key.RevokedAt) != periods[id] {
 			revoked = append(revoked, id)
@@ -65,9 +65,9 @@ func news(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) 
 	return added, revoked
 }
 
-// writer is the field manager that wrote the Secret last. The times have seconds,
-// and that of a new object's manager may lie before the object's own.
-func writer(secret *corev1.Secret) (name string) {
+// lastWriter returns the field manager that last wrote the Secret. Times are in seconds, and the time of a
+// new object's manager may be before the object's own.
+func lastWriter(secret *corev1.Secret) (name string) {
 	var last metav1.Time
 	for _, f := range secret.ManagedFields {
 		if f.Time != nil && !f.Time.Before(&last) {

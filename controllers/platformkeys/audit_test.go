@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestWriterIsWhoWroteTheSecretLast(t *testing.T) {
+func TestWriter_IsLastFieldManager(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	by := func(manager string, after time.Duration) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(created.Add(after))
@@ -28,7 +28,7 @@ func TestWriterIsWhoWroteTheSecretLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created, ManagedFields: test.fields}}
-			if got := writer(secret); got != test.want {
+			if got := lastWriter(secret); got != test.want {
 				t.Errorf("the writer is %q, not %q", got, test.want)
 			}
 		})

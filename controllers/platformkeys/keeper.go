@@ -22,43 +22,43 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// page is how many rows are read at once.
+// page is the number of rows per query.
 const page = 200
 
-// Store is what the keeper needs of the store.
+// Store has the store methods that the keeper needs.
 type Store interface {
 	store.KeyLedger
-	// RecordAudit is store.Audit's.
+	// RecordAudit is from store.Audit.
 	RecordAudit(ctx context.Context, e store.AuditEntry) (uuid.UUID, error)
-	// Holder is store.Catalog's.
+	// Holder is from store.Catalog.
 	Holder(ctx context.Context, key store.Key) (store.ObjectRef, error)
 }
 
-// Keeper brings new keys into use, seals anew what an old key has sealed, and
-// lets revoked keys go. One of it runs, in the leading manager.
+// Keeper puts new keys into use, seals values again that an old key has sealed, and removes revoked
+// keys. It runs in the leading manager.
 type Keeper struct {
 	Secret   Secret
 	Store    Store
 	Follower *keyring.Follower
-	// Anew takes the connectors whose secrets are to be derived or sealed anew,
-	// of the namespaces that the manager works in.
+	// Anew receives the connectors whose secrets must be derived or sealed again, in the namespaces of
+	// the manager.
 	Anew       chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
 }
 
-// Begin takes note of the keys, reports them and brings the first ones into use.
-// It is refused where the store needs keys that are not there.
+// Begin records the keys, reports them and puts the first ones into use. It fails if the store needs
+// keys that are missing.
 func (k *Keeper) Begin(ctx context.Context) error {
-	secret, ring, err := k.Secret.get(ctx)
+	secret, ring, err := k.Secret.getSecret(ctx)
 	if err != nil {
 		return err
 	}
-	return k.adopt(ctx, secret, ring)
+	return k.adoptRing(ctx, secret, ring)
 }
 
-func (k *Keeper) adopt(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
-	if err := k.record(ctx, secret, ring); err != nil {
+func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+	if err := k.recordAudit(ctx, secret, ring); err != nil {
 		return err
 	}
 	if err := k.Store.AdmitKeys(ctx, admitted(ring), ring.Revoked()); err != nil {
@@ -71,11 +71,11 @@ func (k *Keeper) adopt(ctx context.Context, secret *corev1.Secret, ring keyring.
 	if err != nil || len(promoted) == 0 {
 		return err
 	}
-	k.Logger.InfoContext(ctx, "keys have become current", "keys", promoted)
+	k.Logger.InfoContext(ctx, "keys are now in use", "keys", promoted)
 	return k.Follower.Refresh(ctx)
 }
 
-// admitted are the keys of a ring as the store knows them.
+// admitted returns the keys of a ring in the format of the store.
 func admitted(ring keyring.Ring) (out []store.PlatformKey) {
 	fingerprints := ring.Fingerprints()
 	for _, name := range []string{keyring.Derivation, keyring.Sealing} {
@@ -86,14 +86,14 @@ func admitted(ring keyring.Ring) (out []store.PlatformKey) {
 	return out
 }
 
-// NeedLeaderElection says that only the leader keeps the keys.
+// NeedLeaderElection reports true: only the leader manages the keys.
 func (k *Keeper) NeedLeaderElection() bool { return true }
 
-// Start keeps the keys until ctx ends.
+// Start manages the keys until ctx ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
 		if err := k.Keep(ctx); err != nil && ctx.Err() == nil {
-			k.Logger.ErrorContext(ctx, "keeping the platform's keys; those read before stay in use", "error", err)
+			k.Logger.ErrorContext(ctx, "updating the platform's keys; the previous keys stay in use", "error", err)
 		}
 		if k.Follower.Wait(ctx) != nil {
 			return nil // the manager stops
@@ -104,19 +104,19 @@ func (k *Keeper) Start(ctx context.Context) error {
 // Reporter reports the keys of a manager, leading or not.
 type Reporter struct{ *keyring.Follower }
 
-// NeedLeaderElection says that every manager reports.
+// NeedLeaderElection reports false: every manager reports.
 func (Reporter) NeedLeaderElection() bool { return false }
 
 // Start reports until ctx ends.
 func (r Reporter) Start(ctx context.Context) error { return r.Run(ctx) }
 
-// Keep does once what there is to do.
+// Keep does one round of the pending work.
 func (k *Keeper) Keep(ctx context.Context) error {
-	secret, ring, err := k.Secret.get(ctx)
+	secret, ring, err := k.Secret.getSecret(ctx)
 	if err != nil {
 		return err
 	}
-	if err := k.adopt(ctx, secret, ring); err != nil {
+	if err := k.adoptRing(ctx, secret, ring); err != nil {
 		return err
 	}
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
@@ -126,14 +126,14 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	if err := errors.Join(k.deriveAnew(ctx, keys), k.sealAnew(ctx)); err != nil {
 		return err
 	}
-	ring, err = k.retire(ctx, keys, ring)
+	ring, err = k.retireKeys(ctx, keys, ring)
 	if err != nil {
 		return err
 	}
-	return k.show(ctx, secret, ring)
+	return k.showStatus(ctx, secret, ring)
 }
 
-// deriveAnew hands the connectors of revoked keys to their controller.
+// deriveAnew queues the connectors of revoked keys.
 func (k *Keeper) deriveAnew(ctx context.Context, keys []store.KeyStatus) error {
 	for _, key := range keys {
 		if key.Ring != keyring.Derivation || key.RevokedAt == nil || key.Current || key.Needed == 0 {
@@ -146,7 +146,7 @@ func (k *Keeper) deriveAnew(ctx context.Context, keys []store.KeyStatus) error {
 				return err
 			}
 			for _, o := range objects {
-				if err := k.anew(ctx, o.Ref); err != nil {
+				if err := k.queueConnector(ctx, o.Ref); err != nil {
 					return err
 				}
 				after = o.Key
@@ -159,9 +159,9 @@ func (k *Keeper) deriveAnew(ctx context.Context, keys []store.KeyStatus) error {
 	return nil
 }
 
-func (k *Keeper) anew(ctx context.Context, ref store.ObjectRef) error {
+func (k *Keeper) queueConnector(ctx context.Context, ref store.ObjectRef) error {
 	if !k.Namespaces.Has(ref.Namespace) {
-		return nil // another manager's
+		return nil // a connector of another manager
 	}
 	connector := &v1alpha1.Connector{}
 	connector.Namespace, connector.Name = ref.Namespace, ref.Name
@@ -173,8 +173,8 @@ func (k *Keeper) anew(ctx context.Context, ref store.ObjectRef) error {
 	}
 }
 
-// sealAnew seals with the current key what another one has sealed. What cannot
-// be opened, because its key is lost, is made again by its controller.
+// sealAnew seals values with the current key that another key has sealed. If the other key is lost, the
+// controller creates the value again.
 func (k *Keeper) sealAnew(ctx context.Context) error {
 	current := k.Follower.Keys.SealingKey()
 	var after store.Key
@@ -184,7 +184,7 @@ func (k *Keeper) sealAnew(ctx context.Context) error {
 			return err
 		}
 		for _, field := range fields {
-			if err := k.seal(ctx, field); err != nil {
+			if err := k.resealField(ctx, field); err != nil {
 				return err
 			}
 			after = field.Connector
@@ -196,15 +196,15 @@ func (k *Keeper) sealAnew(ctx context.Context) error {
 	return nil
 }
 
-func (k *Keeper) seal(ctx context.Context, field store.SealedField) error {
+func (k *Keeper) resealField(ctx context.Context, field store.SealedField) error {
 	of := seal.CredentialsField(field.Connector.ProjectID, field.Connector.ID)
 	plain, err := k.Follower.Keys.Open(of, field.Sealed)
 	if err != nil {
 		ref, err := k.Store.Holder(ctx, field.Connector)
 		if err != nil {
-			return fmt.Errorf("looking for connector %s: %w", field.Connector, err)
+			return fmt.Errorf("finding connector %s: %w", field.Connector, err)
 		}
-		return k.anew(ctx, ref)
+		return k.queueConnector(ctx, ref)
 	}
 	sealed, by, err := k.Follower.Keys.Seal(of, plain)
 	if err != nil {
@@ -213,9 +213,9 @@ func (k *Keeper) seal(ctx context.Context, field store.SealedField) error {
 	return k.Store.Reseal(ctx, field, sealed, by)
 }
 
-// retire gives up the revoked keys that nothing needs any more: in the store
-// first, for it is what refuses a ring without them.
-func (k *Keeper) retire(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
+// retireKeys removes revoked keys that are no longer needed: first in the store, because the store rejects
+// a ring without them.
+func (k *Keeper) retireKeys(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
 	for _, key := range keys {
 		if !key.Dispensable || !mentions(ring, key.ID) {
 			continue
@@ -223,11 +223,11 @@ func (k *Keeper) retire(ctx context.Context, keys []store.KeyStatus, ring keyrin
 		if key.RetiredAt == nil {
 			switch err := k.Store.RetireKey(ctx, key.ID); {
 			case errors.Is(err, store.ErrConflict):
-				continue // something needs it since
+				continue // it is needed again
 			case err != nil:
 				return ring, err
 			}
-			k.Logger.InfoContext(ctx, "nothing needs a revoked key any more; it leaves the ring", "key", key.ID)
+			k.Logger.InfoContext(ctx, "removed a revoked key that is no longer needed", "key", key.ID)
 		}
 		less, err := ring.Without(key.ID)
 		if err != nil {
@@ -235,17 +235,16 @@ func (k *Keeper) retire(ctx context.Context, keys []store.KeyStatus, ring keyrin
 		}
 		ring = less
 	}
-	return k.forget(ctx, keys, ring)
+	return k.forgetKeys(ctx, keys, ring)
 }
 
-// forget drops the marks of keys that neither ring nor store ever knew: they end
-// nothing.
-func (k *Keeper) forget(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
+// forgetKeys removes the marks of keys that neither the ring nor the store ever had.
+func (k *Keeper) forgetKeys(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
 	for _, id := range slices.Sorted(maps.Keys(ring.Revoked())) {
 		if slices.ContainsFunc(keys, func(key store.KeyStatus) bool { return key.ID == id }) {
 			continue
 		}
-		k.Logger.WarnContext(ctx, "a key was revoked that nobody knows; the mark is dropped", "key", id)
+		k.Logger.WarnContext(ctx, "removed the mark of a revoked key that never existed", "key", id)
 		less, err := ring.Without(id)
 		if err != nil {
 			return ring, err
@@ -255,15 +254,15 @@ func (k *Keeper) forget(ctx context.Context, keys []store.KeyStatus, ring keyrin
 	return ring, nil
 }
 
-// mentions says whether the Secret holds the key or its mark.
+// mentions reports whether the Secret has the key or its mark.
 func mentions(ring keyring.Ring, id string) bool {
 	_, held := ring.Fingerprints()[id]
 	_, revoked := ring.Revoked()[id]
 	return held || revoked
 }
 
-// show writes ring and status into the Secret where they changed.
-func (k *Keeper) show(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+// showStatus writes ring and status to the Secret if they changed.
+func (k *Keeper) showStatus(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err
@@ -286,7 +285,7 @@ func (k *Keeper) show(ctx context.Context, secret *corev1.Secret, ring keyring.R
 	if same && secret.Annotations[keyring.StatusAnnotation] == string(status) {
 		return nil
 	}
-	return k.Secret.write(ctx, secret, ring, string(status))
+	return k.Secret.writeSecret(ctx, secret, ring, string(status))
 }
 
 func stateOf(key store.KeyStatus) keyring.KeyStatus {

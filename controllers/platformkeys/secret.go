@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package platformkeys keeps the Secret of the platform's keys: it makes it for
-// an empty store, brings new keys into use, and lets revoked ones go.
+// Package platformkeys manages the Secret with the platform's keys: it creates the Secret for an empty
+// store, puts new keys into use, and removes revoked ones.
 package platformkeys
 
 import (
@@ -24,12 +24,11 @@ import (
 // +kubebuilder:rbac:groups="",namespace=agentplatform-system,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=agentplatform-system,resources=secrets,resourceNames=agentplatform-keys,verbs=get;patch
 
-// PlatformIDEntry of the Secret holds the platform's id, a UUID of which the ids
-// of all projects are made. It travels with the keys, so that ids and webhook
-// URLs are the same in another cluster.
+// PlatformIDEntry of the Secret is the platform ID, a UUID from which all project IDs derive. It moves
+// with the keys, so that IDs and webhook URLs are the same in another cluster.
 const PlatformIDEntry = "platform-id"
 
-// Secret is the Secret of the platform's keys.
+// Secret is the Secret with the platform's keys.
 type Secret struct {
 	// Client must not read from a cache.
 	Client client.Client
@@ -37,45 +36,45 @@ type Secret struct {
 	Namespace string
 }
 
-func (s Secret) name() types.NamespacedName {
+func (s Secret) secretName() types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: keyring.SecretName}
 }
 
-func (s Secret) get(ctx context.Context) (*corev1.Secret, keyring.Ring, error) {
+func (s Secret) getSecret(ctx context.Context) (*corev1.Secret, keyring.Ring, error) {
 	secret := &corev1.Secret{}
-	if err := s.Client.Get(ctx, s.name(), secret); err != nil {
+	if err := s.Client.Get(ctx, s.secretName(), secret); err != nil {
 		if apierrors.IsNotFound(err) {
 			err = keyring.ErrAbsent
 		}
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.name(), err)
+		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
 	}
 	ring, err := keyring.Parse(secret.Data)
 	if err != nil {
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.name(), err)
+		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
 	}
 	return secret, ring, nil
 }
 
-// Read reads the ring; keyring.ErrAbsent while there is no Secret.
+// Read returns the ring, or keyring.ErrAbsent if there is no Secret.
 func (s Secret) Read(ctx context.Context) (keyring.Ring, error) {
-	_, ring, err := s.get(ctx)
+	_, ring, err := s.getSecret(ctx)
 	return ring, err
 }
 
-// Ledger is what must be known of the store before keys are made.
+// Ledger has the store methods that Ensure needs before it creates keys.
 type Ledger interface {
 	Cluster(ctx context.Context) (store.ClusterLease, error)
 	store.KeyLedger
 }
 
-// Ensure returns the platform's id: that of the Secret, or given, which wins. It
-// makes the Secret where it is absent, but only for a store that knows no keys:
-// what was sealed and derived with others would be lost without a word.
+// Ensure returns the platform ID: given if it is set, otherwise the ID in the Secret. If the Secret is
+// missing, it creates one, but only for a store without keys. Otherwise everything that the lost keys
+// sealed and derived would be lost silently.
 func (s Secret) Ensure(ctx context.Context, ledger Ledger, given uuid.UUID) (uuid.UUID, error) {
-	secret, _, err := s.get(ctx)
+	secret, _, err := s.getSecret(ctx)
 	if errors.Is(err, keyring.ErrAbsent) {
-		if err = s.make(ctx, ledger, given); err == nil {
-			secret, _, err = s.get(ctx)
+		if err = s.makeSecret(ctx, ledger, given); err == nil {
+			secret, _, err = s.getSecret(ctx)
 		}
 	}
 	if err != nil || given != uuid.Nil {
@@ -83,13 +82,13 @@ func (s Secret) Ensure(ctx context.Context, ledger Ledger, given uuid.UUID) (uui
 	}
 	id, err := uuid.ParseBytes(secret.Data[PlatformIDEntry])
 	if err != nil {
-		return uuid.Nil, fmt.Errorf("reading %s of Secret %s: it is no UUID; put the platform's id there, or give it by --platform-id",
-			PlatformIDEntry, s.name())
+		return uuid.Nil, fmt.Errorf("reading %s of Secret %s: not a UUID; set it to the platform ID, or set --platform-id",
+			PlatformIDEntry, s.secretName())
 	}
 	return id, nil
 }
 
-func (s Secret) make(ctx context.Context, ledger Ledger, id uuid.UUID) error {
+func (s Secret) makeSecret(ctx context.Context, ledger Ledger, id uuid.UUID) error {
 	known, err := ledger.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err
@@ -103,9 +102,9 @@ func (s Secret) make(ctx context.Context, ledger Ledger, id uuid.UUID) error {
 	if len(known) > 0 {
 		lease, err := ledger.Cluster(ctx)
 		if err != nil {
-			return fmt.Errorf("reading the platform's id: %w", err)
+			return fmt.Errorf("reading the platform ID: %w", err)
 		}
-		return fmt.Errorf("Secret %s is absent, and the store of platform %s is not empty: %w", s.name(), lease.PlatformID, missing)
+		return fmt.Errorf("Secret %s does not exist, and the store of platform %s is not empty: %w", s.secretName(), lease.PlatformID, missing)
 	}
 	if id == uuid.Nil {
 		id = uuid.New()
@@ -125,15 +124,14 @@ func (s Secret) make(ctx context.Context, ledger Ledger, id uuid.UUID) error {
 		},
 		Data: data,
 	}, client.FieldOwner(object.FieldManager))
-	if err != nil && !apierrors.IsAlreadyExists(err) { // another manager was quicker
-		return fmt.Errorf("making Secret %s: %w", s.name(), err)
+	if err != nil && !apierrors.IsAlreadyExists(err) { // another manager was faster
+		return fmt.Errorf("making Secret %s: %w", s.secretName(), err)
 	}
 	return nil
 }
 
-// write puts a ring and a status into the Secret, unless somebody else changed
-// it since it was read.
-func (s Secret) write(ctx context.Context, secret *corev1.Secret, ring keyring.Ring, status string) error {
+// writeSecret writes a ring and a status to the Secret, unless it changed since it was read.
+func (s Secret) writeSecret(ctx context.Context, secret *corev1.Secret, ring keyring.Ring, status string) error {
 	data, err := ring.Data()
 	if err != nil {
 		return err
@@ -148,7 +146,7 @@ func (s Secret) write(ctx context.Context, secret *corev1.Secret, ring keyring.R
 	secret.Annotations[keyring.StatusAnnotation] = status
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := s.Client.Patch(ctx, secret, patch, client.FieldOwner(object.FieldManager)); err != nil {
-		return fmt.Errorf("writing Secret %s: %w", s.name(), err)
+		return fmt.Errorf("writing Secret %s: %w", s.secretName(), err)
 	}
 	return nil
 }

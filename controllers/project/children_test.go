@@ -14,7 +14,7 @@ import (
 )
 
 var _ = Describe("The network of a Project", func() {
-	It("is healed where somebody deletes or changes it", func(ctx SpecContext) {
+	It("is repaired after a user deletes or changes it", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		for _, name := range []string{"agentplatform-build", "agentplatform-runner"} {
@@ -44,7 +44,7 @@ var _ = Describe("The network of a Project", func() {
 		s.ExpectAtRest(ctx, s.r, p)
 	})
 
-	It("trusts the authorities that the certificate has now", func(ctx SpecContext) {
+	It("trusts the current CA", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		secret := &corev1.Secret{ObjectMeta: s.At(certificate)}
@@ -57,7 +57,7 @@ var _ = Describe("The network of a Project", func() {
 		Expect(trusted.Data).To(HaveKeyWithValue(object.DispatchCAKey, "other authorities"))
 	})
 
-	It("lets no pod be made while somebody else's policy has the name", func(ctx SpecContext) {
+	It("blocks pods while a foreign policy has the name", func(ctx SpecContext) {
 		s := newScene()
 		foreign := &networkingv1.NetworkPolicy{ObjectMeta: s.At("agentplatform-runner")}
 		p := s.Project()
@@ -72,7 +72,7 @@ var _ = Describe("The network of a Project", func() {
 	})
 
 	for _, fault := range Faults {
-		It("stands whatever call meets "+fault.Name, func(ctx SpecContext) {
+		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene()
 			p := s.Project()
 			s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}), p)

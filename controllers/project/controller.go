@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package project brings Projects into the store.
+// Package project projects Projects into the store.
 package project
 
 import (
@@ -22,6 +22,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -30,9 +31,10 @@ import (
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=projects/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Store is what the controller needs of the store.
+// Store has the store methods that the controller needs.
 type Store interface {
 	PutProject(ctx context.Context, p store.Project) error
+	ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error)
 	object.Defaults
 }
 
@@ -40,15 +42,17 @@ type Store interface {
 type Reconciler struct {
 	*object.Base
 	Store Store
-	// Network is around the pods in the project's namespace, and TrustChanged tells
-	// when they have to trust another certificate of the dispatch port.
+	// Keys seals the headers for collectors.
+	Keys *keyring.Keys
+	// Network configures the network of pods in the project's namespace. TrustChanged receives an event
+	// when these pods must trust another CA of the dispatch port.
 	Network      Network
 	TrustChanged <-chan event.GenericEvent
-	// GatewayURL is the public start of webhook URLs.
+	// GatewayURL is the public base of webhook URLs.
 	GatewayURL string
 }
 
-// Reconcile brings one Project into the store.
+// Reconcile projects one Project into the store.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
 	return r.Base.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
@@ -56,7 +60,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return 0, err
 		}
-		if err := r.Store.PutProject(ctx, projection(r.Ref(project), key.ID, project, effective)); err != nil {
+		row := projection(r.Ref(project), key.ID, project, effective)
+		var untraced string
+		if row.Telemetry, untraced, err = r.readTelemetry(ctx, project, key.ID); err != nil {
+			return 0, err
+		}
+		if err := r.Store.PutProject(ctx, row); err != nil {
 			return 0, object.FromStore(err)
 		}
 		project.Status.Retention = project.Spec.Retention.DeepCopy()
@@ -71,13 +80,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.showNetwork(ctx, project); err != nil {
 			return 0, err
 		}
-		v1alpha1.MarkReady(project, readyMessage(project, missing))
+		v1alpha1.MarkReady(project, cmp.Or(readyMessage(project, missing), untraced))
 		return cmp.Or(after, r.PlanInterval()), nil
 	})
 }
 
-// showPlan shows the limits in effect, and what is wrong with the Namespace's
-// plan, of which an event tells once. It returns the plan in effect.
+// showPlan reports the limits in effect, and errors in the Namespace's plan, with one event. It returns
+// the plan in effect.
 func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (plan.Plan, error) {
 	effective, invalid, err := r.Plan(ctx, project)
 	if err != nil {
@@ -97,30 +106,30 @@ func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (p
 	return effective, nil
 }
 
-// readyMessage says what a project still lacks, the environment that it names as its default: those
-// may be applied after it, so that it is ready without them.
+// readyMessage mentions the missing default environment of a ready project. A project is ready without
+// it, because environments may be applied later.
 func readyMessage(project *v1alpha1.Project, missing *object.MissingError) string {
 	if missing == nil {
 		return ""
 	}
-	what := "is not there"
+	what := "does not exist"
 	if missing.Unready {
-		what = "is not in effect, see what it says"
+		what = "is not in effect; see its conditions"
 	}
-	return fmt.Sprintf("Environment %q of spec.defaultEnvironment %s; %s", missing.Name, what, until(project.Status.DefaultEnvironment))
+	return fmt.Sprintf("spec.defaultEnvironment: Environment %q %s; %s", missing.Name, what, untilDefault(project.Status.DefaultEnvironment))
 }
 
-// until is what a project has instead of the default environment that it names.
-func until(chosen string) string {
+// untilDefault describes the default environment in effect while the named one is missing.
+func untilDefault(chosen string) string {
 	if chosen == "" {
-		return "the project has no default environment until it is"
+		return "until then, the project has no default environment"
 	}
-	return fmt.Sprintf("until it is, Environment %q is the default", chosen)
+	return fmt.Sprintf("until then, Environment %q is the default", chosen)
 }
 
-// showDefault shows the default environment that is in effect; while that cannot be
-// read, the one that was. It returns when to look again: nothing tells of it when the
-// store lets go of one that is gone; and what is missing of the one that is named.
+// showDefault reports the default environment in effect, or the previous one while it cannot be read.
+// It returns the time until the next reconcile, because no watch reports that the store removed an
+// environment. missing says why the named environment is not the default.
 func (r *Reconciler) showDefault(
 	ctx context.Context, project *v1alpha1.Project, id uuid.UUID,
 ) (after time.Duration, missing *object.MissingError, err error) {
@@ -142,7 +151,7 @@ func (r *Reconciler) showDefault(
 	return 0, missing, nil
 }
 
-// projection is a Project as the store keeps it.
+// projection returns the row of a Project.
 func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, effective plan.Plan) store.Project {
 	name := string(project.Spec.DisplayName)
 	if name == "" {
@@ -161,13 +170,13 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, ef
 	}
 }
 
-// idOf is what a project reads of its environments.
-func idOf(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }
+// statusID returns the field of an environment that its project reads.
+func statusID(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }
 
-// stays lets through all but deletions.
+// stays passes all events except deletions.
 var stays = predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
 
-// projectOf is the project of an object's namespace.
+// projectOf returns the project of an object's namespace.
 func projectOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.ProjectName}}}
 }
@@ -180,10 +189,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
-		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(idOf), stays)).
+		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(statusID), stays)).
 		Watches(&v1alpha1.Environment{}, object.Afterwards(projectOf), builder.WithPredicates(predicate.Not(stays))).
 		Watches(&networkingv1.NetworkPolicy{}, changed, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, changed, builder.OnlyMetadata).
+		Watches(&corev1.Secret{}, r.Enqueue(&v1alpha1.ProjectList{}, namesHeaders), builder.OnlyMetadata).
 		WatchesRawSource(source.Channel(r.TrustChanged, r.everywhere()))
 	return r.WatchPlans(b, changed).Complete(r)
 }

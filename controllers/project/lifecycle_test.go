@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// allow writes the operator's plan into the Namespace.
+// allow writes the operator's plan to the Namespace.
 func (s *scene) allow(ctx context.Context, text string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Namespace}}
@@ -30,7 +30,7 @@ func (s *scene) allow(ctx context.Context, text string) {
 	s.ExpectApplied(ctx, namespace)
 }
 
-// ready applies the certificate and a project, and brings it into effect.
+// ready applies the certificate and a project, and reconciles it until it is ready.
 func (s *scene) ready(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
 	GinkgoHelper()
 	p := s.Project(changes...)
@@ -40,7 +40,7 @@ func (s *scene) ready(ctx context.Context, changes ...func(*v1alpha1.Project)) *
 	return p
 }
 
-// blind is a store that takes what is put and finds no environment.
+// blind is a store that accepts writes and finds no environment.
 type blind struct{ *Store }
 
 var errBlind = errors.New("the store went away")
@@ -54,7 +54,7 @@ func (blind) Environment(context.Context, store.Key) (store.Environment, error) 
 }
 
 var _ = Describe("A Project", func() {
-	It("goes from created to ready, once the certificate is there", func(ctx SpecContext) {
+	It("goes from created to ready when the certificate exists", func(ctx SpecContext) {
 		s := newScene()
 		p := s.Project()
 		s.ExpectApplied(ctx, p)
@@ -79,7 +79,7 @@ var _ = Describe("A Project", func() {
 		Expect(s.Children(ctx, s.Controller(ctx, p))).To(ConsistOf(children))
 		Expect(s.ExpectAtRest(ctx, s.r, p).RequeueAfter).To(BeZero(), "what it depends on is watched")
 
-		By("keeping what it is, while the store is away")
+		By("keeping its state while the store is unavailable")
 		s.Store.GoAway()
 		s.ExpectReconcileFails(ctx, s.r, p)
 		Expect(State(p)).To(Equal("Ready=True/Succeeded Reconciling observed"))
@@ -88,14 +88,14 @@ var _ = Describe("A Project", func() {
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
 
-		By("asking for what is not supported")
+		By("an unsupported spec")
 		p.Spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "claude", Type: v1alpha1.ModelProviderAnthropic}}
 		s.ExpectApplied(ctx, p)
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(State(p)).To(Equal("Ready=False/NotSupported Stalled observed"))
 	})
 
-	It("leaves the store with its object, and takes the same id when it comes back", func(ctx SpecContext) {
+	It("is removed from the store with its object, and gets the same ID when it is re-created", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		key := s.Key(p)
@@ -103,7 +103,7 @@ var _ = Describe("A Project", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(holder.ObjectUID).To(Equal(string(p.UID)))
 
-		By("trying again while the store is away")
+		By("retrying while the store is unavailable")
 		Expect(s.Admin.Delete(ctx, p)).To(Succeed())
 		s.Store.GoAway()
 		s.ExpectDeletionFails(ctx, s.r, p)
@@ -119,7 +119,7 @@ var _ = Describe("A Project", func() {
 		Expect(again.Status.ID).To(Equal(p.Status.ID))
 	})
 
-	It("shows the URL of its push webhook for as long as it has a repository", func(ctx SpecContext) {
+	It("shows the URL of its push webhook while it has a repository", func(ctx SpecContext) {
 		s := newScene()
 		p := s.Project()
 		s.ExpectApplied(ctx, p)
@@ -131,7 +131,7 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.GitWebhookURL).To(BeEmpty())
 	})
 
-	It("shows the plan in effect, and says once what is wrong with it", func(ctx SpecContext) {
+	It("shows the plan in effect, and reports its errors once", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		limit := func() int32 {
@@ -169,7 +169,7 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.Condition(v1alpha1.ConditionPlanInvalid)).To(BeNil())
 	})
 
-	It("shows the default environment: the one it names, else the first that was created", func(ctx SpecContext) {
+	It("shows the default environment: the named one, or the first created one", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		Expect(p.Status.DefaultEnvironment).To(BeEmpty())
@@ -183,13 +183,13 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.DefaultEnvironment).To(Equal("dev"), "a project with environments has a default")
 		Expect(v1alpha1.IsReady(p)).To(BeTrue(), "its environments may be applied after it")
 		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal(
-			`Environment "later" of spec.defaultEnvironment is not there; until it is, Environment "dev" is the default`))
+			`spec.defaultEnvironment: Environment "later" does not exist; until then, Environment "dev" is the default`))
 		held := s.Environment("later")
 		s.ExpectApplied(ctx, held)
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
 		Expect(p.Status.Condition(v1alpha1.ConditionReady).Message).To(Equal(
-			`Environment "later" of spec.defaultEnvironment is not in effect, see what it says; until it is, Environment "dev" is the default`))
+			`spec.defaultEnvironment: Environment "later" is not in effect; see its conditions; until then, Environment "dev" is the default`))
 		s.ExpectGone(ctx, held)
 		later := s.ExpectEnvironment(ctx, "later")
 		s.ExpectReconciled(ctx, s.r, p)
@@ -205,7 +205,7 @@ var _ = Describe("A Project", func() {
 		s.ExpectAtRest(ctx, s.r, p)
 	})
 
-	It("shows the next default environment once the store has let go of the one before", func(ctx SpecContext) {
+	It("shows the next default environment after the store removed the previous one", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		first := s.ExpectEnvironment(ctx, "dev")
@@ -219,7 +219,7 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
 	})
 
-	It("keeps the default environment that it shows while it cannot be read", func(ctx SpecContext) {
+	It("keeps the default environment in its status while it cannot be read", func(ctx SpecContext) {
 		s := newScene()
 		p := s.ready(ctx)
 		s.ExpectEnvironment(ctx, "dev")
@@ -237,7 +237,7 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))
 	})
 
-	It("reads plans again where it may not watch them", func(ctx SpecContext) {
+	It("polls plans that it may not watch", func(ctx SpecContext) {
 		s := newScene()
 		s.Namespaces = []string{s.Namespace}
 		p := s.ready(ctx)

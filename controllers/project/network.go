@@ -25,39 +25,39 @@ import (
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=networking.k8s.io,resources=networkpolicies,verbs=get;list;watch;create;patch
 
-// Network is what the operator says of the network of build and runner pods.
+// Network has the operator's settings for the network of build and runner pods.
 type Network struct {
-	// SystemNamespace is where the gateway's pods are.
+	// SystemNamespace is the namespace of the gateway's pods.
 	SystemNamespace string
-	// DispatchTLSSecret is the Secret there whose ca.crt those pods trust; empty
-	// where dispatch speaks plain HTTP or by a certificate that everybody trusts.
+	// DispatchTLSSecret is the Secret in SystemNamespace whose ca.crt the pods trust. It is empty if
+	// dispatch uses plain HTTP or a publicly trusted certificate.
 	DispatchTLSSecret string
-	// Egress is what they may reach beside DNS and dispatch.
+	// Egress lists the destinations that the pods can reach besides DNS and dispatch.
 	Egress egress.Rules
 }
 
 // Labels and ports of the platform's own pods, as in config/.
 const (
 	labelGateway = "agentplatform.dev/gateway"
-	// labelMonitoring is on the namespaces from which metrics may be read.
+	// labelMonitoring marks namespaces that may read metrics.
 	labelMonitoring = "agentplatform.dev/monitoring"
 	portDispatch    = "dispatch"
 )
 
-// podKind are pods in a project's namespace.
+// podKind is a kind of pods in a project's namespace.
 type podKind struct {
-	// name is the value of their label component.
+	// name is the value of their component label.
 	name string
-	// purposes say what they reach beside DNS and dispatch.
+	// purposes are the purposes for which they can reach destinations besides DNS and dispatch.
 	purposes []egress.Purpose
-	// monitored: whoever reads metrics reaches them.
+	// monitored allows Prometheus to reach them.
 	monitored bool
 }
 
-// A build asks models in its tests.
+// A build calls models in its tests, and lists the tools of MCP servers. Only runners call the services of tools.
 var podKinds = []podKind{
-	{name: "build", purposes: []egress.Purpose{egress.Git, egress.Model}},
-	{name: "runner", purposes: []egress.Purpose{egress.Model}, monitored: true},
+	{name: "build", purposes: []egress.Purpose{egress.Git, egress.Model, egress.MCP}},
+	{name: "runner", purposes: []egress.Purpose{egress.Model, egress.MCP, egress.Tool}, monitored: true},
 }
 
 // everywhere queues all projects.
@@ -76,8 +76,8 @@ func (r *Reconciler) everywhere() handler.EventHandler {
 	})
 }
 
-// showNetwork keeps the network and shows whether it stands. What keeps it from
-// being looked at changes nothing in it.
+// showNetwork writes the network and reports whether it is complete. An error does not change the
+// network.
 func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project) error {
 	err := r.keepNetwork(ctx, project)
 	var (
@@ -92,22 +92,21 @@ func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project)
 	case errors.As(err, &waiting):
 		project.MarkNetworkMissing(v1alpha1.ReasonProgressing, waiting.Message)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
-		project.MarkNetworkMissing(v1alpha1.ReasonRefused, "Kubernetes refuses what stands around it")
+		project.MarkNetworkMissing(v1alpha1.ReasonRefused, "Kubernetes rejects the NetworkPolicies or the CA of the namespace")
 	}
 	return err
 }
 
-// keepNetwork writes what all pods of the platform in the namespace share: the
-// NetworkPolicies around them, and whom they trust. They are the namespace's, not the
-// Project's: runners outlive that until they have worked off what was accepted, and
-// must not do so without walls.
+// keepNetwork writes the shared objects of all pods of the platform in the namespace: the
+// NetworkPolicies and the trusted CAs. They belong to the namespace, not to the Project, because
+// runners outlive the Project until they have finished accepted runs, and need the policies until then.
 func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project) error {
 	namespace, err := r.Namespace(ctx, project.Namespace)
 	if err != nil {
 		return err
 	}
 	for _, pods := range podKinds {
-		if err := r.Apply(ctx, namespace, r.Network.policy(project.Namespace, pods)); err != nil {
+		if err := r.Apply(ctx, namespace, r.Network.newPolicy(project.Namespace, pods)); err != nil {
 			return err
 		}
 	}
@@ -116,7 +115,7 @@ func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project)
 	}
 	secret, err := r.Secret(ctx, r.Network.SystemNamespace, r.Network.DispatchTLSSecret)
 	if missing := (*object.SecretError)(nil); errors.As(err, &missing) {
-		return &object.WaitingError{Message: "the certificate of the platform's dispatch port is not there yet"}
+		return &object.WaitingError{Message: "the certificate of the platform's dispatch port does not exist yet"}
 	}
 	if err != nil {
 		return fmt.Errorf("reading the certificate of the dispatch port: %w", err)
@@ -129,15 +128,15 @@ func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project)
 	})
 }
 
-// policy lets pods reach DNS, dispatch and what the egress
-// guard in them lets through, and nobody reach them but who reads their metrics.
-func (n Network) policy(namespace string, pods podKind) *networkingv1.NetworkPolicy {
+// newPolicy allows egress to DNS, dispatch and the destinations of the egress rules, and ingress only for
+// metrics.
+func (n Network) newPolicy(namespace string, pods podKind) *networkingv1.NetworkPolicy {
 	rules := []networkingv1.NetworkPolicyEgressRule{
-		// 5353 is where DNS listens behind the Service's 53 in some distributions.
-		{Ports: slices.Concat(ports(corev1.ProtocolUDP, 53, 5353), ports(corev1.ProtocolTCP, 53, 5353))},
+		// Some distributions serve DNS on port 5353 behind port 53 of the Service.
+		{Ports: slices.Concat(policyPorts(corev1.ProtocolUDP, 53, 5353), policyPorts(corev1.ProtocolTCP, 53, 5353))},
 		n.toDispatch(),
 	}
-	if to := peers(n.Egress.Blocks(pods.purposes...)); len(to) > 0 { // a rule to nobody would be one to everybody
+	if to := policyPeers(n.Egress.Blocks(pods.purposes...)); len(to) > 0 { // a rule without peers would allow all destinations
 		rules = append(rules, networkingv1.NetworkPolicyEgressRule{To: to})
 	}
 	var ingress []networkingv1.NetworkPolicyIngressRule
@@ -159,7 +158,7 @@ func (n Network) policy(namespace string, pods podKind) *networkingv1.NetworkPol
 	}
 }
 
-// fromMonitoring lets Prometheus read metrics.
+// fromMonitoring allows Prometheus to read metrics.
 func fromMonitoring() networkingv1.NetworkPolicyIngressRule {
 	tcp, port := corev1.ProtocolTCP, intstr.FromString(object.PortMetrics)
 	return networkingv1.NetworkPolicyIngressRule{
@@ -179,7 +178,7 @@ func (n Network) toDispatch() networkingv1.NetworkPolicyEgressRule {
 	}
 }
 
-func ports(protocol corev1.Protocol, numbers ...int32) []networkingv1.NetworkPolicyPort {
+func policyPorts(protocol corev1.Protocol, numbers ...int32) []networkingv1.NetworkPolicyPort {
 	var out []networkingv1.NetworkPolicyPort
 	for _, n := range numbers {
 		port := intstr.FromInt32(n)
@@ -188,7 +187,7 @@ func ports(protocol corev1.Protocol, numbers ...int32) []networkingv1.NetworkPol
 	return out
 }
 
-func peers(blocks []egress.Block) []networkingv1.NetworkPolicyPeer {
+func policyPeers(blocks []egress.Block) []networkingv1.NetworkPolicyPeer {
 	var out []networkingv1.NetworkPolicyPeer
 	for _, b := range blocks {
 		block := &networkingv1.IPBlock{CIDR: b.CIDR.String()}

@@ -10,13 +10,13 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// TestARuleToNobodyIsLeftOut: where everything is denied there is no rule for
-// addresses, for one without any would let everything through.
-func TestARuleToNobodyIsLeftOut(t *testing.T) {
+// If all addresses are denied, there is no rule for addresses, because a rule without peers would allow
+// everything.
+func TestPolicy_OmitsEmptyRule(t *testing.T) {
 	t.Parallel()
 	rules, err := egress.Flags{Allow: "git=10.0.0.0/8", Deny: "0.0.0.0/0,::/0"}.Rules()
 	require.NoError(t, err)
-	policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", podKinds[0])
+	policy := Network{SystemNamespace: "system", Egress: rules}.newPolicy("team", podKinds[0])
 	require.Len(t, policy.Spec.Egress, 2, "DNS and dispatch")
 	require.NotEmpty(t, policy.Spec.Egress[0].Ports)
 	require.NotEmpty(t, policy.Spec.Egress[1].To)

@@ -22,14 +22,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAPolicy: it selects the pods of its component alone, lets in who reads
-// metrics at most, and out to names, to dispatch and to what the egress guard lets through.
-func TestAPolicy(t *testing.T) {
+// The policy selects the pods of its component. It allows ingress for metrics, and egress to DNS,
+// dispatch and the allowed ranges.
+func TestPolicy_AllowsOnlyRequiredTraffic(t *testing.T) {
 	t.Parallel()
-	rules, err := egress.Flags{Allow: "git=10.20.0.0/16,model=10.30.0.0/16"}.Rules()
+	rules, err := egress.Flags{Allow: "git=10.20.0.0/16,model=10.30.0.0/16,tool=10.40.0.0/16,mcp=10.50.0.0/16"}.Rules()
 	require.NoError(t, err)
 	for _, c := range podKinds {
-		policy := Network{SystemNamespace: "system", Egress: rules}.policy("team", c)
+		policy := Network{SystemNamespace: "system", Egress: rules}.newPolicy("team", c)
 		require.Equal(t, "agentplatform-"+c.name, policy.Name)
 		require.Equal(t, "team", policy.Namespace)
 		require.Equal(t, object.ManagedBy, policy.Labels[object.LabelManagedBy], "else the cache would not have it")
@@ -53,20 +53,25 @@ func TestAPolicy(t *testing.T) {
 		require.Equal(t, map[string]string{labelGateway: "true"}, dispatch.To[0].PodSelector.MatchLabels)
 	}
 	blocks := func(purposes ...egress.Purpose) (cidrs []string) {
-		for _, peer := range peers(rules.Blocks(purposes...)) {
+		for _, peer := range policyPeers(rules.Blocks(purposes...)) {
 			cidrs = append(cidrs, peer.IPBlock.CIDR)
 		}
 		return cidrs
 	}
 	require.Subset(t, blocks(podKinds[0].purposes...), []string{"10.20.0.0/16", "10.30.0.0/16"}, "a build fetches and tests")
 	require.NotContains(t, blocks(podKinds[1].purposes...), "10.20.0.0/16", "a runner fetches nothing")
+	require.Contains(t, blocks(podKinds[1].purposes...), "10.40.0.0/16", "a runner calls tools")
+	require.NotContains(t, blocks(podKinds[0].purposes...), "10.40.0.0/16", "a build calls no tools")
+	for _, pods := range podKinds {
+		require.Contains(t, blocks(pods.purposes...), "10.50.0.0/16", "builds list the tools of MCP servers, and runners call them")
+	}
 	require.Contains(t, blocks(egress.Git), "10.20.0.0/16")
 	require.NotContains(t, blocks(egress.Git), "10.30.0.0/16")
 	require.Contains(t, blocks(egress.Model), "10.30.0.0/16")
 }
 
-// TestAProjection: its name for people, else that of the namespace.
-func TestAProjection(t *testing.T) {
+// The row has the display name, or the name of the namespace.
+func TestProjection_HasDisplayName(t *testing.T) {
 	t.Parallel()
 	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "project"}}
 	ref := store.ObjectRef{Name: "project"}
@@ -78,8 +83,8 @@ func TestAProjection(t *testing.T) {
 	require.Equal(t, 7*24*time.Hour, projection(ref, [16]byte{}, p, plan.Default()).Retention)
 }
 
-// TestAnotherCertificateConcernsAllProjects: of all namespaces.
-func TestAnotherCertificateConcernsAllProjects(t *testing.T) {
+// A new certificate queues the projects of all namespaces.
+func TestEverywhere_QueuesAllProjects(t *testing.T) {
 	t.Parallel()
 	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "project"}},

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-func TestProject(t *testing.T) {
+func TestProject_Suite(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "project")
 }
@@ -21,7 +21,7 @@ func TestProject(t *testing.T) {
 // certificate is the Secret with the certificate of the dispatch port.
 const certificate = "dispatch-tls"
 
-// scene is a namespace with a reconciler of projects; the platform is in it too.
+// scene is a namespace with a reconciler of projects. The platform uses the same namespace.
 type scene struct {
 	*controllertest.Fixture
 	r *project.Reconciler
@@ -32,10 +32,10 @@ func newScene() *scene {
 	f := controllertest.New()
 	rules, err := egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8"}.Rules()
 	Expect(err).NotTo(HaveOccurred())
-	return &scene{Fixture: f, r: &project.Reconciler{Base: f.Base, Store: f.Store, GatewayURL: "https://hooks.example.com/", Network: project.Network{
+	return &scene{Fixture: f, r: &project.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, GatewayURL: "https://hooks.example.com/", Network: project.Network{
 		SystemNamespace: f.Namespace, DispatchTLSSecret: certificate, Egress: rules,
 	}}}
 }
 
-// children are those of a project.
+// children are the children of a project.
 var children = []string{"NetworkPolicy agentplatform-build", "NetworkPolicy agentplatform-runner", "ConfigMap agentplatform-dispatch-ca"}

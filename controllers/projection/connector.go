@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package projection makes the rows that the store has of Connectors and ConnectorLinks, and
-// the objects that mirror the files of a repository. The controllers of both kinds project
-// objects by it, an activation projects files by it, so that both are the same rows.
+// Package projection builds the store's rows of Connectors and ConnectorLinks, and the objects that
+// mirror the files of a repository. Controllers project objects with it, and an activation projects
+// files with it, so both write the same rows.
 package projection
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Identity are the ids of a connector and of what it belongs to.
+// Identity has the IDs of a connector, its project and its environment.
 type Identity struct{ Project, Environment, Connector uuid.UUID }
 
-// Key is the connector's primary key.
+// Key returns the connector's primary key.
 func (i Identity) Key() store.Key { return store.Key{ProjectID: i.Project, ID: i.Connector} }
 
-// Row is the Connector that ref names as the store keeps it, without what is sealed. The secret
-// is the one in effect, derived with the key of that id; both are "" without one.
+// Row returns the row of the Connector that ref names, without sealed values. secret is the secret in
+// effect and keyID the key that it derives from. Both are "" without a secret.
 func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
 	config, err := json.Marshal(restConfig(c))
 	if err != nil {
@@ -47,7 +47,7 @@ func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID
 	return row, nil
 }
 
-// restConfig is the configuration in its REST shape, without credentials.
+// restConfig returns the configuration in the format of the REST API, without credentials.
 func restConfig(c *v1alpha1.Connector) any {
 	if c.Type() == v1alpha1.ConnectorCron {
 		return CronConfig(c)
@@ -71,7 +71,7 @@ func restConfig(c *v1alpha1.Connector) any {
 	return out
 }
 
-// CronConfig is the configuration of a cron connector as the store and the gateway have it.
+// CronConfig returns the configuration of a cron connector for the store and the gateway.
 func CronConfig(c *v1alpha1.Connector) store.CronConfig {
 	spec := c.Spec.Cron
 	config := store.CronConfig{Schedule: spec.Schedule, TimeZone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
@@ -81,7 +81,7 @@ func CronConfig(c *v1alpha1.Connector) store.CronConfig {
 	return config
 }
 
-// OutboundConfig is that of an outbound webhook.
+// OutboundConfig returns the configuration of an outbound webhook.
 func OutboundConfig(c *v1alpha1.Connector) outbound.Config {
 	config := outbound.Config{TimeoutSeconds: int(c.Timeout().Seconds())}
 	if w := c.Spec.Webhook; w != nil {
@@ -98,12 +98,12 @@ func OutboundConfig(c *v1alpha1.Connector) outbound.Config {
 	return config
 }
 
-// Derivations choose the keys that secrets derive from.
+// Derivations chooses the keys that secrets derive from.
 type Derivations interface {
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
 
-// Generated derives the secret of a version, with the id of the key that it derives from.
+// Generated derives the secret of a version. It returns the ID of the key as well.
 func Generated(
 	ctx context.Context, from Derivations, keys *keyring.Keys, c *v1alpha1.Connector, ids Identity, version int64,
 ) (value, keyID string, err error) {

@@ -18,19 +18,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TextError says which text of a connector cannot be expanded, and why.
+// TextError reports a text of a connector that cannot be expanded, and the reason.
 type TextError struct{ Problem string }
 
-// Error is the problem, in words for a person.
+// Error returns the problem as a text for users.
 func (e *TextError) Error() string { return e.Problem }
 
-// NamesVariables says whether a text of a connector of the code has something to expand.
+// NamesVariables reports whether a connector of the code has a text to expand.
 func NamesVariables(c *v1alpha1.Connector) bool {
 	if !c.DefinedInCode() {
 		return false
 	}
 	if c.Spec.Cron == nil {
-		return slices.ContainsFunc(sentBy(c), expand.Names)
+		return slices.ContainsFunc(sentTexts(c), expand.Names)
 	}
 	payload := ""
 	if c.Spec.Cron.Payload != nil {
@@ -39,15 +39,15 @@ func NamesVariables(c *v1alpha1.Connector) bool {
 	return slices.ContainsFunc([]string{c.Spec.Cron.Schedule, c.Spec.Cron.TimeZone, c.Spec.Cron.Prompt, payload}, expand.Names)
 }
 
-// Variables are those of an environment that texts of its connectors may name.
+// Variables are the variables of an environment for the texts of its connectors.
 type Variables struct {
 	runnerconfig.Variables
-	// Problems say of those that have no value why, by their names.
+	// Problems has the reasons of variables without a value, by name.
 	Problems map[string]string
 }
 
-// VariablesOf reads the variables of an environment, which holds the id in key: the values that
-// are in Secrets, or sealed, of those alone that one of the texts may name.
+// VariablesOf reads the variables of an environment with the ID key. It reads values from Secrets, and
+// decrypts sealed values, only for variables that one of the texts names.
 func VariablesOf(
 	ctx context.Context, from *object.Base, e *v1alpha1.Environment, key store.Key, keys object.Opener, texts []string,
 ) (out Variables, err error) {
@@ -57,9 +57,9 @@ func VariablesOf(
 	return out, err
 }
 
-// Expanded is a cron connector of the code with the values of variables in its texts; any other
-// one is itself. Where a text cannot be expanded it is a *TextError. What is expanded is stored
-// readable, so that sensitive values may not stand there.
+// Expanded returns a cron connector of the code with the values of variables in its texts, and any
+// other connector unchanged. It returns a *TextError if a text cannot be expanded. Expanded texts are
+// stored unencrypted, so they must not contain sensitive values.
 func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
 	if c.Spec.Cron == nil || !NamesVariables(c) {
 		return c, nil
@@ -95,23 +95,23 @@ func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, 
 	case len(missing) > 0:
 		return nil, noVariable(c, missing)
 	case len(sensitive) > 0:
-		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, and the configuration of a cron connector is stored and shown to models as it is: "+
-			"name another variable, or one that is not sensitive", sensitive[0])}
+		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, but the configuration of a cron connector is stored unencrypted and shown to models; "+
+			"use a variable that is not sensitive", sensitive[0])}
 	}
 	return out, nil
 }
 
-// noVariable says which variables an environment lacks, and where to set them.
+// noVariable returns the error for missing variables, with the remedy.
 func noVariable(c *v1alpha1.Connector, missing []string) error {
 	names, them := "variable "+missing[0], "it"
 	if last := len(missing) - 1; last > 0 {
 		names, them = "variables "+strings.Join(missing[:last], ", ")+" and "+missing[last], "them"
 	}
-	return &TextError{fmt.Sprintf("Environment %q does not have the %s: set %s in its spec.variables, "+
-		"by PUT /environments/{environment_id}/variables, or by `agentctl env set`", c.Spec.Environment, names, them)}
+	return &TextError{fmt.Sprintf("Environment %q has no %s; set %s in its spec.variables, "+
+		"with PUT /environments/{environment_id}/variables, or with `agentctl env set`", c.Spec.Environment, names, them)}
 }
 
-// IsTextError says whether an expansion failed for what a person can mend.
+// IsTextError reports whether an expansion failed for a reason that a user can fix.
 func IsTextError(err error) (problem string, is bool) {
 	var text *TextError
 	if errors.As(err, &text) {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// LinkRow is the link that ref names as the store keeps it, but for its outbound policy.
+// LinkRow returns the row of the link that ref names, without its outbound policy.
 func LinkRow(ref store.ObjectRef, link *v1alpha1.ConnectorLink, id, connector store.Key) store.Link {
 	return store.Link{
 		Ref: ref, ID: id.ID, ProjectID: id.ProjectID, ConnectorID: connector.ID, AgentName: string(link.Spec.Agent),
@@ -22,8 +22,8 @@ func LinkRow(ref store.ObjectRef, link *v1alpha1.ConnectorLink, id, connector st
 	}
 }
 
-// Policy is which results go out over a link; nil for one to a connector that sends none. The
-// sources are the ids of the connectors that the link names.
+// Policy returns the outbound policy of a link, or nil if its connector sends no results. sources are
+// the IDs of the connectors that the link names.
 func Policy(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector, sources []uuid.UUID) *store.OutboundPolicy {
 	if !connector.Sends() {
 		return nil
@@ -46,8 +46,8 @@ func Policy(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector, sources
 	return out
 }
 
-// linkAge orders the links of a connector. Those of the code come first, as their file has
-// them, whenever their mirrors were made.
+// linkAge returns the time that orders the links of a connector. Links of the code come first, in the
+// order of their file, whenever their mirrors were created.
 func linkAge(link *v1alpha1.ConnectorLink) time.Time {
 	if !link.DefinedInCode() {
 		return link.CreationTimestamp.Time
@@ -59,7 +59,7 @@ func linkAge(link *v1alpha1.ConnectorLink) time.Time {
 	return time.UnixMicro(int64(position)).UTC()
 }
 
-// objectKey is the id that an object without spec.id has.
+// objectKey returns the ID of an object without spec.id.
 func objectKey(project uuid.UUID, kind, name string) store.Key {
 	return store.Key{ProjectID: project, ID: v1alpha1.ProjectObjectID(project, kind, name)}
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Mirror are the objects that mirror one file of connectors/.
+// Mirror has the objects that mirror one file of connectors/.
 type Mirror struct {
 	// Key is the stem of the file.
 	Key       string
@@ -31,8 +31,8 @@ type Mirror struct {
 	Links     []*v1alpha1.ConnectorLink
 }
 
-// MirrorOf makes the objects that mirror a file in an environment. They have no owner: a
-// connector outlives the deployment that brought it.
+// MirrorOf returns the objects that mirror a file in an environment. They have no owner, because a
+// connector outlives the deployment that created it.
 func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.Connector) (Mirror, error) {
 	labels := MirrorLabels(environment)
 	spec, err := connectorSpec(c)
@@ -58,7 +58,7 @@ func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.
 	return m, nil
 }
 
-// outboundLink is what a link of a file says of what goes out; nil where it says nothing.
+// outboundLink returns the outbound settings of a link in a file, or nil.
 func outboundLink(environment v1alpha1.EnvironmentName, c *bundle.Connector, link bundle.Link) *v1alpha1.OutboundLink {
 	policy := link.Outbound
 	if policy == nil {
@@ -77,15 +77,14 @@ func outboundLink(environment v1alpha1.EnvironmentName, c *bundle.Connector, lin
 	return out
 }
 
-// MirrorLabels are those by which the mirrors of an environment are known.
+// MirrorLabels returns the labels of the mirrors of an environment.
 func MirrorLabels(environment v1alpha1.EnvironmentName) map[string]string {
 	return map[string]string{
 		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
 	}
 }
 
-// connectorSpec is the spec that says what a file says, defaults filled in as the API server
-// fills them in.
+// connectorSpec returns the spec for a file, with the defaults of the API server.
 func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
 	spec := v1alpha1.ConnectorSpec{
 		DisplayName: v1alpha1.DisplayName(c.DisplayName), Mode: v1alpha1.ConnectorModeOf(c.Mode), Enabled: ptr.To(c.Enabled),
@@ -134,9 +133,9 @@ func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
 	return spec, nil
 }
 
-// Onto makes the mirror that of an activation where there is an object already, nil without.
-// What people may change stays: the version of its secrets, with the grace period of that rotation, and enabled until
-// the next activation.
+// Onto sets the fields of an activation on the mirror. existing is the current object, or nil. Fields
+// that users may change stay: the version of its secrets with the grace period of that rotation, and
+// enabled until the next activation.
 func (m *Mirror) Onto(existing *v1alpha1.Connector, rank int64) {
 	if existing != nil {
 		m.Connector.Spec.SecretVersion = existing.SecretVersion()
@@ -157,7 +156,7 @@ func (m *Mirror) Onto(existing *v1alpha1.Connector, rank int64) {
 	}
 }
 
-// Rows are the links of the mirror as an activation brings them into a project.
+// Rows returns the rows of the mirror's links for an activation.
 func (m *Mirror) Rows(project uuid.UUID) []store.Link {
 	connector := objectKey(project, store.KindConnector, m.Connector.Name)
 	out := make([]store.Link, len(m.Links))
@@ -172,40 +171,40 @@ func (m *Mirror) Rows(project uuid.UUID) []store.Link {
 	return out
 }
 
-// Row is the connector of the mirror as an activation brings it into a project, c being it
-// with its texts expanded.
+// Row returns the row of the mirror's connector for an activation. c is the connector with expanded
+// texts.
 func (m *Mirror) Row(c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
 	return Row(mirrored(m.Connector), c, ids, secret, keyID)
 }
 
-// Identity are the ids of the mirror's connector.
+// Identity returns the IDs of the mirror's connector.
 func (m *Mirror) Identity(environment store.Key) Identity {
 	return Identity{environment.ProjectID, environment.ID, objectKey(environment.ProjectID, store.KindConnector, m.Connector.Name).ID}
 }
 
-// mirrored names an object that mirrors the store, whatever its incarnation.
+// mirrored returns the reference of an object that mirrors the store, without a UID.
 func mirrored(o v1alpha1.ConditionedObject) store.ObjectRef {
 	return store.ObjectRef{Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName()}
 }
 
-// IsOurs says whether an object is one that the platform made to mirror code in the
-// environment: another one of its name is neither used nor changed. Labels alone say nothing of
-// an object of another name, which anybody may have written.
+// IsOurs reports whether an object is a mirror that the platform created in the environment. Other
+// objects with its name are neither used nor changed. Labels alone prove nothing for an object with
+// another name, because any user can write them.
 func IsOurs(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
 	labels := o.GetLabels()
 	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
 		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
 }
 
-// IsMade says whether the platform has made an object as a mirror: it alone writes specs by this
-// name, and no label tells as much.
+// IsMade reports whether the platform created an object as a mirror, according to its field manager.
+// Labels prove less.
 func IsMade(o v1alpha1.ConditionedObject) bool {
 	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }
 
-// SameConnector says whether an object says what its mirror is to say.
+// SameConnector reports whether an object equals its mirror.
 func SameConnector(a, b *v1alpha1.Connector) bool {
 	x, y := a.Spec.DeepCopy(), b.Spec.DeepCopy()
 	if x.Cron != nil && y.Cron != nil {
@@ -224,8 +223,8 @@ func sameJSON(a, b *runtime.RawExtension) bool {
 	return bytes.Equal(canonical(a.Raw), canonical(b.Raw))
 }
 
-// canonical is a JSON document with its keys in order and no space: kube-apiserver keeps
-// documents, and not how they are written.
+// canonical returns a JSON document with sorted keys and without spaces, because kube-apiserver does
+// not keep the format of documents.
 func canonical(document []byte) []byte {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// keptFiles is how many parsed files are kept, and keptSize the most bytes of one: a parsed
-	// file takes several times as much. Others are parsed each time.
+	// keptFiles is the number of cached files. keptSize is the size limit of a cached file in bytes,
+	// because a parsed file takes several times as much. Larger files are parsed each time.
 	keptFiles = 1000
 	keptSize  = 8 << 10
 )
 
-// parsedFile is what came of a file.
+// parsedFile is the result of parsing a file.
 type parsedFile struct {
 	connector *bundle.Connector
 	problem   error
 }
 
-// kept are parsed files by the digest of all that decides what comes of them.
+// kept has parsed files by the digest of all inputs of the parser.
 var kept = cache.New[[sha256.Size]byte, parsedFile](keptFiles, 0, nil)
 
-// Parsed is a file of connectors/ of a deployment with these agents, as bundle.ParseConnector has
-// it. Several controllers read it at each of their turns, so that it is parsed once; nobody may
-// change what all of them share.
+// Parsed returns a parsed file of connectors/ of a deployment with these agents; see
+// bundle.ParseConnector. It caches the result, because several controllers read the file at each
+// reconcile. Callers must not change the result.
 func Parsed(file store.ConnectorFile, agents []string) (*bundle.Connector, error) {
 	if len(file.Content) > keptSize {
 		return bundle.ParseConnector(file.Key, []byte(file.Content), agents)

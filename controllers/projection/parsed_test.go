@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectorFiles have all that a file may have of maps, lists and documents.
+// connectorFiles contain all maps, lists and documents that a file may have.
 var connectorFiles = []store.ConnectorFile{
 	{Key: "erp", Content: "type: webhook\nmode: outbound\nconfig: {url: 'https://a/b', headers: {X-A: a}, retry: {schedule_seconds: [0, 2]}}\n" +
 		"links: [{agent: hello, outbound: {source_connectors: [orders], statuses: [completed]}}]\n"},
@@ -21,7 +21,7 @@ var connectorFiles = []store.ConnectorFile{
 	{Key: "daily", Content: "type: cron\nconfig: {schedule: '@daily', payload: {a: [1]}}\nagents: [hello]\n"},
 }
 
-func TestAFileIsParsedOnce(t *testing.T) {
+func TestParsed_CachesFiles(t *testing.T) {
 	t.Parallel()
 	file, agents := connectorFiles[1], []string{"hello"}
 	first, err := projection.Parsed(file, agents)
@@ -53,8 +53,8 @@ func TestAFileIsParsedOnce(t *testing.T) {
 	require.NotSame(t, one, two, "long ones are not kept")
 }
 
-// What is made of a file is its reader's own: the file itself is shared.
-func TestAMirrorSharesNothingWithItsFile(t *testing.T) {
+// A mirror is a copy, because the parsed file is shared.
+func TestMirrorOf_CopiesFile(t *testing.T) {
 	t.Parallel()
 	for _, file := range connectorFiles {
 		t.Run(file.Key, func(t *testing.T) {

@@ -33,8 +33,8 @@ func mirror(t *testing.T, content string) projection.Mirror {
 	return m
 }
 
-// TestALinkRow: what it joins, and how old it is, for a sync answer is that of the oldest.
-func TestALinkRow(t *testing.T) {
+// The row has connector, agent and age. A sync webhook returns the result of the oldest link.
+func TestLinkRow_HasAgentAndAge(t *testing.T) {
 	t.Parallel()
 	project, noon := uuid.New(), time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	ref := store.ObjectRef{Namespace: "team", Kind: "ConnectorLink", Name: "l", ObjectUID: "u", Generation: 2}
@@ -52,7 +52,7 @@ func TestALinkRow(t *testing.T) {
 	require.Equal(t, want, projection.LinkRow(ref, link, id, connector), "links of the code come first, as their file has them")
 }
 
-func TestWhatMirrorsAFile(t *testing.T) {
+func TestMirrorOf_InboundFile(t *testing.T) {
 	t.Parallel()
 	m := mirror(t, "type: webhook\nmode: sync\nname: Orders\nenabled: false\nagents: [two]\nlinks: [{agent: one, files_required: true}]\n"+
 		"config: {authentication: standard_webhooks, context_headers: [X-A], files_required: true, timeout_seconds: 7}\n")
@@ -84,15 +84,15 @@ func TestWhatMirrorsAFile(t *testing.T) {
 	require.False(t, projection.SameConnector(cron, other))
 }
 
-// Names are as long as they can be, and no longer than Kubernetes takes.
-func TestTheLongestNames(t *testing.T) {
+// The longest names fit the limits of Kubernetes.
+func TestMirrorOf_LongNames(t *testing.T) {
 	t.Parallel()
 	name := v1alpha1.CodeConnectorName(v1alpha1.EnvironmentName(strings.Repeat("e", 40)), strings.Repeat("s", 40))
 	require.Len(t, name, 81)
 	require.LessOrEqual(t, len(v1alpha1.CodeLinkName(name, strings.Repeat("a", store.MaxAgentName))), 253)
 }
 
-func TestWhatStaysOfWhatPeopleChange(t *testing.T) {
+func TestOnto_KeepsUserFields(t *testing.T) {
 	t.Parallel()
 	const content = "type: webhook\nmode: sync\nagents: [one]\n"
 	changed := func(rank int64, change func(*v1alpha1.Connector)) *v1alpha1.Connector {
@@ -133,7 +133,7 @@ func TestWhatStaysOfWhatPeopleChange(t *testing.T) {
 	require.Zero(t, m.Connector.Activation(), "nothing is mirrored yet")
 }
 
-func TestWhoseObjectsAreOurs(t *testing.T) {
+func TestIsOurs_ChecksLabelsAndName(t *testing.T) {
 	t.Parallel()
 	ours := func(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 		c := mirror(t, "type: webhook\nmode: sync\n").Connector
@@ -154,7 +154,7 @@ func TestWhoseObjectsAreOurs(t *testing.T) {
 	}
 }
 
-func TestVariablesInTexts(t *testing.T) {
+func TestExpanded_ReplacesVariables(t *testing.T) {
 	t.Parallel()
 	variables := projection.Variables{Variables: runnerconfig.Sorted([]runnerconfig.Variable{{Name: "A", Value: "a"}, {Name: "SECRET", Value: "s", Sensitive: true}})}
 	cron := func(t *testing.T, change func(*v1alpha1.CronConnector)) *v1alpha1.Connector {
@@ -186,9 +186,9 @@ func TestVariablesInTexts(t *testing.T) {
 		})
 	}
 	for text, want := range map[string]string{
-		"${NONE}":   `Environment "dev" does not have the variable NONE`,
+		"${NONE}":   `Environment "dev" has no variable NONE`,
 		"${SECRET}": "the variable SECRET is sensitive",
-		"${":        `"prompt" has ${ without the name`,
+		"${":        `"prompt" has ${ that is not followed`,
 	} {
 		t.Run(text, func(t *testing.T) {
 			_, err := projection.Expanded(cron(t, func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
@@ -200,9 +200,9 @@ func TestVariablesInTexts(t *testing.T) {
 	}
 }
 
-// What is kept in a Secret, or sealed, is known to be sensitive; its value is read where a text
-// names it, and what is wrong with it concerns no other.
-func TestVariablesOfTexts(t *testing.T) {
+// Values from Secrets and sealed values are sensitive. A value is read only if a text names it, and a
+// problem of one variable does not affect the others.
+func TestVariablesOf_ReadsNamedSecrets(t *testing.T) {
 	t.Parallel()
 	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, Spec: v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
 		{Name: "WHEN", Value: ptr.To("@daily")}, {Name: "SEALED", SealedValue: "no base64"},
@@ -230,8 +230,8 @@ func TestVariablesOfTexts(t *testing.T) {
 	there, _ := got.Find("THERE")
 	require.Equal(t, runnerconfig.Variable{Name: "THERE", Value: "value", Sensitive: true}, there)
 	require.Equal(t, `Secret "gone" does not exist`, got.Problems["GONE"])
-	require.Contains(t, got.Problems["SEALED"], "cannot be opened")
-	require.Contains(t, got.Problems["LONG"], "more than the 8192 bytes")
+	require.Contains(t, got.Problems["SEALED"], "cannot be decrypted")
+	require.Contains(t, got.Problems["LONG"], "more than 8192 bytes")
 	require.Len(t, got.Problems, 3)
 }
 
@@ -240,8 +240,8 @@ func sendsTo(t *testing.T, url string, headers string) *v1alpha1.Connector {
 	return mirror(t, "type: webhook\nmode: outbound\nconfig: {url: '"+url+"', headers: "+headers+"}\n").Connector
 }
 
-// What an outbound connector sends with may be sensitive, for it is sealed alone.
-func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
+// The credentials of an outbound connector may contain sensitive values, because they are sealed.
+func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	t.Parallel()
 	variables := projection.Variables{
 		Variables: runnerconfig.Sorted([]runnerconfig.Variable{
@@ -276,8 +276,8 @@ func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.IsEmpty(), "what people write is as they write it")
 	for name, c := range map[string]struct{ url, headers, want string }{
-		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" does not have the variables NO and NONE: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"},
-		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" does not have the variables A, B and C: set them in its spec.variables, by PUT /environments/{environment_id}/variables, or by ` + "`agentctl env set`"},
+		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" has no variables NO and NONE; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
+		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" has no variables A, B and C; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
 		"one without a value":    {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
 		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
 		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
@@ -291,7 +291,7 @@ func TestWhatIsSealedOfAConnectorThatSends(t *testing.T) {
 	}
 }
 
-func TestWhatMirrorsAFileThatSends(t *testing.T) {
+func TestMirrorOf_OutboundFile(t *testing.T) {
 	t.Parallel()
 	m := mirror(t, "type: webhook\nmode: outbound\nname: The CRM\nconfig: {url: '${URL}', headers: {X-A: b}, timeout_seconds: 9, retry: {max_attempts: 3, schedule_seconds: [0, 7]}}\n"+
 		"agents: [two]\nlinks: [{agent: one, outbound: {source_connectors: [ask], statuses: [failed, delivery_failed]}}]\n")

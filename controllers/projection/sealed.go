@@ -22,9 +22,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// sentBy are the texts of an outbound connector that may name variables: its URL, and the values
-// of its headers by their names.
-func sentBy(c *v1alpha1.Connector) []string {
+// sentTexts returns the texts of an outbound connector that may name variables: its URL, and the values of
+// its headers by name.
+func sentTexts(c *v1alpha1.Connector) []string {
 	w := c.Spec.Webhook
 	if w == nil || !c.Sends() {
 		return nil
@@ -36,19 +36,19 @@ func sentBy(c *v1alpha1.Connector) []string {
 	return texts
 }
 
-// Texts are those of a connector of the code that may name sensitive variables: what they become
-// is sealed.
+// Texts returns the texts of a connector of the code that may name sensitive variables. Their expanded
+// values are sealed.
 func Texts(c *v1alpha1.Connector) []string {
 	if !c.DefinedInCode() {
 		return nil
 	}
-	return sentBy(c)
+	return sentTexts(c)
 }
 
-// Credentials are what an outbound connector of the code sends with, with the values of variables:
-// its headers, and its URL where that names some; none of any other connector. They are nowhere
-// but in what is sealed. Where a text cannot be expanded, or is then not what it must be, it is a
-// *TextError, which says no value.
+// Credentials returns the expanded credentials of an outbound connector of the code: its headers, and
+// its URL if it names variables. Other connectors have none. The values exist only in sealed form. If a
+// text cannot be expanded, or its value is invalid, Credentials returns a *TextError that does not
+// contain the value.
 func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentials, err error) {
 	if !c.DefinedInCode() || !c.Sends() {
 		return out, nil
@@ -90,25 +90,25 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 	return out, nil
 }
 
-// Said tells one from another what outbound connectors say of URL and headers, and nothing of
-// what that is; "" of any other connector.
+// Said returns a digest of the URL and headers of an outbound connector, or "" for other connectors.
+// The digest does not reveal them.
 func Said(c *v1alpha1.Connector) string {
 	if c.Spec.Webhook == nil || !c.Sends() {
 		return ""
 	}
 	hash := sha256.New()
-	// Maps are written in the order of their keys.
-	_ = json.NewEncoder(hash).Encode([]any{c.Spec.Webhook.URL, c.Spec.Webhook.Headers}) // which cannot fail: it is text
+	// Maps are encoded in the order of their keys.
+	_ = json.NewEncoder(hash).Encode([]any{c.Spec.Webhook.URL, c.Spec.Webhook.Headers}) // cannot fail: these are strings
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// Stored reads connectors as the store has them.
+// Stored reads connectors from the store.
 type Stored interface {
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 }
 
-// Seal seals the credentials of a connector as its row has them: those that are stored, where
-// they are the same, for nothing is sealed twice alike.
+// Seal seals the credentials of a connector. If the stored ones are equal, it returns the stored
+// ciphertext, because every encryption differs.
 func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
 	if credentials.IsEmpty() {
 		return nil, "", nil
@@ -120,7 +120,7 @@ func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, cred
 	field := seal.CredentialsField(ids.Project, ids.Connector)
 	stored, err := in.Connector(ctx, ids.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, "", object.FromStore(fmt.Errorf("reading what is sealed: %w", err))
+		return nil, "", object.FromStore(fmt.Errorf("reading the sealed credentials: %w", err))
 	}
 	if len(stored.Sealed) > 0 {
 		if was, err := keys.Open(field, stored.Sealed); err == nil && bytes.Equal(was, plain) {
@@ -134,7 +134,7 @@ func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, cred
 	return sealed, keyID, nil
 }
 
-// Opened are the credentials that a row has sealed; none where they cannot be opened any more.
+// Opened returns the sealed credentials of a row, or none if they cannot be decrypted.
 func Opened(keys *keyring.Keys, row store.Connector) (out seal.Credentials) {
 	plain, err := keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	if err != nil || json.Unmarshal(plain, &out) != nil {

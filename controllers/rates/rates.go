@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rates looks for the exchange rates by which costs are converted: the reference rates that
-// the European Central Bank tells on its working days, as a file of XML.
+// Package rates fetches the exchange rates for the conversion of costs: the reference rates that the
+// European Central Bank publishes on its working days as an XML file.
 package rates
 
 import (
@@ -23,38 +23,38 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// DefaultURL is the bank's file of the last 90 days: an installation that was away for weeks has
-// none missing.
+// DefaultURL is the bank's file of the last 90 days, so that an installation has no gaps after weeks of
+// downtime.
 const DefaultURL = "https://www.ecb.europa.eu/stats/eurofxref/eurofxref-hist-90d.xml"
 
 const (
-	// interval is how often is looked: the bank tells new ones once a working day. retry is when
-	// again after a failure.
+	// interval is the interval between fetches. The bank publishes rates once per working day. retry is
+	// the interval after a failure.
 	interval = 6 * time.Hour
 	retry    = 10 * time.Minute
-	// patience is how long each of the steps of a look takes at most.
+	// patience is the timeout of each step of a fetch.
 	patience = time.Minute
 )
 
-// ClientOptions are those of the client: the file of all days since 1999 has some 8 MB.
+// ClientOptions are the options of the HTTP client. The file of all days since 1999 has about 8 MB.
 var ClientOptions = egress.ClientOptions{MaxResponse: 32 << 20, HeaderTimeout: 30 * time.Second}
 
-// Options are what a Follower depends on.
+// Options are the dependencies of a Follower.
 type Options struct {
-	// URL is that of the file: https, or http where the operator has allowed the range.
+	// URL is the URL of the file: https, or http if the operator has allowed the range.
 	URL    string
 	Client *http.Client
 	Store  store.Rates
-	// Metrics count the looks; nil counts nowhere.
+	// Metrics counts the fetches. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 	Clock   clock.Clock
 	Logger  *slog.Logger
 }
 
-// Follower looks for exchange rates while it runs.
+// Follower fetches exchange rates while it runs.
 type Follower struct{ opts Options }
 
-// New makes a Follower; an error says what is wrong with the URL.
+// New returns a Follower, or an error for an invalid URL.
 func New(opts Options) (*Follower, error) {
 	u, err := url.Parse(opts.URL)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -66,12 +66,12 @@ func New(opts Options) (*Follower, error) {
 	return &Follower{opts}, nil
 }
 
-// Start implements manager.Runnable: it looks until ctx ends.
+// Start implements manager.Runnable: it fetches rates until ctx ends.
 func (f *Follower) Start(ctx context.Context) error {
 	for {
 		wait := interval
 		if err := f.Look(ctx); err != nil && ctx.Err() == nil {
-			f.opts.Logger.ErrorContext(ctx, "looking for exchange rates; costs are converted by those that are there", "error", err, "again", retry.String())
+			f.opts.Logger.ErrorContext(ctx, "fetching exchange rates; costs are converted with the stored rates", "error", err, "again", retry.String())
 			wait = retry
 		}
 		select {
@@ -82,11 +82,10 @@ func (f *Follower) Start(ctx context.Context) error {
 	}
 }
 
-// Look keeps the rates that the file has, and says which is the last one, also where that is an
-// older one.
+// Look stores the rates of the file, and reports the latest rate, even if it is not new.
 func (f *Follower) Look(ctx context.Context) error {
 	result := metrics.RatesRead
-	err := errors.Join(within(ctx, f.keep), within(ctx, f.last))
+	err := errors.Join(withTimeout(ctx, f.storeRates), withTimeout(ctx, f.reportLatest))
 	if err != nil {
 		result = metrics.RatesFailed
 	}
@@ -94,24 +93,24 @@ func (f *Follower) Look(ctx context.Context) error {
 	return err
 }
 
-// within gives a step its time.
-func within(ctx context.Context, step func(context.Context) error) error {
+// withTimeout calls step with a timeout.
+func withTimeout(ctx context.Context, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return step(ctx)
 }
 
-// keep stores the rates that the file has.
-func (f *Follower) keep(ctx context.Context) error {
-	rates, err := f.read(ctx)
+// storeRates stores the rates of the file.
+func (f *Follower) storeRates(ctx context.Context) error {
+	rates, err := f.readRates(ctx)
 	if err != nil {
 		return err
 	}
 	return f.opts.Store.PutRates(ctx, rates)
 }
 
-// last says which rate is the last one.
-func (f *Follower) last(ctx context.Context) error {
+// reportLatest reports the latest rate.
+func (f *Follower) reportLatest(ctx context.Context) error {
 	latest, err := f.opts.Store.LatestRate(ctx, store.USD)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -122,23 +121,23 @@ func (f *Follower) last(ctx context.Context) error {
 	return err
 }
 
-func (f *Follower) read(ctx context.Context) ([]store.Rate, error) {
+func (f *Follower) readRates(ctx context.Context) ([]store.Rate, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.opts.URL, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("asking for exchange rates: %w", err)
+		return nil, fmt.Errorf("fetching exchange rates: %w", err)
 	}
 	resp, err := f.opts.Client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking for exchange rates: %w", err)
+		return nil, fmt.Errorf("fetching exchange rates: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("asking for exchange rates: the answer is %s", resp.Status)
+		return nil, fmt.Errorf("fetching exchange rates: the response is %s", resp.Status)
 	}
 	return Parse(resp.Body)
 }
 
-// envelope is the file: a list of days, each with its list of currencies.
+// envelope is the file: a list of days, each with a list of currencies.
 type envelope struct {
 	Days []struct {
 		Time  string `xml:"time,attr"`
@@ -149,9 +148,8 @@ type envelope struct {
 	} `xml:"Cube>Cube"`
 }
 
-// Parse reads the rates of the currencies that prices are in, but for the euro's: of the file of a
-// day, of 90 days or of all. What it does not have in that form is an error, so that no day is
-// passed over in silence.
+// Parse returns the rates of the currencies that prices use, except for the euro, from a file of one
+// day, of 90 days or of all days. Any other content is an error, so that no day is silently ignored.
 func Parse(r io.Reader) ([]store.Rate, error) {
 	var file envelope
 	if err := xml.NewDecoder(r).Decode(&file); err != nil {
@@ -169,13 +167,13 @@ func Parse(r io.Reader) ([]store.Rate, error) {
 			}
 			micros, err := pricing.Parse(of.Rate)
 			if err != nil || micros == 0 {
-				return nil, fmt.Errorf("reading the exchange rate of %s: %q is none", d.Time, of.Rate)
+				return nil, fmt.Errorf("reading the exchange rate of %s: %q is invalid", d.Time, of.Rate)
 			}
 			out = append(out, store.Rate{Currency: store.USD, Day: store.DayOf(day), Micros: micros})
 		}
 	}
 	if len(out) == 0 {
-		return nil, errors.New("the file of exchange rates has none of the US dollar")
+		return nil, errors.New("the file of exchange rates has no rate of the US dollar")
 	}
 	return out, nil
 }

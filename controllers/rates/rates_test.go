@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// file is as the bank writes it, a weekend between its days.
+// file is a file of the bank with a weekend between its days.
 const file = `<?xml version="1.0" encoding="UTF-8"?><gesmes:Envelope xmlns:gesmes="http://www.gesmes.org/xml/2002-08-01" xmlns="http://www.ecb.int/vocabulary/2002-08-01/eurofxref"><gesmes:subject>Reference rates</gesmes:subject><gesmes:Sender><gesmes:name>European Central Bank</gesmes:name></gesmes:Sender><Cube><Cube time="2026-03-02"><Cube currency="USD" rate="1.1698"/><Cube currency="JPY" rate="184.06"/></Cube><Cube time="2026-02-27"><Cube currency="USD" rate="1.18"/><Cube currency="JPY" rate="184.1"/></Cube></Cube></gesmes:Envelope>`
 
 func day(t *testing.T, text string) store.Day {
@@ -34,7 +34,7 @@ func day(t *testing.T, text string) store.Day {
 	return store.DayOf(at)
 }
 
-func TestTheBanksFile(t *testing.T) {
+func TestParse_ReadsBankFile(t *testing.T) {
 	t.Parallel()
 	got, err := rates.Parse(strings.NewReader(file))
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestTheBanksFile(t *testing.T) {
 	}
 }
 
-// kept are rates that are kept.
+// kept stores rates.
 type kept struct{ all []store.Rate }
 
 func (k *kept) PutRates(_ context.Context, rates []store.Rate) error { k.all = rates; return nil }
@@ -73,7 +73,7 @@ func (k *kept) LatestRate(context.Context, store.Currency) (store.Day, error) {
 	return k.all[0].Day, nil
 }
 
-func TestRatesAreLookedForAgain(t *testing.T) {
+func TestFollower_Retries(t *testing.T) {
 	t.Parallel()
 	answers := make(chan func(http.ResponseWriter))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { (<-answers)(w) }))
@@ -101,7 +101,7 @@ func TestRatesAreLookedForAgain(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// latest is the metric of the last rate.
+// latest returns the metric of the latest rate.
 func latest(t *testing.T, registry *prometheus.Registry) float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -115,8 +115,8 @@ func latest(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
-// TestTheLastRateIsKnownWithoutTheBank: a process that has just begun says so of what is stored.
-func TestTheLastRateIsKnownWithoutTheBank(t *testing.T) {
+// A new process reports the latest stored rate.
+func TestFollower_ReportsStoredRate(t *testing.T) {
 	t.Parallel()
 	k, registry := &kept{all: []store.Rate{{Currency: store.USD, Day: day(t, "2026-03-02"), Micros: 1}}}, prometheus.NewRegistry()
 	follower, err := rates.New(rates.Options{URL: rates.DefaultURL, Store: k, Metrics: metrics.NewManager(registry), Client: &http.Client{Transport: unreachable{}}})
@@ -125,12 +125,12 @@ func TestTheLastRateIsKnownWithoutTheBank(t *testing.T) {
 	require.InDelta(t, day(t, "2026-03-02").Begin().Unix(), latest(t, registry), 0)
 }
 
-// unreachable is a bank that nobody reaches.
+// unreachable is an unreachable bank.
 type unreachable struct{}
 
 func (unreachable) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
 
-func TestAddressesOfRates(t *testing.T) {
+func TestNew_ChecksURL(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"ecb", "ftp://example.com/a", "https://"} {
 		_, err := rates.New(rates.Options{URL: address})

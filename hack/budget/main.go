@@ -11,10 +11,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
+
+	"github.com/agentplatform/agentplatform/hack/internal/source"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 	maxReconcile = 45 // lines
 )
 
-// measure is what was found in a tree.
+// measure has the findings of a tree.
 type measure struct {
 	files, large int
 	problems     []string
@@ -36,7 +35,7 @@ func main() {
 	if len(os.Args) > 1 {
 		root = os.Args[1]
 	}
-	m, err := walk(root)
+	m, err := measureFiles(root)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "budget:", err)
 		os.Exit(2)
@@ -54,32 +53,14 @@ func main() {
 	fmt.Printf("budget: %d files, %d of them over %d lines; within the budget\n", m.files, m.large, mostFiles)
 }
 
-func walk(root string) (*measure, error) {
+func measureFiles(root string) (*measure, error) {
 	m := &measure{}
-	return m, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			if name := entry.Name(); path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "testdata") {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") {
-			return nil
-		}
-		return m.file(path)
-	})
+	return m, source.Files(root, ".go", m.measureFile)
 }
 
-func (m *measure) file(path string) error {
-	source, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
+func (m *measure) measureFile(path string, text []byte) error {
 	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, path, source, parser.ParseComments)
+	parsed, err := parser.ParseFile(files, path, text, parser.ParseComments)
 	if err != nil {
 		return fmt.Errorf("parsing: %w", err)
 	}
@@ -87,7 +68,7 @@ func (m *measure) file(path string) error {
 		return nil
 	}
 	m.files++
-	lines := bytes.Count(source, []byte("\n"))
+	lines := bytes.Count(text, []byte("\n"))
 	if lines > mostFiles {
 		m.large++
 	}

@@ -16,6 +16,12 @@ curl -sS --noproxy '*' -X DELETE "$received"
 # of those that are in the Secret of the same name.
 variables= credentials=
 case $EXAMPLE in
+support-triage)
+  variables="{name: SHOP_URL, value: 'http://gitserver.demo-git.svc'}, {name: SHOP_TOKEN, secretKeyRef: {name: credentials, key: token}}"
+  credentials="token=the-token-of-your-shop" ;;
+order-lookup)
+  variables="{name: ORDERS_URL, value: 'http://gitserver.demo-git.svc'}, {name: ORDERS_TOKEN, secretKeyRef: {name: credentials, key: token}}"
+  credentials="token=the-token-of-your-shop" ;;
 invoice-reader)
   variables="{name: ERP_URL, value: $destination/invoices}, {name: ERP_TOKEN, secretKeyRef: {name: credentials, key: token}}"
   credentials="token=the-token-of-your-erp" ;;
@@ -107,6 +113,14 @@ support-triage)
   step "and one with a log file"
   post "$(hook tickets)" -H "X-Service-Secret: $(secret tickets)" -F customer=Grace -F subject=Checkout -F 'body=The last page stays blank.' -F log=@examples/support-triage/tests/files/app.log
   again="curl $patient $(hook tickets) -H 'X-Service-Secret: $(secret tickets)' --json '{\"customer\": \"you\", \"subject\": \"Crash\", \"body\": \"It is broken.\"}'" ;;
+order-lookup)
+  step "a question is answered with data of the shop"
+  post "$(hook questions)" -H "X-Service-Secret: $(secret questions)" --json '{"question": "Where is my order 4711?"}'
+  again="curl $patient $(hook questions) -H 'X-Service-Secret: $(secret questions)' --json '{\"question\": \"Where is my order 4712?\"}'" ;;
+ticket-pipeline)
+  step "a ticket is answered in steps"
+  post "$(hook tickets)" -H "X-Service-Secret: $(secret tickets)" --json '{"customer": "Ada", "body": "I was charged twice for order 4711."}'
+  again="curl $patient $(hook tickets) -H 'X-Service-Secret: $(secret tickets)' --json '{\"customer\": \"you\", \"body\": \"When are you open?\"}'" ;;
 invoice-reader)
   step "an invoice is taken at once"
   post "$(hook invoices)" -H "X-Service-Secret: $(secret invoices)" -F from=billing@acme.example -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf

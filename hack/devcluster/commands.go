@@ -22,8 +22,8 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/provisioner"
 )
 
-// chosen returns the engine that the settings lead to.
-func (s *settings) chosen(cmd *cobra.Command) (cluster.Engine, error) {
+// chooseEngine returns the engine that the settings lead to.
+func (s *settings) chooseEngine(cmd *cobra.Command) (cluster.Engine, error) {
 	dir, err := layout.NewDir(s.stateDir)
 	if err != nil {
 		return nil, err
@@ -35,11 +35,11 @@ func (s *settings) chosen(cmd *cobra.Command) (cluster.Engine, error) {
 	})
 }
 
-// action is what a command does with the engine.
+// action is the work of a command on the engine.
 type action func(context.Context, cluster.Engine, []string) error
 
-// exclusively keeps two processes from bringing the same cluster up or down at
-// once. The lock is in the cache folder, for the state folder comes and goes.
+// exclusively prevents two processes from starting or stopping the same cluster at once. The lock is in the cache folder,
+// because the state folder is created and deleted with the cluster.
 func (s *settings) exclusively(do action) action {
 	return func(ctx context.Context, e cluster.Engine, args []string) error {
 		unlock, err := lock.Take(filepath.Join(s.cacheDir, "cluster.lock"), func() {
@@ -53,14 +53,14 @@ func (s *settings) exclusively(do action) action {
 	}
 }
 
-// newCommand is one that does a single thing with the engine.
+// newCommand returns a command that runs a single action on the engine.
 func newCommand(s *settings, use, short string, args cobra.PositionalArgs,
 	do action,
 ) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			engine, err := s.chosen(cmd)
+			engine, err := s.chooseEngine(cmd)
 			if err != nil {
 				return err
 			}
@@ -113,7 +113,7 @@ func newKubeconfigCommand(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "kubeconfig", Short: "Print the administrator's kubeconfig, or its path", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			engine, err := s.chosen(cmd)
+			engine, err := s.chooseEngine(cmd)
 			if err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func newKubectlCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "kubectl [arguments]", Short: "Run kubectl with the cluster's kubeconfig", DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			engine, err := s.chosen(cmd)
+			engine, err := s.chooseEngine(cmd)
 			if err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func newKubectlCommand(s *settings) *cobra.Command {
 	}
 }
 
-// newProvisionCommand is one of the cluster's processes, not for people.
+// newProvisionCommand returns the command of a cluster process. Users do not call it.
 func newProvisionCommand(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "provision", Hidden: true, Args: cobra.NoArgs,

@@ -20,15 +20,15 @@ type settings struct {
 	engine   string // auto, kind, local or current
 }
 
-// envOr returns the environment variable name, or fallback where it is empty.
-func envOr(name, fallback string) string {
+// envOrDefault returns the environment variable name, or fallback where it is empty.
+func envOrDefault(name, fallback string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
 	}
 	return fallback
 }
 
-// defaultCacheDir is the user's cache folder; os.TempDir where there is none.
+// defaultCacheDir returns the user's cache folder, or os.TempDir if there is none.
 func defaultCacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -58,11 +58,11 @@ of the current kubeconfig instead.`,
 		SilenceErrors: true,
 	}
 	flags := root.PersistentFlags()
-	flags.StringVar(&s.stateDir, "state-dir", envOr("DEVCLUSTER_STATE", "/var/tmp/agentplatform-devcluster"),
+	flags.StringVar(&s.stateDir, "state-dir", envOrDefault("DEVCLUSTER_STATE", "/var/tmp/agentplatform-devcluster"),
 		"folder of everything the cluster writes (DEVCLUSTER_STATE)")
-	flags.StringVar(&s.cacheDir, "cache-dir", envOr("DEVCLUSTER_CACHE", defaultCacheDir()),
+	flags.StringVar(&s.cacheDir, "cache-dir", envOrDefault("DEVCLUSTER_CACHE", defaultCacheDir()),
 		"folder of built binaries, kept by down (DEVCLUSTER_CACHE)")
-	flags.StringVar(&s.engine, "engine", envOr("CLUSTER", "auto"),
+	flags.StringVar(&s.engine, "engine", envOrDefault("CLUSTER", "auto"),
 		"auto, kind, local, or current for the cluster of the current kubeconfig (CLUSTER)")
 	root.AddCommand(clusterCommands(s)...)
 	root.AddCommand(newEnvtestCommand(s))

@@ -23,12 +23,12 @@ import (
 const (
 	// manager is the field manager of Argo CD.
 	manager = "argocd-controller"
-	// tracking is the annotation by which Argo CD knows its objects. It names the object
-	// that it stands on, so that a copy is nobody's.
+	// tracking is the annotation that marks the objects of Argo CD. Its value names the annotated object, so that a copy of the
+	// object has no owner.
 	tracking = "argocd.argoproj.io/tracking-id"
 )
 
-// application is one of Argo CD's: the manifests of a namespace.
+// application is an Argo CD application: the manifests of a namespace.
 type application struct {
 	name, namespace string
 	serverSide      bool
@@ -40,7 +40,7 @@ type application struct {
 	engine  engine.GitOpsEngine
 }
 
-// connect reads what is in the namespace.
+// connect reads the objects in the namespace.
 func (a *application) connect(config *rest.Config) error {
 	log := logr.Discard()
 	a.config = config
@@ -85,7 +85,7 @@ func (a *application) track(target []*unstructured.Unstructured) {
 	}
 }
 
-// sync brings the cluster to the manifests and removes what is in them no more.
+// sync applies the manifests to the cluster and removes the objects that the manifests no longer contain.
 func (a *application) sync(ctx context.Context, target []*unstructured.Unstructured) error {
 	a.track(target)
 	results, err := a.engine.Sync(ctx, target, managed, "manifests", a.namespace, sync.WithPrune(true), sync.WithLogr(logr.Discard()),
@@ -106,8 +106,7 @@ func (a *application) sync(ctx context.Context, target []*unstructured.Unstructu
 	return nil
 }
 
-// diff prints each object that is not as the manifests say; one that is the application's
-// and in no manifest differs too.
+// diff prints each object that differs from the manifests, including objects of the application that no manifest contains.
 func (a *application) diff(target []*unstructured.Unstructured) error {
 	a.track(target)
 	live, err := a.cluster.GetManagedLiveObjs(target, managed)
@@ -137,7 +136,7 @@ func (a *application) diff(target []*unstructured.Unstructured) error {
 	return nil
 }
 
-// comparison is how Argo CD compares: by what was applied last, or by a dry run on the server.
+// comparison returns the comparison mode of Argo CD: by the last applied manifest, or by a dry run on the server.
 func (a *application) comparison() (options []diff.Option, done func(), err error) {
 	options = []diff.Option{diff.WithLogr(logr.Discard()), diff.WithManager(manager), diff.WithGVKParser(a.cluster.GetGVKParser())}
 	if !a.serverSide {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gitops does to a namespace what Argo CD would do, by the engine that Argo CD is
-// built on: it brings the cluster to the manifests in standard input (sync), or says how
-// the cluster differs from them (diff).
+// Command gitops simulates Argo CD for a namespace with the engine of Argo CD. The command sync applies the manifests on
+// standard input to the cluster. The command diff prints the differences between the cluster and the manifests.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// limit is of one call: a sync waits until what it applied is there.
+// limit is the timeout of one call. A sync waits until the applied objects exist.
 const limit = 2 * time.Minute
 
 // Exit codes: a difference is no error.

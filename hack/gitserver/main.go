@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command gitserver serves Git repositories over HTTP: one that is made of a
-// folder's files, which the demo clones from inside the cluster, and those that
-// are pushed or committed to it, which are gone when it ends. It is no server for
-// production: anybody who reaches it may read, push and commit.
+// Command gitserver serves Git repositories over HTTP. One repository contains a folder's files, and the demo clones it from
+// inside the cluster. Clients create further repositories by a push or a commit. The server keeps them in memory until it ends.
+// It is not for production: every client that reaches it may read, push and commit.
 //
-//	GET  /<name>.git/info/refs?service=…   as Git's smart protocol has it; every name to which
-//	POST /<name>.git/git-upload-pack       nobody has pushed or committed is the folder's
+//	GET  /<name>.git/info/refs?service=…   Git's smart protocol; a name without a push or a
+//	POST /<name>.git/git-upload-pack       commit returns the folder's repository
 //	POST /<name>.git/git-receive-pack
-//	POST /<name>.git/commit   {"message": "…", "files": {"agents/a.yaml": "…"}} → the commit's
-//	                          hash; a null removes the file. A new repository
+//	POST /<name>.git/commit   {"message": "…", "files": {"agents/a.yaml": "…"}} returns the hash
+//	                          of the commit; a null removes the file. A new repository
 //	                          begins with the folder's files
-//	POST /received/<any>   a destination, for what the examples send; GET /received shows it,
-//	               DELETE forgets it
+//	POST /received/<any>   a destination for the results of the examples; GET /received lists
+//	                       the requests, DELETE removes them
+//	GET  /orders/<number>[/payments]  an order of the shop in docs/first-agent.md, or its
+//	                       payments: 4711 and 4712
 package main
 
 import (
@@ -39,8 +40,8 @@ import (
 
 const branch = plumbing.ReferenceName("refs/heads/main")
 
-// repository is a Git repository in memory. The mutex keeps commits and
-// fetches apart: go-git's memory storage is not safe for both at once.
+// repository is a Git repository in memory. The mutex separates commits from fetches, because go-git's memory storage does not
+// support both at once.
 type repository struct {
 	mutex sync.Mutex
 	repo  *git.Repository
@@ -52,13 +53,13 @@ func main() {
 	addr := flag.String("addr", ":8080", "address to listen on")
 	source := flag.String("source", "/source", "folder whose files are the first commit")
 	flag.Parse()
-	if err := run(*addr, *source); err != nil {
+	if err := serveRepositories(*addr, *source); err != nil {
 		slog.Error("serving the repository", "error", err)
 		os.Exit(1)
 	}
 }
 
-func run(addr, source string) error {
+func serveRepositories(addr, source string) error {
 	files, err := readFolder(source)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", source, err)
@@ -72,6 +73,7 @@ func run(addr, source string) error {
 	routes.Handle("/", repos)
 	routes.Handle("/received", sent)
 	routes.Handle("/received/", sent)
+	serveOrders(routes)
 	srv := &http.Server{Addr: addr, Handler: routes, ReadHeaderTimeout: 5 * time.Second}
 	slog.Info("serving the repository", "addr", addr, "files", len(files))
 	return srv.ListenAndServe()
@@ -90,9 +92,8 @@ func newRepository() (*repository, error) {
 	return &repository{repo: repo, work: work, store: store}, nil
 }
 
-// readFolder reads all regular files below root. Folders that begin with two
-// dots are those with which kubelet switches ConfigMaps; a "__" in a name
-// stands for a slash, which keys of ConfigMaps cannot hold.
+// readFolder reads all regular files below root. It skips folders that begin with two dots, because the kubelet uses them to
+// switch ConfigMaps. A "__" in a name stands for a slash, because keys of ConfigMaps cannot contain slashes.
 func readFolder(root string) (map[string]*string, error) {
 	files := map[string]*string{}
 	return files, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -120,8 +121,8 @@ func readFolder(root string) (map[string]*string, error) {
 	})
 }
 
-// commit writes files to the work tree and commits them; nil removes a file.
-func (r *repository) commit(message string, files map[string]*string) (string, error) {
+// commitFiles writes files to the work tree and commits them; nil removes a file.
+func (r *repository) commitFiles(message string, files map[string]*string) (string, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for name, content := range files {

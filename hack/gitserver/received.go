@@ -11,30 +11,30 @@ import (
 )
 
 const (
-	// maxReceived is how many requests are remembered, the newest.
+	// maxReceived is the maximum number of stored requests. The destination keeps the newest requests.
 	maxReceived = 100
-	// maxReceivedBody is how many bytes one may have.
+	// maxReceivedBody is the maximum size of a request's body in bytes.
 	maxReceivedBody = 1 << 20
 )
 
-// request is one that came to the destination.
+// request is a request to the destination.
 type request struct {
 	Path    string            `json:"path"`
 	Headers map[string]string `json:"headers"`
 	Body    string            `json:"body"`
 }
 
-// destination remembers what it is sent.
+// destination stores the requests that it receives.
 type destination struct {
 	mutex    sync.Mutex
 	received []request
 }
 
-// ServeHTTP takes what is posted, shows what was, and forgets it.
+// ServeHTTP records posted requests, lists them and deletes them.
 func (d *destination) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReceivedBody))
 	if err != nil {
-		http.Error(w, fmt.Sprintf("reading what was sent: %v", err), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf("reading the request: %v", err), http.StatusBadRequest)
 		return
 	}
 	d.mutex.Lock()
@@ -51,6 +51,6 @@ func (d *destination) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		d.received = nil
 	default:
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(append([]request{}, d.received...)) // who asked has gone
+		_ = json.NewEncoder(w).Encode(append([]request{}, d.received...)) // the client may have disconnected
 	}
 }

@@ -24,14 +24,14 @@ import (
 const (
 	uploadPack  = "git-upload-pack"
 	receivePack = "git-receive-pack"
-	// maxPushed is how many repositories may be pushed, maxPush the most bytes of a push.
+	// maxPushed is the maximum number of pushed repositories. maxPush is the maximum size of a push in bytes.
 	maxPushed = 100
 	maxPush   = 64 << 20
 
 	firstMessage = "Add the agents"
 )
 
-// repositories are that of the folder, and those that somebody has pushed or committed to.
+// repositories holds the folder's repository and the repositories that clients have pushed or committed to.
 type repositories struct {
 	files  map[string]*string // of the folder
 	folder *repository
@@ -45,7 +45,7 @@ func newRepositories(files map[string]*string) (*repositories, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = folder.commit(firstMessage, files)
+	_, err = folder.commitFiles(firstMessage, files)
 	return &repositories{files: files, folder: folder, pushed: map[string]*repository{}}, err
 }
 
@@ -59,7 +59,7 @@ func (r *repositories) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case req.Method == http.MethodGet && service == "info/refs":
 		err = r.serveRefs(w, req, name)
 	case req.Method == http.MethodPost && service == uploadPack:
-		err = r.read(name).serveUploadPack(w, req)
+		err = r.repositoryToRead(name).serveUploadPack(w, req)
 	case req.Method == http.MethodPost && service == receivePack:
 		err = r.serveReceivePack(w, req, name)
 	default:
@@ -71,8 +71,8 @@ func (r *repositories) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// read is the repository that is read under a name.
-func (r *repositories) read(name string) *repository {
+// repositoryToRead is the repository that is read under a name.
+func (r *repositories) repositoryToRead(name string) *repository {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if pushed, ok := r.pushed[name]; ok {
@@ -81,9 +81,8 @@ func (r *repositories) read(name string) *repository {
 	return r.folder
 }
 
-// write is the repository that is written to under a name; one that is new begins with
-// files, and keep has it stay.
-func (r *repositories) write(name string, keep bool, files map[string]*string) (*repository, error) {
+// repositoryToWrite returns the repository to write to under a name. A new repository begins with files. keep stores a new repository.
+func (r *repositories) repositoryToWrite(name string, keep bool, files map[string]*string) (*repository, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if pushed, ok := r.pushed[name]; ok {
@@ -94,7 +93,7 @@ func (r *repositories) write(name string, keep bool, files map[string]*string) (
 	}
 	fresh, err := newRepository()
 	if err == nil && files != nil {
-		_, err = fresh.commit(firstMessage, files)
+		_, err = fresh.commitFiles(firstMessage, files)
 	}
 	if err == nil && keep {
 		r.pushed[name] = fresh
@@ -111,11 +110,11 @@ func (r *repositories) serveCommit(w http.ResponseWriter, req *http.Request, nam
 	if err := json.NewDecoder(http.MaxBytesReader(w, req.Body, 1<<20)).Decode(&body); err != nil {
 		return fmt.Errorf("reading the commit: %w", err)
 	}
-	repo, err := r.write(name, true, r.files)
+	repo, err := r.repositoryToWrite(name, true, r.files)
 	if err != nil {
 		return err
 	}
-	hash, err := repo.commit(body.Message, body.Files)
+	hash, err := repo.commitFiles(body.Message, body.Files)
 	if err == nil {
 		_, err = fmt.Fprintln(w, hash)
 	}
@@ -124,10 +123,10 @@ func (r *repositories) serveCommit(w http.ResponseWriter, req *http.Request, nam
 
 func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name string) error {
 	service := req.URL.Query().Get("service")
-	repo := r.read(name)
+	repo := r.repositoryToRead(name)
 	if service == receivePack {
 		var err error
-		if repo, err = r.write(name, false, nil); err != nil {
+		if repo, err = r.repositoryToWrite(name, false, nil); err != nil {
 			return err
 		}
 	}
@@ -142,7 +141,7 @@ func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name 
 		return fmt.Errorf("listing references: %w", err)
 	}
 	if service == uploadPack {
-		if err := repo.peel(refs); err != nil {
+		if err := repo.addTagTargets(refs); err != nil {
 			return err
 		}
 	}
@@ -151,8 +150,8 @@ func (r *repositories) serveRefs(w http.ResponseWriter, req *http.Request, name 
 	return refs.Encode(w)
 }
 
-// peel adds what annotated tags stand for, which the library leaves out.
-func (r *repository) peel(refs *packp.AdvRefs) error {
+// addTagTargets adds the targets of annotated tags, which the library omits.
+func (r *repository) addTagTargets(refs *packp.AdvRefs) error {
 	for name, hash := range refs.References {
 		for {
 			tag, err := object.GetTag(r.store, hash)
@@ -218,14 +217,14 @@ func (r *repository) serveUploadPack(w http.ResponseWriter, req *http.Request) e
 func (r *repositories) serveReceivePack(w http.ResponseWriter, req *http.Request, name string) error {
 	body := bufio.NewReader(http.MaxBytesReader(w, req.Body, maxPush))
 	if start, err := body.Peek(len(pktline.FlushPkt) + 1); errors.Is(err, io.EOF) && string(start) == string(pktline.FlushPkt) {
-		answers(w, receivePack, "result") // Git asks whether it may push before it sends much
+		answers(w, receivePack, "result") // before a large push, Git sends a small request to check its permission
 		return nil
 	}
 	request := packp.NewReferenceUpdateRequest()
 	if err := request.Decode(body); err != nil {
 		return fmt.Errorf("reading the push: %w", err)
 	}
-	repo, err := r.write(name, true, nil)
+	repo, err := r.repositoryToWrite(name, true, nil)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func runGit(t *testing.T, dir string, args ...string) {
 	gitOutput(t, dir, args...)
 }
 
-// gitOutput runs a real git and returns what it prints.
+// gitOutput runs the installed git and returns its output.
 func gitOutput(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "git", args...)
@@ -60,8 +60,8 @@ func mine(t *testing.T, agents string) string {
 	return string(text)
 }
 
-// TestWhatIsPushedIsServed as docs/first-agent.md says to.
-func TestWhatIsPushedIsServed(t *testing.T) {
+// The server accepts a push as docs/first-agent.md describes it.
+func TestServe_PushedCommits(t *testing.T) {
 	t.Parallel()
 	url := served(t)
 	write := func(dir, text string) {
@@ -75,11 +75,11 @@ func TestWhatIsPushedIsServed(t *testing.T) {
 	dir := t.TempDir()
 	runGit(t, dir, "init", "-q", "-b", "main")
 	write(dir, "one")
-	random := make([]byte, 2<<20) // more than Git sends before it has asked whether it may
+	random := make([]byte, 2<<20) // more than Git sends before it has checked its permission
 	_, err := rand.Read(random)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "large.bin"), random, 0o600))
-	write(dir, "two") // on what is there
+	write(dir, "two") // on top of the first commit
 
 	require.Equal(t, "two", mine(t, clone(t, url+"/mine.git")))
 	other := clone(t, url+"/agents.git")
@@ -87,7 +87,7 @@ func TestWhatIsPushedIsServed(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(other, "mine.yaml"), "of another repository")
 }
 
-func TestWhatIsCommittedIsServed(t *testing.T) {
+func TestServe_LocalCommits(t *testing.T) {
 	t.Parallel()
 	url := served(t)
 	for _, text := range []string{"one", "two"} {
@@ -103,7 +103,7 @@ func TestWhatIsCommittedIsServed(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(clone(t, url+"/agents.git"), "mine.yaml"), "of another repository")
 }
 
-// TestRefs_PeelAnnotatedTags: clients that resolve a tag by the advertisement find its commit.
+// Clients that resolve a tag from the advertised refs find its commit.
 func TestRefs_PeelAnnotatedTags(t *testing.T) {
 	t.Parallel()
 	url, dir := served(t)+"/tagged.git", t.TempDir()

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command narrow rewrites generated CRDs so that Kubernetes takes nothing that
-// Go cannot decode: one such object would stop a list of its whole kind. Integers
-// get the bounds of their Go type, times the one form in which Go writes them,
-// and what may be an integer or a string is a plain quantity.
-// Names for people get the rule of internal/displayname.
-// A rule takes the place of the format date-time, which takes times that Go does
-// not, and hides from a rule how a time is written.
+// Command narrow rewrites generated CRDs so that Kubernetes rejects objects that Go cannot decode. One such object would break
+// every list of its kind.
+//
+// Integers get the bounds of their Go type. A value that may be an integer or a string becomes a plain quantity. Display names
+// get the rule of internal/displayname. A time gets a rule for the form that Go writes. The rule replaces the format date-time,
+// which accepts other times and hides the text of a time from rules.
 package main
 
 import (
@@ -21,12 +20,12 @@ import (
 )
 
 const (
-	// timeRule takes what metav1.Time writes; the format checks day and hour.
+	// timeRule accepts the form that metav1.Time writes. The format checks day and hour.
 	timeRule = `self.matches('^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$') && ` +
 		`!format.datetime().validate(self).hasValue()`
 	timeMessage = "must be a time in UTC, such as 2030-01-31T12:00:00Z"
-	timeLength  = 64 // so that the message is seen of a time with an offset
-	// Bounds of int32, and of what every JSON reader keeps exactly.
+	timeLength  = 64 // so that a time with an offset gets the message of the rule
+	// Bounds of int32, and of the integers that every JSON reader keeps exactly.
 	maxInt32 = 1<<31 - 1
 	maxExact = 1<<53 - 1
 )
@@ -60,7 +59,7 @@ func rewrite(file string) error {
 	for _, version := range versions {
 		version, _ := version.(map[string]any)
 		schema, _ := version["schema"].(map[string]any)
-		narrow(schema["openAPIV3Schema"])
+		narrowSchema(schema["openAPIV3Schema"])
 	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {
@@ -69,12 +68,12 @@ func rewrite(file string) error {
 	return os.WriteFile(file, []byte(head+"---\n"+string(out)), 0o644)
 }
 
-// narrow walks a schema.
-func narrow(schema any) {
+// narrowSchema walks a schema.
+func narrowSchema(schema any) {
 	node, _ := schema.(map[string]any)
 	switch {
 	case node["type"] == "integer":
-		bound(node)
+		setBounds(node)
 	case node["x-kubernetes-int-or-string"] == true:
 		node["pattern"] = v1alpha1.QuantityPattern
 		node["minimum"], node["maximum"] = 0, int64(maxExact)
@@ -88,11 +87,11 @@ func narrow(schema any) {
 		if name == "displayName" {
 			nameForPeople(property)
 		}
-		narrow(property)
+		narrowSchema(property)
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
 		if node[key] != nil {
-			narrow(node[key])
+			narrowSchema(node[key])
 		}
 	}
 }
@@ -106,7 +105,7 @@ func nameForPeople(schema any) {
 	}}
 }
 
-func bound(node map[string]any) {
+func setBounds(node map[string]any) {
 	most := int64(maxExact)
 	if node["format"] == "int32" {
 		most = maxInt32

@@ -10,16 +10,17 @@ import (
 	"os"
 
 	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/webhooks"
 )
 
 func main() {
-	if err := run(os.Args[1:]); err != nil {
+	if err := writeDocuments(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "openapi:", err)
 		os.Exit(1)
 	}
 }
 
-func run(args []string) error {
+func writeDocuments(args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("give two files to write to")
 	}
@@ -27,9 +28,9 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	webhooks, err := apiserver.Webhooks("")
+	deliveries, err := webhooks.Document("")
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(args[0], document, 0o644), os.WriteFile(args[1], webhooks, 0o644))
+	return errors.Join(os.WriteFile(args[0], document, 0o644), os.WriteFile(args[1], deliveries, 0o644))
 }

@@ -15,10 +15,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/hack/internal/source"
 )
 
 func main() {
@@ -26,7 +26,7 @@ func main() {
 	if len(os.Args) > 1 {
 		root = os.Args[1]
 	}
-	found, err := walk(root)
+	found, err := findTables(root)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "subtests:", err)
 		os.Exit(2)
@@ -39,31 +39,17 @@ func main() {
 	}
 }
 
-func walk(root string) (found []string, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name := entry.Name()
-		if entry.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin" || name == "testdata") {
-			return filepath.SkipDir
-		}
-		if entry.IsDir() || !strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		source, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		problems, err := check(path, source)
+func findTables(root string) (found []string, err error) {
+	err = source.Files(root, "_test.go", func(path string, text []byte) error {
+		problems, err := checkFile(path, text)
 		found = append(found, problems...)
 		return err
 	})
 	return found, err
 }
 
-// check returns a problem for each table of a file that is checked without t.Run.
-func check(path string, source []byte) (problems []string, err error) {
+// checkFile returns a problem for each table of a file that is checked without t.Run.
+func checkFile(path string, source []byte) (problems []string, err error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
 	if err != nil {
@@ -76,7 +62,7 @@ func check(path string, source []byte) (problems []string, err error) {
 		}
 		tables := tablesOf(fn)
 		ast.Inspect(fn.Body, func(n ast.Node) bool {
-			if loop, ok := n.(*ast.RangeStmt); ok && overTable(loop, tables) && asserts(loop.Body) && !runs(loop.Body) {
+			if loop, ok := n.(*ast.RangeStmt); ok && overTable(loop, tables) && asserts(loop.Body) && !callsRun(loop.Body) {
 				at := files.Position(loop.Pos())
 				problems = append(problems, fmt.Sprintf("%s:%d: %s checks a table without t.Run: run each case as a subtest under its name",
 					at.Filename, at.Line, fn.Name.Name))
@@ -155,7 +141,7 @@ func overTable(loop *ast.RangeStmt, tables map[string]ast.Expr) bool {
 // asserts tells whether a loop asserts more than success. An assertion is a failure that t reports,
 // or a call of testify, or of a helper named require… or assert…, that takes t.
 func asserts(body *ast.BlockStmt) bool {
-	return calls(body, func(receiver, name string, args []ast.Expr) bool {
+	return containsCall(body, func(receiver, name string, args []ast.Expr) bool {
 		lower := strings.ToLower(name)
 		switch {
 		case receiver == "t" && (name == "Fatal" || name == "Fatalf"):
@@ -169,13 +155,13 @@ func asserts(body *ast.BlockStmt) bool {
 	})
 }
 
-func runs(body *ast.BlockStmt) bool {
-	return calls(body, func(receiver, name string, _ []ast.Expr) bool { return receiver == "t" && name == "Run" })
+func callsRun(body *ast.BlockStmt) bool {
+	return containsCall(body, func(receiver, name string, _ []ast.Expr) bool { return receiver == "t" && name == "Run" })
 }
 
-// calls tells whether a call in a loop is of a kind. The receiver is a variable or a package, or
+// containsCall tells whether a call in a loop is of a kind. The receiver is a variable or a package, or
 // empty.
-func calls(body *ast.BlockStmt, is func(receiver, name string, args []ast.Expr) bool) (found bool) {
+func containsCall(body *ast.BlockStmt, is func(receiver, name string, args []ast.Expr) bool) (found bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpr)
 		if !ok {

@@ -34,7 +34,7 @@ func TestCheck_FindsTablesWithoutSubtests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problems, err := check("a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\t"+c.body+"\n}\n"))
+			problems, err := checkFile("a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\t"+c.body+"\n}\n"))
 			require.NoError(t, err)
 			if !c.found {
 				require.Empty(t, problems)
@@ -50,13 +50,13 @@ func TestCheck_FindsTablesWithoutSubtests(t *testing.T) {
 func TestCheck_ReadsTestsOnly(t *testing.T) {
 	t.Parallel()
 	const loop = ` { for k := range map[string]int{"a": 1} { require.True(t, f(k)) } }` + "\n"
-	problems, err := check("a_test.go", []byte("package a\n\nfunc helper(t *testing.T)"+loop+"\nfunc (w *world) TestA(t *testing.T)"+loop))
+	problems, err := checkFile("a_test.go", []byte("package a\n\nfunc helper(t *testing.T)"+loop+"\nfunc (w *world) TestA(t *testing.T)"+loop))
 	require.NoError(t, err)
 	require.Empty(t, problems)
 }
 
 func TestCheck_NamesUnreadableFiles(t *testing.T) {
 	t.Parallel()
-	_, err := check("a_test.go", []byte("package"))
+	_, err := checkFile("a_test.go", []byte("package"))
 	require.ErrorContains(t, err, "parsing: a_test.go:1:")
 }

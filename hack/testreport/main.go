@@ -24,7 +24,7 @@ type event struct {
 	Elapsed                                   float64 // seconds
 }
 
-// tally counts tests and keeps the output of those that have not passed.
+// tally counts tests and keeps the output of tests that have not passed.
 type tally struct {
 	passed, failed, skipped int
 	output                  map[string][]string
@@ -35,7 +35,7 @@ func main() {
 	slowest := flag.Int("slowest", 0, "number of slow tests to list")
 	flag.Parse()
 	t := &tally{output: map[string][]string{}}
-	if err := t.read(os.Stdin, os.Stdout); err != nil {
+	if err := t.readEvents(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
@@ -46,7 +46,7 @@ func main() {
 	}
 }
 
-func (t *tally) read(in io.Reader, out io.Writer) error {
+func (t *tally) readEvents(in io.Reader, out io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -55,36 +55,36 @@ func (t *tally) read(in io.Reader, out io.Writer) error {
 			fmt.Fprintln(out, lines.Text()) // a message of the go command
 			continue
 		}
-		t.take(e, out)
+		t.countEvent(e, out)
 	}
 	return lines.Err()
 }
 
-func (t *tally) take(e event, out io.Writer) {
+func (t *tally) countEvent(e event, out io.Writer) {
 	name := e.Package + e.ImportPath + " " + e.Test
 	switch e.Action {
 	case "output", "build-output":
 		t.output[name] = append(t.output[name], e.Output)
 	case "build-fail":
 		t.failed++
-		t.show(name, out)
+		t.printOutput(name, out)
 	case "pass":
-		t.end(e, &t.passed, "ok", out)
+		t.countEnd(e, &t.passed, "ok", out)
 		delete(t.output, name)
 	case "fail":
-		t.end(e, &t.failed, "FAILED", out)
-		t.show(name, out)
+		t.countEnd(e, &t.failed, "FAILED", out)
+		t.printOutput(name, out)
 	case "skip":
 		if e.Test != "" { // a package without tests is no skipped test
 			t.skipped++
 			fmt.Fprintf(out, "SKIPPED %s %s\n", e.Package, e.Test)
-			t.show(name, out)
+			t.printOutput(name, out)
 		}
 	}
 }
 
-// end counts a test, or prints the line of a package.
-func (t *tally) end(e event, count *int, word string, out io.Writer) {
+// countEnd counts a test, or prints the line of a package.
+func (t *tally) countEnd(e event, count *int, word string, out io.Writer) {
 	if e.Test != "" {
 		*count++
 		t.ended = append(t.ended, e)
@@ -102,13 +102,13 @@ func (t *tally) end(e event, count *int, word string, out io.Writer) {
 	fmt.Fprintf(out, "%-6s %6.1fs %s%s\n", word, e.Elapsed, e.Package, cached)
 }
 
-func (t *tally) show(name string, out io.Writer) {
+func (t *tally) printOutput(name string, out io.Writer) {
 	fmt.Fprintf(out, "--- %s\n%s\n", name, strings.Join(t.output[name], ""))
 	delete(t.output, name)
 }
 
-// listSlowest prints the tests that took longest. A test with subtests counts them, except the
-// time in which it waits for parallel ones.
+// listSlowest prints the tests that took longest. A test with subtests counts them, without
+// the wait for parallel ones.
 func (t *tally) listSlowest(count int, out io.Writer) {
 	if count <= 0 || len(t.ended) == 0 {
 		return

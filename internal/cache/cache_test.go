@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/cache"
 )
 
-func TestValuesHoldForAWhile(t *testing.T) {
+func TestCache_ExpiresValues(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	c := cache.New[string, int](2, time.Minute, func() time.Time { return now })
@@ -31,7 +31,7 @@ func TestValuesHoldForAWhile(t *testing.T) {
 	require.Equal(t, 2, got)
 }
 
-func TestAFullCacheForgetsWhatNobodyAsksFor(t *testing.T) {
+func TestCache_DropsLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	c := cache.New[string, int](2, 0, nil)
 	c.Put("a", 1)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package certs makes certificates for the ports inside the cluster, where the
-// operator brings none: an authority of the platform's own, and what it signs.
+// Package certs creates certificates for the ports inside the cluster if the platform operator
+// brings none: the platform's own authority and its serving certificates.
 package certs
 
 import (
@@ -23,14 +23,14 @@ import (
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	servingLifetime   = 90 * 24 * time.Hour
-	// skew is how far clocks may be behind.
+	// skew is the tolerated delay of clocks.
 	skew = time.Hour
 )
 
 // Pair is a certificate with its key, PEM.
 type Pair struct{ Cert, Key []byte }
 
-// NewAuthority makes an authority.
+// NewAuthority creates an authority.
 func NewAuthority(now time.Time) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -39,10 +39,10 @@ func NewAuthority(now time.Time) (Pair, error) {
 	return signAuthority(key, now)
 }
 
-// Renew gives an authority a longer life. Its key and name stay, so that what it
-// signed is valid by its old certificate and by the new one.
+// Renew extends the life of an authority. Its key and name stay, so its certificates are valid with
+// the old and the new authority certificate.
 func (p Pair) Renew(now time.Time) (Pair, error) {
-	_, key, err := p.parse()
+	_, key, err := p.parsePair()
 	if err != nil {
 		return Pair{}, err
 	}
@@ -53,12 +53,12 @@ func signAuthority(key crypto.Signer, now time.Time) (Pair, error) {
 	template := newTemplate("Agent Platform", now, authorityLifetime)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
-	return sign(template, template, key, key)
+	return signCertificate(template, template, key, key)
 }
 
 // Issue signs a serving certificate for hosts, DNS names or IP addresses.
 func (p Pair) Issue(hosts []string, now time.Time) (Pair, error) {
-	authority, signer, err := p.parse()
+	authority, signer, err := p.parsePair()
 	if err != nil {
 		return Pair{}, err
 	}
@@ -75,13 +75,13 @@ func (p Pair) Issue(hosts []string, now time.Time) (Pair, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	return sign(template, authority, key, signer)
+	return signCertificate(template, authority, key, signer)
 }
 
-// Worn says why a certificate has to be made anew, or "": it cannot be read, or
-// less than a third of its life is left.
+// Worn returns the reason to replace a certificate, or "": it cannot be read, or less than a third
+// of its life remains.
 func (p Pair) Worn(now time.Time) string {
-	cert, _, err := p.parse()
+	cert, _, err := p.parsePair()
 	switch {
 	case err != nil:
 		return "it cannot be read"
@@ -91,13 +91,13 @@ func (p Pair) Worn(now time.Time) string {
 	return ""
 }
 
-// Unfit says why a serving certificate has to be issued anew, or "": it is worn,
-// lacks a host, or is not of the authority.
+// Unfit returns the reason to issue a serving certificate again, or "": it is worn, lacks a host,
+// or belongs to another authority.
 func (p Pair) Unfit(authority Pair, hosts []string, now time.Time) string {
 	if worn := p.Worn(now); worn != "" {
 		return worn
 	}
-	cert, _, err := p.parse()
+	cert, _, err := p.parsePair()
 	if err != nil {
 		return "it cannot be read"
 	}
@@ -114,7 +114,7 @@ func (p Pair) Unfit(authority Pair, hosts []string, now time.Time) string {
 	return ""
 }
 
-func (p Pair) parse() (*x509.Certificate, crypto.Signer, error) {
+func (p Pair) parsePair() (*x509.Certificate, crypto.Signer, error) {
 	pair, err := tls.X509KeyPair(p.Cert, p.Key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading a certificate: %w", err)
@@ -133,7 +133,7 @@ func newTemplate(name string, now time.Time, lifetime time.Duration) *x509.Certi
 	}
 }
 
-func sign(template, parent *x509.Certificate, key, signer crypto.Signer) (Pair, error) {
+func signCertificate(template, parent *x509.Certificate, key, signer crypto.Signer) (Pair, error) {
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
 	if err != nil {
 		return Pair{}, fmt.Errorf("signing a certificate: %w", err)

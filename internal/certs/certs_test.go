@@ -15,7 +15,7 @@ var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
 
-func TestWhenACertificateIsMadeAnew(t *testing.T) {
+func TestUnfit_ReportsReasons(t *testing.T) {
 	t.Parallel()
 	authority, err := certs.NewAuthority(now)
 	require.NoError(t, err)
@@ -37,9 +37,9 @@ func TestWhenACertificateIsMadeAnew(t *testing.T) {
 	require.NotEmpty(t, authority.Worn(now.Add(7*365*day)))
 }
 
-// TestARenewedAuthorityIsTheSame: who trusts the old certificate trusts what is
-// signed after the renewal, and who trusts the new one what was signed before.
-func TestARenewedAuthorityIsTheSame(t *testing.T) {
+// A client with the old authority certificate trusts new certificates, and a client with the new
+// one trusts old certificates.
+func TestRenew_KeepsTrust(t *testing.T) {
 	t.Parallel()
 	authority, err := certs.NewAuthority(now)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commitstatus tells Git providers what became of a commit. Each provider's request
-// stands in a file of its own.
+// Package commitstatus sends commit statuses to Git providers. Each provider has its own file.
 package commitstatus
 
 import (
@@ -22,18 +21,18 @@ import (
 )
 
 const (
-	// patience is how long a provider may take to answer.
+	// patience limits the response time of a provider.
 	patience = 15 * time.Second
-	// maxAnswer is the most bytes of an answer that are read, of which nothing is kept.
+	// maxAnswer limits the bytes that are read of a response and then discarded.
 	maxAnswer = 64 << 10
-	// maxDescription is the most characters of a description: GitHub takes 140.
+	// maxDescription limits a description, in characters, because GitHub accepts 140.
 	maxDescription = 140
 )
 
 // Provider is a service that hosts repositories.
 type Provider string
 
-// Providers, as Project.spec.git.provider has them.
+// Providers, with the values of Project.spec.git.provider.
 const (
 	GitHub  Provider = "GitHub"
 	GitLab  Provider = "GitLab"
@@ -41,10 +40,10 @@ const (
 	Forgejo Provider = "Forgejo"
 )
 
-// hosts are those whose provider is known.
+// hosts are the hosts with a known provider.
 var hosts = map[string]Provider{"github.com": GitHub, "gitlab.com": GitLab, "gitea.com": Gitea, "codeberg.org": Forgejo}
 
-// State is what became of a commit.
+// State is the state of a commit.
 type State string
 
 // States of a commit.
@@ -52,30 +51,30 @@ const (
 	Pending State = "Pending"
 	Success State = "Success"
 	Failure State = "Failure"
-	// Error: there is no outcome, for it was cancelled.
+	// Error: there is no outcome, because the deployment was cancelled.
 	Error State = "Error"
 )
 
-// Status is what is told about a commit.
+// Status is the status of a commit.
 type Status struct {
 	Commit string
 	State  State
-	// Context tells apart those who speak of the same commit.
+	// Context distinguishes several statuses of a commit.
 	Context string
-	// Description is for a person.
+	// Description is for people.
 	Description string
 }
 
-// Repository is one at a provider.
+// Repository is a repository at a provider.
 type Repository struct {
 	Provider Provider
-	// api is the address of the provider's API, path the repository's there, as owner/name.
+	// api is the address of the provider's API, path the repository's path there, as owner/name.
 	api, path string
 }
 
-// Find is the repository of a git URL. provider is "" where it is to be told by the host; ok is
-// false where that is nobody's whom it tells. api is the address of the provider's API, "" where it
-// is at the usual place at that host, so that a token goes to no other that nobody has named.
+// Find returns the repository for a Git URL. If provider is "", the host selects it; ok is false
+// for an unknown host. api is the address of the provider's API, or "" for the usual place on the
+// same host, so that a token goes only to named hosts.
 func Find(address string, provider Provider, api string) (r Repository, ok bool, err error) {
 	ep, err := transport.NewEndpoint(address)
 	if err != nil || ep.Host == "" {
@@ -90,7 +89,7 @@ func Find(address string, provider Provider, api string) (r Repository, ok bool,
 	}
 	if r.api == "" {
 		r.api = usualAPI(ep, r.Provider)
-	} else if r.path, err = below(r.api, ep, r.path); err != nil {
+	} else if r.path, err = pathBelowAPI(r.api, ep, r.path); err != nil {
 		return r, false, err
 	}
 	parts := strings.Split(r.path, "/")
@@ -100,14 +99,14 @@ func Find(address string, provider Provider, api string) (r Repository, ok bool,
 		}
 	}
 	if len(parts) < 2 || len(parts) > 2 && r.Provider != GitLab {
-		return r, false, gitremote.Remedy("git.url of the Project is not of the form https://host/owner/repository, as those of %s are; "+
-			"where the server is below a path of its host, set git.apiURL to the address of its API", r.Provider)
+		return r, false, gitremote.Remedy("git.url of the Project must have the form https://host/owner/repository for %s; "+
+			"if the server is below a path of its host, set git.apiURL to the address of its API", r.Provider)
 	}
 	return r, true, nil
 }
 
-// usualAPI is where a provider has its API at the host of a repository: below a path of its own, or
-// for github.com at its API's own host.
+// usualAPI returns the usual address of a provider's API for a repository: a path on its host, or
+// github.com's API host.
 func usualAPI(ep *transport.Endpoint, provider Provider) string {
 	base := url.URL{Scheme: "https", Host: ep.Host, Path: "/api/v1"}
 	switch {
@@ -118,7 +117,7 @@ func usualAPI(ep *transport.Endpoint, provider Provider) string {
 	case provider == GitLab:
 		base.Path = "/api/v4"
 	}
-	if usual := map[string]int{"http": 80, "https": 443}[ep.Protocol]; usual != 0 { // the port of SSH is not that of the API
+	if usual := map[string]int{"http": 80, "https": 443}[ep.Protocol]; usual != 0 { // the port of SSH differs from the port of the API
 		base.Scheme = ep.Protocol
 		if ep.Port != 0 && ep.Port != usual {
 			base.Host = fmt.Sprintf("%s:%d", ep.Host, ep.Port)
@@ -127,12 +126,12 @@ func usualAPI(ep *transport.Endpoint, provider Provider) string {
 	return base.String()
 }
 
-// below is the path of a repository at its provider: without the path of its host below which the
-// provider is, as the address of the API says, and as a git URL of HTTP has it too.
-func below(api string, ep *transport.Endpoint, path string) (string, error) {
+// pathBelowAPI returns the path of a repository at its provider, without the provider's path on its host,
+// which the API's address and a Git URL with HTTP contain.
+func pathBelowAPI(api string, ep *transport.Endpoint, path string) (string, error) {
 	u, err := url.Parse(api)
 	if err != nil || u.Host == "" {
-		return "", gitremote.Remedy("git.apiURL of the Project makes no address of an API")
+		return "", gitremote.Remedy("git.apiURL of the Project is not the address of an API")
 	}
 	server, _, found := strings.Cut(strings.Trim(u.Path, "/"), "/api/v")
 	if found && strings.HasPrefix(ep.Protocol, "http") && strings.EqualFold(u.Hostname(), strings.Trim(ep.Host, "[]")) {
@@ -141,8 +140,8 @@ func below(api string, ep *transport.Endpoint, path string) (string, error) {
 	return path, nil
 }
 
-// owned is the repository's path in a URL, for providers that have it as two parts.
-func (r Repository) owned() string {
+// ownerAndName returns the repository's path in a URL, for providers that have two parts.
+func (r Repository) ownerAndName() string {
 	owner, name, _ := strings.Cut(r.path, "/")
 	return url.PathEscape(owner) + "/" + url.PathEscape(name)
 }
@@ -153,46 +152,46 @@ type call struct {
 	body               any
 }
 
-// callOf is the request that tells a provider of a status.
-func (r Repository) callOf(s Status, token string) call {
+// statusCall returns the request that sends a status.
+func (r Repository) statusCall(s Status, token string) call {
 	if runes := []rune(s.Description); len(runes) > maxDescription {
 		s.Description = string(runes[:maxDescription])
 	}
 	switch r.Provider {
 	case GitHub:
-		return r.gitHub(s, token)
+		return r.gitHubCall(s, token)
 	case GitLab:
-		return r.gitLab(s, token)
+		return r.gitLabCall(s, token)
 	default:
-		return r.gitea(s, token)
+		return r.giteaCall(s, token)
 	}
 }
 
-// RefusedError says that a provider did not take a status.
+// RefusedError means that a provider rejected a status.
 type RefusedError struct {
 	Provider Provider
 	Code     int
 }
 
-// Error has the provider's status code and the remedy.
+// Error returns the provider's status code and the remedy.
 func (e *RefusedError) Error() string {
 	remedy := "it is tried again"
 	switch {
 	case e.Code == http.StatusUnauthorized || e.Code == http.StatusForbidden:
-		remedy = "give the token in the git Secret the right to write commit statuses, or another token"
+		remedy = "allow the token in the git Secret to write commit statuses, or use another token"
 	case e.Code == http.StatusNotFound:
-		remedy = "correct git.url, git.provider or git.apiURL of the Project, or give the token in the git Secret the right to see the repository and to write commit statuses"
+		remedy = "correct git.url, git.provider or git.apiURL of the Project, or allow the token in the git Secret to read the repository and to write commit statuses"
 	case e.Code >= 300 && e.Code < 400:
-		remedy = "redirects are not followed; set git.url of the Project to the address that the repository has now, or git.apiURL to that of the API"
+		remedy = "redirects are not followed; set git.url of the Project to the new address of the repository, or git.apiURL to the new address of the API"
 	case e.Code >= 400 && e.Code < 500 && e.Code != http.StatusTooManyRequests:
-		remedy = "see that the commit is in the repository there"
+		remedy = "check that the commit is in the repository there"
 	}
 	return fmt.Sprintf("%s answered %d %s: %s", e.Provider, e.Code, http.StatusText(e.Code), remedy)
 }
 
-// Report tells a provider of a status by a token; ca holds the certificate authorities of a
-// private one, or nothing. With no error the provider has taken it; *RefusedError where it has
-// not. Any other error is explained by gitremote.Explain.
+// Report sends a status with a token. ca contains certificate authorities, or "". It returns nil if
+// the provider has accepted the status, and a *RefusedError if it rejected it. gitremote.Explain
+// explains any other error.
 func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, token, ca string) error {
 	trust, err := gitremote.Trust(ca)
 	if err != nil {
@@ -200,14 +199,14 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	asked := r.callOf(s, token)
+	asked := r.statusCall(s, token)
 	body, err := json.Marshal(asked.body)
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, asked.url, bytes.NewReader(body))
 	if err != nil {
-		return gitremote.Remedy("git.url or git.apiURL of the Project makes no address of an API")
+		return gitremote.Remedy("git.url or git.apiURL of the Project is not the address of an API")
 	}
 	req.Header.Set("Authorization", asked.authorization)
 	req.Header.Set("Content-Type", "application/json")
@@ -220,7 +219,7 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 		return fmt.Errorf("telling %s: %w", r.Provider, err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, _ := io.ReadAll(resp.Body) // bounded by the client
+	answer, _ := io.ReadAll(resp.Body) // limited by the client
 	if r.Provider == GitLab && gitLabKnows(s.State, resp.StatusCode, string(answer)) {
 		return nil
 	}
@@ -230,5 +229,5 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	return nil
 }
 
-// Shown is the address of the provider's API, without anything secret.
+// Shown returns the address of the provider's API without secrets.
 func (r Repository) Shown() string { return r.api }

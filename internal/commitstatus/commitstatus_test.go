@@ -32,7 +32,7 @@ func guard(t *testing.T, allow string) *egress.Guard {
 	return egress.New(rules)
 }
 
-// server is a provider with a certificate of its own, and that as ca.crt.
+// server is a provider with its own certificate, which it returns as ca.crt.
 func server(t *testing.T, answer http.HandlerFunc) (url, ca string) {
 	t.Helper()
 	s := httptest.NewTLSServer(answer)
@@ -40,7 +40,7 @@ func server(t *testing.T, answer http.HandlerFunc) (url, ca string) {
 	return s.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-func TestEachProviderIsToldInItsOwnWords(t *testing.T) {
+func TestReport_SendsStatusToEachProvider(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		provider           Provider
@@ -82,12 +82,12 @@ func TestEachProviderIsToldInItsOwnWords(t *testing.T) {
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFind_DetectsProvider(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		address  string
 		provider Provider
-		url      string // "" where nobody is told
+		url      string // "" if nothing is sent
 		problem  string
 	}{
 		{"https://github.com/team/agents.git", "", "https://api.github.com/repos/team/agents/statuses/", ""},
@@ -123,14 +123,14 @@ func TestFind(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.url != "", ok)
 			if ok {
-				require.True(t, strings.HasPrefix(r.callOf(Status{}, "").url, c.url), r.callOf(Status{}, "").url)
+				require.True(t, strings.HasPrefix(r.statusCall(Status{}, "").url, c.url), r.statusCall(Status{}, "").url)
 			}
 		})
 	}
 }
 
-// TestWhereTheAPIIs: what somebody says of it holds, whatever the host of the repository would.
-func TestWhereTheAPIIs(t *testing.T) {
+// A configured address takes precedence over the host of the repository.
+func TestFind_UsesConfiguredAPI(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		address  string
@@ -151,7 +151,7 @@ func TestWhereTheAPIIs(t *testing.T) {
 			r, ok, err := Find(c.address, c.provider, c.api)
 			require.NoError(t, err)
 			require.True(t, ok)
-			require.Equal(t, c.url, r.callOf(Status{}, "").url)
+			require.Equal(t, c.url, r.statusCall(Status{}, "").url)
 		})
 	}
 	_, _, err := Find("https://example.com/git/team/agents", Gitea, "")
@@ -160,9 +160,8 @@ func TestWhereTheAPIIs(t *testing.T) {
 	require.ErrorContains(t, err, "git.apiURL")
 }
 
-// TestGitLabThatKnowsTheStatus: it refuses to make a pending commit pending, and takes any other
-// refusal of the kind for what it is.
-func TestGitLabThatKnowsTheStatus(t *testing.T) {
+// GitLab rejects setting a pending commit to pending. Any other rejection is an error.
+func TestReport_AcceptsKnownGitLabStatus(t *testing.T) {
 	t.Parallel()
 	is, other := "", ""
 	address, ca := server(t, func(w http.ResponseWriter, req *http.Request) {
@@ -173,7 +172,7 @@ func TestGitLabThatKnowsTheStatus(t *testing.T) {
 			return
 		}
 		if is = asked.State; is != "pending" {
-			is = "" // it keeps what has ended, and begins another one beside it
+			is = "" // GitLab keeps an ended status and begins another one
 		}
 		w.WriteHeader(http.StatusCreated)
 	})
@@ -191,11 +190,11 @@ func TestGitLabThatKnowsTheStatus(t *testing.T) {
 	require.False(t, gitLabKnows(Pending, http.StatusNotFound, `Cannot transition status via :enqueue from :pending`))
 }
 
-// TestWhatIsNotTaken: with the provider's code and what to do, never with the token.
-func TestWhatIsNotTaken(t *testing.T) {
+// The error has the provider's status code and the remedy, and never the token.
+func TestReport_ExplainsRejections(t *testing.T) {
 	t.Parallel()
 	for status, remedy := range map[int]string{
-		301: "redirects are not followed", 307: "redirects are not followed", 401: "the right to write commit statuses", 403: "the right to write commit statuses",
+		301: "redirects are not followed", 307: "redirects are not followed", 401: "to write commit statuses", 403: "to write commit statuses",
 		404: "correct git.url, git.provider or git.apiURL", 422: "the commit is in the repository", 429: "tried again", 500: "tried again", 503: "tried again",
 	} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
@@ -205,7 +204,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 				asked++
 				w.Header().Set("Location", "/elsewhere")
 				w.WriteHeader(status)
-				_, _ = io.WriteString(w, r.Header.Get("Authorization")) // it says what it was told
+				_, _ = io.WriteString(w, r.Header.Get("Authorization")) // the response repeats the token
 			})
 			r, _, err := Find(address+"/team/agents", Gitea, "")
 			require.NoError(t, err)
@@ -221,7 +220,7 @@ func TestWhatIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAsked(t *testing.T) {
+func TestReport_ReturnsConnectionErrors(t *testing.T) {
 	t.Parallel()
 	hangs, end := make(chan struct{}), make(chan struct{})
 	address, ca := server(t, func(http.ResponseWriter, *http.Request) {
@@ -238,10 +237,10 @@ func TestWhatCannotBeAsked(t *testing.T) {
 		require.NotContains(t, err.Error(), token)
 		return gitremote.Explain(r.Shown(), true, err)
 	}
-	require.Contains(t, explained(t.Context(), guard(t, ""), token, ca), "is not a public address", "the operator has not allowed it")
+	require.Contains(t, explained(t.Context(), guard(t, ""), token, ca), "is not a public address", "the operator does not allow it")
 	require.Contains(t, explained(t.Context(), guard(t, "model=127.0.0.0/8"), token, ca), "is not a public address", "nor for Git")
 	require.Contains(t, explained(t.Context(), guard(t, "git=127.0.0.0/8"), token, ""), "is not trusted")
-	require.Contains(t, explained(t.Context(), guard(t, "git=127.0.0.0/8"), token, "none"), "holds no PEM certificate")
+	require.Contains(t, explained(t.Context(), guard(t, "git=127.0.0.0/8"), token, "none"), "contains no PEM certificate")
 	explained(t.Context(), guard(t, "git=127.0.0.0/8"), token+"\nHost: elsewhere", ca)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -251,10 +250,10 @@ func TestWhatCannotBeAsked(t *testing.T) {
 	explained(ctx, guard(t, "git=127.0.0.0/8"), token, ca)
 }
 
-func TestLongDescriptionsAreCut(t *testing.T) {
+func TestReport_CutsLongDescriptions(t *testing.T) {
 	t.Parallel()
 	r, _, err := Find("https://github.com/team/agents", "", "")
 	require.NoError(t, err)
-	body := r.callOf(Status{Description: strings.Repeat("ä", 200)}, "").body.(gitHubStatus)
+	body := r.statusCall(Status{Description: strings.Repeat("ä", 200)}, "").body.(gitHubStatus)
 	require.Equal(t, strings.Repeat("ä", maxDescription), body.Description)
 }

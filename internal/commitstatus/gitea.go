@@ -11,10 +11,10 @@ type giteaStatus struct {
 
 var giteaStates = map[State]string{Pending: "pending", Success: "success", Failure: "failure", Error: "error"}
 
-// gitea is the same for Forgejo, which began as Gitea.
-func (r Repository) gitea(s Status, token string) call {
+// giteaCall is the same for Forgejo, which began as Gitea.
+func (r Repository) giteaCall(s Status, token string) call {
 	return call{
-		url:           r.api + "/repos/" + r.owned() + "/statuses/" + s.Commit,
+		url:           r.api + "/repos/" + r.ownerAndName() + "/statuses/" + s.Commit,
 		authorization: "token " + token,
 		body:          giteaStatus{State: giteaStates[s.State], Context: s.Context, Description: s.Description},
 	}

@@ -11,10 +11,10 @@ type gitHubStatus struct {
 
 var gitHubStates = map[State]string{Pending: "pending", Success: "success", Failure: "failure", Error: "error"}
 
-// gitHub is the same for github.com and a GitHub Enterprise Server.
-func (r Repository) gitHub(s Status, token string) call {
+// gitHubCall is the same for github.com and a GitHub Enterprise Server.
+func (r Repository) gitHubCall(s Status, token string) call {
 	return call{
-		url:           r.api + "/repos/" + r.owned() + "/statuses/" + s.Commit,
+		url:           r.api + "/repos/" + r.ownerAndName() + "/statuses/" + s.Commit,
 		authorization: "Bearer " + token,
 		body:          gitHubStatus{State: gitHubStates[s.State], Context: s.Context, Description: s.Description},
 	}

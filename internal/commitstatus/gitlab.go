@@ -17,8 +17,8 @@ type gitLabStatus struct {
 
 var gitLabStates = map[State]string{Pending: "pending", Success: "success", Failure: "failed", Error: "canceled"}
 
-// gitLab names the repository by its whole path, groups and all, as one part of the URL.
-func (r Repository) gitLab(s Status, token string) call {
+// gitLabCall identifies the repository by its whole path, with groups, as one part of the URL.
+func (r Repository) gitLabCall(s Status, token string) call {
 	return call{
 		url:           r.api + "/projects/" + url.PathEscape(r.path) + "/statuses/" + s.Commit,
 		authorization: "Bearer " + token,
@@ -26,8 +26,8 @@ func (r Repository) gitLab(s Status, token string) call {
 	}
 }
 
-// gitLabKnows says whether GitLab has refused a status because the commit has it: a pending one is
-// not made pending, as where the commit is deployed again meanwhile.
+// gitLabKnows reports whether GitLab rejected a status because the commit already has it. This
+// happens for a pending status if the commit is deployed again.
 func gitLabKnows(state State, code int, answer string) bool {
 	return code == http.StatusBadRequest && strings.Contains(answer, "Cannot transition status via") &&
 		strings.Contains(answer, "from :"+gitLabStates[state])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package contextheader says which headers of a request runs may see.
+// Package contextheader defines the request headers that runs can see.
 package contextheader
 
 import (
@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Max is the most headers that a connector names, MaxName the most bytes of a name.
+// Max limits the headers of a connector, MaxName the bytes of a name.
 const (
 	Max     = 16
 	MaxName = 128
@@ -17,20 +17,20 @@ const (
 
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// Withheld are headers that runs never see, in lower case: those with credentials,
-// signatures and idempotency keys.
+// Withheld are headers that runs never see, in lower case: credentials, signatures and idempotency
+// keys.
 var Withheld = []string{
 	"authorization", "proxy-authorization", "cookie", "x-service-secret", "x-gitlab-token", "x-api-key", "x-auth-token", "idempotency-key",
 	"x-hub-signature", "x-hub-signature-256", "stripe-signature", "x-slack-signature", "webhook-signature",
 }
 
-// Check says what is wrong with the name of a header that runs are to see; "" for nothing.
+// Check returns the problem of a header name, or "".
 func Check(header string) string {
 	switch {
 	case len(header) > MaxName || !name.MatchString(header):
 		return "must be the name of a header, such as X-GitHub-Event"
 	case slices.Contains(Withheld, strings.ToLower(header)):
-		return "must not be a header with a credential, a signature or an idempotency key: runs never see those"
+		return "must not be a header with a credential, a signature or an idempotency key: runs never see it"
 	}
 	return ""
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/contextheader"
 )
 
-func TestHeadersThatRunsMaySee(t *testing.T) {
+func TestCheck_RejectsCredentials(t *testing.T) {
 	t.Parallel()
 	for header, wrong := range map[string]string{
 		"X-GitHub-Event": "", "x_a": "", "a": "", strings.Repeat("a", contextheader.MaxName): "",

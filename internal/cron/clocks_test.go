@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// wallClock is what a clock on the wall shows in a minute.
+// wallClock is the local time of a minute.
 type wallClock struct {
 	month        time.Month
 	day          int
@@ -25,7 +25,7 @@ type wallClock struct {
 	hour, minute int
 }
 
-// clockSchedules are schedules, each with a rule of its own for the minutes in which it comes.
+// clockSchedules are schedules with independent rules for their minutes.
 var clockSchedules = []struct {
 	schedule string
 	comes    func(c wallClock) bool
@@ -47,8 +47,9 @@ var clockSchedules = []struct {
 	}},
 }
 
-// TestNext_ChangeOfClocks: around each change of the clocks in ten years, and the end of a leap year, a tick comes in exactly the minutes
-// in which the zone's clocks show a time that matches. The nightly job walks all zones of the database.
+// Around each change of the clocks in ten years, and at the end of a leap year, a tick occurs
+// exactly in the minutes with a matching local time. The nightly job checks all zones of the
+// database.
 func TestNext_ChangeOfClocks(t *testing.T) {
 	t.Parallel()
 	for _, name := range clockZones(t) {
@@ -88,8 +89,7 @@ func requireTicksOfClocks(t *testing.T, name string, zone *time.Location, from, 
 	}
 }
 
-// clockChanges are the whole minutes from which on a zone's clocks differ from UTC by another
-// amount than before, found minute by minute within the hours in which that happens.
+// clockChanges returns the minutes at which a zone's offset from UTC changes.
 func clockChanges(zone *time.Location) []time.Time {
 	offset := func(at time.Time) int {
 		_, seconds := at.In(zone).Zone()
@@ -109,8 +109,8 @@ func clockChanges(zone *time.Location) []time.Time {
 	return changes
 }
 
-// clockZones are zones in which midnight is skipped or the change is half an hour, and a sample
-// of the others; all zones of the database if AGENTPLATFORM_NIGHTLY is 1.
+// clockZones are zones that skip midnight or change by half an hour, and a sample of the others;
+// all zones of the database if AGENTPLATFORM_NIGHTLY is 1.
 func clockZones(t *testing.T) []string {
 	t.Helper()
 	all := databaseZones(t)
@@ -129,7 +129,7 @@ func clockZones(t *testing.T) []string {
 	return zones
 }
 
-// databaseZones are the zones of the database that comes with Go.
+// databaseZones returns the zones of Go's database.
 func databaseZones(t *testing.T) []string {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
@@ -148,8 +148,7 @@ func databaseZones(t *testing.T) []string {
 	return names
 }
 
-// TestNext_SkippedMidnight: a tick comes on days that begin without a midnight, and on time where
-// the clocks change by half an hour.
+// A tick occurs on days without a midnight, and on time if the clocks change by half an hour.
 func TestNext_SkippedMidnight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ schedule, zone, after, want string }{
@@ -166,7 +165,7 @@ func TestNext_SkippedMidnight(t *testing.T) {
 	}
 }
 
-// TestNext_Bound: a schedule that does not come within five years has no next tick, whatever the zone.
+// A schedule without a tick within five years has no next tick, in any zone.
 func TestNext_Bound(t *testing.T) {
 	t.Parallel()
 	for _, zone := range []string{"UTC", "Africa/Cairo", "Asia/Tokyo"} {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cron reads the schedules of cron connectors and tells their ticks. It is the one
-// place that says what a schedule, a time zone and the input of a tick may be: the kinds,
-// the REST API and the files of a repository all ask here.
+// Package cron parses the schedules of cron connectors and computes their ticks. It alone defines
+// valid schedules, time zones and inputs of ticks, for the kinds, the REST API and the files of a
+// repository.
 package cron
 
 import (
@@ -13,36 +13,35 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // images hold no time zones
+	_ "time/tzdata" // images contain no time zones
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// Bounds of what a cron connector is made of.
+// Limits of a cron connector.
 const (
-	// MaxSchedule and MaxZone are in bytes.
+	// MaxSchedule and MaxZone limit bytes.
 	MaxSchedule, MaxZone = 256, 64
-	// MaxPrompt is in characters.
+	// MaxPrompt limits characters.
 	MaxPrompt = 16 << 10
-	// MaxInput is how many bytes the input of a tick has at most, prompt and payload
-	// together, as JSON.
+	// MaxInput limits the input of a tick, prompt and payload together, in bytes of JSON.
 	MaxInput = 64 << 10
 )
 
-// Missed says what becomes of ticks that came while nobody could run them.
+// Missed selects the treatment of ticks that could not run in time.
 type Missed string
 
-// Ways to go on after missed ticks.
+// Treatments of missed ticks.
 const (
-	// MissedSkip: nothing; the schedule goes on.
+	// MissedSkip skips them.
 	MissedSkip Missed = "skip"
-	// MissedLatest: the newest of them is run, once.
+	// MissedLatest runs the newest of them once.
 	MissedLatest Missed = "latest"
 )
 
-// ParseMissed reads a way to go on, "" for MissedSkip. Any error is a *FieldError.
+// ParseMissed parses a treatment, "" for MissedSkip. Its error is a *FieldError.
 func ParseMissed(word string) (Missed, error) {
 	switch missed := Missed(word); missed {
 	case "":
@@ -53,7 +52,7 @@ func ParseMissed(word string) (Missed, error) {
 	return "", &FieldError{Field: FieldMissed, Problem: "must be skip or latest"}
 }
 
-// Field is a part of a cron connector, as the REST API and the files of a repository name it.
+// Field is a field of a cron connector, named as in the REST API and the files of a repository.
 type Field string
 
 // Fields.
@@ -65,42 +64,43 @@ const (
 	FieldPayload  Field = "payload"
 )
 
-// FieldError says what is wrong with a field. It never repeats the field's value.
+// FieldError is the problem of a field. It never contains the field's value.
 type FieldError struct {
 	Field Field
-	// Problem goes on after the field's name: "must be …".
+	// Problem continues the field's name: "must be …".
 	Problem string
 }
 
-// Error is the field and its problem.
+// Error returns the field and its problem.
 func (e *FieldError) Error() string { return string(e.Field) + " " + e.Problem }
 
-// Schedule tells the ticks of a schedule in a time zone. The zero value has none.
+// Schedule computes the ticks of a schedule in a time zone. The zero value has none.
 //
-// Ticks have the rules of Kubernetes' CronJob: a tick whose time the clocks skip when they go
-// forward does not come that day, one whose time they show twice comes twice. A schedule
-// with both a day of the month and a day of the week comes on either.
+// Ticks follow the rules of a Kubernetes CronJob. A tick in an hour that the clocks skip does not
+// occur. A tick in an hour that the clocks repeat occurs twice. A schedule with a day of the month
+// and a day of the week matches either.
 type Schedule struct {
-	// ticks are those in UTC: Next of the library loses ticks in other zones, on days on which the clocks change.
+	// ticks are ticks in UTC, because the library loses ticks in other zones on days with a change
+	// of the clocks.
 	ticks cron.Schedule
 	zone  *time.Location
 }
 
-// parser reads five fields, or a word such as @hourly. The zone stands in a field of its
-// own, and there is no @every: its ticks would depend on when somebody began to count.
+// parser accepts five fields or a name such as @hourly. The zone is a separate field. @every is not
+// supported, because its ticks would depend on the start time.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// leapYear is the year before one with all days: a schedule that does not come within five
-// years of it never comes.
+// leapYear is the year before a leap year. A schedule without a tick within five years of it never
+// has one.
 var leapYear = time.Date(2023, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// Parse reads a schedule and a time zone, "" for UTC. Any error is a *FieldError.
+// Parse parses a schedule and a time zone, "" for UTC. Its error is a *FieldError.
 func Parse(schedule, zone string) (Schedule, error) {
 	in, err := ParseZone(zone)
 	if err != nil {
 		return Schedule{}, err
 	}
-	ticks, err := parse(schedule)
+	ticks, err := parseSchedule(schedule)
 	if err != nil {
 		return Schedule{}, &FieldError{Field: FieldSchedule, Problem: err.Error()}
 	}
@@ -109,34 +109,34 @@ func Parse(schedule, zone string) (Schedule, error) {
 
 const notASchedule = `must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`
 
-// parse reads a schedule without a zone.
-func parse(schedule string) (cron.Schedule, error) {
+// parseSchedule parses a schedule without a zone.
+func parseSchedule(schedule string) (cron.Schedule, error) {
 	switch {
 	case len(schedule) > MaxSchedule:
 		return nil, fmt.Errorf("must have at most %d bytes", MaxSchedule)
 	case strings.Contains(schedule, "TZ="):
-		return nil, errors.New("must not name a time zone: it has a field of its own")
+		return nil, errors.New("must not contain a time zone; set the separate field")
 	case strings.HasPrefix(schedule, "@every"):
-		return nil, errors.New("must not be @every: its ticks would depend on when it began; write five fields")
+		return nil, errors.New("must not be @every, because its ticks would depend on the start time; write five fields")
 	case strings.Trim(schedule, " \t\r\n") != schedule, strings.ContainsAny(schedule, "\t\r\n"):
-		return nil, errors.New("must have its fields on one line, with spaces between and none around them")
+		return nil, errors.New("must have its fields on one line, separated by spaces, with no spaces around them")
 	}
 	ticks, err := parser.Parse(schedule)
 	if err != nil {
 		return nil, errors.New(cmp.Or(wrongField(schedule), notASchedule))
 	}
 	if ticks.Next(leapYear).IsZero() {
-		return nil, errors.New("must come at some time: no month has all that it asks for")
+		return nil, errors.New("must match at least one date: no month has these days")
 	}
 	return ticks, nil
 }
 
-// fields are what the five fields of a schedule say, and the values that each may have.
+// fields are the five fields of a schedule and their values.
 var fields = []struct{ name, values string }{
 	{"minute", "0-59"}, {"hour", "0-23"}, {"day of the month", "1-31"}, {"month", "1-12 or JAN-DEC"}, {"day of the week", "0-6 or SUN-SAT"},
 }
 
-// wrongField says which of five fields is wrong; "" where there are not five.
+// wrongField returns the invalid field, or "" if there are not five fields.
 func wrongField(schedule string) string {
 	parts := strings.Fields(schedule)
 	if len(parts) != len(fields) {
@@ -152,9 +152,9 @@ func wrongField(schedule string) string {
 	return ""
 }
 
-// ParseZone reads the IANA name of a time zone, "" for UTC. Any error is a *FieldError.
+// ParseZone parses the IANA name of a time zone, "" for UTC. Its error is a *FieldError.
 func ParseZone(name string) (*time.Location, error) {
-	if len(name) > MaxZone || name == "Local" { // which would be that of a process
+	if len(name) > MaxZone || name == "Local" { // "Local" is the zone of the process
 		return nil, &FieldError{Field: FieldZone, Problem: notAZone}
 	}
 	zone, err := time.LoadLocation(name)
@@ -166,15 +166,15 @@ func ParseZone(name string) (*time.Location, error) {
 
 const notAZone = "must be the IANA name of a time zone, such as Europe/Paris"
 
-// maxYears is how many years ahead Next looks for a tick.
+// maxYears limits how far ahead Next searches.
 const maxYears = 5
 
-// Next is the first tick after a moment, in UTC; the zero time where none comes within five
+// Next returns the first tick after a time, in UTC, or the zero time if there is none within five
 // years.
 //
-// Between two changes of the clocks, a zone's time differs from UTC by one amount. Next searches
-// each such period on its own, by the time that the clocks show in it: a time that they skip is in
-// no period, and a time that they show twice is in two. So ticks only ever go forward.
+// Between two changes of the clocks a zone has a constant offset from UTC. Next searches each such
+// period separately, by local time. A skipped local time is in no period, and a repeated one is in
+// two. So ticks never go back.
 func (s Schedule) Next(after time.Time) time.Time {
 	if s.ticks == nil {
 		return time.Time{}
@@ -183,7 +183,7 @@ func (s Schedule) Next(after time.Time) time.Time {
 	for last := begin.Year() + maxYears; begin.Year() <= last; {
 		_, seconds := begin.Zone()
 		offset := time.Duration(seconds) * time.Second
-		shown := s.ticks.Next(after.UTC().Add(offset)) // UTC's clocks never change, so they stand for the zone's
+		shown := s.ticks.Next(after.UTC().Add(offset)) // UTC never changes, so it can represent the zone's clock
 		if shown.IsZero() {
 			return time.Time{}
 		}
@@ -196,24 +196,24 @@ func (s Schedule) Next(after time.Time) time.Time {
 	return time.Time{}
 }
 
-// endOfPeriod is the moment until which the clocks of a moment's zone differ from UTC by as much as
-// they do then, or an earlier one that lies after the moment; the zero time if they never change again.
+// endOfPeriod returns the time until which the offset at moment applies, or an earlier time after
+// moment. It returns the zero time if the offset never changes again.
 func endOfPeriod(moment time.Time) time.Time {
 	_, end := moment.ZoneBounds()
-	if !end.IsZero() && !end.After(moment) { // Go takes a leap year to end a day early
+	if !end.IsZero() && !end.After(moment) { // Go ends a leap year one day early
 		return moment.Add(24 * time.Hour)
 	}
 	return end
 }
 
-// Latest is the newest of the ticks that come at from or later, and not after now; the zero
-// time where there is none. It costs little, however many they are.
+// Latest returns the newest tick from from to now, or the zero time. Its cost does not depend on
+// the number of ticks.
 func (s Schedule) Latest(from, now time.Time) time.Time {
 	first := s.Next(from.Add(-time.Nanosecond))
 	if first.IsZero() || first.After(now) {
 		return time.Time{}
 	}
-	// A tick follows early and none follows late; what is between is halved.
+	// A tick follows early and none follows late. Each step halves the interval.
 	early, late := from.Add(-time.Nanosecond), now
 	for late.Sub(early) > time.Second {
 		middle := early.Add(late.Sub(early) / 2)
@@ -226,17 +226,17 @@ func (s Schedule) Latest(from, now time.Time) time.Time {
 	return s.Next(early)
 }
 
-// Input is what a tick hands to the agents.
+// Input is the input of a tick for the agents.
 type Input struct {
-	// ScheduledAt is the tick's time, in UTC.
+	// ScheduledAt is the time of the tick, in UTC.
 	ScheduledAt time.Time `json:"scheduled_at"`
-	// Prompt is the connector's, "" without one.
+	// Prompt is the connector's prompt, or "".
 	Prompt string `json:"prompt"`
-	// Payload is the connector's, a JSON object; {} without one.
+	// Payload is the connector's payload, a JSON object, or {}.
 	Payload json.RawMessage `json:"payload"`
 }
 
-// JSON is the input as it is stored, at most MaxInput bytes. Any error is a *FieldError.
+// JSON returns the input as it is stored, at most MaxInput bytes. Its error is a *FieldError.
 func (i Input) JSON() ([]byte, error) {
 	if len(i.Payload) == 0 || string(i.Payload) == "null" {
 		i.Payload = json.RawMessage("{}")
@@ -254,7 +254,7 @@ func (i Input) JSON() ([]byte, error) {
 	i.ScheduledAt = i.ScheduledAt.UTC()
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false) // it is read by a model
+	encoder.SetEscapeHTML(false) // a model reads it
 	if err := encoder.Encode(i); err != nil {
 		return nil, &FieldError{Field: FieldPayload, Problem: "must be a JSON object"}
 	}
@@ -265,9 +265,9 @@ func (i Input) JSON() ([]byte, error) {
 	return text, nil
 }
 
-var tooLarge = fmt.Sprintf("must leave the input of a run, which is prompt and payload as JSON, within %d bytes", MaxInput)
+var tooLarge = fmt.Sprintf("must keep the input of a run, prompt and payload as JSON, within %d bytes", MaxInput)
 
-// Check says what is wrong with a cron connector, field by field; nil when nothing is.
+// Check returns all problems of a cron connector by field.
 func Check(schedule, zone, prompt string, payload json.RawMessage) (wrong []*FieldError) {
 	note := func(err error) {
 		var field *FieldError
@@ -290,5 +290,5 @@ func Check(schedule, zone, prompt string, payload json.RawMessage) (wrong []*Fie
 	return wrong
 }
 
-// longest is as long as a tick's time can be written.
+// longest is a tick time with the longest text.
 var longest = time.Date(2026, 1, 1, 0, 0, 0, 999_999_999, time.UTC)

@@ -27,7 +27,7 @@ func parsed(t *testing.T, schedule, zone string) Schedule {
 	return s
 }
 
-func TestTicks(t *testing.T) {
+func TestNext_ReturnsTicks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		schedule, zone, after string
@@ -59,7 +59,7 @@ func TestTicks(t *testing.T) {
 	require.Zero(t, Schedule{}.Next(time.Now()))
 }
 
-func TestWhatIsNoScheduleOrZone(t *testing.T) {
+func TestParse_RejectsInvalidSchedules(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
 		"":                              "five fields",
@@ -98,7 +98,7 @@ func TestWhatIsNoScheduleOrZone(t *testing.T) {
 	}
 }
 
-func TestInputs(t *testing.T) {
+func TestInput_EncodesJSON(t *testing.T) {
 	t.Parallel()
 	tick := time.Date(2026, 1, 1, 1, 0, 0, 0, time.FixedZone("", 3600))
 	for want, in := range map[string]Input{
@@ -115,8 +115,8 @@ func TestInputs(t *testing.T) {
 	}
 	full := MaxInput - len(`{"scheduled_at":"2026-01-01T00:00:00.999999999Z","prompt":"","payload":{"a":""}}`)
 	for problem, payload := range map[string]string{
-		"":                            `{"a":"` + strings.Repeat("x", full) + `"}`,
-		"payload must leave the inpu": `{"a":"` + strings.Repeat("x", full+1) + `"}`,
+		"":                           `{"a":"` + strings.Repeat("x", full) + `"}`,
+		"payload must keep the inpu": `{"a":"` + strings.Repeat("x", full+1) + `"}`,
 		"line 1, column 6: the number is too large": `{"a":1e400}`,
 		"line 1, column 7: the text is not UTF-8":   "{\"a\":\"\xe9\"}",
 		"payload must be a JSON obje":               `[]`,
@@ -137,7 +137,7 @@ func TestInputs(t *testing.T) {
 	require.Len(t, Check("x", "y", "", json.RawMessage(`1`)), 3)
 }
 
-// schedules are drawn from what people write, and from what they might.
+// schedules generates valid and unusual schedules.
 func schedules() *rapid.Generator[string] {
 	field := func(from, to int) *rapid.Generator[string] {
 		return rapid.Custom(func(t *rapid.T) string {
@@ -176,9 +176,8 @@ var zones = []string{
 	"Asia/Beirut", "Africa/Casablanca", "Pacific/Apia", "Pacific/Chatham",
 }
 
-// TestLatestIsTheLastOfAll: what is found by halving is what is found by going through all,
-// and ticks come one after the other.
-func TestLatestIsTheLastOfAll(t *testing.T) {
+// The binary search finds the same tick as a search through all of them, and ticks are in order.
+func TestLatest_ReturnsLastTick(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s, err := Parse(schedules().Draw(t, "schedule"), rapid.SampledFrom(zones).Draw(t, "zone"))
@@ -200,7 +199,7 @@ func TestLatestIsTheLastOfAll(t *testing.T) {
 	})
 }
 
-// FuzzParse: whatever is written, it is read or refused, and ticks lie after what they follow.
+// FuzzParse checks that any text is parsed or rejected, and that a tick follows its predecessor.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"* * * * *", "@hourly", "TZ=", "CRON_TZ=UTC 1 2 3 4 5", "1-2/3 ? L W #", "0 0 31 2,4 *", "@every 1ns"} {
 		f.Add(seed, "Europe/Berlin", "prompt", []byte(`{"a":1}`))

@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// checkNumbers refuses a payload with a number that Kubernetes would store as another one: it keeps
-// integers of 64 bits, and everything else as float64. The error is a *FieldError.
+// checkNumbers rejects a payload with a number that Kubernetes would change. It stores integers of
+// 64 bits and everything else as float64. The error is a *FieldError.
 func checkNumbers(payload json.RawMessage) error {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.UseNumber()
 	for {
 		token, err := decoder.Token()
-		if err != nil { // at its end, for it is valid
+		if err != nil { // at the end, because it is valid
 			return nil
 		}
-		if number, isNumber := token.(json.Number); isNumber && !isKept(number) {
+		if number, isNumber := token.(json.Number); isNumber && !isExactInKubernetes(number) {
 			return &FieldError{Field: FieldPayload, Problem: fmt.Sprintf(
-				"has a number with too many digits, before its byte %d: write it as a text", decoder.InputOffset())}
+				"has a number with too many digits, before its byte %d: write it as a string", decoder.InputOffset())}
 		}
 	}
 }
 
-// isKept says whether Kubernetes stores a number as the same one.
-func isKept(number json.Number) bool {
+// isExactInKubernetes reports whether Kubernetes stores a number unchanged.
+func isExactInKubernetes(number json.Number) bool {
 	if _, err := number.Int64(); err == nil {
 		return true
 	}
@@ -39,16 +39,16 @@ func isKept(number json.Number) bool {
 // decimal is 0.digits times ten to the power of point.
 type decimal struct {
 	negative bool
-	digits   string // neither the first nor the last is 0
+	digits   string // without leading and trailing zeros
 	point    int
 }
 
-// decimalOf reads a number of JSON.
+// decimalOf parses a JSON number.
 func decimalOf(text string) decimal {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	mantissa, negative := strings.CutPrefix(mantissa, "-")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
-	point, _ := strconv.Atoi(exponent) // the nearest there is where it is too large: no float64 has that
+	point, _ := strconv.Atoi(exponent) // the nearest int if it is too large: no float64 has it
 	digits := strings.TrimLeft(whole+fraction, "0")
 	point += len(whole) - (len(whole+fraction) - len(digits))
 	if digits = strings.TrimRight(digits, "0"); digits == "" {

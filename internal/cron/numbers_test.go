@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/cron"
 )
 
-// A number of a payload is stored as it is, or refused.
+// A number of a payload is stored unchanged or rejected.
 func TestCheck_RefusesNumbersThatKubernetesChanges(t *testing.T) {
 	t.Parallel()
 	for number, kept := range map[string]bool{

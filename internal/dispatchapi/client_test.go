@@ -18,19 +18,19 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// gateway is a dispatch port that misbehaves when it is told to. A claim is answered
-// once a second one is there, so that each has a connection of its own.
+// gateway is a dispatch port that can misbehave. It responds to a claim when a second one has
+// arrived, so that each has its own connection.
 type gateway struct {
 	pair sync.WaitGroup
-	// sick, when set, answers heartbeats.
+	// sick replaces the response to heartbeats, if set.
 	sick http.HandlerFunc
 
 	mu    sync.Mutex
-	peers map[string]bool // of claims
+	peers map[string]bool // connections of claims
 }
 
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // until then a server does not see that the client has gone
+	_, _ = io.Copy(io.Discard, r.Body) // a server does not detect a disconnected client before
 	if r.URL.Path == "/v1/heartbeat" {
 		g.sick(w, r)
 		return
@@ -43,7 +43,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "{}")
 }
 
-// connections are those that two claims at a time take.
+// connections returns the connections of two concurrent claims.
 func (g *gateway) connections(t *testing.T, client *dispatchapi.Client) map[string]bool {
 	t.Helper()
 	g.peers = map[string]bool{}
@@ -60,7 +60,7 @@ func (g *gateway) connections(t *testing.T, client *dispatchapi.Client) map[stri
 	return g.peers
 }
 
-// expiring is a context whose deadline the test decides on.
+// expiring is a context with a manual deadline.
 type expiring struct {
 	context.Context //nolint:containedctx // it is one
 	over            chan struct{}
@@ -77,8 +77,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// TestASickGatewayIsLeft: with all its connections, for the next ones may find another.
-func TestASickGatewayIsLeft(t *testing.T) {
+// The client closes all connections to it, so that the next ones may reach another gateway.
+func TestClient_LeavesSickGateway(t *testing.T) {
 	t.Parallel()
 	status := func(code int) func(*gateway, context.Context) context.Context {
 		return func(g *gateway, ctx context.Context) context.Context {
@@ -134,8 +134,8 @@ func TestASickGatewayIsLeft(t *testing.T) {
 	}
 }
 
-// TestAJournalIsRead: line by line, from the beginning again when it was cut off.
-func TestAJournalIsRead(t *testing.T) {
+// A journal is read line by line, and from the beginning again after an interruption.
+func TestReadJournal_ReadsAllEntries(t *testing.T) {
 	t.Parallel()
 	run, tries := uuid.New(), 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -2,5 +2,5 @@
 
 package dispatchapi
 
-// ModelErrors begins the codes of runs that failed at a model service.
+// ModelErrors is the prefix of the codes of runs that failed at a model service.
 const ModelErrors = "model_"

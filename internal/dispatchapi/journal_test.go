@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAJournalIsBounded: in bytes, whatever their entries, and one that ends in the
-// middle is none.
-func TestAJournalIsBounded(t *testing.T) {
+// The limit counts bytes, regardless of the entries. A truncated journal is an error.
+func TestReadJournal_LimitsBytes(t *testing.T) {
 	t.Parallel()
 	const line = `{"sequence":1,"kind":"x","data":{}}` + "\n"
 	for name, c := range map[string]struct {
 		text string
-		want string // "" when it is read
+		want string // "" if it is read
 	}{
 		"as much as may be": {strings.Repeat(line, 10), ""},
 		"one more":          {strings.Repeat(line, 11), "larger than"},

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// ErrTooMany says that a list of a request is longer than the port takes.
+// ErrTooMany means that a list of a request is too long.
 var ErrTooMany = errors.New("too many elements")
 
-// Lists of requests, counted before memory is set aside for their elements: an
-// element of two bytes may take a hundred.
+// Lists of requests. They are counted before memory is allocated, because an element of two bytes
+// can need a hundred.
 type (
 	Digests    []string
 	Leases     []Lease
@@ -25,45 +25,51 @@ type (
 	Connectors []ConnectorFile
 )
 
-// UnmarshalJSON takes at most MaxDigests; ErrTooMany.
-func (l *Digests) UnmarshalJSON(data []byte) error { return list(data, (*[]string)(l), MaxDigests) }
+// UnmarshalJSON accepts at most MaxDigests, or returns ErrTooMany.
+func (l *Digests) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]string)(l), MaxDigests)
+}
 
-// UnmarshalJSON takes at most MaxLeases; ErrTooMany.
-func (l *Leases) UnmarshalJSON(data []byte) error { return list(data, (*[]Lease)(l), MaxLeases) }
+// UnmarshalJSON accepts at most MaxLeases, or returns ErrTooMany.
+func (l *Leases) UnmarshalJSON(data []byte) error { return decodeList(data, (*[]Lease)(l), MaxLeases) }
 
-// UnmarshalJSON takes at most MaxLeases; ErrTooMany.
+// UnmarshalJSON accepts at most MaxLeases, or returns ErrTooMany.
 func (l *HeldLeases) UnmarshalJSON(data []byte) error {
-	return list(data, (*[]Held)(l), MaxLeases)
+	return decodeList(data, (*[]Held)(l), MaxLeases)
 }
 
-// UnmarshalJSON takes at most MaxEntries; ErrTooMany.
+// UnmarshalJSON accepts at most MaxEntries, or returns ErrTooMany.
 func (l *Entries) UnmarshalJSON(data []byte) error {
-	return list(data, (*[]JournalEntry)(l), MaxEntries)
+	return decodeList(data, (*[]JournalEntry)(l), MaxEntries)
 }
 
-// UnmarshalJSON takes at most MaxAgents; ErrTooMany.
-func (l *Agents) UnmarshalJSON(data []byte) error { return list(data, (*[]Agent)(l), MaxAgents) }
+// UnmarshalJSON accepts at most MaxAgents, or returns ErrTooMany.
+func (l *Agents) UnmarshalJSON(data []byte) error { return decodeList(data, (*[]Agent)(l), MaxAgents) }
 
-// UnmarshalJSON takes at most MaxConnectors; ErrTooMany.
+// UnmarshalJSON accepts at most MaxConnectors, or returns ErrTooMany.
 func (l *Connectors) UnmarshalJSON(data []byte) error {
-	return list(data, (*[]ConnectorFile)(l), MaxConnectors)
+	return decodeList(data, (*[]ConnectorFile)(l), MaxConnectors)
 }
 
-// UnmarshalJSON takes at most MaxTests; ErrTooMany.
-func (l *Tests) UnmarshalJSON(data []byte) error { return list(data, (*[]TestResult)(l), MaxTests) }
+// UnmarshalJSON accepts at most MaxTests, or returns ErrTooMany.
+func (l *Tests) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]TestResult)(l), MaxTests)
+}
 
-// UnmarshalJSON takes at most MaxDayCosts; ErrTooMany.
-func (l *DayCosts) UnmarshalJSON(data []byte) error { return list(data, (*[]DayCost)(l), MaxDayCosts) }
+// UnmarshalJSON accepts at most MaxDayCosts, or returns ErrTooMany.
+func (l *DayCosts) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]DayCost)(l), MaxDayCosts)
+}
 
-func list[T any](data []byte, into *[]T, most int) error {
-	if commas(data) >= most {
+func decodeList[T any](data []byte, into *[]T, most int) error {
+	if countCommas(data) >= most {
 		return fmt.Errorf("a list has more than %d elements: %w", most, ErrTooMany)
 	}
 	return json.Unmarshal(data, into)
 }
 
-// commas counts those of valid JSON that stand between its outermost elements.
-func commas(data []byte) int {
+// countCommas counts the commas between the outermost elements of valid JSON.
+func countCommas(data []byte) int {
 	count, depth, text := 0, 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestListsAreCountedBeforeTheyAreDecoded: of every list of a request, whatever
-// its elements hold.
-func TestListsAreCountedBeforeTheyAreDecoded(t *testing.T) {
+// This holds for each list of a request, regardless of its elements.
+func TestLists_AreCountedBeforeDecoding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		into    any

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// newTransport reaches the port inside the cluster, never through a proxy. A
-// connection carries one request at a time: one that hangs with its gateway is
-// given up with its connection, and the next may find another gateway.
+// newTransport connects to the port inside the cluster, never through a proxy. A connection carries
+// one request at a time. If it hangs with its gateway, it is closed, and the next one may reach
+// another gateway.
 func newTransport(caFile string) *http.Transport {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
@@ -31,8 +31,7 @@ func newTransport(caFile string) *http.Transport {
 	return transport
 }
 
-// trusting dials and verifies by the authorities that the file holds at that
-// moment.
+// trusting dials and verifies with the current authorities of the file.
 func trusting(caFile string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		roots, err := readRoots(caFile)
@@ -47,7 +46,7 @@ func trusting(caFile string) func(ctx context.Context, network, address string) 
 	}
 }
 
-// readRoots is nil, which means the system's, for an empty file.
+// readRoots returns nil for an empty file, which means the system's authorities.
 func readRoots(caFile string) (*x509.CertPool, error) {
 	data, err := os.ReadFile(caFile) //nolint:gosec // the operator's flag
 	if err != nil {
@@ -58,7 +57,7 @@ func readRoots(caFile string) (*x509.CertPool, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(data) {
-		return nil, errors.New("reading the authorities of the dispatch port: " + caFile + " holds no PEM certificate")
+		return nil, errors.New("reading the authorities of the dispatch port: " + caFile + ": the file contains no PEM certificate")
 	}
 	return roots, nil
 }

@@ -19,9 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// TestAuthoritiesAreReadAnew: the client speaks to a port whose certificate is of
-// the file's authority at that moment, and to no other.
-func TestAuthoritiesAreReadAnew(t *testing.T) {
+// The client connects only to a port whose certificate belongs to the file's current authority.
+func TestTransport_ReloadsAuthorities(t *testing.T) {
 	t.Parallel()
 	ours, other := newAuthority(t), newAuthority(t)
 	url, protocol := servePort(t, ours)
@@ -35,8 +34,8 @@ func TestAuthoritiesAreReadAnew(t *testing.T) {
 	require.ErrorContains(t, heartbeat(), "reading the authorities")
 	for content, want := range map[string]string{
 		string(other.Cert): "certificate",
-		"no certificate":   "holds no PEM certificate",
-		"\n":               "certificate", // the system's, which do not know it
+		"no certificate":   "contains no PEM certificate",
+		"\n":               "certificate", // the system's authorities, which do not know it
 	} {
 		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
 			require.NoError(t, os.WriteFile(caFile, []byte(content), 0o600))
@@ -48,7 +47,7 @@ func TestAuthoritiesAreReadAnew(t *testing.T) {
 	require.Equal(t, "HTTP/1.1", protocol())
 }
 
-func TestAnAuthorityNeedsTLS(t *testing.T) {
+func TestNewClient_AuthorityNeedsTLS(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"http://dispatch:8081", "ftp://dispatch:8081", "dispatch:8081"} {
 		_, err := dispatchapi.NewClient(dispatchapi.Options{URL: url, Token: "secret", CAFile: "ca.crt"})
@@ -63,8 +62,8 @@ func newAuthority(t *testing.T) certs.Pair {
 	return authority
 }
 
-// servePort answers everything with an empty object, over TLS, until the test
-// ends. protocol is that of the last request.
+// servePort responds to everything with an empty object, over TLS, until the test ends. protocol
+// returns the protocol of the last request.
 func servePort(t *testing.T, authority certs.Pair) (url string, protocol func() string) {
 	t.Helper()
 	pair, err := authority.Issue([]string{"127.0.0.1"}, time.Now())

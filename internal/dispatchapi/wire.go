@@ -9,38 +9,37 @@ import (
 	"github.com/google/uuid"
 )
 
-// ClaimRequest asks for runs to execute.
+// ClaimRequest requests runs.
 type ClaimRequest struct {
-	// RunnerID names this process: what is leased is leased to it, and one that was
-	// started anew has another.
+	// RunnerID identifies this process. Leases belong to it, and a restarted process has another
+	// ID.
 	RunnerID string `json:"runner_id"`
-	// Digests are the bundles held.
+	// Digests are the cached bundles.
 	Digests Digests `json:"digests"`
-	// Refused are bundles that this runner cannot open: no run of theirs is handed
-	// to it.
+	// Refused are bundles that this runner cannot open. It gets no runs of them.
 	Refused Digests `json:"refused,omitempty"`
-	// Places is the most runs at a time, Limit the most wanted now; with Limit 0 the
-	// request only reports, hears what is lost and asks what to prefetch.
+	// Places is the maximum number of parallel runs, Limit the number of wanted runs. With Limit 0
+	// the request only reports, and its response has lost claims and prefetches.
 	Places int `json:"places"`
 	Limit  int `json:"limit"`
-	// Holding are the claims that the runner works on. What is leased to it beyond
-	// these was lost on its way, and is handed to it again with the same token.
+	// Holding are the runner's current claims. Other leases of the runner were lost on their way
+	// and are sent again with the same token.
 	Holding Leases `json:"holding,omitempty"`
-	// WaitSeconds is how long to wait for something to say, 0 to 30.
+	// WaitSeconds is how long to wait for a response, 0 to 30.
 	WaitSeconds int `json:"wait_seconds"`
-	// Draining says that the runner takes no more runs: what is leased to it beyond
-	// Holding is given back at once.
+	// Draining is true if the runner claims no more runs. Its leases outside Holding are released
+	// immediately.
 	Draining bool `json:"draining,omitempty"`
-	// Unanswered says that the answer to the request before did not come: it may have
-	// handed out runs, of which another replica knows nothing.
+	// Unanswered is true if the previous request got no response. It may have claimed runs that
+	// another replica does not know.
 	Unanswered bool `json:"unanswered,omitempty"`
 }
 
-// ClaimResponse holds the runs that this runner may execute now.
+// ClaimResponse contains the claimed runs.
 type ClaimResponse struct {
 	Runs []Run `json:"runs"`
-	// Lost are those of Holding that are no longer current, for the run was
-	// cancelled or is another's.
+	// Lost are claims of Holding that are no longer current, because the run was cancelled or
+	// another runner has it.
 	Lost []Lease `json:"lost"`
 	// Prefetch are bundles to fetch now, because they are about to go live.
 	Prefetch []string `json:"prefetch"`
@@ -50,50 +49,50 @@ type ClaimResponse struct {
 type Run struct {
 	ID    uuid.UUID `json:"id"`
 	Token int64     `json:"token"`
-	// LeaseSeconds, from the answer's arrival, is short: a heartbeat confirms the
-	// claim and prolongs it.
+	// LeaseSeconds, from the arrival of the response, is short. A heartbeat confirms the claim and
+	// extends the lease.
 	LeaseSeconds float64 `json:"lease_seconds"`
 	AgentName    string  `json:"agent_name"`
-	// TestName is the A/B variant that executed it in an attempt before, which goes on.
+	// TestName is the A/B variant of earlier attempts, which the run keeps.
 	TestName     string    `json:"test_name,omitempty"`
 	DeploymentID uuid.UUID `json:"deployment_id"`
 	BundleDigest string    `json:"bundle_digest"`
 	ConnectorID  uuid.UUID `json:"connector_id"`
-	// ContentType says how Input is to be read.
+	// ContentType is the type of Input.
 	ContentType string `json:"content_type"`
-	// Input is the raw input; when InputElsewhere is set it is to be fetched.
+	// Input is the raw input. If InputElsewhere is set, the runner fetches it.
 	Input          []byte `json:"input,omitempty"`
 	InputElsewhere bool   `json:"input_elsewhere,omitempty"`
-	// Files says that the input has attachments, which are to be fetched.
+	// Files is true if the input has attachments, which the runner fetches.
 	Files bool `json:"files,omitempty"`
-	// Headers are those of its event's request that the run sees, by their names in lower
-	// case.
+	// Headers are the request headers of its event that the run sees, with names in lower case.
 	Headers map[string]string `json:"headers,omitempty"`
-	// Actions are the tools by which the agent sends to outbound connectors, at most
-	// MaxActions.
+	// Traceparent is the W3C traceparent of its event; "" without one.
+	Traceparent string `json:"traceparent,omitempty"`
+	// Actions are the agent's tools that send to outbound connectors, at most MaxActions.
 	Actions  []Action  `json:"actions,omitempty"`
 	Attempt  int       `json:"attempt"`
 	QueuedAt time.Time `json:"queued_at"`
-	// StartedAt is when the first attempt began, Now when this claim was made, both by
-	// the database's clock: the run's age does not depend on the runner's.
+	// StartedAt is the beginning of the first attempt, Now the time of this claim, both by the
+	// database's clock. So the run's age does not depend on the runner's clock.
 	StartedAt time.Time `json:"started_at"`
 	Now       time.Time `json:"now"`
-	// Journal is what earlier attempts recorded; a long one is to be fetched when
-	// JournalElsewhere is set.
+	// Journal contains the entries of earlier attempts. If JournalElsewhere is set, the runner
+	// fetches it.
 	Journal          []JournalEntry `json:"journal,omitempty"`
 	JournalElsewhere bool           `json:"journal_elsewhere,omitempty"`
 }
 
-// Action is a tool by which an agent sends to an outbound connector. Where that sends, and
-// how, is nothing that a runner knows.
+// Action is a tool that sends to an outbound connector. The runner does not know the connector's
+// configuration.
 type Action struct {
-	// Name is the tool's, of at most 64 letters, digits, underscores and dashes.
+	// Name is the tool's name, of at most 64 letters, digits, underscores and dashes.
 	Name string `json:"name"`
 	// Connector is the connector's name.
 	Connector string `json:"connector"`
 }
 
-// Modes of what a run sends.
+// Modes of a payload.
 const (
 	SendByTool       = "agent_tool"
 	SendByMiddleware = "middleware"
@@ -102,25 +101,25 @@ const (
 // SendRequest sends a payload to an outbound connector.
 type SendRequest struct {
 	Token int64 `json:"token"`
-	// Mode is one of the constants above. By a tool Name is the action's, by middleware
-	// the connector's.
+	// Mode is one of the constants above. Name is the action of a tool, or the connector of
+	// middleware.
 	Mode string `json:"mode"`
 	Name string `json:"name"`
-	// Position is the sequence of the journal entry that announced it: from one position
-	// a run sends once, however often it is asked.
+	// Position is the sequence of the journal entry that announced the payload. Each position sends
+	// once, regardless of retries.
 	Position int64 `json:"position"`
-	// Payload, of at most MaxPayload bytes, is delivered as it is.
+	// Payload, of at most MaxPayload bytes, is delivered unchanged.
 	Payload json.RawMessage `json:"payload"`
 }
 
-// Statuses of what was sent.
+// Statuses of a payload.
 const (
-	// SendQueued: it is on its way. SendSkipped: it is not, for a reason.
+	// SendQueued: the delivery is queued. SendSkipped: nothing is sent, for a reason.
 	SendQueued  = "queued"
 	SendSkipped = "skipped"
 )
 
-// SendResponse says what became of a payload.
+// SendResponse is the outcome of a payload.
 type SendResponse struct {
 	// DeliveryID is the connector run of the delivery.
 	DeliveryID uuid.UUID `json:"delivery_id"`
@@ -128,15 +127,15 @@ type SendResponse struct {
 	Reason     string    `json:"reason,omitempty"`
 }
 
-// Files are the attachments of a run's input. Their numbers are those of Files.
+// Files are the attachments of a run's input. Their numbers are indexes of Files.
 type Files struct {
 	Files  []File      `json:"files"`
 	Issues []FileIssue `json:"issues"`
 }
 
-// File is an attachment that was accepted, and that agents are given.
+// File is an accepted attachment that agents get.
 type File struct {
-	// Name is the original file name, FieldName that of the field in which it came.
+	// Name is the original file name, FieldName the name of its field.
 	Name      string `json:"name"`
 	FieldName string `json:"field_name"`
 	MIMEType  string `json:"mime_type"`
@@ -144,24 +143,24 @@ type File struct {
 	Size int64 `json:"size"`
 }
 
-// FileIssue is an attachment that was omitted, or whose content was.
+// FileIssue is an omitted attachment, or one whose content was omitted.
 type FileIssue struct {
 	Name      string `json:"name"`
 	FieldName string `json:"field_name"`
 	Reason    string `json:"reason"`
 }
 
-// Lease names one claim.
+// Lease identifies a claim.
 type Lease struct {
 	RunID uuid.UUID `json:"run_id"`
 	Token int64     `json:"token"`
 }
 
-// Held is a claim that the runner works on, and what it says of the run.
+// Held is a current claim of the runner with its report about the run.
 type Held struct {
 	Lease
-	// TestName is the A/B variant that executes the run: empty of the agent itself, and while
-	// none is chosen.
+	// TestName is the A/B variant that executes the run, or empty for the agent itself and before
+	// the choice.
 	TestName string `json:"test_name,omitempty"`
 }
 
@@ -170,8 +169,7 @@ type HeartbeatRequest struct {
 	Leases HeldLeases `json:"leases"`
 }
 
-// HeartbeatResponse names the claims that are lost; all others hold for
-// LeaseSeconds from now.
+// HeartbeatResponse names the lost claims. All others have a lease of LeaseSeconds from now.
 type HeartbeatResponse struct {
 	Lost         []Lease `json:"lost"`
 	LeaseSeconds float64 `json:"lease_seconds"`
@@ -182,8 +180,15 @@ const (
 	JournalModelAnswer = "model_answer"
 	JournalToolStarted = "tool_started"
 	JournalToolResult  = "tool_result"
-	// JournalModelFailure is an answer that was of no use: it is asked again, or fails the run.
+	// JournalModelFailure is an unusable answer. It is requested again, or fails the run.
 	JournalModelFailure = "model_failure"
+	// JournalStep is a script or check that ended. It does not run again.
+	JournalStep = "step"
+	// JournalWait is the end of an attempt whose run waits. The platform appends JournalResumed or
+	// JournalExpired when the wait ends.
+	JournalWait    = "wait"
+	JournalResumed = "resumed"
+	JournalExpired = "expired"
 )
 
 // JournalEntry is one entry of a run's journal.
@@ -193,15 +198,14 @@ type JournalEntry struct {
 	// Kind is one of the constants above.
 	Kind string          `json:"kind"`
 	Data json.RawMessage `json:"data"`
-	// Unsafe marks a tool_started whose tool is not declared idempotent, and the
-	// tool_result that ends it: with such a tool in flight a lost run fails
-	// (tool_interrupted) and is not resumed.
+	// Unsafe marks a tool_started of a tool that is not idempotent, and its tool_result. With such
+	// a tool in progress a lost run fails (tool_interrupted) and is not resumed.
 	Unsafe bool `json:"unsafe,omitempty"`
-	// Usage is what a model_answer or a model_failure cost; nil of other kinds.
+	// Usage is the usage of a model_answer or a model_failure; nil for other kinds.
 	Usage *ModelUsage `json:"usage,omitempty"`
 }
 
-// Size is how many bytes of MaxJournal the entry takes.
+// Size returns the bytes of MaxJournal that the entry uses.
 func (e JournalEntry) Size() int {
 	size := EntryOverhead + len(e.Kind) + len(e.Data)
 	if e.Usage != nil {
@@ -210,12 +214,12 @@ func (e JournalEntry) Size() int {
 	return size
 }
 
-// ModelUsage is what one call of a model cost.
+// ModelUsage is the usage of one model call.
 type ModelUsage struct {
-	// Model is its reference, provider/model.
+	// Model is the reference, provider/model.
 	Model string `json:"model"`
 	TokenUsage
-	// Cost is nil where no price of the model is known.
+	// Cost is nil without a known price.
 	Cost *Cost `json:"cost,omitempty"`
 }
 
@@ -225,12 +229,11 @@ type Cost struct {
 	Nanos    int64  `json:"nanos"`
 }
 
-// DayCost is what calls of models cost on a day.
+// DayCost is the cost of model calls on a day.
 type DayCost struct {
 	// Day is the day of the calls in UTC, in days since 1970.
 	Day int64 `json:"day"`
-	// Calls is how many they were; Currency is empty, and Nanos 0, of those whose price is not
-	// known.
+	// Calls is the number of calls. Currency is empty and Nanos 0 for calls without a known price.
 	Calls    int64  `json:"calls"`
 	Currency string `json:"currency"`
 	Nanos    int64  `json:"nanos"`
@@ -242,7 +245,7 @@ type JournalRequest struct {
 	Entries Entries `json:"entries"`
 }
 
-// Statuses with which a run ends.
+// Final statuses of a run.
 const (
 	StatusCompleted = "completed"
 	StatusFailed    = "failed"
@@ -261,31 +264,35 @@ type TokenUsage struct {
 // CompleteRequest ends a run.
 type CompleteRequest struct {
 	Token int64 `json:"token"`
-	// TestName is the A/B variant that executed the run; empty of the agent itself.
+	// TestName is the A/B variant that executed the run, or empty for the agent itself.
 	TestName string `json:"test_name,omitempty"`
 	Status   string `json:"status"`
-	// ErrorCode and Error are set when the run failed; a code has at most 64
-	// lower-case letters, digits and underscores.
+	// ErrorCode and Error are set for a failed run. A code has at most 64 lower-case letters,
+	// digits and underscores.
 	ErrorCode string     `json:"error_code,omitempty"`
 	Error     string     `json:"error,omitempty"`
 	Output    string     `json:"output"`
 	Usage     TokenUsage `json:"usage"`
+	// Context is what scripts set in the run's context: a JSON object of at most MaxContext bytes, or nil.
+	Context json.RawMessage `json:"context,omitempty"`
+	// Unpublished is true if no outbound link sends the result.
+	Unpublished bool `json:"unpublished,omitempty"`
 	// Journal are trailing entries that were not appended yet.
 	Journal Entries `json:"journal,omitempty"`
 }
 
-// ReleaseRequest gives a claim back.
+// ReleaseRequest releases a claim.
 type ReleaseRequest struct {
 	Token int64 `json:"token"`
-	// DelaySeconds, 0 to 60, is how long the run is handed to nobody.
+	// DelaySeconds, 0 to 60, is how long the run cannot be claimed.
 	DelaySeconds int `json:"delay_seconds,omitempty"`
 }
 
-// BuildReport tells how far a build is; empty fields change nothing.
+// BuildReport reports the progress of a build. Empty fields change nothing.
 type BuildReport struct {
 	// Phase is fetching, packing or testing.
 	Phase string `json:"phase,omitempty"`
-	// Branch is the branch or tag that was fetched; "" if the server does not name its default branch.
+	// Branch is the fetched branch or tag; "" if the server does not name its default branch.
 	Branch        string `json:"branch,omitempty"`
 	Commit        string `json:"commit,omitempty"`
 	CommitMessage string `json:"commit_message,omitempty"`
@@ -298,25 +305,25 @@ type BuildLog struct {
 	Chunk  string `json:"chunk"`
 }
 
-// Reasons for which a build fails.
+// Reasons for failed builds.
 const (
 	FailureBuild = "build_failed"
 	FailureTests = "tests_failed"
 )
 
-// BuildResult ends a build: BundleDigest, Agents and Connectors when it succeeded,
-// FailureReason and Message when not; BundleDigest also when its tests failed.
+// BuildResult ends a build. A successful build has BundleDigest, Agents and Connectors, a failed
+// one FailureReason and Message. A build with failed tests also has BundleDigest.
 type BuildResult struct {
 	BundleDigest string     `json:"bundle_digest,omitempty"`
 	Agents       Agents     `json:"agents,omitempty"`
 	Connectors   Connectors `json:"connectors,omitempty"`
-	// TestResults are by agent and name; nil where no tests were run.
+	// TestResults are sorted by agent and name; nil without tests.
 	TestResults   Tests  `json:"test_results,omitempty"`
 	FailureReason string `json:"failure_reason,omitempty"`
 	Message       string `json:"message,omitempty"`
 }
 
-// TestResult is what became of a test case.
+// TestResult is the result of a test case.
 type TestResult struct {
 	AgentName        string  `json:"agent_name"`
 	TestName         string  `json:"test_name"`
@@ -324,16 +331,16 @@ type TestResult struct {
 	Successes        int     `json:"successes"`
 	Runs             int     `json:"runs"`
 	SuccessThreshold float64 `json:"success_threshold"`
-	// FailureReason is nil of a case that passed.
+	// FailureReason is nil for a case that passed.
 	FailureReason *string `json:"failure_reason"`
-	// DurationMS and TokenUsage are of all its runs together.
+	// DurationMS and TokenUsage are totals of all its runs.
 	DurationMS int64      `json:"duration_ms"`
 	TokenUsage TokenUsage `json:"token_usage"`
-	// Costs are of all its runs together, by day and currency.
+	// Costs are totals of all its runs by day and currency.
 	Costs DayCosts `json:"costs,omitempty"`
 }
 
-// ConnectorFile is a file of connectors/: its stem, and its YAML.
+// ConnectorFile is a file of connectors/: its stem and its YAML.
 type ConnectorFile struct {
 	Key     string `json:"key"`
 	Content string `json:"content"`
@@ -348,8 +355,8 @@ type Agent struct {
 	VariantOf         string `json:"variant_of,omitempty"`
 	TestName          string `json:"test_name,omitempty"`
 	MaxConcurrentRuns int    `json:"max_concurrent_runs,omitempty"`
-	// ConcurrencyKey is the expression of its runs' key, "" without one; with
-	// ConcurrencyDrop a run whose key another one has is cancelled.
+	// ConcurrencyKey is the expression for the key of its runs, or "". With ConcurrencyDrop a run
+	// is cancelled if another run has its key.
 	ConcurrencyKey  string          `json:"concurrency_key,omitempty"`
 	ConcurrencyDrop bool            `json:"concurrency_drop,omitempty"`
 	Config          json.RawMessage `json:"config,omitempty"`

@@ -1,39 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package displayname declares the names for people that the platform takes, wherever they are given:
-// in objects, in the REST API and in a project's repository.
+// Package displayname defines the valid display names, for objects, the REST API and a project's
+// repository.
 package displayname
 
 import (
 	"regexp"
 	"strings"
+	"unicode"
 )
 
-// MaxLength is the most characters of a name.
+// MaxLength limits a name, in characters.
 const MaxLength = 63
 
-// control are characters that change how others are shown, instead of being shown: control
-// characters, those that separate lines or paragraphs, and those that change the direction of text.
-const control = `\p{Cc}\p{Zl}\p{Zp}\x{061C}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2066}-\x{2069}\x{FEFF}`
+// control are characters that are invisible or change the display of other characters: control
+// characters, line and paragraph separators, characters that change the direction of text, and
+// invisible ones. Joiners are allowed, because some scripts and emoji need them.
+const control = `\p{Cc}\p{Zl}\p{Zp}\x{00AD}\x{061C}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{E0000}-\x{E007F}`
 
-// Pattern matches names in the syntax RE2, which CEL and Go share. It does not bound their length.
-const Pattern = `^[^\pZ` + control + `]([^` + control + `]*[^\pZ` + control + `])?$`
+// Pattern matches valid names in RE2 syntax, for CEL and Go. It does not limit their length.
+const Pattern = `^[^\pZ\p{Cf}` + control + `]([^` + control + `]*[^\pZ\p{Cf}` + control + `])?$`
 
-// Message says what Pattern demands.
-const Message = "must not be blank, and have no white space around it, control characters, line breaks or characters that change the direction of text"
+// Message describes Pattern.
+const Message = "must not be blank, and have no white space around it, control characters, line breaks, invisible characters or characters that change the direction of text"
 
 var pattern = regexp.MustCompile(Pattern)
 
-// Problem says what is wrong with a name, beside its length; "" if nothing is.
+// Problem returns the problem of a name except its length, or "".
 func Problem(name string) string {
 	switch trimmed := strings.TrimSpace(name); {
 	case pattern.MatchString(name):
 		return ""
-	case trimmed == "":
+	case strings.TrimFunc(name, isInvisible) == "":
 		return "must not be blank"
 	case pattern.MatchString(trimmed):
 		return "must have no white space around it"
 	default:
-		return "must not have control characters, line breaks or characters that change the direction of text"
+		return "must not have control characters, line breaks, invisible characters or characters that change the direction of text"
 	}
 }
+
+// isInvisible reports whether a character is invisible.
+func isInvisible(r rune) bool { return unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) }

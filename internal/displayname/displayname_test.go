@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every character is judged as its Unicode properties have it, alone, within a name and at its ends.
+// Each character is judged by its Unicode properties: alone, inside a name and at its ends.
 func TestProblem_JudgesEveryCharacter(t *testing.T) {
 	t.Parallel()
 	for r := range rune(unicode.MaxRune + 1) {
@@ -19,8 +19,9 @@ func TestProblem_JudgesEveryCharacter(t *testing.T) {
 			continue
 		}
 		c := string(r)
-		hidden := unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control) || r == '\uFEFF'
-		ends := hidden || unicode.IsSpace(r)
+		invisible := strings.ContainsRune("\u00AD\u200B\uFEFF", r) || r >= 0x2060 && r <= 0x206F || r >= 0xFFF9 && r <= 0xFFFB || r >= 0xE0000 && r <= 0xE007F
+		hidden := invisible || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+		ends := hidden || unicode.IsSpace(r) || unicode.Is(unicode.Cf, r)
 		for _, name := range []string{c, c + "a", "a" + c} {
 			if (Problem(name) != "") != ends {
 				t.Fatalf("%+q: %q", name, Problem(name))
@@ -35,7 +36,7 @@ func TestProblem_JudgesEveryCharacter(t *testing.T) {
 func TestProblem_NamesTheFault(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"": "blank", " \t": "blank", " a": "white space", "a\u00a0": "white space", "a\nb": "line breaks", "a\u202eb": "direction",
+		"": "blank", " \t": "blank", "\u200b": "blank", " \u200d\u2060": "blank", "pro\u200bd": "invisible", " a": "white space", "a\u00a0": "white space", "a\nb": "line breaks", "a\u202eb": "direction",
 		" a\x00b": "control characters",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -43,5 +44,6 @@ func TestProblem_NamesTheFault(t *testing.T) {
 			require.Contains(t, Problem(name), want)
 		})
 	}
+	require.Empty(t, Problem("\U0001F469\u200D\U0001F4BB"), "an emoji of two")
 	require.Empty(t, Problem(strings.Repeat("日本 ", 20)+"é"))
 }

@@ -14,31 +14,30 @@ import (
 	"time"
 )
 
-// ErrTooLarge says that an answer was longer than the limit.
+// ErrTooLarge means that a response exceeds the limit.
 var ErrTooLarge = errors.New("answer is larger than the limit")
 
-// ErrUpgrade says that a server changed the protocol, which no client here asks for.
+// ErrUpgrade means that a server changed the protocol, which no client requests.
 var ErrUpgrade = errors.New("the server changed the protocol")
 
-// maxIdle is how many connections of a client wait for a next request, to all hosts.
+// maxIdle limits the idle connections of a client to all hosts.
 const maxIdle = 512
 
 // ClientOptions configure an HTTP client.
 type ClientOptions struct {
-	// MaxResponse is the most bytes of an answer's body that are read; required.
+	// MaxResponse limits the body of a response, in bytes; required.
 	MaxResponse int64
-	// HeaderTimeout bounds waiting for the answer's first byte; 0 means no bound
-	// but the request's context.
+	// HeaderTimeout limits the wait for the response's first byte; 0 means only the request's
+	// context.
 	HeaderTimeout time.Duration
-	// MaxIdlePerHost is how many connections to a host are kept for the next request; 0
-	// means 16.
+	// MaxIdlePerHost limits the idle connections to a host; 0 means 16.
 	MaxIdlePerHost int
-	// TLS, when set, holds the certificate authorities to trust.
+	// TLS contains the trusted certificate authorities; optional.
 	TLS *tls.Config
 }
 
-// Client makes an HTTP client for a purpose. A redirect is an answer like any
-// other and not followed. Bodies longer than the limit end in ErrTooLarge.
+// Client returns an HTTP client for a purpose. It returns redirects and does not follow them. A
+// body beyond the limit ends with ErrTooLarge.
 func (g *Guard) Client(purpose Purpose, opts ClientOptions) *http.Client {
 	return &http.Client{
 		Transport: &transport{
@@ -64,7 +63,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 	}
 }
 
-// transport sends plain requests to allowed ranges only and limits bodies.
+// transport sends plain http only to allowed ranges and limits bodies.
 type transport struct {
 	plain, tls *http.Transport
 	limit      int64
@@ -85,7 +84,7 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
-		// Its body is the connection, which no context ends any more.
+		// Its body is the connection, which no context ends.
 		_ = resp.Body.Close()
 		return nil, ErrUpgrade
 	}
@@ -93,13 +92,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// CloseIdleConnections lets http.Client.CloseIdleConnections work.
+// CloseIdleConnections supports http.Client.CloseIdleConnections.
 func (t *transport) CloseIdleConnections() {
 	t.plain.CloseIdleConnections()
 	t.tls.CloseIdleConnections()
 }
 
-// limited ends a body that is too long with ErrTooLarge.
+// limited ends a body beyond the limit with ErrTooLarge.
 type limited struct {
 	io.ReadCloser
 	left int64

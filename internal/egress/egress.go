@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package egress is the one way out: the dialer and the HTTP client for
-// everything that leaves towards addresses that tenants name (Git servers,
-// models, MCP servers, webhooks).
+// Package egress is the only way to connect to addresses that tenants name: Git servers, models,
+// MCP servers and webhooks. It provides a dialer and an HTTP client.
 //
-// Addresses are checked when dialling, after names are resolved, so that a name
-// cannot change its address between check and use; names of a private network are looked
-// up only where the operator has opened some of it. Only public addresses are
-// allowed, and ranges that the operator named for that purpose, less those that
-// the operator denied. Plain http goes to the named ranges only. Redirects are
-// never followed, proxies never used, and answers are cut off at a limit.
+// It checks addresses when it connects, after it has resolved the name, so a name cannot change its
+// address after the check. It resolves names of a private network only if the platform operator has
+// allowed a part of it. It allows public addresses and the ranges that the operator allows for the
+// purpose, without the denied ranges. Plain http works only for the allowed ranges. It follows no
+// redirects, uses no proxies and limits responses.
 package egress
 
 import (
@@ -23,43 +21,42 @@ import (
 	"time"
 )
 
-// ErrForbidden says that an address may not be reached.
+// ErrForbidden means that an address is not allowed.
 var ErrForbidden = errors.New("destination is not allowed")
 
-// dialTimeout bounds resolving and connecting.
+// dialTimeout limits resolving and connecting.
 const dialTimeout = 10 * time.Second
 
-// Guard decides which addresses may be reached.
+// Guard decides which addresses are allowed.
 type Guard struct {
 	denied []netip.Prefix
-	// reachable is by purpose what may be reached, opened what of it the operator
-	// allowed.
+	// reachable are the allowed blocks by purpose. opened are the blocks that the operator allowed.
 	reachable, opened map[Purpose][]Block
-	resolver          *net.Resolver // nil for the system's
+	resolver          *net.Resolver // nil for the system's resolver
 }
 
-// New makes a guard.
+// New returns a guard.
 func New(rules Rules) *Guard {
 	g := &Guard{denied: rules.Denied, reachable: map[Purpose][]Block{}, opened: map[Purpose][]Block{}}
 	for _, purpose := range purposes {
-		g.reachable[purpose], g.opened[purpose] = rules.Blocks(purpose), rules.opened(purpose)
+		g.reachable[purpose], g.opened[purpose] = rules.Blocks(purpose), rules.allowedBlocks(purpose)
 	}
 	return g
 }
 
-// DialContext connects to an address for a purpose; ErrForbidden when it is
-// not allowed.
+// DialContext connects to an address for a purpose. It returns ErrForbidden if the address is not
+// allowed.
 func (g *Guard) DialContext(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialer(purpose, g.reachable[purpose], "is not a public address, and the operator has not allowed its range for "+string(purpose))
+	return g.newDialer(purpose, g.reachable[purpose], "is not a public address, and the operator does not allow its range for "+string(purpose))
 }
 
-// dialAllowed connects to the operator's ranges only.
+// dialAllowed connects only to the operator's ranges.
 func (g *Guard) dialAllowed(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.dialer(purpose, g.opened[purpose], "is asked for by plain http; use https, or let the operator allow the range for "+string(purpose))
+	return g.newDialer(purpose, g.opened[purpose], "cannot be used with plain http; use https, or ask the operator to allow the range for "+string(purpose))
 }
 
-// dialer connects to addresses in blocks; otherwise the error ends with refusal.
-func (g *Guard) dialer(purpose Purpose, blocks []Block, refusal string) func(ctx context.Context, network, address string) (net.Conn, error) {
+// newDialer connects to addresses in blocks. For other addresses its error ends with refusal.
+func (g *Guard) newDialer(purpose Purpose, blocks []Block, refusal string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:   dialTimeout,
 		KeepAlive: 30 * time.Second,
@@ -69,15 +66,15 @@ func (g *Guard) dialer(purpose Purpose, blocks []Block, refusal string) func(ctx
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrForbidden, err)
 			}
-			addr := to.Addr().Unmap() // the system connects to the IPv4 address in it
+			addr := to.Addr().Unmap() // the system connects to the embedded IPv4 address
 			switch {
 			case contains(g.denied, addr):
-				return fmt.Errorf("%w: the operator has denied the range of %s", ErrForbidden, addr)
+				return fmt.Errorf("%w: the operator denies the range of %s", ErrForbidden, addr)
 			case !slices.ContainsFunc(blocks, func(b Block) bool { return b.Contains(addr) }):
 				return fmt.Errorf("%w: %s %s", ErrForbidden, addr, refusal)
 			}
 			return nil
 		},
 	}
-	return named(d.DialContext, len(g.opened[purpose]) > 0, purpose)
+	return resolvingDial(d.DialContext, len(g.opened[purpose]) > 0, purpose, refusal)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-func TestForbiddenAddresses(t *testing.T) {
+func TestGuard_RejectsForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	guard := egress.New(egress.Rules{})
 	for _, address := range []string{
@@ -27,7 +27,7 @@ func TestForbiddenAddresses(t *testing.T) {
 		"[::ffff:127.0.0.1]:80", "[::ffff:a9fe:a9fe]:80", "[64:ff9b::7f00:1]:80", "[2002:7f00:1::]:80", "[2001:0:1::1]:80",
 		"localhost:80",
 	} {
-		for _, purpose := range []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Webhook} {
+		for _, purpose := range []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Tool, egress.Webhook} {
 			conn, err := guard.DialContext(purpose)(t.Context(), "tcp", address)
 			if err == nil {
 				_ = conn.Close()
@@ -54,7 +54,7 @@ func get(t *testing.T, client *http.Client, url string) (*http.Response, error) 
 	return client.Do(req)
 }
 
-func TestRangesAreOpenedByPurpose(t *testing.T) {
+func TestGuard_AllowsRangesByPurpose(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
 	t.Cleanup(server.Close)
@@ -78,9 +78,9 @@ func TestRangesAreOpenedByPurpose(t *testing.T) {
 	require.NoError(t, resp.Body.Close())
 }
 
-func TestPlainHTTPGoesToAllowedRangesOnly(t *testing.T) {
+func TestClient_LimitsPlainHTTP(t *testing.T) {
 	t.Parallel()
-	// A public address: refused before anything is sent, because it is not https.
+	// A public address is rejected before anything is sent, because the URL is not https.
 	_, err := get(t, egress.New(egress.Rules{}).Client(egress.Webhook, egress.ClientOptions{MaxResponse: 1}), "http://93.184.216.34/")
 	require.ErrorIs(t, err, egress.ErrForbidden)
 	require.ErrorContains(t, err, "use https")
@@ -89,7 +89,7 @@ func TestPlainHTTPGoesToAllowedRangesOnly(t *testing.T) {
 	require.ErrorIs(t, err, egress.ErrForbidden)
 }
 
-func TestTLSWithOwnAuthority(t *testing.T) {
+func TestClient_TrustsOwnAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(server.Close)
@@ -106,7 +106,7 @@ func TestTLSWithOwnAuthority(t *testing.T) {
 	require.ErrorIs(t, err, egress.ErrForbidden)
 }
 
-func TestRedirectsAreAnswers(t *testing.T) {
+func TestClient_ReturnsRedirects(t *testing.T) {
 	t.Parallel()
 	var paths []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -121,18 +121,17 @@ func TestRedirectsAreAnswers(t *testing.T) {
 	require.Equal(t, []string{"/here"}, paths)
 }
 
-// TestAChangeOfProtocolIsNoAnswer: the connection would be the server's, beyond every time
-// limit.
-func TestAChangeOfProtocolIsNoAnswer(t *testing.T) {
+// Otherwise the server would own the connection without any timeout.
+func TestClient_RejectsUpgrades(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			return
 		}
-		defer func() { _ = conn.Close() }() // whose other end has gone
+		defer func() { _ = conn.Close() }() // the other end is closed
 		_, _ = conn.Write([]byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n"))
-		_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+		_, _ = conn.Read(make([]byte, 1)) // until the client has disconnected
 	}))
 	defer server.Close()
 	client := egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}).

@@ -5,6 +5,7 @@ package egress
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// looking is a guard that counts the queries to its DNS, which are never answered.
+// looking is a guard that counts the queries to its DNS server, which never responds.
 func looking(allowed ...netip.Prefix) (g *Guard, queries *atomic.Int64) {
 	g, queries = New(Rules{Allowed: map[Purpose][]netip.Prefix{Webhook: allowed}}), &atomic.Int64{}
 	g.resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
@@ -23,9 +24,9 @@ func looking(allowed ...netip.Prefix) (g *Guard, queries *atomic.Int64) {
 	return g, queries
 }
 
-// TestNamesOfTheInsideAreNotLookedUp: not where nothing of it is opened; and where something
-// is, one that is not found is refused as one is that may not be reached.
-func TestNamesOfTheInsideAreNotLookedUp(t *testing.T) {
+// Private names are not resolved if no private range is allowed. Otherwise an unknown name gets the
+// same error as a forbidden one.
+func TestGuard_DoesNotResolvePrivateNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{
 		"payments", "payments.prod.svc", "payments.prod.svc.cluster.local", "payments.prod.SVC.Cluster.Local.", "kubernetes.default.svc.",
@@ -48,8 +49,8 @@ func TestNamesOfTheInsideAreNotLookedUp(t *testing.T) {
 	}
 }
 
-// TestOtherNamesAreLookedUpAsTheyStand: payments.prod is no name below the cluster's domain.
-func TestOtherNamesAreLookedUpAsTheyStand(t *testing.T) {
+// payments.prod is not a name below the cluster's domain.
+func TestGuard_ResolvesAbsoluteNames(t *testing.T) {
 	t.Parallel()
 	for address, want := range map[string]string{
 		"payments.prod:443": "payments.prod.:443", "example.com:443": "example.com.:443", "example.com.:443": "example.com.:443",
@@ -58,12 +59,37 @@ func TestOtherNamesAreLookedUpAsTheyStand(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			var dialled string
 			gone := &net.DNSError{Err: "no such host", IsNotFound: true}
-			_, err := named(func(_ context.Context, _, address string) (net.Conn, error) {
+			_, err := resolvingDial(func(_ context.Context, _, address string) (net.Conn, error) {
 				dialled = address
 				return nil, gone
-			}, false, Webhook)(t.Context(), "tcp", address)
+			}, false, Webhook, "is forbidden")(t.Context(), "tcp", address)
 			require.ErrorIs(t, err, error(gone), "which is told")
 			require.Equal(t, want, dialled)
+		})
+	}
+}
+
+// The error of a name has no address, and is the same for an unknown and for a forbidden private name.
+func TestGuard_ErrorsOfNamesHideAddresses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		host, want string
+		err        error
+	}{
+		"unknown private name":   {"payments", `"payments" does not exist, or is not reachable`, &net.DNSError{Err: "no such host", IsNotFound: true}},
+		"forbidden private name": {"payments", `"payments" does not exist, or is not reachable`, fmt.Errorf("dial: %w: 10.0.0.7 is denied", ErrForbidden)},
+		"forbidden public name":  {"example.com", `"example.com" is not reachable`, fmt.Errorf("dial: %w: 10.0.0.7 is denied", ErrForbidden)},
+		"forbidden address":      {"10.0.0.7", "10.0.0.7 is denied", fmt.Errorf("dial: %w: 10.0.0.7 is denied", ErrForbidden)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dial := func(context.Context, string, string) (net.Conn, error) { return nil, c.err }
+			_, err := resolvingDial(dial, true, Webhook, "is not reachable")(t.Context(), "tcp", net.JoinHostPort(c.host, "443"))
+			require.ErrorIs(t, err, ErrForbidden)
+			require.ErrorContains(t, err, c.want)
+			if c.host != "10.0.0.7" {
+				require.NotContains(t, err.Error(), "10.0.0.7")
+			}
 		})
 	}
 }

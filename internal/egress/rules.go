@@ -13,25 +13,38 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Purpose says what a connection is for.
+// Purpose is the purpose of a connection.
 type Purpose string
 
 // Purposes.
 const (
-	Git     Purpose = "git"
-	Model   Purpose = "model"
-	MCP     Purpose = "mcp"
+	Git   Purpose = "git"
+	Model Purpose = "model"
+	MCP   Purpose = "mcp"
+	// Tool are services that HTTP and OpenAPI tools of agents call.
+	Tool    Purpose = "tool"
 	Webhook Purpose = "webhook"
-	// Rates are exchange rates, which the platform itself asks for.
+	// Telemetry are the collectors that projects export traces to.
+	Telemetry Purpose = "telemetry"
+	// Rates are exchange rates, which the platform itself requests.
 	Rates Purpose = "rates"
 )
 
-var purposes = []Purpose{Git, Model, MCP, Webhook, Rates}
+var purposes = []Purpose{Git, Model, MCP, Tool, Webhook, Telemetry, Rates}
+
+// purposeNames lists the purposes for people.
+var purposeNames = func() string {
+	names := make([]string, len(purposes))
+	for i, purpose := range purposes {
+		names[i] = string(purpose)
+	}
+	return strings.Join(names, ", ")
+}()
 
 // metadata are addresses of cloud metadata services in public ranges.
 var metadata = []netip.Prefix{netip.MustParsePrefix("168.63.129.16/32")}
 
-// Flags are the operator's rules as they are written on a command line.
+// Flags are the operator's rules as command line flags.
 type Flags struct{ Allow, Deny string }
 
 // Names of the flags.
@@ -42,20 +55,20 @@ const (
 
 // Bind adds the flags.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Allow, FlagAllow, "", "ranges that may be reached although they are not public, by purpose (git, model, mcp, webhook, rates): git=10.0.0.0/8,model=10.1.2.0/24")
-	flags.StringVar(&f.Deny, FlagDeny, "", "ranges that are never reached, public or allowed: 203.0.113.0/24,2001:db8::/32")
+	flags.StringVar(&f.Allow, FlagAllow, "", "private CIDR ranges to allow, by purpose ("+purposeNames+"): git=10.0.0.0/8,model=10.1.2.0/24")
+	flags.StringVar(&f.Deny, FlagDeny, "", "CIDR ranges to deny, even if they are public or allowed: 203.0.113.0/24,2001:db8::/32")
 }
 
-// Args are the flags as arguments, also where they are empty: a variable of the
-// environment only stands in for a flag that is not given.
+// Args returns the flags as arguments, also if they are empty, because an environment variable
+// would replace a missing flag.
 func (f Flags) Args() []string {
 	return []string{"--" + FlagAllow + "=" + f.Allow, "--" + FlagDeny + "=" + f.Deny}
 }
 
-// Rules reads the flags. An error says which item is wrong.
+// Rules parses the flags. The error names the invalid item.
 func (f Flags) Rules() (Rules, error) {
 	rules := Rules{Allowed: map[Purpose][]netip.Prefix{}}
-	for item := range items(f.Allow) {
+	for item := range listItems(f.Allow) {
 		name, cidr, _ := strings.Cut(item, "=")
 		prefix, err := parseRange(cidr)
 		if err != nil {
@@ -63,14 +76,14 @@ func (f Flags) Rules() (Rules, error) {
 		}
 		purpose := Purpose(strings.TrimSpace(name))
 		if !slices.Contains(purposes, purpose) {
-			return Rules{}, fmt.Errorf("--%s: range %q: purpose must be one of git, model, mcp, webhook, rates", FlagAllow, item)
+			return Rules{}, fmt.Errorf("--%s: range %q: purpose must be one of %s", FlagAllow, item, purposeNames)
 		}
 		rules.Allowed[purpose] = append(rules.Allowed[purpose], prefix)
 	}
-	for item := range items(f.Deny) {
+	for item := range listItems(f.Deny) {
 		prefix, err := parseRange(item)
 		if err != nil {
-			return Rules{}, fmt.Errorf("--%s: range %q is no CIDR: %w", FlagDeny, item, err)
+			return Rules{}, fmt.Errorf("--%s: range %q is not a CIDR range: %w", FlagDeny, item, err)
 		}
 		rules.Denied = append(rules.Denied, prefix)
 	}
@@ -85,8 +98,8 @@ func parseRange(cidr string) (netip.Prefix, error) {
 	return prefix.Masked(), err
 }
 
-// items are the parts of a list that are not empty.
-func items(list string) func(yield func(string) bool) {
+// listItems returns the non-empty parts of a list.
+func listItems(list string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for item := range strings.SplitSeq(list, ",") {
 			if item = strings.TrimSpace(item); item != "" && !yield(item) {
@@ -96,40 +109,58 @@ func items(list string) func(yield func(string) bool) {
 	}
 }
 
-// Rules say what may be reached: public addresses, and ranges that the operator
-// allowed for a purpose, less those denied.
+// Rules are the allowed addresses: public ones, and ranges that the operator allowed for a purpose,
+// without the denied ones.
 type Rules struct {
 	Allowed map[Purpose][]netip.Prefix
 	Denied  []netip.Prefix
 }
 
-// Block is a range less parts of it, all of one family.
+// deviceRanges are addresses that no tool on a developer's machine needs: metadata services and other link-local addresses,
+// and multicast.
+var deviceRanges = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("224.0.0.0/3"),
+	netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd00:ec2::/32"), netip.MustParsePrefix("ff00::/8"),
+}
+
+// DeveloperRules are the rules of a command on a developer's machine: public and private addresses and the machine itself, also
+// over plain http, but no metadata services and no other link-local addresses.
+func DeveloperRules() Rules {
+	everywhere := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+	rules := Rules{Allowed: map[Purpose][]netip.Prefix{}, Denied: append(slices.Clone(metadata), deviceRanges...)}
+	for _, purpose := range []Purpose{Model, MCP, Tool} {
+		rules.Allowed[purpose] = everywhere
+	}
+	return rules
+}
+
+// Block is a range without parts of it, all of one family.
 type Block struct {
 	CIDR netip.Prefix
 	// Except are parts of CIDR and smaller than it.
 	Except []netip.Prefix
 }
 
-// Contains says whether an address is in the block.
+// Contains reports whether an address is in the block.
 func (b Block) Contains(addr netip.Addr) bool {
 	return b.CIDR.Contains(addr) && !contains(b.Except, addr)
 }
 
-// Blocks are all that may be reached for a purpose, or for one of several.
+// Blocks returns the allowed blocks for one or several purposes.
 func (r Rules) Blocks(purposes ...Purpose) []Block {
-	public := r.blocks(slices.Concat(ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes, metadata),
+	public := r.blocksOf(slices.Concat(ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes, metadata),
 		netip.PrefixFrom(netip.IPv4Unspecified(), 0), ssrf.IPv6GlobalUnicast)
 	for _, purpose := range purposes {
-		public = append(public, r.opened(purpose)...)
+		public = append(public, r.allowedBlocks(purpose)...)
 	}
 	return public
 }
 
-// opened are the ranges that the operator allowed for a purpose.
-func (r Rules) opened(purpose Purpose) []Block { return r.blocks(nil, r.Allowed[purpose]...) }
+// allowedBlocks returns the ranges that the operator allowed for a purpose.
+func (r Rules) allowedBlocks(purpose Purpose) []Block { return r.blocksOf(nil, r.Allowed[purpose]...) }
 
-// blocks are the ranges less special and what is denied.
-func (r Rules) blocks(special []netip.Prefix, ranges ...netip.Prefix) []Block {
+// blocksOf returns the ranges without special and denied parts.
+func (r Rules) blocksOf(special []netip.Prefix, ranges ...netip.Prefix) []Block {
 	var out []Block
 	for _, cidr := range ranges {
 		block, covered := Block{CIDR: cidr}, false

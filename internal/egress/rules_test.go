@@ -4,6 +4,7 @@ package egress_test
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,12 +14,12 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-func TestFlagsSayWhatIsWrong(t *testing.T) {
+func TestFlags_NameInvalidItems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"git":                     "not of the form purpose=CIDR",
 		"git=10.0.0.1":            "not of the form purpose=CIDR",
-		"mail=10.0.0.0/8":         "purpose must be one of",
+		"mail=10.0.0.0/8":         "purpose must be one of git, model, mcp, tool, webhook, telemetry, rates",
 		"git=10.0.0.0/8,x":        `"x"`,
 		"git=::ffff:10.0.0.0/104": "write it as an IPv4 range",
 	} {
@@ -38,9 +39,8 @@ func TestFlagsSayWhatIsWrong(t *testing.T) {
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, rules.Denied)
 }
 
-// TestArgumentsAreTheFlags: what is passed on is what was given, and nothing of
-// it is left to the environment.
-func TestArgumentsAreTheFlags(t *testing.T) {
+// All given values are passed on, so that none comes from the environment.
+func TestFlags_ArgsPassAllValues(t *testing.T) {
 	t.Parallel()
 	for _, given := range []egress.Flags{{}, {Allow: "git=10.0.0.0/8,model=fd00::/8", Deny: "10.96.0.0/12"}} {
 		var read egress.Flags
@@ -52,8 +52,8 @@ func TestArgumentsAreTheFlags(t *testing.T) {
 	}
 }
 
-// TestDeniedRangesWin over public ones and over those that are allowed.
-func TestDeniedRangesWin(t *testing.T) {
+// Denied ranges take precedence over public and allowed ones.
+func TestRules_DeniedRangesTakePrecedence(t *testing.T) {
 	t.Parallel()
 	flags := egress.Flags{
 		Allow: "git=10.0.0.0/8,model=127.0.0.0/8,git=fd00::/8",
@@ -69,16 +69,16 @@ func TestDeniedRangesWin(t *testing.T) {
 		for _, purpose := range []egress.Purpose{egress.Git, egress.Model} {
 			_, err := guard.DialContext(purpose)(t.Context(), "tcp", address)
 			require.ErrorIs(t, err, egress.ErrForbidden, address)
-			require.ErrorContains(t, err, "the operator has denied", address)
+			require.ErrorContains(t, err, "the operator denies", address)
 		}
 	}
 	_, err = get(t, guard.Client(egress.Model, egress.ClientOptions{MaxResponse: 1}), "http://127.0.0.1:1/")
 	require.ErrorIs(t, err, egress.ErrForbidden, "plain http")
 }
 
-// TestBlocks: what blocks say of an address is what the rules are meant to say,
-// and every exception is a real part of its range, as a NetworkPolicy demands.
-func TestBlocks(t *testing.T) {
+// Blocks and rules agree for each address. Each exception is a proper part of its range, as a
+// NetworkPolicy requires.
+func TestRules_BlocksAgreeWithRules(t *testing.T) {
 	t.Parallel()
 	rules, err := egress.Flags{
 		Allow: "git=10.0.0.0/8,git=fd00::/8,model=192.168.7.0/24",
@@ -110,7 +110,7 @@ func TestBlocks(t *testing.T) {
 		require.Equal(t, reachable(rules.Blocks(egress.Git), address) || reachable(rules.Blocks(egress.Model), address),
 			reachable(rules.Blocks(egress.Git, egress.Model), address), address)
 	}
-	for _, purpose := range []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Webhook} {
+	for _, purpose := range []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Tool, egress.Webhook} {
 		for _, block := range rules.Blocks(purpose) {
 			for _, except := range block.Except {
 				require.True(t, block.CIDR.Contains(except.Addr()) && except.Bits() > block.CIDR.Bits(), "%s less %s", block.CIDR, except)
@@ -138,4 +138,18 @@ func FuzzFlags(f *testing.F) {
 			require.Empty(t, rules.Denied)
 		}
 	})
+}
+
+// A developer's machine reaches services, but no metadata services.
+func TestDeveloperRules_AllowsServices(t *testing.T) {
+	t.Parallel()
+	for address, allowed := range map[string]bool{
+		"127.0.0.1": true, "10.1.2.3": true, "192.168.1.2": true, "1.1.1.1": true, "::1": true, "fd12::1": true, "2606:4700::1": true,
+		"169.254.169.254": false, "168.63.129.16": false, "fd00:ec2::254": false, "fe80::1": false, "224.0.0.1": false,
+	} {
+		t.Run(address, func(t *testing.T) {
+			blocks := egress.DeveloperRules().Blocks(egress.Tool)
+			require.Equal(t, allowed, slices.ContainsFunc(blocks, func(b egress.Block) bool { return b.Contains(netip.MustParseAddr(address)) }))
+		})
+	}
 }

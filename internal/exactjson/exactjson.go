@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exactjson decodes JSON without changing its numbers. encoding/json makes a float64 of a
-// number in a value of type any, which turns 9007199254740993 into 9007199254740992.
+// Package exactjson decodes JSON without changing its numbers. encoding/json decodes a number in a
+// value of type any to a float64, which turns 9007199254740993 into 9007199254740992.
 package exactjson
 
 import (
@@ -11,11 +11,11 @@ import (
 	"io"
 )
 
-// errMore says that a text holds more than one value.
-var errMore = errors.New("there is more behind its end")
+// errMore means that a text contains more than one value.
+var errMore = errors.New("unexpected data after the value")
 
-// Decode decodes the one JSON value that a text is, as json.Unmarshal does, except that a number in a
-// value of type any becomes a json.Number, which is encoded as it was written.
+// Decode decodes a text with one JSON value, like json.Unmarshal. A number in a value of type any
+// becomes a json.Number, which is encoded unchanged.
 func Decode(text []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()

@@ -32,7 +32,7 @@ func TestDecode_KeepsDigits(t *testing.T) {
 	}
 }
 
-func TestDecode_RefusesWhatUnmarshalDoes(t *testing.T) {
+func TestDecode_RejectsInvalidTexts(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{``, ` `, `{`, `1 2`, `{} x`, `{}}`, `01`} {
 		var value any
@@ -70,7 +70,7 @@ func TestEqualNumbers_AgreesWithFractions(t *testing.T) {
 	})
 }
 
-func TestNumber_AsGoHasIt(t *testing.T) {
+func TestNumber_ConvertsToGoTypes(t *testing.T) {
 	t.Parallel()
 	type is struct {
 		integer  int64

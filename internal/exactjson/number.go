@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// maxExponent bounds the exponents that are calculated with.
+// maxExponent limits exponents in calculations.
 const maxExponent = 1 << 48
 
-// EqualNumbers reports whether two numbers have one value: 1, 1.0 and 10e-1 do. Their digits are compared,
-// so it does not matter how many there are.
+// EqualNumbers reports whether two numbers have the same value, such as 1, 1.0 and 10e-1. It
+// compares digits, so numbers can be of any length.
 func EqualNumbers(a, b json.Number) bool {
 	return a == b || canonical(string(a)) == canonical(string(b))
 }
 
-// Float64 returns the double that stands for a number, and whether the double has the same value: whether
-// its shortest text does, as 0.1 has of the double that is nearest to it.
+// Float64 returns the nearest double, and whether the double has the same value. It has if its
+// shortest text has, as for 0.1.
 func Float64(n json.Number) (double float64, same bool) {
 	double, err := strconv.ParseFloat(string(n), 64)
 	if err != nil {
@@ -27,10 +27,10 @@ func Float64(n json.Number) (double float64, same bool) {
 	return double, canonical(strconv.FormatFloat(double, 'e', -1, 64)) == canonical(string(n))
 }
 
-// Int64 returns the integer that a number is, however it is written: 1e3 is one. It is false of
-// fractions and of what an int64 does not hold.
+// Int64 returns the integer value of a number in any form, such as 1e3. ok is false for fractions
+// and for integers beyond an int64.
 func Int64(n json.Number) (integer int64, ok bool) {
-	text, ok := digits(n)
+	text, ok := integerDigits(n)
 	if !ok {
 		return 0, false
 	}
@@ -40,7 +40,7 @@ func Int64(n json.Number) (integer int64, ok bool) {
 
 // Uint64 is Int64 for integers that are not negative.
 func Uint64(n json.Number) (integer uint64, ok bool) {
-	text, ok := digits(n)
+	text, ok := integerDigits(n)
 	if !ok {
 		return 0, false
 	}
@@ -48,8 +48,8 @@ func Uint64(n json.Number) (integer uint64, ok bool) {
 	return integer, err == nil
 }
 
-// digits are those of an integer that may fit into 64 bits.
-func digits(n json.Number) (string, bool) {
+// integerDigits returns the digits of an integer that may fit into 64 bits.
+func integerDigits(n json.Number) (string, bool) {
 	const most = 20 // digits of the largest
 	mantissa, exponent, _ := strings.Cut(canonical(string(n)), "e")
 	zeros, err := strconv.Atoi(exponent)
@@ -59,8 +59,8 @@ func digits(n json.Number) (string, bool) {
 	return mantissa + strings.Repeat("0", zeros), true
 }
 
-// canonical is the one text of all texts of a value: an integer without zeros at its end, and its exponent. A
-// text whose exponent is beyond maxExponent stays as it is.
+// canonical returns the same text for all texts of a value: an integer without trailing zeros, and
+// its exponent. It returns a text with an exponent beyond maxExponent unchanged.
 func canonical(number string) string {
 	sign := ""
 	text, negative := strings.CutPrefix(number, "-")

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expand puts the values of variables into text that names them: ${NAME} is the
-// value of NAME, and $${ a plain ${. A $ before anything else is a $.
+// Package expand replaces variables in texts: ${NAME} is the value of NAME, and $${ is a literal
+// ${. Any other $ is literal.
 package expand
 
 import (
@@ -15,23 +15,23 @@ import (
 	"strings"
 )
 
-// MaxSize is the most bytes that all texts of an Expansion have together: a short text
-// can name a long value many times.
+// MaxSize limits all texts of an Expansion together, in bytes, because a short text can use a long
+// value many times.
 const MaxSize = 256 << 10
 
-// ErrMalformed says that ${ stands before something that is no name.
-var ErrMalformed = errors.New("has ${ without the name of a variable and } after it; write $${ where it is meant as it is")
+// ErrMalformed means that ${ is not followed by a name and }.
+var ErrMalformed = errors.New("has ${ that is not followed by a variable name and }; write $${ for a literal ${")
 
-// ErrTooLarge says that there would be more than MaxSize.
+// ErrTooLarge means that the result would exceed MaxSize.
 var ErrTooLarge = fmt.Errorf("would have more than %d bytes with the values of its variables", MaxSize)
 
-// ErrInKey says that the name of a field holds a variable: only values may.
-var ErrInKey = errors.New("has ${ in the name of a field: variables stand in values")
+// ErrInKey means that the name of a field contains a variable. Only values can.
+var ErrInKey = errors.New("has ${ in the name of a field; variables are allowed only in values")
 
-// reference is $${, ${NAME}, or a ${ that is neither.
+// reference matches $${, ${NAME}, or an invalid ${.
 var reference = regexp.MustCompile(`\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}|\$\{`)
 
-// Check says ErrMalformed of text that cannot be expanded, whatever the variables.
+// Check returns ErrMalformed for text that cannot be expanded with any variables.
 func Check(text string) error {
 	for _, found := range reference.FindAllString(text, -1) {
 		if found == "${" {
@@ -41,27 +41,27 @@ func Check(text string) error {
 	return nil
 }
 
-// Names says whether text has something to expand: names of variables, or an escape.
+// Names reports whether text contains variables or an escape.
 func Names(text string) bool { return strings.Contains(text, "${") }
 
-// Expansion expands the texts of one thing. It goes on after what is wrong, so that
-// Missing is all of it.
+// Expansion expands the texts of one object. It continues after errors, so that Missing is
+// complete.
 type Expansion struct {
-	// Lookup is the value of a variable; false where there is none.
+	// Lookup returns the value of a variable, or false.
 	Lookup func(name string) (string, bool)
 
 	size    int
 	missing map[string]bool
 }
 
-// Missing are the names that Lookup does not know, in order, each once.
+// Missing returns the names that Lookup does not know, sorted and without duplicates.
 func (e *Expansion) Missing() []string { return slices.Sorted(maps.Keys(e.missing)) }
 
-// Text is the text with values in place of names. Of a name that Lookup does not know, it
-// keeps the reference.
+// Text returns the text with the values of variables. It keeps the reference of an unknown
+// variable.
 func (e *Expansion) Text(text string) (string, error) {
 	if !Names(text) {
-		return text, e.grow(len(text))
+		return text, e.growSize(len(text))
 	}
 	var out strings.Builder
 	rest := 0
@@ -69,24 +69,24 @@ func (e *Expansion) Text(text string) (string, error) {
 		part := text[rest:at[0]]
 		switch {
 		case at[2] >= 0:
-			part += e.value(text[at[2]:at[3]])
+			part += e.variableValue(text[at[2]:at[3]])
 		case text[at[0]:at[1]] == "$${":
 			part += "${"
 		default:
 			return "", ErrMalformed
 		}
-		if err := e.grow(len(part)); err != nil {
+		if err := e.growSize(len(part)); err != nil {
 			return "", err
 		}
 		out.WriteString(part)
 		rest = at[1]
 	}
 	out.WriteString(text[rest:])
-	return out.String(), e.grow(len(text) - rest)
+	return out.String(), e.growSize(len(text) - rest)
 }
 
-// value is that of a variable, or the reference to one that there is not.
-func (e *Expansion) value(name string) string {
+// variableValue returns the value of a variable, or the reference to an unknown one.
+func (e *Expansion) variableValue(name string) string {
 	if value, known := e.Lookup(name); known {
 		return value
 	}
@@ -97,18 +97,18 @@ func (e *Expansion) value(name string) string {
 	return "${" + name + "}"
 }
 
-func (e *Expansion) grow(by int) error {
+func (e *Expansion) growSize(by int) error {
 	if e.size += by; e.size > MaxSize {
 		return ErrTooLarge
 	}
 	return nil
 }
 
-// JSON is the document with its texts expanded, wherever they stand; numbers stay as they
-// are written. A document with nothing to expand is returned as it is.
+// JSON returns the document with expanded texts at any depth. Numbers keep their digits. It returns
+// a document without variables unchanged.
 func (e *Expansion) JSON(document []byte) ([]byte, error) {
 	if !bytes.Contains(document, []byte("${")) && !bytes.Contains(document, []byte(`\u0024`)) && !bytes.Contains(document, []byte(`\u007`)) {
-		return document, e.grow(len(document))
+		return document, e.growSize(len(document))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	decoder.UseNumber()
@@ -116,7 +116,7 @@ func (e *Expansion) JSON(document []byte) ([]byte, error) {
 	if err := decoder.Decode(&value); err != nil {
 		return nil, fmt.Errorf("is no JSON: %w", err)
 	}
-	value, err := e.inside(value)
+	value, err := e.expandValue(value)
 	if err != nil {
 		return nil, err
 	}
@@ -124,19 +124,19 @@ func (e *Expansion) JSON(document []byte) ([]byte, error) {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(value); err != nil {
-		return nil, fmt.Errorf("writing what was expanded: %w", err)
+		return nil, fmt.Errorf("encoding the expanded document: %w", err)
 	}
 	return bytes.TrimRight(out.Bytes(), "\n"), nil
 }
 
-func (e *Expansion) inside(value any) (any, error) {
+func (e *Expansion) expandValue(value any) (any, error) {
 	var err error
 	switch v := value.(type) {
 	case string:
 		return e.Text(v)
 	case []any:
 		for i := range v {
-			if v[i], err = e.inside(v[i]); err != nil {
+			if v[i], err = e.expandValue(v[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -145,7 +145,7 @@ func (e *Expansion) inside(value any) (any, error) {
 			if Names(key) {
 				return nil, ErrInKey
 			}
-			if v[key], err = e.inside(v[key]); err != nil {
+			if v[key], err = e.expandValue(v[key]); err != nil {
 				return nil, err
 			}
 		}

@@ -17,14 +17,14 @@ func lookup(name string) (string, bool) {
 	return value, known
 }
 
-func TestText(t *testing.T) {
+func TestText_ReplacesVariables(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                     "",
 		"plain $ $$ $x {A} }":  "plain $ $$ $x {A} }",
 		"${A}":                 "a",
 		"x${A}y${A}${EMPTY}z":  "xayaz",
-		"${B_1}":               "${A}", // values are not expanded in turn
+		"${B_1}":               "${A}", // values are not expanded again
 		"$${A}":                "${A}",
 		"$${${A}":              "${a",
 		"$$${A}":               "$${A}",
@@ -50,7 +50,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-func TestMissingNames(t *testing.T) {
+func TestMissing_ListsUnknownNames(t *testing.T) {
 	t.Parallel()
 	e := expand.Expansion{Lookup: lookup}
 	for _, text := range []string{"${Z}${A}${Y}", "${Z}"} {
@@ -60,7 +60,7 @@ func TestMissingNames(t *testing.T) {
 	require.Equal(t, []string{"Y", "Z"}, e.Missing())
 }
 
-func TestJSON(t *testing.T) {
+func TestJSON_ExpandsTexts(t *testing.T) {
 	t.Parallel()
 	for document, want := range map[string]string{
 		`{"a":["${A}",{"b":"$${A}"}],"n":12345678901234567890.10,"t":true,"z":null}`: `{"a":["a",{"b":"${A}"}],"n":12345678901234567890.10,"t":true,"z":null}`,
@@ -84,7 +84,7 @@ func TestJSON(t *testing.T) {
 	require.ErrorContains(t, err, "is no JSON")
 }
 
-func TestSizesAreBounded(t *testing.T) {
+func TestExpansion_LimitsSize(t *testing.T) {
 	t.Parallel()
 	e := expand.Expansion{Lookup: lookup}
 	_, err := e.Text(strings.Repeat("${LONG}", 5))
@@ -112,7 +112,7 @@ func FuzzText(f *testing.F) {
 			return
 		}
 		require.NoError(t, expand.Check(text))
-		// Escaped, any text is itself.
+		// An escaped text expands to itself.
 		again, err := e.Text(strings.ReplaceAll(got, "${", "$${"))
 		if err == nil {
 			require.Equal(t, got, again)

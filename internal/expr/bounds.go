@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// matches is the function of CEL that takes a regular expression.
+	// matches is the CEL function with a regular expression.
 	matches = "matches"
 	// reads is a function that no expression can name. It returns its argument, and its price is
-	// that of reading it.
+	// the cost of reading it.
 	reads = "@reads"
 )
 
@@ -32,8 +32,8 @@ const (
 var priced = cel.Function(reads, cel.Overload("reads", []*cel.Type{cel.TypeParamType("A")}, cel.TypeParamType("A"),
 	cel.UnaryBinding(func(v ref.Val) ref.Val { return v })))
 
-// written refuses patterns that an expression computes: what one costs is known of a
-// constant alone, before it is compiled.
+// written rejects computed patterns, because only the cost of a constant pattern is known before it
+// is compiled.
 type written struct{}
 
 // Name implements cel.ASTValidator.
@@ -45,22 +45,22 @@ func (written) ToConfig() *env.Validator { return env.NewValidator("written") }
 // Validate implements cel.ASTValidator.
 func (written) Validate(_ *cel.Env, _ cel.ValidatorConfig, a *ast.AST, issues *cel.Issues) {
 	for _, call := range ast.MatchDescendants(ast.NavigateAST(a), ast.FunctionMatcher(matches)) {
-		args := call.AsCall().Args() // without what it is a method of
+		args := call.AsCall().Args() // without the receiver
 		last := args[len(args)-1]
 		text, isText := "", false
 		if last.Kind() == ast.LiteralKind {
 			text, isText = last.AsLiteral().Value().(string)
 		}
 		if !isText {
-			issues.ReportErrorAtID(last.ID(), "the pattern of matches must be a text in quotes")
+			issues.ReportErrorAtID(last.ID(), "the pattern of matches must be a string literal")
 		} else if _, _, err := pattern.Compile(text); err != nil {
 			issues.ReportErrorAtID(last.ID(), "the pattern of matches: %v", err)
 		}
 	}
 }
 
-// prepare checks that all that a parsed expression does has a price, and puts a price on what CEL
-// reads without a call: the keys of maps, and what a macro runs over.
+// prepare checks that all functions of a parsed expression have a price, and adds a price to values
+// that CEL reads without a call: keys of maps, and ranges of macros.
 func prepare(a *ast.AST) (err error) {
 	factory, next := ast.NewExprFactory(), ast.MaxID(a)
 	read := func(e ast.Expr) {
@@ -94,7 +94,7 @@ func prepare(a *ast.AST) (err error) {
 	return err
 }
 
-// unpriced reports the first function of a checked expression that has no price.
+// unpriced returns the first function of a checked expression without a price.
 func unpriced(a *ast.AST) (err error) {
 	ast.PostOrderVisit(a.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind {
@@ -107,11 +107,11 @@ func unpriced(a *ast.AST) (err error) {
 	return err
 }
 
-// planned makes a program of a checked expression, of which one evaluation costs at most limit.
-// Each step of a loop costs the nodes in it, and each call its price, before it begins.
+// planned creates a program whose evaluation costs at most limit. Each step of a loop costs its
+// nodes, and each call costs its price, before it begins.
 func planned(environment *cel.Env, checked *cel.Ast, limit uint64) (*evaluation, error) {
 	p := &plan{steps: map[int64]uint64{}}
-	nodes := p.weigh(checked.NativeRep().Expr())
+	nodes := p.weighNode(checked.NativeRep().Expr())
 	var err error
 	if p.bindings, err = bindingsOf(environment); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func planned(environment *cel.Env, checked *cel.Ast, limit uint64) (*evaluation,
 	return &evaluation{program: program, limit: limit, nodes: nodes}, err
 }
 
-// bindingsOf returns the implementations of the functions that have a price.
+// bindingsOf returns the implementations of the functions with a price.
 func bindingsOf(environment *cel.Env) (map[string]*functions.Overload, error) {
 	out := map[string]*functions.Overload{}
 	for name, function := range environment.Functions() {
@@ -138,53 +138,53 @@ func bindingsOf(environment *cel.Env) (map[string]*functions.Overload, error) {
 	return out, nil
 }
 
-// plan is what an expression becomes a program by.
+// plan converts an expression to a program.
 type plan struct {
 	bindings map[string]*functions.Overload
-	// steps is the cost of one step of a loop by the ID of the condition that it begins with.
+	// steps is the cost of one step of a loop by the ID of its condition.
 	steps map[int64]uint64
 }
 
 // The weights of nodes that allocate more than a value.
 const listWeight, mapWeight, entryWeight, loopWeight = 5, 10, 8, 10
 
-// weigh returns the cost of the nodes of an expression that are evaluated at most once, and notes
-// those of loops.
-func (p *plan) weigh(e ast.Expr) uint64 {
+// weighNode returns the cost of nodes that are evaluated at most once, and records the cost of loops.
+func (p *plan) weighNode(e ast.Expr) uint64 {
 	sum := uint64(1)
 	switch e.Kind() {
 	case ast.SelectKind:
-		sum += p.weigh(e.AsSelect().Operand())
+		sum += p.weighNode(e.AsSelect().Operand())
 	case ast.CallKind:
 		if e.AsCall().IsMemberFunction() {
-			sum += p.weigh(e.AsCall().Target())
+			sum += p.weighNode(e.AsCall().Target())
 		}
 		for _, arg := range e.AsCall().Args() {
-			sum += p.weigh(arg)
+			sum += p.weighNode(arg)
 		}
 	case ast.ListKind:
 		sum += listWeight
 		for _, element := range e.AsList().Elements() {
-			sum += p.weigh(element)
+			sum += p.weighNode(element)
 		}
 	case ast.MapKind:
 		sum += mapWeight
 		for _, entry := range e.AsMap().Entries() {
-			sum += entryWeight + p.weigh(entry.AsMapEntry().Key()) + p.weigh(entry.AsMapEntry().Value())
+			sum += entryWeight + p.weighNode(entry.AsMapEntry().Key()) + p.weighNode(entry.AsMapEntry().Value())
 		}
 	case ast.ComprehensionKind:
 		loop := e.AsComprehension()
-		p.steps[loop.LoopCondition().ID()] = p.weigh(loop.LoopCondition()) + p.weigh(loop.LoopStep())
-		sum += loopWeight + p.weigh(loop.IterRange()) + p.weigh(loop.AccuInit()) + p.weigh(loop.Result())
+		p.steps[loop.LoopCondition().ID()] = p.weighNode(loop.LoopCondition()) + p.weighNode(loop.LoopStep())
+		sum += loopWeight + p.weighNode(loop.IterRange()) + p.weighNode(loop.AccuInit()) + p.weighNode(loop.Result())
 	}
 	return sum
 }
 
-// decorate puts the price of a call before it, and that of a loop's step before each.
+// decorate charges the price of a call before the call, and the price of a loop's step before each
+// step.
 func (p *plan) decorate(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	id := i.ID()
 	if call, isCall := i.(interpreter.InterpretableCall); isCall {
-		made, err := p.call(call)
+		made, err := p.pricedCallOf(call)
 		if err != nil {
 			return nil, err
 		}
@@ -196,8 +196,8 @@ func (p *plan) decorate(i interpreter.InterpretableV2) (interpreter.Interpretabl
 	return i, nil
 }
 
-// call is a call with its price.
-func (p *plan) call(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
+// pricedCallOf returns a call with its price.
+func (p *plan) pricedCallOf(call interpreter.InterpretableCall) (interpreter.InterpretableV2, error) {
 	cost, known := prices[call.Function()]
 	if !known {
 		return nil, fmt.Errorf("the function %s is not supported", call.Function())
@@ -212,8 +212,8 @@ func (p *plan) call(call interpreter.InterpretableCall) (interpreter.Interpretab
 	case operators.NotEquals:
 		out.do = func(args ...ref.Val) ref.Val { return types.Bool(types.Equal(args[0], args[1]) != types.True) }
 	case matches:
-		text := call.Args()[1].(interpreter.InterpretableConst).Value().(types.String) // written sees to that
-		return out, out.match(string(text))
+		text := call.Args()[1].(interpreter.InterpretableConst).Value().(types.String) // written guarantees it
+		return out, out.matchPattern(string(text))
 	default:
 		bound := p.bindings[call.OverloadID()]
 		if bound == nil {
@@ -222,20 +222,20 @@ func (p *plan) call(call interpreter.InterpretableCall) (interpreter.Interpretab
 		if bound == nil {
 			return nil, fmt.Errorf("the function %s has no implementation", call.Function())
 		}
-		out.do = called(bound, call)
+		out.do = callFunction(bound, call)
 	}
 	return out, nil
 }
 
-// match makes a call one that matches a pattern, which is compiled once. Its price is what CEL
-// takes for a match, with the instructions of the pattern instead of its bytes.
-func (c *pricedCall) match(text string) error {
+// matchPattern compiles the pattern of a call once. Its price is CEL's price of a match, with the
+// instructions of the pattern instead of its bytes.
+func (c *pricedCall) matchPattern(text string) error {
 	compiled, size, err := pattern.Compile(text)
 	if err != nil {
 		return err
 	}
 	each := uint64(math.Ceil(float64(size) * common.RegexStringLengthCostFactor))
-	c.price = func(args []ref.Val, _ uint64) uint64 { return units(1+textOf(args[0])) * each }
+	c.price = func(args []ref.Val, _ uint64) uint64 { return readUnits(1+textSize(args[0])) * each }
 	c.do = func(args ...ref.Val) ref.Val {
 		if in, isText := args[0].(types.String); isText {
 			return types.Bool(compiled.MatchString(string(in)))
@@ -245,8 +245,8 @@ func (c *pricedCall) match(text string) error {
 	return nil
 }
 
-// called calls an implementation as CEL does.
-func called(b *functions.Overload, call interpreter.InterpretableCall) functions.FunctionOp {
+// callFunction calls an implementation like CEL.
+func callFunction(b *functions.Overload, call interpreter.InterpretableCall) functions.FunctionOp {
 	return func(args ...ref.Val) ref.Val {
 		if b.OperandTrait == 0 || args[0].Type().HasTrait(b.OperandTrait) {
 			switch {
@@ -265,7 +265,7 @@ func called(b *functions.Overload, call interpreter.InterpretableCall) functions
 	}
 }
 
-// pricedCall is a call whose price is charged before it.
+// pricedCall charges its price before the call.
 type pricedCall struct {
 	interpreter.InterpretableCall
 	price price
@@ -282,7 +282,7 @@ func (c *pricedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 		}
 	}
 	m := meterOf(frame)
-	m.charge(c.Function(), c.price(args, m.left()))
+	m.chargeCost(c.Function(), c.price(args, m.remainingCost()))
 	return types.LabelErrNode(c.ID(), c.do(args...))
 }
 
@@ -291,7 +291,7 @@ func (c *pricedCall) Eval(named interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(named))
 }
 
-// step is the condition that each step of a loop begins with.
+// step is the condition at the beginning of each step of a loop.
 type step struct {
 	interpreter.InterpretableV2
 	cost uint64
@@ -299,7 +299,7 @@ type step struct {
 
 // Exec implements interpreter.InterpretableV2.
 func (s *step) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	meterOf(frame).charge("a loop", s.cost)
+	meterOf(frame).chargeCost("a loop", s.cost)
 	return s.InterpretableV2.Exec(frame)
 }
 

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxNesting is how deep lists and maps may lie in each other, and macros such as map.
+	// maxNesting limits the depth of lists, maps and macros such as map.
 	maxNesting = 12
-	// maxWeight bounds the types of an expression: CEL's checker writes out each, and a macro
-	// that runs over maps of what another one runs over makes types that double with each.
+	// maxWeight limits the types of an expression. CEL's checker formats each type, and a macro
+	// over the maps of another macro doubles the types.
 	maxWeight = 2_000
 )
 
-// check makes a checked expression of a text, which has at most MaxSize bytes. What the checker
-// would take long for is refused before.
-func check(environment *cel.Env, expression string) (*cel.Ast, error) {
+// checkExpression parses and checks a text of at most MaxSize bytes. It rejects expressions that would take
+// the checker long.
+func checkExpression(environment *cel.Env, expression string) (*cel.Ast, error) {
 	if len(expression) > MaxSize {
 		return nil, fmt.Errorf("the expression has more than %d bytes", MaxSize)
 	}
@@ -31,10 +31,10 @@ func check(environment *cel.Env, expression string) (*cel.Ast, error) {
 		return nil, err
 	}
 	w := weighing{of: map[string]int{}}
-	if w.weigh(parsed.NativeRep().Expr()); w.deepest > maxNesting {
-		return nil, fmt.Errorf("lists, maps and macros lie more than %d deep in each other", maxNesting)
+	if w.weighType(parsed.NativeRep().Expr()); w.deepest > maxNesting {
+		return nil, fmt.Errorf("lists, maps and macros are nested more than %d levels deep", maxNesting)
 	} else if w.total > maxWeight {
-		return nil, fmt.Errorf("the types of its values are too large: simplify what its macros, such as map and exists, run over")
+		return nil, fmt.Errorf("the types of its values are too large; simplify the ranges of its macros, such as map and exists")
 	}
 	checked, issues := environment.Check(parsed)
 	if issues.Err() != nil {
@@ -43,34 +43,33 @@ func check(environment *cel.Env, expression string) (*cel.Ast, error) {
 	return checked, unpriced(checked.NativeRep())
 }
 
-// weighing adds up how many types there are in the types of all that an expression has in it, at
-// most, as far as that is known without the checker.
+// weighing estimates an upper bound of the number of types in an expression without the checker.
 type weighing struct {
 	of             map[string]int // by the variable of a macro
 	depth, deepest int
 	total          int
 }
 
-// weigh is how many types the type of an expression has in it, at most.
-func (w *weighing) weigh(e ast.Expr) (weight int) {
+// weighType returns an upper bound of the number of types in the type of an expression.
+func (w *weighing) weighType(e ast.Expr) (weight int) {
 	if w.total > maxWeight || w.deepest > maxNesting {
-		return 0 // it is too much already
+		return 0 // the limit is already exceeded
 	}
 	switch e.Kind() {
 	case ast.ListKind, ast.MapKind, ast.StructKind, ast.ComprehensionKind:
 		w.depth++
 		w.deepest = max(w.deepest, w.depth)
-		weight = w.nested(e)
+		weight = w.nestedWeight(e)
 		w.depth--
 	case ast.IdentKind:
 		weight = max(1, w.of[e.AsIdent()])
 	case ast.SelectKind:
-		weight = w.weigh(e.AsSelect().Operand())
+		weight = w.weighType(e.AsSelect().Operand())
 	case ast.CallKind:
-		// What a call comes to is of a type of its own, or of one that an argument has in it.
-		weight = w.most(e.AsCall().Args())
+		// A call has its own type, or a type that an argument contains.
+		weight = w.highestWeight(e.AsCall().Args())
 		if e.AsCall().IsMemberFunction() {
-			weight = max(weight, w.weigh(e.AsCall().Target()))
+			weight = max(weight, w.weighType(e.AsCall().Target()))
 		}
 	default:
 		weight = 1
@@ -79,49 +78,50 @@ func (w *weighing) weigh(e ast.Expr) (weight int) {
 	return weight
 }
 
-// most is the weight of the heaviest of some expressions, 1 at least.
-func (w *weighing) most(of []ast.Expr) int {
+// highestWeight returns the highest weight of some expressions, at least 1.
+func (w *weighing) highestWeight(of []ast.Expr) int {
 	weight := 1
 	for _, e := range of {
-		weight = max(weight, w.weigh(e))
+		weight = max(weight, w.weighType(e))
 	}
 	return weight
 }
 
-// nested is the weight of a list, a map or what a macro comes to. Elements have one type together.
-func (w *weighing) nested(e ast.Expr) int {
+// nestedWeight returns the weight of a list, a map or the result of a macro. Elements have one common
+// type.
+func (w *weighing) nestedWeight(e ast.Expr) int {
 	switch e.Kind() {
 	case ast.ListKind:
-		return 1 + w.most(e.AsList().Elements())
+		return 1 + w.highestWeight(e.AsList().Elements())
 	case ast.MapKind:
 		keys, values := 1, 1
 		for _, entry := range e.AsMap().Entries() {
-			keys = max(keys, w.weigh(entry.AsMapEntry().Key()))
-			values = max(values, w.weigh(entry.AsMapEntry().Value()))
+			keys = max(keys, w.weighType(entry.AsMapEntry().Key()))
+			values = max(values, w.weighType(entry.AsMapEntry().Value()))
 		}
 		return 1 + keys + values
 	case ast.ComprehensionKind:
-		return w.loop(e.AsComprehension())
+		return w.loopWeight(e.AsComprehension())
 	}
 	for _, field := range e.AsStruct().Fields() {
-		w.weigh(field.AsStructField().Value())
+		w.weighType(field.AsStructField().Value())
 	}
 	return 1
 }
 
-// loop is the weight of what a macro comes to, with its variables in it.
-func (w *weighing) loop(c ast.ComprehensionExpr) int {
-	over, begun := w.weigh(c.IterRange()), w.weigh(c.AccuInit())
-	defer w.bind(c.IterVar(), over)()
-	defer w.bind(c.IterVar2(), over)()
-	defer w.bind(c.AccuVar(), begun)()
-	w.weigh(c.LoopCondition())
-	defer w.bind(c.AccuVar(), max(begun, w.weigh(c.LoopStep())))()
-	return w.weigh(c.Result())
+// loopWeight returns the weight of the result of a macro, including its variables.
+func (w *weighing) loopWeight(c ast.ComprehensionExpr) int {
+	over, begun := w.weighType(c.IterRange()), w.weighType(c.AccuInit())
+	defer w.bindVariable(c.IterVar(), over)()
+	defer w.bindVariable(c.IterVar2(), over)()
+	defer w.bindVariable(c.AccuVar(), begun)()
+	w.weighType(c.LoopCondition())
+	defer w.bindVariable(c.AccuVar(), max(begun, w.weighType(c.LoopStep())))()
+	return w.weighType(c.Result())
 }
 
-// bind gives a variable its weight, until what it returns is called.
-func (w *weighing) bind(variable string, weight int) (end func()) {
+// bindVariable sets the weight of a variable until end is called.
+func (w *weighing) bindVariable(variable string, weight int) (end func()) {
 	before, bound := w.of[variable]
 	w.of[variable] = weight
 	return func() {

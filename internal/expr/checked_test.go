@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mostForACheck is the most memory, in bytes, that a check allocates in passing: of MaxSize bytes of
-// which each is an index, 20 MiB.
+// mostForACheck limits the temporary memory of a check, in bytes. The worst expression of MaxSize
+// bytes, an index per byte, needs 20 MiB.
 const mostForACheck = 32 << 20
 
-// checkedWith says what is wrong with a condition, and how much memory it took to find out.
+// checkedWith returns the error of a condition and the memory that the check allocated.
 func checkedWith(expression string) (allocated uint64, err error) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err = check(spoken, expression)
+	_, err = checkExpression(spoken, expression)
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc, err
 }
@@ -34,13 +34,13 @@ func doubling(n int) string {
 	return "[output]" + s.String() + end.String() + " == []"
 }
 
-// around is n texts before and behind another.
+// around returns a text with n texts before and after it.
 func around(before, in, behind string, n int) string {
 	return strings.Repeat(before, n) + in + strings.Repeat(behind, n)
 }
 
-func TestNoCheckIsDear(t *testing.T) { //nolint:paralleltest // it measures
-	const deep, large = "lists, maps and macros lie more than", "the types of its values are too large"
+func TestCheck_LimitsMemory(t *testing.T) { //nolint:paralleltest // it measures
+	const deep, large = "lists, maps and macros are nested more than", "the types of its values are too large"
 	for name, c := range map[string]struct{ expression, wrong string }{
 		"types that double":            {doubling(5), large},
 		"types that double often":      {doubling(40), deep},

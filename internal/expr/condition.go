@@ -13,16 +13,16 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// maxConditionCost bounds the evaluation of a condition on one of many runs: to look through
-// some hundred KiB of text.
+// maxConditionCost limits the evaluation of a condition on one of many runs: enough to search some
+// hundred KiB of text.
 const maxConditionCost = 100_000
 
-// ErrNoCondition says that a text is no condition at all: it does not parse, names what runs do
-// not have, or yields something else than a bool.
-var ErrNoCondition = errors.New("no condition on runs")
+// ErrNoCondition means that a text is not a condition: it does not parse, uses unknown names, or
+// does not return a bool.
+var ErrNoCondition = errors.New("not a condition on runs")
 
-// onRuns is what a condition on a run may name: what a verdict may, the run's input, and more of
-// what is known of it.
+// onRuns are the names of a condition on a run: the names of a verdict, the run's input and more of
+// its data.
 var onRuns = slices.Concat(onEnds, []cel.EnvOption{
 	cel.Variable("input", cel.DynType),
 	cel.Variable("agent_name", cel.StringType), cel.Variable("test_name", cel.StringType), cel.Variable("error_code", cel.StringType),
@@ -30,7 +30,7 @@ var onRuns = slices.Concat(onEnds, []cel.EnvOption{
 	cel.Variable("attempt", cel.IntType), cel.Variable("duration_ms", cel.IntType),
 })
 
-// Names are what a condition may name.
+// Names are the names that a condition can use.
 var Names = func() (names []string) {
 	for _, v := range spoken.Variables() {
 		names = append(names, v.Name())
@@ -40,40 +40,40 @@ var Names = func() (names []string) {
 }()
 
 var (
-	// spoken tells conditions from other texts, conditions refuses some of them.
+	// spoken recognizes conditions, conditions rejects some of them.
 	spoken     = mustEnv(onRuns)
 	conditions = mustEnv(slices.Concat(onRuns, []cel.EnvOption{cel.ASTValidators(written{})}))
 )
 
-// Condition is an expression that says whether a run is one of those that are looked for.
+// Condition is an expression that selects runs.
 type Condition struct {
 	evaluation *evaluation
 	checked    *ast.AST
 }
 
-// NewCondition compiles an expression over input, output, error, status, context and what else a
-// condition may name. It yields a bool and names one of them at least; ErrNoCondition of any
-// other text. Another error says what is wrong with a condition.
+// NewCondition compiles an expression over input, output, error, status, context and the other
+// names. It returns a bool and uses at least one name. For any other text it returns
+// ErrNoCondition. Another error describes an invalid condition.
 func NewCondition(expression string) (*Condition, error) {
-	checked, err := check(spoken, expression)
+	checked, err := checkExpression(spoken, expression)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNoCondition, err)
 	case checked.OutputType().Kind() != types.BoolKind:
-		return nil, fmt.Errorf("%w: it yields a %s", ErrNoCondition, checked.OutputType())
+		return nil, fmt.Errorf("%w: it returns a %s", ErrNoCondition, checked.OutputType())
 	}
 	c := &Condition{checked: checked.NativeRep()}
 	if !slices.ContainsFunc(Names, c.LooksAt) {
-		return nil, fmt.Errorf("%w: it names nothing of a run", ErrNoCondition)
+		return nil, fmt.Errorf("%w: it uses no field of a run", ErrNoCondition)
 	}
-	if checked, err = check(conditions, expression); err != nil {
+	if checked, err = checkExpression(conditions, expression); err != nil {
 		return nil, err
 	}
 	c.evaluation, err = planned(conditions, checked, maxConditionCost)
 	return c, err
 }
 
-// LooksAt says whether the condition names a variable.
+// LooksAt reports whether the condition uses a variable.
 func (c *Condition) LooksAt(name string) bool {
 	for _, reference := range c.checked.ReferenceMap() {
 		if reference.Name == name {
@@ -83,14 +83,13 @@ func (c *Condition) LooksAt(name string) bool {
 	return false
 }
 
-// Expr is the condition as it was read and checked.
+// Expr returns the parsed and checked condition.
 func (c *Condition) Expr() ast.Expr { return c.checked.Expr() }
 
-// Holds says whether the condition is true of a run, whose values are those of a condition's
-// names, unless the context ends before. An error is of what it cannot be told of, or not
-// within the cost that it may have.
+// Holds reports whether the condition is true for the values of a run. It returns an error if the
+// condition cannot be evaluated, costs too much, or if the context ends.
 func (c *Condition) Holds(ctx context.Context, values map[string]any) (bool, error) {
-	value, _, err := c.evaluation.on(ctx, values)
+	value, _, err := c.evaluation.evaluate(ctx, values)
 	if err != nil {
 		return false, err
 	}
@@ -98,5 +97,5 @@ func (c *Condition) Holds(ctx context.Context, values map[string]any) (bool, err
 	return holds, nil
 }
 
-// Input is the value of an input that is JSON, as expressions have it.
-func Input(text []byte) (any, error) { return read(text) }
+// Input decodes a JSON input for expressions.
+func Input(text []byte) (any, error) { return decodeInput(text) }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package expr evaluates the expressions of agents: CEL over a run's input. It knows
-// their language alone; what their values are for is their users' to say.
+// Package expr evaluates the expressions of agents: CEL over a run's input. It implements only the
+// language. Its callers define the use of the values.
 package expr
 
 import (
@@ -21,68 +21,67 @@ import (
 )
 
 const (
-	// MaxSize is the most bytes of an expression.
+	// MaxSize limits an expression, in bytes.
 	MaxSize = 1 << 10
-	// maxCost bounds one evaluation, maxCosts those on one input together. The unit is that of
+	// maxCost limits one evaluation, maxCosts all evaluations on one input. The unit is the unit of
 	// prices: a node, or about 10 bytes that are read or allocated.
 	maxCost  = 10_000
 	maxCosts = 100_000
-	// maxCompiled is how many compiled expressions are remembered.
+	// maxCompiled limits the cached compiled expressions.
 	maxCompiled = 512
 )
 
-// environment is what an expression may name: the run's input.
+// environment contains the names of a key's expression: the run's input.
 var environment = mustEnv(slices.Concat(withNumbers, []cel.EnvOption{cel.Variable("input", cel.DynType), priced, cel.ASTValidators(written{})}))
 
-// compiled remembers expressions: those of live agents are evaluated again and again.
+// compiled caches expressions, because live agents evaluate them often.
 var compiled = cache.New[string, program](maxCompiled, 0, nil)
 
-// program is a compiled expression, or why there is none.
+// program is a compiled expression or its error.
 type program struct {
 	*evaluation
 	err error
 }
 
-// CheckKey says what is wrong with the expression of a key: with its syntax, or
-// with what it yields, where that is known without an input.
+// CheckKey returns the problem of a key's expression: its syntax, or its type if it is known
+// without an input.
 func CheckKey(expression string) error {
 	_, err := compile(expression)
 	return err
 }
 
-// compile makes a program of the expression of a key.
+// compile compiles the expression of a key.
 func compile(expression string) (*evaluation, error) {
-	ast, err := check(environment, expression)
+	ast, err := checkExpression(environment, expression)
 	if err != nil {
 		return nil, err
 	}
 	switch kind := ast.OutputType(); kind.Kind() {
 	case types.StringKind, types.IntKind, types.UintKind, types.DoubleKind, types.BoolKind, types.DynKind:
 	default:
-		return nil, fmt.Errorf("it yields a %s; %s", kind, wanted)
+		return nil, fmt.Errorf("it returns a %s; %s", kind, wanted)
 	}
 	return planned(environment, ast, maxCost)
 }
 
-// wanted is what keys may be made of.
+// wanted are the types of keys.
 const wanted = "a key is a string, a number or a bool"
 
-// firstOf is the first of the issues, with its place in the expression.
+// firstOf returns the first issue with its position in the expression.
 func firstOf(issues *cel.Issues) error {
 	first := issues.Errors()[0]
-	return fmt.Errorf("at its line %d, column %d: %s", first.Location.Line(), first.Location.Column()+1, first.Message)
+	return &Problem{Line: first.Location.Line(), Column: first.Location.Column() + 1, Message: first.Message}
 }
 
-// On evaluates the expressions of keys on an input, JSON of any form, which is read
-// once and not before there is an expression. A value becomes text: a string as it is,
-// a number without an exponent, a bool as true or false. What it returns is not for
-// concurrent use.
+// On returns a function that evaluates the expressions of keys on a JSON input. It decodes the
+// input once, for the first expression. It converts a value to text: a string unchanged, a number
+// without an exponent, a bool as true or false. The function is not safe for concurrent use.
 func On(input []byte) func(expression string) (key string, err error) {
-	o := &on{read: sync.OnceValues(func() (any, error) { return read(input) }), known: map[string]result{}}
-	return o.key
+	o := &on{read: sync.OnceValues(func() (any, error) { return decodeInput(input) }), known: map[string]result{}}
+	return o.evaluateKey
 }
 
-// on is an input with what is known of it.
+// on is an input with its decoded value.
 type on struct {
 	read  func() (any, error)
 	costs uint64
@@ -94,7 +93,7 @@ type result struct {
 	err error
 }
 
-func (o *on) key(expression string) (string, error) {
+func (o *on) evaluateKey(expression string) (string, error) {
 	r, ok := o.known[expression]
 	if !ok {
 		r.key, r.err = o.evaluate(expression)
@@ -117,17 +116,17 @@ func (o *on) evaluate(expression string) (string, error) {
 		return "", p.err
 	}
 	if o.costs > maxCosts {
-		return "", errors.New("the expressions on this input cost too much together")
+		return "", errors.New("the expressions on this input exceed the total cost limit")
 	}
-	value, cost, err := p.on(context.Background(), map[string]any{"input": input}) // its cost ends it soon
+	value, cost, err := p.evaluate(context.Background(), map[string]any{"input": input}) // its limited cost ends it soon
 	if o.costs += cost; err != nil {
 		return "", err
 	}
-	return text(value)
+	return keyText(value)
 }
 
-// text is a value as a key.
-func text(value ref.Val) (string, error) {
+// keyText converts a value to a key.
+func keyText(value ref.Val) (string, error) {
 	switch v := value.(type) {
 	case types.String:
 		return string(v), nil
@@ -142,13 +141,13 @@ func text(value ref.Val) (string, error) {
 	case longNumber:
 		return string(v), nil
 	}
-	return "", fmt.Errorf("it yields a %s; %s", value.Type().TypeName(), wanted)
+	return "", fmt.Errorf("it returns a %s; %s", value.Type().TypeName(), wanted)
 }
 
-// read decodes an input, whose numbers adapter makes numbers of.
-func read(input []byte) (value any, err error) {
+// decodeInput decodes an input with numbers for expressions.
+func decodeInput(input []byte) (value any, err error) {
 	if err := exactjson.Decode(input, &value); err != nil {
-		return nil, fmt.Errorf("the input is no JSON: %w", err)
+		return nil, fmt.Errorf("the input is not JSON: %w", err)
 	}
-	return value, nil
+	return withValues(value), nil
 }

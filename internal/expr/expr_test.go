@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
-func TestKeys(t *testing.T) {
+func TestOn_EvaluatesKeys(t *testing.T) {
 	t.Parallel()
 	deep := `{"n":[[` + strings.Repeat("1,", 20_000) + `1]]}`
 	for _, c := range []struct{ expression, input, key, err string }{
@@ -21,10 +21,10 @@ func TestKeys(t *testing.T) {
 		{`input.id`, `{"id":7}`, "7", ""},
 		{`input.id`, `{"id":7.5}`, "7.5", ""},
 		{`input.id`, `{"id":1e20}`, "100000000000000000000", ""},
-		{`input.id`, `{"id":9007199254740993}`, "9007199254740993", ""}, // which no double holds
+		{`input.id`, `{"id":9007199254740993}`, "9007199254740993", ""}, // no double has this value
 		{`input.id`, `{"id":-9223372036854775808}`, "-9223372036854775808", ""},
 		{`input.id`, `{"id":18446744073709551615}`, "18446744073709551615", ""},
-		{`input.id`, `{"id":99999999999999999999}`, "99999999999999999999", ""}, // which no number of CEL is
+		{`input.id`, `{"id":99999999999999999999}`, "99999999999999999999", ""}, // no number of CEL has this value
 		{`input.id`, `{"id":0.1000000000000000055511151231257827}`, "0.1000000000000000055511151231257827", ""},
 		{`double(input.id)`, `{"id":0.1000000000000000055511151231257827}`, "0.1", ""},
 		{`string(input.id) + "!"`, `{"id":99999999999999999999}`, "99999999999999999999!", ""},
@@ -36,11 +36,11 @@ func TestKeys(t *testing.T) {
 		{`has(input.id) ? input.id : ''`, `{}`, "", ""},
 		{`input.customer.id + '/' + string(input.list[1])`, `{"customer":{"id":"c"},"list":[1,2]}`, "c/2", ""},
 		{`input.id`, `{}`, "", "no such key: id"},
-		{`input.id`, `{"id":null}`, "", "it yields a null_type; a key is a string, a number or a bool"},
-		{`input.id`, `{"id":[1]}`, "", "it yields a list; a key is a string, a number or a bool"},
-		{`input.id`, `not JSON`, "", "the input is no JSON"},
-		{`input.id`, `{"id":1} {}`, "", "the input is no JSON: there is more behind its end"},
-		{`input.id`, ``, "", "the input is no JSON"},
+		{`input.id`, `{"id":null}`, "", "it returns a null_type; a key is a string, a number or a bool"},
+		{`input.id`, `{"id":[1]}`, "", "it returns a list; a key is a string, a number or a bool"},
+		{`input.id`, `not JSON`, "", "the input is not JSON"},
+		{`input.id`, `{"id":1} {}`, "", "the input is not JSON: unexpected data after the value"},
+		{`input.id`, ``, "", "the input is not JSON"},
 		{`input.id.matches("^a+$")`, `{"id":"aaa"}`, "true", ""},
 		{`matches(input.id, "^a+$")`, `{"id":"b"}`, "false", ""},
 		{`matches(input.id, "^a+$")`, `{"id":1}`, "", "no such overload"},
@@ -48,7 +48,7 @@ func TestKeys(t *testing.T) {
 		{`input.list.filter(a, input.id.matches("(?:ab){450}c")).size()`, `{"id":"ab","list":[` + strings.Repeat("1,", 200) + `1]}`, "", "cost limit"},
 		{`input.n == input.n && input.n != input.m && input.n in [input.n] && input.n.n == 1 && "n" in input.n`, `{"n":{"n":1},"m":{"n":2}}`, "true", ""},
 		{`[1] == [1, 2] || [input.n] == [2] || {"a": 1} == {"b": 1} || 3 in [1, 2]`, `{"n":1}`, "false", ""},
-		{`input.n == input.n`, deep, "", "cost limit"}, // in whose list of one value all others are
+		{`input.n == input.n`, deep, "", "cost limit"}, // all other values are in its list of one value
 		{`input.n != input.n`, deep, "", "cost limit"},
 		{`input.n in [input.n]`, deep, "", "cost limit"},
 		{`input.n.map(a, input.n) == input.n.map(a, input.n)`, deep, "", "cost limit"},
@@ -69,13 +69,13 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestExpressionsOnOneInputCostTogether(t *testing.T) {
+func TestOn_LimitsTotalCost(t *testing.T) {
 	t.Parallel()
 	key := expr.On([]byte(`{"list":[` + strings.Repeat("1,", 500) + `1]}`))
 	var refused int
 	for i := range 100 {
 		if _, err := key(strings.Repeat(" ", i) + `input.list.filter(a, a > 0).size()`); err != nil {
-			require.ErrorContains(t, err, "cost too much together")
+			require.ErrorContains(t, err, "exceed the total cost limit")
 			refused++
 		}
 	}
@@ -85,22 +85,22 @@ func TestExpressionsOnOneInputCostTogether(t *testing.T) {
 	require.NoError(t, err, "it was evaluated before")
 }
 
-func TestCheckKey(t *testing.T) {
+func TestCheckKey_ReportsProblems(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
 		`input.id`:                                 "",
 		`string(input.id)`:                         "",
 		`size(input.id)`:                           "",
-		`input.id ==`:                              "at its line 1, column 12: Syntax error",
-		`output.id`:                                "at its line 1, column 1: undeclared reference to 'output'",
-		"input.id +\n\n now()":                     "at its line 3, column 5: undeclared reference to 'now'",
-		`[input.id]`:                               "it yields a list",
-		`timestamp(input.at)`:                      "it yields a google.protobuf.Timestamp",
+		`input.id ==`:                              "at line 1, column 12: Syntax error",
+		`output.id`:                                "at line 1, column 1: undeclared reference to 'output'",
+		"input.id +\n\n now()":                     "at line 3, column 5: undeclared reference to 'now'",
+		`[input.id]`:                               "it returns a list",
+		`timestamp(input.at)`:                      "it returns a google.protobuf.Timestamp",
 		`input.id.matches("^a+$")`:                 "",
-		`string("".matches(input.p))`:              "at its line 1, column 24: the pattern of matches must be a text in quotes",
-		`matches("", input.p)`:                     "at its line 1, column 18: the pattern of matches must be a text in quotes",
-		`[1].exists(e, "".matches("a" + input.p))`: "must be a text in quotes",
-		`matches("", "a{1000}a")`:                  "at its line 1, column 13: the pattern of matches: it is compiled to more than 1000 instructions",
+		`string("".matches(input.p))`:              "at line 1, column 24: the pattern of matches must be a string literal",
+		`matches("", input.p)`:                     "at line 1, column 18: the pattern of matches must be a string literal",
+		`[1].exists(e, "".matches("a" + input.p))`: "must be a string literal",
+		`matches("", "a{1000}a")`:                  "at line 1, column 13: the pattern of matches: it compiles to more than 1000 instructions",
 		`input.id.matches("a{1000}a{1000}")`:       "more than 1000 instructions",
 		`input.id.matches("(")`:                    "missing closing )",
 		strings.Repeat(" ", expr.MaxSize) + `"a"`:  "more than 1024 bytes",
@@ -121,7 +121,7 @@ func FuzzKeys(f *testing.F) {
 	f.Add(`input.id`, []byte(`{"id":1}`))
 	f.Fuzz(func(t *testing.T, expression string, input []byte) {
 		if expr.CheckKey(expression) == nil {
-			_, _ = expr.On(input)(expression) // panics at nothing
+			_, _ = expr.On(input)(expression) // must not panic
 		}
 	})
 }

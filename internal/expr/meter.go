@@ -4,6 +4,7 @@ package expr
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/cel-go/cel"
@@ -12,40 +13,43 @@ import (
 )
 
 const (
-	// lookEvery is after how many units an evaluation looks whether its context has ended.
+	// lookEvery is the number of units between two checks of the context.
 	lookEvery = 1_000
-	// meterName is the name under which an evaluation finds its meter; no expression can name it.
+	// meterName is the name of the meter during an evaluation. No expression can use it.
 	meterName = "@meter"
 )
 
-// meter counts the cost of one evaluation, and ends it when the cost reaches the limit or the
-// context ends. Both end all of the expression: no operator such as || takes their place.
+// errCost is the error of an evaluation that costs too much.
+var errCost = errors.New("cost limit exceeded")
+
+// meter counts the cost of one evaluation and ends it at the limit or at the end of the context.
+// Both end the whole expression: operators such as || cannot absorb them.
 type meter struct {
 	ctx          context.Context //nolint:containedctx // a meter lives as long as the call that has the context
 	limit, spent uint64
-	looked       uint64 // what was spent when it looked at the context
+	looked       uint64 // cost at the last check of the context
 	failed       error
 }
 
-// left returns what a call may cost.
-func (m *meter) left() uint64 { return m.limit - m.spent }
+// remainingCost returns the remaining cost.
+func (m *meter) remainingCost() uint64 { return m.limit - m.spent }
 
-// charge adds the cost of something that comes next.
-func (m *meter) charge(what string, cost uint64) {
-	if cost > m.left() {
+// chargeCost adds the cost of the next operation.
+func (m *meter) chargeCost(what string, cost uint64) {
+	if cost > m.remainingCost() {
 		m.spent = m.limit
-		m.fail(fmt.Errorf("%s: cost limit exceeded; simplify the expression, or let it read less", what))
+		m.failEvaluation(fmt.Errorf("%s: %w; simplify the expression, or read less data", what, errCost))
 	}
 	if m.spent += cost; m.spent-m.looked < lookEvery {
 		return
 	}
 	if m.looked = m.spent; m.ctx.Err() != nil {
-		m.fail(context.Cause(m.ctx))
+		m.failEvaluation(context.Cause(m.ctx))
 	}
 }
 
-// fail ends the evaluation as CEL ends one that is too expensive.
-func (m *meter) fail(err error) {
+// failEvaluation ends the evaluation like CEL's cost limit.
+func (m *meter) failEvaluation(err error) {
 	m.failed = err
 	panic(interpreter.EvalCancelledError{Message: err.Error()})
 }
@@ -56,7 +60,7 @@ func meterOf(frame *interpreter.ExecutionFrame) *meter {
 	return m.(*meter)
 }
 
-// metered is what an expression names, with the meter of the evaluation.
+// metered adds the meter to the names of an expression.
 type metered struct {
 	cel.Activation
 	meter *meter
@@ -70,15 +74,15 @@ func (m metered) ResolveName(name string) (any, bool) {
 	return m.Activation.ResolveName(name)
 }
 
-// evaluation is an expression that is ready to be evaluated, at most for limit each time.
+// evaluation is a compiled expression with a cost limit.
 type evaluation struct {
 	program cel.Program
 	limit   uint64
-	nodes   uint64 // outside of loops
+	nodes   uint64 // nodes outside of loops
 }
 
-// on evaluates the expression on some values. Its cost is returned in any case.
-func (e *evaluation) on(ctx context.Context, values map[string]any) (value ref.Val, cost uint64, err error) {
+// evaluate evaluates the expression. It returns the cost also with an error.
+func (e *evaluation) evaluate(ctx context.Context, values map[string]any) (value ref.Val, cost uint64, err error) {
 	if ctx.Err() != nil {
 		return nil, 0, context.Cause(ctx)
 	}

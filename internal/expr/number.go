@@ -14,31 +14,51 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
-// maxExact is the largest integer up to which no two integers have the same double.
+// maxExact is the largest integer below which all integers have different doubles.
 const maxExact = 1<<53 - 1
 
-// values makes values of CEL of decoded JSON. Its numbers are doubles, as CEL has it for JSON, except those
-// that a double does not hold, because two IDs must not become one: integers beyond 2^53 are ints or uints,
-// and anything else is a longNumber.
+// values converts decoded JSON to CEL values. Numbers become doubles, as CEL does for JSON, unless
+// a double cannot represent them, because two IDs must stay different. Integers beyond 2^53 become
+// ints or uints, and other numbers become longNumbers.
 type values struct{ types.Adapter }
 
-// adapter is the one instance of values.
+// adapter is the only instance of values.
 var adapter = values{types.DefaultTypeAdapter}
 
-// withNumbers makes an environment's values of JSON by adapter, and converts long numbers.
+// withNumbers configures an environment with adapter and conversions of long numbers.
 var withNumbers = []cel.EnvOption{
 	cel.CustomTypeAdapter(adapter), longNumberTo("double", cel.DoubleType), longNumberTo("string", cel.StringType),
 }
 
-// longNumberTo has a function that converts numbers convert long ones too.
+// longNumberTo returns an overload that converts long numbers.
 func longNumberTo(function string, to *cel.Type) cel.EnvOption {
 	return cel.Function(function, cel.Overload("long_number_to_"+function, []*cel.Type{longNumberType}, to,
 		cel.UnaryBinding(func(n ref.Val) ref.Val { return n.ConvertToType(to) })))
 }
 
+// withValues replaces numbers in decoded JSON with CEL values, so that they are converted only
+// once. It changes lists and maps in place.
+func withValues(decoded any) any {
+	switch v := decoded.(type) {
+	case json.Number:
+		return numberOf(v)
+	case map[string]any:
+		for key, value := range v {
+			v[key] = withValues(value)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = withValues(value)
+		}
+	}
+	return decoded
+}
+
 // NativeToValue implements types.Adapter.
 func (a values) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
+	case ref.Val:
+		return v
 	case json.Number:
 		return numberOf(v)
 	case map[string]any:
@@ -49,7 +69,7 @@ func (a values) NativeToValue(value any) ref.Val {
 	return a.Adapter.NativeToValue(value)
 }
 
-// numberOf is a number of JSON as expressions have it.
+// numberOf converts a JSON number for expressions.
 func numberOf(n json.Number) ref.Val {
 	if i, ok := exactjson.Int64(n); ok && (i > maxExact || i < -maxExact) {
 		return types.Int(i)
@@ -63,9 +83,9 @@ func numberOf(n json.Number) ref.Val {
 	return longNumber(n)
 }
 
-// longNumber is a number with more digits than any number of CEL has. It is equal to a number of the same
-// value alone, so never to one that an expression has written; it has no order and is not calculated with,
-// unless double() rounds it.
+// longNumber is a number with more digits than CEL's numbers. It equals only a number of the same
+// value, and so never a literal of an expression. It has no order and no arithmetic unless double()
+// rounds it.
 type longNumber json.Number
 
 // longNumberType is the type of a longNumber.
@@ -89,7 +109,7 @@ func (n longNumber) ConvertToType(to ref.Type) ref.Val {
 	case types.StringType:
 		return types.String(n)
 	case types.DoubleType:
-		f, _ := exactjson.Float64(json.Number(n)) // Infinite beyond all doubles.
+		f, _ := exactjson.Float64(json.Number(n)) // infinite beyond all doubles
 		return types.Double(f)
 	case types.TypeType:
 		return longNumberType

@@ -16,50 +16,52 @@ import (
 )
 
 const (
-	// mostPerUnit is the most memory, in bytes, that an evaluation allocates for a unit of cost.
+	// mostPerUnit limits the memory per unit of cost, in bytes.
 	mostPerUnit = 100
-	// mostBeside is the most memory that it allocates for itself.
+	// mostBeside limits the fixed memory of an evaluation.
 	mostBeside = 64 << 10
 )
 
 // ones is a list of n ones.
 func ones(n int) string { return "[" + strings.Repeat("1,", n-1) + "1]" }
 
-// largeInput has texts of 60 KB, a list and a map of 1,000 values each, and a small one of each.
+// largeInput has texts of 60 KB, a list and a map with 1,000 values each, a small value of each
+// kind, and a list of 60 long numbers.
 func largeInput(t testing.TB) any {
 	t.Helper()
 	var object strings.Builder
 	for i := range 1_000 {
 		fmt.Fprintf(&object, `,"k%d":%d`, i, i)
 	}
-	input, err := read([]byte(`{"s":"` + strings.Repeat("a1,é ", 10_000) + `","n":7,"t":"2026-07-01T00:00:00Z","w":"ab",
-		"list":[0` + strings.Repeat(`,1`, 999) + `],"map":{"k":0` + object.String() + `},"json":"[0` + strings.Repeat(`,[{}]`, 9_000) + `]","deep":[[[["x"]]]]}`))
+	input, err := decodeInput([]byte(`{"s":"` + strings.Repeat("a1,é ", 10_000) + `","n":7,"t":"2026-07-01T00:00:00Z","w":"ab",
+		"list":[0` + strings.Repeat(`,1`, 999) + `],"map":{"k":0` + object.String() + `},"json":"[0` + strings.Repeat(`,[{}]`, 9_000) + `]","deep":[[[["x"]]]],
+		"long":[` + strings.Repeat("1"+strings.Repeat("2", 998)+"3,", 60) + `1]}`))
 	require.NoError(t, err)
 	return input
 }
 
-// allocatedBy says what an evaluation cost, in units and in bytes.
+// allocatedBy returns the cost of an evaluation in units and in bytes.
 func allocatedBy(t *testing.T, e *evaluation, input any) (cost, bytes uint64) {
 	t.Helper()
 	values := map[string]any{"input": input, "output": input.(map[string]any)["json"], "error": "", "status": "completed", "context": map[string]any{"input": input}}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, cost, _ = e.on(t.Context(), values)
+	_, cost, _ = e.evaluate(t.Context(), values)
 	runtime.ReadMemStats(&after)
 	return cost, after.TotalAlloc - before.TotalAlloc
 }
 
-// requirePriced evaluates an expression with the limits of keys and of conditions, and returns the
-// most that it cost.
+// requirePriced evaluates an expression with the limits of keys and conditions and returns its
+// highest cost.
 func requirePriced(t *testing.T, expression string, input any) (cost uint64) {
 	t.Helper()
 	for name, with := range map[string]struct {
 		environment *cel.Env
 		limit       uint64
 	}{"key": {environment, maxCost}, "condition": {conditions, maxConditionCost}} {
-		checked, err := check(with.environment, expression)
+		checked, err := checkExpression(with.environment, expression)
 		if err != nil {
-			continue // not all of what a condition may call is there for keys
+			continue // keys cannot call all functions of conditions
 		}
 		e, err := planned(with.environment, checked, with.limit)
 		require.NoError(t, err, expression)
@@ -71,7 +73,7 @@ func requirePriced(t *testing.T, expression string, input any) (cost uint64) {
 	return cost
 }
 
-// What an evaluation allocates follows from its cost, whatever the static types are.
+// The cost determines the allocated memory, regardless of static types.
 func TestEvaluation_AllocatesWhatItPaysFor(t *testing.T) { //nolint:paralleltest // it measures
 	input, sums := largeInput(t), "a+a+a+a+a+a+a+a"
 	lists := "[1,1,1,1,1,1,1,1,1,1]"
@@ -100,21 +102,24 @@ func TestEvaluation_AllocatesWhatItPaysFor(t *testing.T) { //nolint:paralleltest
 		"decoded texts":         lists + `.map(x, json(input.json)) == []`,
 		"formats":               lists + `.map(x, ` + lists + `.map(y, "%.100f%.100f%.100f".format([1e300, 1e300, 1e300]))) == []`,
 		"formats of lists":      lists + `.map(x, ` + lists + `.map(y, "%s".format([input.deep]))) == []`,
+		"long numbers":          lists + `.all(x, input.long.all(y, !(0.5 in input.long)))`,
+		"equal long numbers":    lists + `.all(x, input.long.all(y, !(y in [1, 2]) || y == input.long[0]))`,
+		"long numbers in text":  lists + `.all(x, ` + lists + `.all(y, input.long.all(z, double(z) > 0.0)))`,
 		"fields of fields":      lists + `.all(x, ` + lists + `.all(y, input` + strings.Repeat(".map", 150) + ` == 1 || true))`,
 	} {
 		t.Run(name, func(t *testing.T) { requirePriced(t, expression, input) })
 	}
 }
 
-// writer writes expressions that have the right types, for most of what CEL does.
+// writer generates well-typed expressions for most functions of CEL.
 type writer struct {
 	*rand.Rand
 	depth int
 	loops int
 }
 
-// of writes one of some forms, in which t, l, m, b and v stand for a text, a list, a map, a bool
-// and any value, and x for the variable of a loop; from some depth on, the first is written.
+// of writes one of the forms. t, l, m, b and v stand for a text, a list, a map, a bool and any
+// value, x for the variable of a loop. Beyond a depth it writes the first form.
 func (w *writer) of(forms ...string) string {
 	w.depth++
 	defer func() { w.depth-- }()
@@ -157,7 +162,7 @@ func (w *writer) text() string {
 }
 
 func (w *writer) list() string {
-	return w.of(`input.list`, `[1, 1, 1]`, `[$v, $v]`, `($l + $l)`, `$t.split("a")`, `$l.map($x, $x)`, `$l.map($x, [$x, $x])`, `$l.map($x, $v)`, `$l.map($x, $v)`, `$l.filter($x, $b)`,
+	return w.of(`input.list`, `input.long`, `[1, 1, 1]`, `[$v, $v]`, `($l + $l)`, `$t.split("a")`, `$l.map($x, $x)`, `$l.map($x, [$x, $x])`, `$l.map($x, $v)`, `$l.map($x, $v)`, `$l.filter($x, $b)`,
 		`json(input.json)`, `[$l, $l]`, `$m.map($x, $x)`)
 }
 
@@ -176,7 +181,7 @@ func (w *writer) value() string {
 	return w.of(forms...)
 }
 
-// Random expressions keep to the bound too.
+// The limit also holds for random expressions.
 func TestEvaluation_AllocatesWhatItPaysForWhateverIsWritten(t *testing.T) { //nolint:paralleltest // it measures
 	input, large := largeInput(t), 0
 	for seed := range uint64(400) {
@@ -192,7 +197,7 @@ func TestEvaluation_AllocatesWhatItPaysForWhateverIsWritten(t *testing.T) { //no
 	require.Greater(t, large, 50, "few of them cost something")
 }
 
-// sized says whether values of a type have a size.
+// sized reports whether values of a type have a size.
 func sized(of *types.Type) bool {
 	switch of.Kind() {
 	case types.StringKind, types.BytesKind, types.ListKind, types.MapKind, types.DynKind, types.AnyKind, types.TypeParamKind, types.StructKind:
@@ -201,10 +206,10 @@ func sized(of *types.Type) bool {
 	return false
 }
 
-// Each function has a price, and one of its own if an overload takes what has a size.
+// Each function has a price, and its own price if an overload takes a sized argument.
 func TestPrices_CoverAllFunctions(t *testing.T) {
 	t.Parallel()
-	constant := map[string]bool{ // which return an argument or a part of one, or look at its type alone
+	constant := map[string]bool{ // they return an argument or a part of it, or read only its type
 		operators.Conditional: true, operators.Index: true, "dyn": true, "type": true,
 	}
 	for name, of := range map[string]*cel.Env{"keys": environment, "verdicts": verdicts, "words": spoken, "conditions": conditions} {
@@ -227,8 +232,8 @@ func TestCheck_RejectsFunctionsWithoutPrice(t *testing.T) {
 	t.Parallel()
 	with, err := environment.Extend(cel.Function("repeat", cel.Overload("repeat_string", []*cel.Type{cel.StringType}, cel.StringType)))
 	require.NoError(t, err)
-	_, err = check(with, `repeat("a")`)
+	_, err = checkExpression(with, `repeat("a")`)
 	require.ErrorContains(t, err, "the function repeat is not supported")
-	_, err = check(environment, `google.protobuf.Struct{fields: {"a": input}} == input`)
+	_, err = checkExpression(environment, `google.protobuf.Struct{fields: {"a": input}} == input`)
 	require.ErrorContains(t, err, "messages such as google.protobuf.Struct{} are not supported; use maps")
 }

@@ -16,23 +16,23 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// price returns the cost of a call beyond the cost of its node. It depends on the values of the
-// arguments alone, never on their static types, and is known before the call. A unit stands for
-// about 10 bytes that the call reads or allocates. A price above limit need not be exact.
+// price returns the cost of a call beyond the cost of its node. It depends only on the values of
+// the arguments, not on their static types, and is known before the call. A unit is about 10 bytes
+// that the call reads or allocates. A price above limit can be approximate.
 type price func(args []ref.Val, limit uint64) uint64
 
-// prices has every function that an expression can call. A nil price means that a call costs no
-// more than its node: its time and memory do not depend on the sizes of its arguments. A function
-// that is missing here is rejected.
+// prices has all functions of expressions. A nil price means that a call costs no more than its
+// node, because its time and memory do not depend on the sizes of its arguments. A function without
+// an entry is rejected.
 var prices = map[string]price{
 	operators.Conditional: nil, operators.LogicalAnd: nil, operators.LogicalOr: nil, operators.LogicalNot: nil,
 	operators.NotStrictlyFalse: nil, "__not_strictly_false__": nil, // the second is its former name
 	operators.Negate: nil, operators.Subtract: nil, operators.Multiply: nil, operators.Divide: nil, operators.Modulo: nil,
-	operators.Index: nil, // prepare puts a price on its key
+	operators.Index: nil, // prepare adds the price of its key
 	"dyn":           nil, "type": nil,
 
 	reads:         reading,
-	operators.Add: adding,
+	operators.Add: sumPrice,
 
 	operators.Equals: comparing, operators.NotEquals: comparing, operators.In: finding, operators.OldIn: finding, overloads.DeprecatedIn: finding,
 	operators.Less: ordering, operators.LessEquals: ordering, operators.Greater: ordering, operators.GreaterEquals: ordering,
@@ -40,10 +40,10 @@ var prices = map[string]price{
 	"size": reading, "bool": reading, "bytes": reading, "string": reading, "double": reading, "int": reading, "uint": reading,
 	"duration": reading, "timestamp": reading, "json": decoding,
 
-	"getDate": zoned, "getDayOfMonth": zoned, "getDayOfWeek": zoned, "getDayOfYear": zoned, "getFullYear": zoned, "getMonth": zoned,
-	"getHours": zoned, "getMinutes": zoned, "getSeconds": zoned, "getMilliseconds": zoned,
+	"getDate": timeZonePrice, "getDayOfMonth": timeZonePrice, "getDayOfWeek": timeZonePrice, "getDayOfYear": timeZonePrice, "getFullYear": timeZonePrice, "getMonth": timeZonePrice,
+	"getHours": timeZonePrice, "getMinutes": timeZonePrice, "getSeconds": timeZonePrice, "getMilliseconds": timeZonePrice,
 
-	"contains": scanning, "startsWith": scanning, "endsWith": scanning, matches: scanning, // a plan knows the pattern
+	"contains": scanning, "startsWith": scanning, "endsWith": scanning, matches: scanning, // plan knows the pattern
 	"indexOf": searching, "lastIndexOf": searching,
 	"charAt": rewriting, "lowerAscii": rewriting, "upperAscii": rewriting, "reverse": rewriting, "substring": rewriting,
 	"trim": rewriting, "strings.quote": rewriting,
@@ -53,108 +53,125 @@ var prices = map[string]price{
 const (
 	// zonePrice is the price of reading the rules of a time zone, some KiB.
 	zonePrice = 1_000
-	// valuePrice is the price of one decoded value: of the interface, the slot that it takes in a
-	// list or map, and the header of its text.
+	// valuePrice is the price of a decoded value: the interface, its slot in a list or map, and the
+	// header of its text.
 	valuePrice = 8
+	// digitPrice is the price of a long number's digit in bytes, because a conversion or comparison
+	// copies the digits several times.
+	digitPrice = 10
 	// partPrice is the price of one part of a text in a list.
 	partPrice = 2
 )
 
-// units returns the price of some bytes that are read once.
-func units(bytes uint64) uint64 {
+// readUnits returns the price of reading bytes once.
+func readUnits(bytes uint64) uint64 {
 	return uint64(math.Ceil(float64(bytes) * common.StringTraversalCostFactor))
 }
 
-// textOf returns how many bytes a text or bytes have, 0 for other values.
-func textOf(v ref.Val) uint64 {
+// textSize returns the bytes of a text, of bytes or of a long number, or 0 for other values.
+func textSize(v ref.Val) uint64 {
 	switch v := v.(type) {
 	case types.String:
-		return count(len(v))
+		return nonNegative(len(v))
 	case types.Bytes:
-		return count(len(v))
+		return nonNegative(len(v))
+	case longNumber:
+		return digitPrice * nonNegative(len(v))
 	}
 	return 0
 }
 
-// lengthOf returns how many values a list has.
-func lengthOf(list traits.Lister) uint64 { return count(int(list.Size().(types.Int))) }
+// lengthOf returns the number of values in a list.
+func lengthOf(list traits.Lister) uint64 { return nonNegative(int(list.Size().(types.Int))) }
 
-// count is a number of things, which is never negative.
-func count(n int) uint64 { return uint64(max(n, 0)) }
+// nonNegative converts a number that is never negative.
+func nonNegative(n int) uint64 { return uint64(max(n, 0)) }
 
 // reading is the price of reading a text, or the keys of a map, once.
 func reading(args []ref.Val, _ uint64) uint64 {
 	if of, isMap := args[0].(traits.Mapper); isMap {
-		return partPrice * count(int(of.Size().(types.Int)))
+		return partPrice * nonNegative(int(of.Size().(types.Int)))
 	}
-	return units(textOf(args[0]))
+	return readUnits(textSize(args[0]))
 }
 
-// adding is the price of the bytes of what it makes; a sum of lists refers to both.
-func adding(args []ref.Val, _ uint64) uint64 {
+// sumPrice is the price of the result's bytes. A sum of lists refers to both.
+func sumPrice(args []ref.Val, _ uint64) uint64 {
 	if _, isList := args[0].(traits.Lister); isList {
 		return partPrice
 	}
-	return units(textOf(args[0]) + textOf(args[1]))
+	return readUnits(textSize(args[0]) + textSize(args[1]))
 }
 
-// comparing is the price of all values in two values that can be the same.
+// comparing is the price of all values in two values that can be equal.
 func comparing(args []ref.Val, limit uint64) uint64 {
-	if text := textOf(args[0]); text > 0 {
-		if text != textOf(args[1]) {
+	if _, isLong := args[0].(longNumber); isLong {
+		if _, isLong = args[1].(longNumber); !isLong {
 			return 0
 		}
-		return units(text)
+		return readUnits(textSize(args[0]) + textSize(args[1])) // 1.0 and 1 have different lengths
+	}
+	if text := textSize(args[0]); text > 0 {
+		if text != textSize(args[1]) {
+			return 0
+		}
+		return readUnits(text)
 	}
 	left, leftSized := args[0].(traits.Sizer)
 	right, rightSized := args[1].(traits.Sizer)
-	if !leftSized || !rightSized || textOf(args[1]) > 0 || left.Size() != right.Size() {
+	if !leftSized || !rightSized || textSize(args[1]) > 0 || left.Size() != right.Size() {
 		return 0
 	}
-	return weight(args[0], limit)
+	return valueWeight(args[0], limit)
 }
 
-// ordering is the price of the shorter text, up to whose end both are compared.
-func ordering(args []ref.Val, _ uint64) uint64 { return units(min(textOf(args[0]), textOf(args[1]))) }
+// ordering is the price of the shorter text, because a comparison ends there.
+func ordering(args []ref.Val, _ uint64) uint64 {
+	return readUnits(min(textSize(args[0]), textSize(args[1])))
+}
 
 // finding is the price of finding a value in a list or a key in a map.
 func finding(args []ref.Val, limit uint64) uint64 {
 	list, isList := args[1].(traits.Lister)
 	if !isList {
-		return units(textOf(args[0]))
+		return readUnits(textSize(args[0]))
 	}
 	if _, sized := args[0].(traits.Sizer); sized {
-		return weight(list, limit)
+		return valueWeight(list, limit)
+	}
+	if _, isLong := args[0].(longNumber); isLong {
+		return valueWeight(list, limit) + lengthOf(list)*readUnits(textSize(args[0]))
 	}
 	return lengthOf(list)
 }
 
-// decoding is the price of reading a text, and of the values that are made of it.
+// decoding is the price of reading a text and of the resulting values.
 func decoding(args []ref.Val, _ uint64) uint64 {
 	text, _ := args[0].(types.String)
-	return units(textOf(text)) + valuePrice*count(jsonscan.Measure([]byte(text)).Values)
+	return readUnits(textSize(text)) + valuePrice*nonNegative(jsonscan.Measure([]byte(text)).Values)
 }
 
-// zoned is the price of a time zone, if one is named.
-func zoned(args []ref.Val, _ uint64) uint64 {
+// timeZonePrice is the price of a named time zone.
+func timeZonePrice(args []ref.Val, _ uint64) uint64 {
 	if len(args) == 1 {
 		return 0
 	}
-	return zonePrice + units(textOf(args[1]))
+	return zonePrice + readUnits(textSize(args[1]))
 }
 
 // scanning is the price of reading all texts once.
-func scanning(args []ref.Val, _ uint64) uint64 { return units(textOf(args[0]) + textOf(args[1])) }
-
-// searching is the price of a search that starts again at each character, of which both texts
-// have four bytes.
-func searching(args []ref.Val, _ uint64) uint64 {
-	return units(1+textOf(args[0]))*(1+textOf(args[1])) + units(4*(textOf(args[0])+textOf(args[1])))
+func scanning(args []ref.Val, _ uint64) uint64 {
+	return readUnits(textSize(args[0]) + textSize(args[1]))
 }
 
-// rewriting is the price of a text whose characters have four bytes each in passing, and of what
-// is made of them.
-func rewriting(args []ref.Val, _ uint64) uint64 { return units(8 * textOf(args[0])) }
+// searching is the price of a search that starts again at each character. Both texts have four
+// bytes per character in memory.
+func searching(args []ref.Val, _ uint64) uint64 {
+	return readUnits(1+textSize(args[0]))*(1+textSize(args[1])) + readUnits(4*(textSize(args[0])+textSize(args[1])))
+}
+
+// rewriting is the price of a text with four bytes per character in memory, and of the result.
+func rewriting(args []ref.Val, _ uint64) uint64 { return readUnits(8 * textSize(args[0])) }
 
 // splitting is the price of a text and of its parts.
 func splitting(args []ref.Val, _ uint64) uint64 {
@@ -163,20 +180,20 @@ func splitting(args []ref.Val, _ uint64) uint64 {
 	if !isText || !isToo {
 		return 0
 	}
-	return units(textOf(in)) + partPrice*count(strings.Count(string(in), string(at))+1)
+	return readUnits(textSize(in)) + partPrice*nonNegative(strings.Count(string(in), string(at))+1)
 }
 
-// replacing is a price for each byte of what it makes.
+// replacing is the price of each byte of the result.
 func replacing(args []ref.Val, _ uint64) uint64 {
 	in, isText := args[0].(types.String)
 	before, isToo := args[1].(types.String)
 	if !isText || !isToo {
 		return 0
 	}
-	return units(textOf(in)) + textOf(in) + count(strings.Count(string(in), string(before)))*textOf(args[2])
+	return readUnits(textSize(in)) + textSize(in) + nonNegative(strings.Count(string(in), string(before)))*textSize(args[2])
 }
 
-// joining is a price for each byte of what it makes.
+// joining is the price of each byte of the result.
 func joining(args []ref.Val, limit uint64) uint64 {
 	list, isList := args[0].(traits.Lister)
 	if !isList {
@@ -184,30 +201,30 @@ func joining(args []ref.Val, limit uint64) uint64 {
 	}
 	between := uint64(0)
 	if len(args) > 1 {
-		between = textOf(args[1])
+		between = textSize(args[1])
 	}
-	return weight(list, limit)*10 + lengthOf(list)*between
+	return valueWeight(list, limit)*10 + lengthOf(list)*between
 }
 
-// formatting is a price for each byte of what it makes, about.
+// formatting is the approximate price of each byte of the result.
 func formatting(args []ref.Val, limit uint64) uint64 {
-	return 4*textOf(args[0]) + weight(args[1], limit)*10
+	return 4*textSize(args[0]) + valueWeight(args[1], limit)*10
 }
 
-// weight is the price of looking at all that a value has in it, or more than limit.
-func weight(value ref.Val, limit uint64) uint64 {
-	sum := uint64(1) + units(textOf(value))
+// valueWeight is the price of reading all parts of a value, or more than limit.
+func valueWeight(value ref.Val, limit uint64) uint64 {
+	sum := uint64(1) + readUnits(textSize(value))
 	switch v := value.(type) {
 	case traits.Lister:
 		for i, n := types.Int(0), v.Size().(types.Int); i < n && sum <= limit; i++ {
-			sum += weight(v.Get(i), limit-sum)
+			sum += valueWeight(v.Get(i), limit-sum)
 		}
 	case traits.Mapper:
 		sum += reading([]ref.Val{value}, limit)
 		for it := v.Iterator(); sum <= limit && it.HasNext() == types.True; {
 			key := it.Next()
-			if sum += weight(key, limit-sum); sum <= limit {
-				sum += weight(v.Get(key), limit-sum)
+			if sum += valueWeight(key, limit-sum); sum <= limit {
+				sum += valueWeight(v.Get(key), limit-sum)
 			}
 		}
 	}

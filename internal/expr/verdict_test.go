@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
-func TestVerdicts(t *testing.T) {
+func TestVerdict_Holds(t *testing.T) {
 	t.Parallel()
 	run := expr.Ended{
 		Output: `{"total": 3, "name": "Ada"}`, Error: "", Status: "completed",
@@ -47,7 +47,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// Two numbers of JSON are equal if and only if their digits say so, whatever numbers CEL has.
+// Two JSON numbers are equal if and only if their digits say so, regardless of CEL's numbers.
 func TestVerdict_ComparesNumbersByTheirDigits(t *testing.T) {
 	t.Parallel()
 	run := expr.Ended{
@@ -99,12 +99,12 @@ func TestVerdict_ComparesNumbersByTheirDigits(t *testing.T) {
 	}
 }
 
-func TestVerdictsThatAreNone(t *testing.T) {
+func TestNewVerdict_RejectsInvalidExpressions(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`output ==`:               "at its line 1",
+		`output ==`:               "at line 1",
 		`outpt == "x"`:            "undeclared reference to 'outpt'",
-		`output`:                  "it yields a string; write a condition",
+		`output`:                  "it returns a string; write a condition",
 		strings.Repeat("a", 2000): "more than 1024 bytes",
 	} {
 		t.Run(fmt.Sprintf("%.60s", expression), func(t *testing.T) {
@@ -114,14 +114,14 @@ func TestVerdictsThatAreNone(t *testing.T) {
 	}
 }
 
-func TestVerdictsThatCannotBeGiven(t *testing.T) {
+func TestVerdict_ReturnsEvaluationErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ expression, output, want string }{
-		"no JSON":       {`json(output).a == 1`, "hello", "the text is no JSON"},
+		"no JSON":       {`json(output).a == 1`, "hello", "the text is not JSON"},
 		"long order":    {`json(output).a > 1`, `{"a":99999999999999999999}`, "no such overload"},
 		"order of long": {`1 < json(output).a`, `{"a":99999999999999999999}`, "no such overload"},
 		"no such key":   {`json(output).b == 1`, `{"a":1}`, "no such key"},
-		"no condition":  {`json(output).a`, `{"a":1}`, "it yields no true or false but a double"},
+		"no condition":  {`json(output).a`, `{"a":1}`, "it must return true or false, not a double"},
 		"too many":      {`size(json(output)) > 0`, "[0" + strings.Repeat(",0", 200_000) + "]", "more than 100000 values"},
 		"too dear":      {strings.Repeat(`output.contains("b") || `, 30) + `false`, strings.Repeat("a", 1<<20), "cost limit exceeded"},
 		"json costs":    {strings.Repeat(`size(json(output)) == 1 || `, 30) + `false`, `["` + strings.Repeat("a", 1<<20) + `", 1]`, "cost limit exceeded"},
@@ -143,7 +143,7 @@ func TestVerdictsThatCannotBeGiven(t *testing.T) {
 	}
 }
 
-func TestWhatAVerdictLooksAt(t *testing.T) {
+func TestVerdict_LooksAt(t *testing.T) {
 	t.Parallel()
 	v, err := expr.NewVerdict(`!output.contains("x") && [1].exists(e, status == "failed" && e == 1)`)
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestWhatAVerdictLooksAt(t *testing.T) {
 	require.False(t, v.LooksAt("error"))
 }
 
-func TestVerdictsEndWithTheirContext(t *testing.T) {
+func TestVerdict_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	v, err := expr.NewVerdict(`json(output).all(a, a == 1)`)
 	require.NoError(t, err)

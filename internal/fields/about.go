@@ -8,14 +8,14 @@ import (
 	"fmt"
 )
 
-// About is what an input says of its attachments.
+// About is the metadata of an input's attachments.
 type About struct {
-	// Files are those that were accepted, Issues those that were omitted; nil without any.
+	// Files are the accepted files, Issues the omitted ones; nil without any.
 	Files, Issues any
 }
 
-// In puts it into an input that is a JSON object, under `files` and `file_issues`, in place
-// of what stands there.
+// In adds the metadata to an input that is a JSON object, as `files` and `file_issues`. It replaces
+// existing keys.
 func (a About) In(input []byte) ([]byte, error) {
 	object := map[string]json.RawMessage{}
 	if err := json.Unmarshal(input, &object); err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fields is what forms and query strings are made into: pairs of a key and a
-// text. While they come in they are a JSON list of pairs, which is written without
-// memory of those before; read as a whole they are a JSON object.
+// Package fields converts forms and query strings to pairs of a key and a text. While they arrive,
+// they are written as a JSON list of pairs, which needs no memory of earlier pairs. When they are
+// complete, they are read as a JSON object.
 package fields
 
 import (
@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// ContentType is that of pairs, [["key", "text"], …], as a Writer writes them.
+	// ContentType is the type of pairs, [["key", "text"], …], as a Writer writes them.
 	ContentType = "application/vnd.agentplatform.fields+json"
-	// MaxFields is the most pairs, MaxKey the most bytes of a key.
+	// MaxFields limits the pairs, MaxKey the bytes of a key.
 	MaxFields = 1000
 	MaxKey    = 255
 )
 
-// ErrInvalid says what is wrong with fields; its text is safe to show.
+// ErrInvalid is an error of fields. Its text is safe to show.
 var ErrInvalid = errors.New("invalid fields")
 
-// Errors of a Writer, each an ErrInvalid.
+// Errors of a Writer. Each wraps ErrInvalid.
 var (
-	ErrTooMany  = fmt.Errorf("%w: there are more than %d fields", ErrInvalid, MaxFields)
+	ErrTooMany  = fmt.Errorf("%w: more than %d fields", ErrInvalid, MaxFields)
 	ErrKey      = fmt.Errorf("%w: the name of a field has more than %d bytes", ErrInvalid, MaxKey)
 	ErrEncoding = fmt.Errorf("%w: the name or the value of a field is not UTF-8", ErrInvalid)
 )
 
-// Writer writes pairs, text by text. It holds no more than a character of a text.
+// Writer writes pairs in pieces of text. It buffers at most one character.
 type Writer struct {
 	out   *bytes.Buffer
 	count int
-	rest  []byte // the beginning of a character
+	rest  []byte // first bytes of a character
 }
 
-// NewWriter writes to out, which may be emptied between calls.
+// NewWriter returns a writer to out. The caller can empty out between calls.
 func NewWriter(out *bytes.Buffer) *Writer {
 	out.WriteByte('[')
 	return &Writer{out: out}
@@ -66,7 +66,7 @@ func (w *Writer) Begin(key []byte) error {
 	return nil
 }
 
-// Write adds to the text of the pair that was begun.
+// Write adds to the text of the current pair.
 func (w *Writer) Write(piece []byte) (int, error) {
 	n := len(piece)
 	for len(w.rest) > 0 && len(piece) > 0 {
@@ -97,7 +97,7 @@ func (w *Writer) Write(piece []byte) (int, error) {
 		}
 		if c < ' ' || c == '"' || c == '\\' {
 			w.out.Write(piece[plain:i])
-			w.escape(c)
+			w.escapeByte(c)
 			plain = i + 1
 		}
 		i++
@@ -106,7 +106,7 @@ func (w *Writer) Write(piece []byte) (int, error) {
 	return n, nil
 }
 
-func (w *Writer) escape(c byte) {
+func (w *Writer) escapeByte(c byte) {
 	switch c {
 	case '"', '\\':
 		w.out.WriteByte('\\')
@@ -134,9 +134,9 @@ func (w *Writer) End() error {
 // Close ends the list.
 func (w *Writer) Close() { w.out.WriteByte(']') }
 
-// Object is the JSON object of pairs, its keys in the order in which they came first: the
-// text of a key that came once, of one that came more often the list of its texts. It is
-// no longer than the pairs are.
+// Object returns the JSON object for pairs, with keys in the order of their first occurrence. A key
+// has its text, or the list of its texts if it occurs more than once. The object is not longer than
+// the pairs.
 func Object(pairs []byte) ([]byte, error) {
 	var list [][2]json.RawMessage
 	if err := json.Unmarshal(pairs, &list); err != nil {
@@ -161,13 +161,13 @@ func Object(pairs []byte) ([]byte, error) {
 		if values := texts[key]; len(values) == 1 {
 			out = append(out, values[0]...)
 		} else {
-			out = append(append(append(out, '['), bytes.Join(raw(values), []byte(","))...), ']')
+			out = append(append(append(out, '['), bytes.Join(rawMessages(values), []byte(","))...), ']')
 		}
 	}
 	return append(out, '}'), nil
 }
 
-func raw(values []json.RawMessage) [][]byte {
+func rawMessages(values []json.RawMessage) [][]byte {
 	out := make([][]byte, len(values))
 	for i, v := range values {
 		out[i] = v

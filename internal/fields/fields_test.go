@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/fields"
 )
 
-// write writes pairs, their texts in pieces of so many bytes.
+// write writes pairs with texts in pieces of this size.
 func write(piece int, pairs ...[2]string) (string, error) {
 	var out bytes.Buffer
 	w := fields.NewWriter(&out)
@@ -37,7 +37,7 @@ func write(piece int, pairs ...[2]string) (string, error) {
 	return out.String(), nil
 }
 
-func TestPairsAreAnObject(t *testing.T) {
+func TestObject_ConvertsPairs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		pairs [][2]string
@@ -65,7 +65,7 @@ func TestPairsAreAnObject(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoField(t *testing.T) {
+func TestWriter_RejectsInvalidFields(t *testing.T) {
 	t.Parallel()
 	many := make([][2]string, fields.MaxFields)
 	_, err := write(1, many...)
@@ -91,8 +91,8 @@ func TestWhatIsNoField(t *testing.T) {
 	}
 }
 
-// FuzzWriter: whatever texts come in whatever pieces, they come out as they were, and
-// are refused where they are no UTF-8.
+// FuzzWriter checks that texts in any pieces are written unchanged, or rejected if they are not
+// UTF-8.
 func FuzzWriter(f *testing.F) {
 	for _, seed := range []string{"", "a", "\"\\\n", "日本", "\xe6\x97", "\xff"} {
 		f.Add("key", seed, seed, 2)

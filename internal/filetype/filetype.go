@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package filetype decides the types of files by their content, as attachments of events and
-// of test cases are judged alike.
+// Package filetype detects the types of files by their content, for attachments of events and of
+// test cases.
 package filetype
 
 import (
@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// sniffedBytes is how many bytes of a file its type is decided by.
+	// sniffedBytes is the number of bytes that decide the type.
 	sniffedBytes = 32 << 10
-	// oleBytes is how many bytes of its directory tell what an old Office file is.
+	// oleBytes is the number of bytes of the directory that identify an old Office file.
 	oleBytes = 4 << 10
 )
 
 const typePlain = "text/plain"
 
-// fileTypes are the types of files that are taken, each with the one that the model is told.
+// fileTypes are the accepted types, each with the type for the model.
 var fileTypes = map[string]string{}
 
 func init() { //nolint:gochecknoinits // a table that is made of others
@@ -49,22 +49,22 @@ func init() { //nolint:gochecknoinits // a table that is made of others
 	fileTypes["text/rtf"], fileTypes["text/xml"] = "application/rtf", "application/xml"
 }
 
-// narrowings are the types that a text may be declared as, for its content does not tell.
+// narrowings are types that a text can declare, because its content does not show them.
 var narrowings = []string{"text/markdown", "text/csv", "text/tab-separated-values", "text/html", "application/json", "application/xml"}
 
-// declaredAs are other names of these types, and the endings of their files.
+// declaredAs are other names and file extensions of these types.
 var declaredAs = map[string]string{
 	"text/x-markdown": "text/markdown", "text/xml": "application/xml", "text/tsv": "text/tab-separated-values",
 	".md": "text/markdown", ".markdown": "text/markdown", ".csv": "text/csv", ".tsv": "text/tab-separated-values",
 }
 
-// Type decides the type of a file by its content while it is read.
+// Type detects the type of a file while it is read.
 type Type struct {
-	found string // "" of one that is not taken
+	found string // "" for a type that is not accepted
 	ole   *oleDirectory
 }
 
-// Sniff looks at the beginning of a file; the reader has all of it.
+// Sniff reads the beginning of a file. The returned reader has all of it.
 func Sniff(data io.Reader) (*Type, io.Reader, error) {
 	head := make([]byte, sniffedBytes)
 	n, err := io.ReadFull(data, head)
@@ -85,27 +85,27 @@ func Sniff(data io.Reader) (*Type, io.Reader, error) {
 	return t, io.MultiReader(bytes.NewReader(head), data), nil
 }
 
-// Write takes the next bytes of the file.
+// Write adds the next bytes of the file.
 func (t *Type) Write(p []byte) (int, error) {
 	if t.ole != nil {
-		t.ole.take(p)
+		t.ole.takeBytes(p)
 	}
 	return len(p), nil
 }
 
-// MayBeTaken says whether the file is of a type that is taken, as far as its beginning tells.
+// MayBeTaken reports whether the type may be accepted, judging by the beginning of the file.
 func (t *Type) MayBeTaken() bool { return t.ole != nil || t.found != "" }
 
-// Kind is the type at the end of the file, "" of one that is not taken.
+// Kind returns the type at the end of the file, or "" if it is not accepted.
 func (t *Type) Kind() string {
 	if t.ole == nil {
 		return t.found
 	}
-	return t.ole.kind()
+	return t.ole.documentKind()
 }
 
-// Narrowed is a file's type where it is declared as a narrower one, or has such an ending: a
-// text may be Markdown, and nothing else may be what it is not.
+// Narrowed returns the declared type, or the type of the file extension, if it refines a text. No
+// other file can be declared as something else.
 func Narrowed(found, declared, name string) string {
 	if found != typePlain {
 		return found
@@ -125,10 +125,10 @@ func Narrowed(found, declared, name string) string {
 
 var oleMagic = []byte{0xd0, 0xcf, 0x11, 0xe0, 0xa1, 0xb1, 0x1a, 0xe1}
 
-// oleDirectory picks the directory out of an old Office file, which may lie anywhere in it:
-// what is in the file stands there.
+// oleDirectory extracts the directory of an old Office file, which can be anywhere in it and lists
+// its contents.
 type oleDirectory struct {
-	skip int64 // bytes before it
+	skip int64 // bytes before the directory
 	data []byte
 }
 
@@ -144,7 +144,7 @@ func newOLEDirectory(head []byte) *oleDirectory {
 	return d
 }
 
-func (d *oleDirectory) take(p []byte) {
+func (d *oleDirectory) takeBytes(p []byte) {
 	if d.skip < 0 || len(d.data) == oleBytes {
 		return
 	}
@@ -154,14 +154,14 @@ func (d *oleDirectory) take(p []byte) {
 	d.data = append(d.data, p[:min(len(p), oleBytes-len(d.data))]...)
 }
 
-// oleStreams are the streams that tell what a file is.
+// oleStreams are the streams that identify a file.
 var oleStreams = map[string]string{
 	"WordDocument": "application/msword", "Workbook": "application/vnd.ms-excel", "Book": "application/vnd.ms-excel",
 	"PowerPoint Document": "application/vnd.ms-powerpoint",
 }
 
-// kind is that of the first stream which tells one: those of what is embedded come later.
-func (d *oleDirectory) kind() string {
+// documentKind returns the type of the first identifying stream. Streams of embedded files come later.
+func (d *oleDirectory) documentKind() string {
 	const entry, nameBytes = 128, 64
 	for at := 0; at+entry <= len(d.data); at += entry {
 		var name strings.Builder
@@ -175,8 +175,7 @@ func (d *oleDirectory) kind() string {
 	return ""
 }
 
-// Of is the type of a file that is held whole, narrowed by the ending of its name; "" of one
-// that is not taken.
+// Of returns the type of a complete file, refined by its extension, or "" if it is not accepted.
 func Of(name string, data []byte) string {
 	t, _, err := Sniff(bytes.NewReader(data))
 	if err != nil || !t.MayBeTaken() {

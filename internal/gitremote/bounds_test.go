@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// endless is a text that is repeated for ever, after a beginning.
+// endless returns a beginning that is followed by a text that repeats forever.
 func endless(begin, text string) io.Reader {
 	return io.MultiReader(strings.NewReader(begin), &repeater{text: text})
 }
@@ -46,9 +46,8 @@ func packet(line string) string { return fmt.Sprintf("%04x%s", len(line)+4, line
 
 const anyHash = "0123456789012345678901234567890123456789"
 
-// TestWhatAServerSaysIsBounded: refs and what stands before the objects, over
-// both protocols.
-func TestWhatAServerSaysIsBounded(t *testing.T) {
+// Refs and the data before the objects are limited over both protocols.
+func TestSession_LimitsServerData(t *testing.T) {
 	t.Parallel()
 	first := packet(anyHash + " HEAD\x00shallow\n")
 	ref := packet(anyHash + " refs/heads/0\n")

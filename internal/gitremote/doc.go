@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gitremote talks to Git servers over HTTPS and SSH. All that leaves goes
-// through the guarded dialer, all that comes is bounded, and errors say what to do.
+// Package gitremote is a Git client for HTTPS and SSH. Connections use the guarded dialer, received
+// data is limited, and errors contain the remedy.
 package gitremote

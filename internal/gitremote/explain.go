@@ -21,25 +21,34 @@ import (
 	"github.com/skeema/knownhosts"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
-// RemedyError is an error whose message already says what to do.
+// RemedyError is an error whose message contains the remedy.
 type RemedyError string
 
-// Error is the message.
+// Error returns the message.
 func (e RemedyError) Error() string { return string(e) }
 
-// Remedy makes a RemedyError.
+// Remedy creates a RemedyError.
 func Remedy(format string, args ...any) error { return RemedyError(fmt.Sprintf(format, args...)) }
 
-// Explain turns an error of a fetch from a URL into a sentence with cause and remedy, the
-// same for the same cause; credentials says whether any were given. Nothing secret is in
-// it: URLs hold no credentials, see New, and addresses of this machine are left out.
+// Explain turns an error of a fetch into a sentence with cause and remedy. The same cause gives the
+// same sentence. credentials reports whether there were any. The sentence contains nothing secret:
+// URLs have no credentials, see New, and addresses of this machine are removed.
 func Explain(url string, credentials bool, err error) string {
-	return printable(explain(url, credentials, err))
+	cause, said := explain(url, credentials, err)
+	return printable(cause + said)
 }
 
-// printable leaves out what moves a terminal's cursor, or breaks a line.
+// Cause returns the sentence of Explain without the text that a server chooses. It stays the same while
+// that text changes.
+func Cause(url string, credentials bool, err error) string {
+	cause, _ := explain(url, credentials, err)
+	return printable(cause)
+}
+
+// printable removes characters that move a terminal's cursor or break a line.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -49,56 +58,58 @@ func printable(text string) string {
 	}, text)
 }
 
-func explain(url string, credentials bool, err error) string {
+// explain returns the sentence of Explain. said is its end, if a server chooses it.
+func explain(url string, credentials bool, err error) (cause, said string) {
 	var known RemedyError
 	var dns *net.DNSError
 	var server *serverError
 	switch {
 	case errors.As(err, &known):
-		return known.Error()
+		return known.Error(), ""
 	case errors.Is(err, egress.ErrForbidden):
-		return fmt.Sprintf("cannot fetch %s: %s", url, innermost(err, egress.ErrForbidden))
+		return fmt.Sprintf("cannot fetch %s: %s", url, innermost(err, egress.ErrForbidden)), ""
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("cannot fetch %s: it took too long", url)
+		return fmt.Sprintf("cannot fetch %s: it took too long", url), ""
 	case errors.Is(err, transport.ErrEmptyRemoteRepository):
-		return fmt.Sprintf("repository %s is empty; push a commit", url)
+		return fmt.Sprintf("repository %s is empty; push a commit", url), ""
 	case errors.Is(err, transport.ErrAuthenticationRequired), errors.Is(err, transport.ErrAuthorizationFailed):
 		if !credentials {
-			return fmt.Sprintf("repository %s does not exist or needs credentials; correct the URL, or set git.secretRef of the Project", url)
+			return fmt.Sprintf("repository %s does not exist or requires credentials; correct the URL, or set git.secretRef of the Project", url), ""
 		}
-		return fmt.Sprintf("repository %s refuses the credentials of the git Secret; correct them, or the URL", url)
+		return fmt.Sprintf("repository %s rejects the credentials of the git Secret; correct them, or the URL", url), ""
 	case errors.Is(err, transport.ErrRepositoryNotFound):
-		return fmt.Sprintf("repository %s does not exist; correct git.url of the Project", url)
+		return fmt.Sprintf("repository %s does not exist; correct git.url of the Project", url), ""
 	case errors.As(err, &dns):
-		return fmt.Sprintf("host %s of the git URL cannot be found; correct git.url of the Project", strings.TrimSuffix(dns.Name, "."))
+		return fmt.Sprintf("host %s of the git URL does not exist; correct git.url of the Project", strings.TrimSuffix(dns.Name, ".")), ""
 	case isCertificate(err):
-		return fmt.Sprintf("the certificate of %s is not trusted; put the authority that signed it into the git Secret as ca.crt", url)
+		return fmt.Sprintf("the certificate of %s is not trusted; put the authority that signed it into the git Secret as ca.crt", url), ""
 	case knownhosts.IsHostKeyChanged(err):
-		return fmt.Sprintf("the host key of %s is another than known_hosts of the git Secret says; check it and correct known_hosts", url)
+		return fmt.Sprintf("the host key of %s does not match known_hosts of the git Secret; check the key and correct known_hosts", url), ""
 	case knownhosts.IsHostUnknown(err):
-		return fmt.Sprintf("known_hosts of the git Secret does not name the host of %s; add the output of ssh-keyscan, after checking it", url)
+		return fmt.Sprintf("known_hosts of the git Secret does not name the host of %s; add the output of ssh-keyscan, after checking it", url), ""
 	case strings.Contains(err.Error(), "unable to authenticate"):
-		return fmt.Sprintf("the server of %s refuses the key of the git Secret (identity); add its public half there, or correct the user", url)
+		return fmt.Sprintf("the server of %s rejects the key of the git Secret (identity); add its public key there, or correct the user", url), ""
 	case errors.As(err, &server) && server.said != "":
-		return fmt.Sprintf("cannot fetch %s: the server said: %s", url, server.said)
+		return fmt.Sprintf("cannot fetch %s: the server said: ", url), server.said
 	}
 	if status := statusOf(err); status >= 300 && status < 400 {
-		return fmt.Sprintf("repository %s answers with a redirect, which is not followed; set git.url of the Project to its target", url)
+		return fmt.Sprintf("repository %s answers with a redirect, which is not followed; set git.url of the Project to its target", url), ""
 	} else if status != 0 {
-		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", url, status, http.StatusText(status))
+		return fmt.Sprintf("cannot fetch %s: the server answered %d %s", url, status, http.StatusText(status)), ""
 	}
+	cause, said = errorCause(err)
 	if BrokeOff(err) {
-		return fmt.Sprintf("the connection to %s broke off: %s", url, cause(err))
+		return fmt.Sprintf("the connection to %s was interrupted: %s", url, cause), said
 	}
 	if Unreachable(err) {
-		return fmt.Sprintf("cannot reach %s: %s", url, cause(err))
+		return fmt.Sprintf("cannot reach %s: %s", url, cause), said
 	}
-	return fmt.Sprintf("cannot fetch %s: %s", url, cause(err))
+	return fmt.Sprintf("cannot fetch %s: %s", url, cause), said
 }
 
-// cause is an error without the addresses and ports between which it came about: they
-// are the cluster's own, and others each time.
-func cause(err error) string {
+// errorCause returns an error without its addresses and ports, because they belong to the cluster and
+// differ each time. said is the text of an error that can contain text of a server.
+func errorCause(err error) (cause, said string) {
 	var unexpected *plumbing.UnexpectedError
 	if errors.As(err, &unexpected) {
 		err = unexpected.Err
@@ -107,19 +118,18 @@ func cause(err error) string {
 	var system syscall.Errno
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return "it ended before its time"
+		return "it ended early", ""
 	case !errors.As(err, &operation):
-		return Clip(err.Error(), 300)
+		return "", Clip(err.Error(), 300)
 	case errors.As(err, &system):
-		return operation.Op + ": " + system.Error()
+		return operation.Op + ": " + system.Error(), ""
 	case operation.Timeout():
-		return operation.Op + ": it took too long"
+		return operation.Op + ": it took too long", ""
 	}
-	return operation.Op + " failed"
+	return operation.Op + " failed", ""
 }
 
-// innermost is the error that wraps the sentinel itself, without what the
-// layers around it added.
+// innermost returns the error that wraps the sentinel itself, without outer layers.
 func innermost(err, sentinel error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -137,7 +147,7 @@ func isCertificate(err error) bool {
 	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// statusOf is the HTTP status of an answer that was an error, or 0.
+// statusOf returns the HTTP status of an error response, or 0.
 func statusOf(err error) int {
 	var unexpected *plumbing.UnexpectedError
 	if errors.As(err, &unexpected) {
@@ -150,7 +160,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// Unreachable says that trying again may help.
+// Unreachable reports whether a retry can help.
 func Unreachable(err error) bool {
 	if errors.Is(err, egress.ErrForbidden) || isCertificate(err) {
 		return false
@@ -170,13 +180,13 @@ func Unreachable(err error) bool {
 	return errors.As(err, &operation)
 }
 
-// BrokeOff says that a server ended the connection before its answer. go-git does
-// not wrap all errors, so the text counts as well.
+// BrokeOff reports whether a server closed the connection before its response. go-git does not wrap
+// all errors, so the text is checked too.
 func BrokeOff(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || strings.HasSuffix(err.Error(), io.EOF.Error())
 }
 
-// tail keeps the end of what a server writes.
+// tail keeps the end of a server's output.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -194,18 +204,14 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the text in one line.
+// String returns the text in one line.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return Clip(strings.Join(strings.Fields(string(t.text)), " "), 500)
 }
 
-// Clip shortens text that a server or a repository holds to whole characters.
+// Clip shortens text of a server or a repository at a character boundary.
 func Clip(text string, most int) string {
-	text = strings.ToValidUTF8(strings.TrimSpace(text), "?")
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
+	return excerpt.Of(strings.ToValidUTF8(strings.TrimSpace(text), "?"), most, excerpt.Ellipsis)
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
 )
 
-// TestALookLeavesNothing: of twenty no connection waits, nor what reads from one. It is
-// not parallel, for it counts the goroutines of others too.
-func TestALookLeavesNothing(t *testing.T) {
+// After twenty polls no connection and no goroutine remains. The test is not parallel, because it
+// counts all goroutines.
+func TestSession_LeavesNoConnections(t *testing.T) {
 	repository := gittest.New(t)
 	commit := repository.Commit("main", "a.yaml", "1")
 	url, ca := repository.HTTPS(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/skeema/knownhosts"
 )
 
-// parseKnownHosts goes through a file: the library reads nothing else.
+// parseKnownHosts writes a file, because the library reads only files.
 func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
 	if err := checkPatterns(text); err != nil {
 		return nil, err
@@ -27,17 +27,17 @@ func parseKnownHosts(text string) (*knownhosts.HostKeyDB, error) {
 	}
 	db, err := knownhosts.NewDB(file.Name())
 	if err != nil {
-		return nil, Remedy("known_hosts of the git Secret cannot be read; it is of the form that ssh-keyscan prints")
+		return nil, Remedy("known_hosts of the git Secret cannot be read; use the output of ssh-keyscan")
 	}
 	return db, nil
 }
 
-// checkPatterns refuses what takes the library exponentially long to match: it goes
-// back for each "*".
+// checkPatterns rejects patterns for which the library needs exponential time, because it
+// backtracks at each "*".
 func checkPatterns(text string) error {
 	for line := range strings.Lines(text) {
 		words := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == '\t' })
-		if len(words) == 0 || strings.HasPrefix(strings.TrimSpace(line), "#") { // the one place where # begins a comment
+		if len(words) == 0 || strings.HasPrefix(strings.TrimSpace(line), "#") { // # begins a comment only here
 			continue
 		}
 		if len(words) > 1 && strings.HasPrefix(words[0], "@") { // @cert-authority, @revoked
@@ -45,7 +45,7 @@ func checkPatterns(text string) error {
 		}
 		for pattern := range strings.SplitSeq(words[0], ",") {
 			if strings.Count(pattern, "*") > 1 {
-				return Remedy("known_hosts of the git Secret has the pattern %q, at most one * is taken in each; name the host", Clip(pattern, 100))
+				return Remedy("known_hosts of the git Secret has the pattern %q; a pattern can have one *; write the host name", Clip(pattern, 100))
 			}
 		}
 	}

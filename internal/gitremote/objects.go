@@ -17,27 +17,26 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
-// Bounds are what the objects of a pack may cost, whatever is in it.
+// Bounds limit the cost of a pack's objects.
 type Bounds struct {
-	// Objects is the most objects.
+	// Objects limits the number of objects.
 	Objects uint32
-	// Object is the most bytes of one that is held, Folder of a commit or of one
-	// folder's list.
+	// Object limits the bytes of an object in memory, Folder the bytes of a commit or a folder's
+	// list.
 	Object, Folder int64
-	// Inflated is the most bytes of all of them, deltas counted with their results.
+	// Inflated limits the bytes of all objects. Deltas count with their results.
 	Inflated int64
-	// Work is the most bytes that are inflated again to resolve deltas and to read.
+	// Work limits the bytes that are inflated again to resolve deltas and to read.
 	Work int64
-	// Cache is how many bytes are kept of which others are deltas.
+	// Cache limits the bytes of cached delta bases.
 	Cache int64
 }
 
-// Objects are the objects of a pack that a server sent. go-git's own storage
-// holds what an object and the deltas below it inflate to, however much that is.
-// This one never holds an object that is larger than Bounds.Object, by its declared
-// size, and of the others three at most beside its cache.
+// Objects are the objects of a received pack. go-git's own storage keeps an object and all its
+// deltas in memory without a limit. This storage never keeps an object larger than Bounds.Object,
+// by its declared size, and at most three other objects in addition to its cache.
 type Objects struct {
-	// Of the interface only reading is needed.
+	// Only the reading methods of the interface are needed.
 	storer.EncodedObjectStorer
 	ctx     context.Context //nolint:containedctx // of the fetch; the interface has no place for it
 	pack    io.ReadSeekCloser
@@ -45,25 +44,32 @@ type Objects struct {
 	scanner *packfile.Scanner
 	cache   *cache.BufferLRU
 	byHash  map[plumbing.Hash]*packed
-	work    int64 // bytes that may yet be inflated again
-	// unknown are the deltas that would have to be resolved from, or to, objects
-	// that are too large.
+	work    int64 // remaining bytes to inflate again
+	// unknown is the number of deltas with a base or a result that is too large.
 	unknown int
 }
 
 // packed is an object in the pack.
 type packed struct {
 	offset int64
-	size   int64 // of the object, also where it is stored as a delta
-	delta  int64 // of the delta, 0 for a whole object
+	size   int64 // size of the object, also if it is stored as a delta
+	delta  int64 // size of the delta, 0 for a whole object
 	hash   plumbing.Hash
 	kind   plumbing.ObjectType
 	base   *packed // nil for a whole object
+	depth  int     // number of deltas down to a whole object
 }
+
+const (
+	// maxDepth limits the deltas in a chain. Git itself creates no longer ones.
+	maxDepth = 4095
+	// readCost is what reading a stored object costs in addition to its bytes. It counts as Bounds.Work.
+	readCost = 4 << 10
+)
 
 var errMalformed = errors.New("the server sent objects that cannot be read")
 
-// OpenObjects indexes a pack, which Close closes.
+// OpenObjects indexes a pack. Close closes the pack.
 func OpenObjects(ctx context.Context, pack io.ReadSeekCloser, bounds Bounds) (*Objects, error) {
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return nil, fmt.Errorf("reading the received objects: %w", err)
@@ -72,28 +78,28 @@ func OpenObjects(ctx context.Context, pack io.ReadSeekCloser, bounds Bounds) (*O
 		ctx: ctx, pack: pack, bounds: bounds, scanner: packfile.NewScanner(pack), cache: cache.NewBufferLRU(cache.FileSize(bounds.Cache)),
 		byHash: map[plumbing.Hash]*packed{}, work: bounds.Work,
 	}
-	deltas, err := o.scan()
+	deltas, err := o.scanPack()
 	if err != nil {
 		return nil, err
 	}
 	return o, o.resolve(deltas)
 }
 
-// waiting are deltas whose base is not known yet, by its place or its hash.
+// waiting are deltas whose base is not known yet, by its offset or its hash.
 type waiting struct {
 	count    int
 	byOffset map[int64][]*packed
 	byHash   map[plumbing.Hash][]*packed
 }
 
-// scan reads the pack once from its beginning to its end, in a few buffers.
-func (o *Objects) scan() (*waiting, error) {
+// scanPack reads the pack once, with a few buffers.
+func (o *Objects) scanPack() (*waiting, error) {
 	_, count, err := o.scanner.Header()
 	if err != nil {
 		return nil, fmt.Errorf("reading the received objects: %w", err)
 	}
 	if count > o.bounds.Objects {
-		return nil, Remedy("the repository has %d objects to fetch, at most %d are taken; name a branch with less history or split the repository", count, o.bounds.Objects)
+		return nil, Remedy("the repository has %d objects to fetch, the limit is %d; use a branch with less history or split the repository", count, o.bounds.Objects)
 	}
 	deltas := &waiting{byOffset: map[int64][]*packed{}, byHash: map[plumbing.Hash][]*packed{}}
 	var total int64
@@ -105,7 +111,7 @@ func (o *Objects) scan() (*waiting, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading object %d: %w", number+1, err)
 		}
-		// What is declared counts before anything is inflated.
+		// The declared size counts before anything is inflated.
 		if header.Length < 0 || header.Length > o.bounds.Inflated-total {
 			return nil, o.errInflated()
 		}
@@ -129,10 +135,10 @@ func (o *Objects) scan() (*waiting, error) {
 }
 
 func (o *Objects) errInflated() error {
-	return Remedy("the objects of the repository are more than %d MiB when they are unpacked; split the repository", o.bounds.Inflated>>20)
+	return Remedy("the unpacked objects of the repository have more than %d MiB; split the repository", o.bounds.Inflated>>20)
 }
 
-// scanObject reads one object to find its hash, or, of a delta, its result's size.
+// scanObject reads an object to get its hash, or for a delta the size of its result.
 func (o *Objects) scanObject(header *packfile.ObjectHeader, deltas *waiting) (*packed, error) {
 	e := &packed{offset: header.Offset, size: header.Length, kind: header.Type}
 	if !header.Type.IsDelta() {
@@ -162,8 +168,8 @@ func (o *Objects) scanObject(header *packfile.ObjectHeader, deltas *waiting) (*p
 	return e, nil
 }
 
-// copyObject inflates the object whose header was read last. The scanner itself
-// refuses more than is declared.
+// copyObject inflates the object of the last header. The scanner rejects more than the declared
+// size.
 func (o *Objects) copyObject(w io.Writer, declared int64) error {
 	n, _, err := o.scanner.NextObject(w)
 	if err == nil && n != declared {
@@ -172,7 +178,7 @@ func (o *Objects) copyObject(w io.Writer, declared int64) error {
 	return err
 }
 
-// prefixWriter keeps the beginning of what is written: two numbers.
+// prefixWriter keeps the first bytes, which are two numbers.
 type prefixWriter struct{ kept []byte }
 
 // Write implements io.Writer.
@@ -183,7 +189,7 @@ func (w *prefixWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// resultSize reads what a delta declares its result to have.
+// resultSize reads the declared size of a delta's result.
 func resultSize(delta []byte) (int64, error) {
 	_, n := binary.Uvarint(delta)
 	if n <= 0 {
@@ -196,7 +202,7 @@ func resultSize(delta []byte) (int64, error) {
 	return int64(size), nil
 }
 
-// resolve finds the hashes of deltas, from their bases outward.
+// resolve computes the hashes of deltas, starting with their bases.
 func (o *Objects) resolve(deltas *waiting) error {
 	stack := make([]*packed, 0, len(o.byHash))
 	for _, e := range o.byHash {
@@ -213,7 +219,9 @@ func (o *Objects) resolve(deltas *waiting) error {
 				o.unknown++
 				continue
 			}
-			e.base, e.kind = base, base.kind
+			if e.base, e.kind, e.depth = base, base.kind, base.depth+1; e.depth > maxDepth {
+				return Remedy("the repository has a chain of more than %d deltas; run `git gc` in the repository", maxDepth)
+			}
 			data, err := o.content(e)
 			if err != nil {
 				return fmt.Errorf("resolving deltas: %w", err)
@@ -227,11 +235,11 @@ func (o *Objects) resolve(deltas *waiting) error {
 	if deltas.count > 0 && o.unknown == 0 {
 		return fmt.Errorf("%w: %d deltas have no base", errMalformed, deltas.count)
 	}
-	o.unknown = deltas.count // with what follows from them
+	o.unknown = deltas.count // and their dependents
 	return nil
 }
 
-// content is an object's data, at most Bounds.Object; it must not be changed.
+// content returns an object's data, at most Bounds.Object. The caller must not change it.
 func (o *Objects) content(e *packed) (data []byte, err error) {
 	var chain []*packed
 	for at := e; ; at = at.base {
@@ -253,25 +261,28 @@ func (o *Objects) content(e *packed) (data []byte, err error) {
 		if err != nil {
 			return nil, err
 		}
-		// The size that is patched to was checked when the pack was scanned.
+		// The size of the result was checked when the pack was scanned.
 		if data, err = packfile.PatchDelta(data, delta); err != nil {
 			return nil, fmt.Errorf("applying a delta: %w", err)
 		}
-		if err := o.spend(int64(len(data))); err != nil {
+		if err := o.countBytes(int64(len(data))); err != nil {
 			return nil, err
 		}
+		o.cache.Put(chain[i].offset, data)
 	}
-	o.cache.Put(e.offset, data)
+	if len(chain) == 0 {
+		o.cache.Put(e.offset, data)
+	}
 	return data, nil
 }
 
-// inflate reads what stands at an object's place: the object or its delta.
+// inflate returns the stored data of an object: the object or its delta.
 func (o *Objects) inflate(e *packed) ([]byte, error) {
 	header, err := o.scanner.SeekObjectHeader(e.offset)
 	if err != nil {
 		return nil, fmt.Errorf("reading an object: %w", err)
 	}
-	if err := o.spend(header.Length); err != nil {
+	if err := o.countBytes(readCost + header.Length); err != nil {
 		return nil, err
 	}
 	data := bytes.NewBuffer(make([]byte, 0, header.Length))
@@ -279,24 +290,24 @@ func (o *Objects) inflate(e *packed) ([]byte, error) {
 	return data.Bytes(), err
 }
 
-func (o *Objects) spend(bytes int64) error {
+func (o *Objects) countBytes(bytes int64) error {
 	if o.work -= bytes; o.work < 0 {
-		return Remedy("reading the repository's objects takes more than %d MiB, for many are stored as changes of changes; run `git gc` where it lies", o.bounds.Work>>20)
+		return Remedy("reading the repository's objects takes more than %d MiB, because of long delta chains; run `git gc` in the repository", o.bounds.Work>>20)
 	}
 	return o.ctx.Err()
 }
 
 // EncodedObject implements storer.EncodedObjectStorer.
 func (o *Objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (plumbing.EncodedObject, error) {
-	e, err := o.find(kind, hash)
+	e, err := o.findObject(kind, hash)
 	if err != nil {
 		return nil, err
 	}
 	if e.kind != plumbing.BlobObject && e.size > o.bounds.Folder {
-		return nil, Remedy("the repository has a folder or a commit of %d bytes, at most %d MiB are taken; spread the files over more folders", e.size, o.bounds.Folder>>20)
+		return nil, Remedy("the repository has a folder or a commit of %d bytes, the limit is %d MiB; spread the files over more folders", e.size, o.bounds.Folder>>20)
 	}
 	if e.size > o.bounds.Object {
-		return nil, Remedy("the repository has a file of %d bytes, at most %d MiB are taken; remove it", e.size, o.bounds.Object>>20)
+		return nil, Remedy("the repository has a file of %d bytes, the limit is %d MiB; remove it", e.size, o.bounds.Object>>20)
 	}
 	data, err := o.content(e)
 	if err != nil {
@@ -312,23 +323,23 @@ func (o *Objects) EncodedObject(kind plumbing.ObjectType, hash plumbing.Hash) (p
 
 // EncodedObjectSize implements storer.EncodedObjectStorer.
 func (o *Objects) EncodedObjectSize(hash plumbing.Hash) (int64, error) {
-	e, err := o.find(plumbing.AnyObject, hash)
+	e, err := o.findObject(plumbing.AnyObject, hash)
 	if err != nil {
 		return 0, err
 	}
 	return e.size, nil
 }
 
-func (o *Objects) find(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, error) {
+func (o *Objects) findObject(kind plumbing.ObjectType, hash plumbing.Hash) (*packed, error) {
 	e := o.byHash[hash]
 	switch {
 	case e == nil && o.unknown > 0:
-		return nil, Remedy("object %s of the repository is a file of more than %d MiB, or is stored as a change of one; remove such files", hash, o.bounds.Object>>20)
+		return nil, Remedy("object %s of the repository is a file of more than %d MiB, or a delta of one; remove such files", hash, o.bounds.Object>>20)
 	case e == nil, kind != plumbing.AnyObject && kind != e.kind:
 		return nil, plumbing.ErrObjectNotFound
 	}
 	return e, nil
 }
 
-// Close ends reading.
+// Close closes the pack.
 func (o *Objects) Close() error { return o.pack.Close() }

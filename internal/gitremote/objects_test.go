@@ -22,17 +22,17 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
 
-// wide are bounds of a build.
+// wide are the limits of a build.
 var wide = Bounds{Objects: 500_000, Object: 25 << 20, Folder: 4 << 20, Inflated: 4 << 30, Work: 16 << 30, Cache: 32 << 20}
 
-// packWriter writes a pack by hand, as a hostile server may.
+// packWriter writes a pack by hand, like a hostile server.
 type packWriter struct {
 	body  bytes.Buffer
 	count uint32
 }
 
-// add writes an object's header, of any declared size, and its data compressed;
-// it returns where it stands.
+// add writes an object's header with any declared size and its compressed data, and returns its
+// offset.
 func (w *packWriter) add(kind plumbing.ObjectType, declared uint64, reference, data []byte) int64 {
 	at := int64(12 + w.body.Len())
 	first := byte(kind)<<4 | byte(declared&15)
@@ -53,7 +53,7 @@ func (w *packWriter) blob(data []byte) int64 {
 	return w.add(plumbing.BlobObject, uint64(len(data)), nil, data)
 }
 
-// file is the pack as a file, of so many objects by its header.
+// file returns the pack as a file with this number of objects in its header.
 func (w *packWriter) file(t *testing.T, count uint32) *os.File {
 	t.Helper()
 	pack := binary.BigEndian.AppendUint32([]byte("PACK"), 2)
@@ -67,7 +67,7 @@ func (w *packWriter) file(t *testing.T, count uint32) *os.File {
 	return file
 }
 
-// patch is a delta that appends text to a base of so many bytes.
+// patch is a delta that appends text to a base of this size.
 func patch(base int, text string) []byte {
 	delta := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(base)), uint64(base+len(text)))
 	for from := 0; from < base; from += 0xffff {
@@ -77,7 +77,7 @@ func patch(base int, text string) []byte {
 	return append(append(delta, byte(len(text))), text...)
 }
 
-// offset is how an OFS delta names its base.
+// offset encodes the base of an OFS delta.
 func offset(distance int64) []byte {
 	out := []byte{byte(distance & 0x7f)}
 	for distance >>= 7; distance > 0; distance >>= 7 {
@@ -87,16 +87,15 @@ func offset(distance int64) []byte {
 	return out
 }
 
-// TestLargeObjectsAreNotHeld: a small pack with a huge object costs no memory,
-// neither while it is indexed nor when somebody asks for it. Not parallel: it
-// counts what the process allocates.
-func TestLargeObjectsAreNotHeld(t *testing.T) {
+// A small pack with a huge object needs little memory, while it is indexed and while it is read.
+// The test is not parallel, because it counts the allocations of the process.
+func TestObjects_DoNotHoldLargeObjects(t *testing.T) {
 	var w packWriter
 	huge := make([]byte, 100<<20)
 	w.blob(huge)
 	hash := plumbing.ComputeHash(plumbing.BlobObject, huge)
 	small := w.blob([]byte("small enough to be a base"))
-	// A delta to something huge, by its own word: 3 GiB.
+	// A delta with a declared result of 3 GiB.
 	lie := binary.AppendUvarint(binary.AppendUvarint(nil, 25), 3<<30)
 	at := int64(12 + w.body.Len())
 	w.add(plumbing.OFSDeltaObject, uint64(len(lie)), offset(at-small), lie)
@@ -108,25 +107,25 @@ func TestLargeObjectsAreNotHeld(t *testing.T) {
 	memtest.AtMost(t, 4<<20, func() { o, err = OpenObjects(t.Context(), file, wide) })
 	require.NoError(t, err)
 	memtest.AtMost(t, 1<<20, func() { _, err = o.EncodedObject(plumbing.BlobObject, hash) })
-	require.ErrorContains(t, err, "has a file of 104857600 bytes, at most 25 MiB are taken")
+	require.ErrorContains(t, err, "has a file of 104857600 bytes, the limit is 25 MiB")
 	_, err = o.EncodedObject(plumbing.BlobObject, plumbing.NewHash(strings.Repeat("a", 40)))
-	require.ErrorContains(t, err, "is stored as a change of one")
+	require.ErrorContains(t, err, "or a delta of one")
 	size, err := o.EncodedObjectSize(hash)
 	require.NoError(t, err)
 	require.EqualValues(t, 100<<20, size)
 }
 
-func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
+func TestObjects_CheckDeclaredSizesFirst(t *testing.T) {
 	for name, tt := range map[string]struct {
 		write func(w *packWriter)
 		count uint32
 		want  string
 	}{
-		"one object":     {func(w *packWriter) { w.add(plumbing.BlobObject, 5<<30, nil, []byte("x")) }, 1, "more than 4096 MiB when they are unpacked"},
+		"one object":     {func(w *packWriter) { w.add(plumbing.BlobObject, 5<<30, nil, []byte("x")) }, 1, "the unpacked objects of the repository have more than 4096 MiB"},
 		"negative":       {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<63, nil, []byte("x")) }, 1, "reading object 1"},
-		"many deltas":    {func(w *packWriter) { deltasTo(w, 1<<30, 5) }, 6, "more than 4096 MiB when they are unpacked"},
-		"endless":        {func(w *packWriter) { deltasTo(w, 1<<62, 1) }, 2, "more than 4096 MiB when they are unpacked"},
-		"count":          {func(w *packWriter) { w.blob([]byte("x")) }, 1<<32 - 1, "has 4294967295 objects to fetch, at most 500000 are taken"},
+		"many deltas":    {func(w *packWriter) { deltasTo(w, 1<<30, 5) }, 6, "the unpacked objects of the repository have more than 4096 MiB"},
+		"endless":        {func(w *packWriter) { deltasTo(w, 1<<62, 1) }, 2, "the unpacked objects of the repository have more than 4096 MiB"},
+		"count":          {func(w *packWriter) { w.blob([]byte("x")) }, 1<<32 - 1, "has 4294967295 objects to fetch, the limit is 500000"},
 		"more than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 10, nil, make([]byte, 1<<20)) }, 1, "exceeds declared size"},
 		"less than said": {func(w *packWriter) { w.add(plumbing.BlobObject, 1<<20, nil, []byte("x")) }, 1, "cannot be read"},
 		"no base":        {func(w *packWriter) { w.add(plumbing.REFDeltaObject, 5, make([]byte, 20), []byte{1, 1, 1, 'x', 0}) }, 1, "1 deltas have no base"},
@@ -142,7 +141,7 @@ func TestDeclaredSizesCountBeforeTheyAreRead(t *testing.T) {
 	}
 }
 
-// deltasTo writes a base and deltas that declare results of so many bytes.
+// deltasTo writes a base and deltas with declared results of this size.
 func deltasTo(w *packWriter, size uint64, times int) {
 	hash := plumbing.ComputeHash(plumbing.BlobObject, []byte("base"))
 	w.blob([]byte("base"))
@@ -152,9 +151,8 @@ func deltasTo(w *packWriter, size uint64, times int) {
 	}
 }
 
-// TestDeltasAreResolved: of both kinds, in long chains, in any order, as Git means
-// them; what they cost is counted.
-func TestDeltasAreResolved(t *testing.T) {
+// Deltas of both kinds are resolved, in long chains and in any order. Their cost is counted.
+func TestObjects_ResolveDeltas(t *testing.T) {
 	const depth, base = 1000, 16 << 10
 	for _, byOffset := range []bool{true, false} {
 		var w packWriter
@@ -174,7 +172,7 @@ func TestDeltasAreResolved(t *testing.T) {
 				links = append(links, link{before[:], delta})
 			}
 		}
-		slices.Reverse(links) // bases come after what hangs on them
+		slices.Reverse(links) // bases come after their dependents
 		for _, l := range links {
 			w.add(plumbing.REFDeltaObject, uint64(len(l.delta)), l.reference, l.delta)
 		}
@@ -196,4 +194,63 @@ func TestDeltasAreResolved(t *testing.T) {
 		_, err = OpenObjects(ended, file, wide)
 		require.ErrorIs(t, err, context.Canceled)
 	}
+}
+
+// smallChain adds a blob and a chain of this many small deltas, and returns the hashes of all.
+func smallChain(w *packWriter, deltas int) (hashes []plumbing.Hash) {
+	text := []byte("x")
+	base := w.blob(text)
+	hashes = append(hashes, plumbing.ComputeHash(plumbing.BlobObject, text))
+	for range deltas {
+		delta := patch(len(text), "y")
+		base = w.add(plumbing.OFSDeltaObject, uint64(len(delta)), offset(int64(12+w.body.Len())-base), delta)
+		text = append(text, 'y')
+		hashes = append(hashes, plumbing.ComputeHash(plumbing.BlobObject, text))
+	}
+	return hashes
+}
+
+// A delta costs time even if it has few bytes, and Git creates no chain of more than 4,095 deltas.
+func TestObjects_BoundChains(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		deltas int
+		work   int64
+		want   string
+	}{
+		"as long as Git's": {maxDepth, 1 << 30, ""},
+		"too long":         {maxDepth + 1, 1 << 30, "a chain of more than 4095 deltas"},
+		"small deltas":     {300, 1 << 20, "takes more than 1 MiB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var w packWriter
+			smallChain(&w, tt.deltas)
+			bounds := wide
+			bounds.Work = tt.work
+			_, err := OpenObjects(t.Context(), w.file(t, w.count), bounds)
+			if tt.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tt.want)
+			require.ErrorAs(t, err, new(RemedyError))
+		})
+	}
+}
+
+// Reading the end of a chain also caches the objects before it.
+func TestObjects_CacheWholeChains(t *testing.T) {
+	t.Parallel()
+	var w packWriter
+	hashes := smallChain(&w, 100)
+	o, err := OpenObjects(t.Context(), w.file(t, w.count), wide)
+	require.NoError(t, err)
+	o.cache.Clear()
+	_, err = o.EncodedObject(plumbing.BlobObject, hashes[100])
+	require.NoError(t, err)
+	left := o.work
+	_, err = o.EncodedObject(plumbing.BlobObject, hashes[50])
+	require.NoError(t, err)
+	require.Equal(t, left, o.work)
 }

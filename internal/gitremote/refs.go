@@ -12,8 +12,8 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/sideband"
 )
 
-// Branch finds the commit of a branch, or of the default branch: what is followed. A tag of
-// that name is not: other people may push it than those who may push the branch.
+// Branch returns the commit of a branch, or of the default branch. It ignores a tag with that name,
+// because other users may be able to push it.
 func Branch(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	if name == "" {
 		if target := defaultBranch(refs); target != "" {
@@ -22,7 +22,7 @@ func Branch(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 		if refs.Head != nil {
 			return *refs.Head, "", nil
 		}
-		return plumbing.ZeroHash, "", Remedy("the repository has no default branch; name a branch")
+		return plumbing.ZeroHash, "", Remedy("the repository has no default branch; set a branch")
 	}
 	if hash, ok := refs.References["refs/heads/"+name]; ok {
 		return hash, name, nil
@@ -30,7 +30,7 @@ func Branch(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	return plumbing.ZeroHash, name, Remedy("the repository has no branch %q; push it or correct the name", name)
 }
 
-// Resolve finds the commit of a branch or tag, or of the default branch.
+// Resolve returns the commit of a branch or tag, or of the default branch.
 func Resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	hash, branch, err := Branch(refs, name)
 	if err == nil || name == "" {
@@ -45,7 +45,7 @@ func Resolve(refs *packp.AdvRefs, name string) (plumbing.Hash, string, error) {
 	return plumbing.ZeroHash, name, Remedy("the repository has no branch or tag %q; push it or correct the name", name)
 }
 
-// defaultBranch is where HEAD points to; "" when the server does not say.
+// defaultBranch returns the target of HEAD, or "" if the server does not send it.
 func defaultBranch(refs *packp.AdvRefs) string {
 	for _, value := range refs.Capabilities.Get(capability.SymRef) {
 		from, to, _ := strings.Cut(value, ":")
@@ -57,7 +57,7 @@ func defaultBranch(refs *packp.AdvRefs) string {
 	return ""
 }
 
-// Advertised says whether a branch or a tag stands at a commit.
+// Advertised reports whether a branch or a tag points to a commit.
 func Advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	for _, tip := range refs.References {
 		if tip == hash {
@@ -72,14 +72,14 @@ func Advertised(refs *packp.AdvRefs, hash plumbing.Hash) bool {
 	return false
 }
 
-// Request asks for commits and all that belongs to them.
+// Request requests commits and their objects.
 func Request(refs *packp.AdvRefs, wants ...plumbing.Hash) *packp.UploadPackRequest {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	req.Wants = wants
 	return req
 }
 
-// Demultiplexed is the pack in what a server answers to a request.
+// Demultiplexed returns the pack in a server's response.
 func Demultiplexed(req *packp.UploadPackRequest, r io.Reader) io.Reader {
 	switch capabilities := req.Capabilities; {
 	case capabilities.Supports(capability.Sideband64k):

@@ -4,8 +4,10 @@ package gitremote
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -24,37 +26,35 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// headerTimeout is how long a server may think before it answers.
+// headerTimeout limits the time until a server responds.
 const headerTimeout = 2 * time.Minute
 
-// Session is one conversation with a server: its references, then one pack.
+// Session is a conversation with a server: its references, then one pack.
 type Session interface {
-	// Refs are branches and tags, at most MaxRefs bytes of them.
+	// Refs returns branches and tags, at most MaxRefs bytes.
 	Refs(ctx context.Context) (*packp.AdvRefs, error)
-	// Tips is Refs of these names alone, as Resolve knows them, of at most MaxRefs
-	// bytes of which nothing else is held. answered is called when the first came.
+	// Tips is Refs for these names, in the sense of Resolve. It reads at most MaxRefs bytes and
+	// keeps nothing else. It calls answered when the first name arrives.
 	Tips(ctx context.Context, names []string, answered func()) (*packp.AdvRefs, error)
-	// Pack asks for objects; the stream has at most MaxPack bytes of them.
+	// Pack requests objects. The stream has at most MaxPack bytes.
 	Pack(ctx context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error)
 	io.Closer
 }
 
 // Remote is a repository on a server.
 type Remote struct {
-	// Shown is the URL without anything secret.
+	// Shown is the URL without secrets.
 	Shown   string
 	connect func(ctx context.Context) (Session, error)
 }
 
-// Connect opens a session; the end of ctx ends it.
+// Connect opens a session. It ends with ctx.
 func (r *Remote) Connect(ctx context.Context) (Session, error) { return r.connect(ctx) }
 
-// Secret reads one value of the Git Secret by its key, such as
-// runnerconfig.GitUsername; "" where it has none.
+// Secret returns a value of the Git Secret by its key, such as runnerconfig.GitUsername, or "".
 type Secret func(key string) (string, error)
 
-// Folder reads the values from the files of a folder, where a Secret is mounted; ""
-// is a folder without any.
+// Folder reads values from the files of a mounted Secret; "" is an empty folder.
 func Folder(folder string) Secret {
 	return func(key string) (string, error) {
 		if folder == "" {
@@ -71,16 +71,15 @@ func Folder(folder string) Secret {
 	}
 }
 
-// Values reads them from the data of a Secret; nil has none.
+// Values reads values from the data of a Secret; nil has none.
 func Values(data map[string][]byte) Secret {
 	return func(key string) (string, error) { return string(data[key]), nil }
 }
 
-// helper is Git's syntax for programs that fetch, such as ext::sh.
+// helper is Git's syntax for external programs, such as ext::sh.
 var helper = regexp.MustCompile(`^[A-Za-z0-9]+::`)
 
-// New reads URL and credentials. What leaves goes through the guard; errors name the
-// remedy.
+// New reads the URL and the credentials. Connections use the guard. Errors contain the remedy.
 func New(address string, secret Secret, guard *egress.Guard) (*Remote, error) {
 	ep, err := transport.NewEndpoint(address)
 	if err != nil || ep.Host == "" || helper.MatchString(address) {
@@ -92,12 +91,12 @@ func New(address string, secret Secret, guard *egress.Guard) (*Remote, error) {
 	switch ep.Protocol {
 	case "https", "http":
 		if ep.User != "" || ep.Password != "" {
-			return nil, Remedy("the git URL holds credentials; put them into the Secret, as username and password")
+			return nil, Remedy("the git URL contains credentials; put them into the Secret, as username and password")
 		}
 		return httpRemote(ep, secret, guard)
 	case "ssh":
 		if ep.Password != "" {
-			return nil, Remedy("the git URL holds a password; SSH works by the key in the Secret (identity)")
+			return nil, Remedy("the git URL contains a password; SSH uses the key in the Secret (identity)")
 		}
 		return sshRemote(ep, secret, guard)
 	default:
@@ -105,7 +104,7 @@ func New(address string, secret Secret, guard *egress.Guard) (*Remote, error) {
 	}
 }
 
-// shownURL is a URL that may be shown although it could not be read.
+// shownURL returns a URL without secrets, even if it cannot be parsed.
 func shownURL(address string) string {
 	if at := strings.LastIndexByte(address, '@'); at >= 0 {
 		return "…" + address[at:]
@@ -113,17 +112,17 @@ func shownURL(address string) string {
 	return Clip(address, 200)
 }
 
-// maxSecrets are the most bytes of the values of the git Secret, before anything reads them.
+// maxSecrets limits the values of the Git Secret, in bytes, before they are parsed.
 var maxSecrets = map[string]int{
 	runnerconfig.GitUsername: 16 << 10, runnerconfig.GitPassword: 16 << 10, runnerconfig.GitBearerToken: 16 << 10,
 	runnerconfig.GitIdentity: 16 << 10, runnerconfig.GitKnownHosts: 64 << 10, runnerconfig.GitCA: 64 << 10,
 }
 
-// credentials are the keys of the git Secret whose values are sent as they are, or open a key.
+// credentials are the keys of the Git Secret with values that are sent unchanged or unlock a key.
 var credentials = map[string]bool{runnerconfig.GitUsername: true, runnerconfig.GitPassword: true, runnerconfig.GitBearerToken: true}
 
-// ReadSecrets reads values of the git Secret by their keys, of which none is larger than it may be. Credentials are
-// as runnerconfig.Credential says.
+// ReadSecrets reads values of the Git Secret by their keys and checks their sizes. It applies
+// runnerconfig.Credential to credentials.
 func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 	values := make(map[string]string, len(names))
 	for _, name := range names {
@@ -132,7 +131,7 @@ func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 			return nil, err
 		}
 		if most := maxSecrets[name]; len(value) > most {
-			return nil, Remedy("%s of the git Secret has %d bytes, at most %d KiB are taken; leave in it what the repository needs", name, len(value), most>>10)
+			return nil, Remedy("%s of the git Secret has %d bytes, the limit is %d KiB; keep only the data for this repository", name, len(value), most>>10)
 		}
 		if credentials[name] {
 			var problem string
@@ -145,26 +144,75 @@ func ReadSecrets(secret Secret, names ...string) (map[string]string, error) {
 	return values, nil
 }
 
-// checkHost refuses host names that no DNS has.
+// checkHost rejects host names that DNS cannot contain.
 func checkHost(host string) error {
 	for label := range strings.SplitSeq(host, ".") {
 		if len(label) > 63 || len(host) > 253 {
-			return Remedy("the git URL names a host that cannot be: at most 253 bytes, and 63 between dots; correct git.url of the Project")
+			return Remedy("the git URL has an invalid host: the limit is 253 bytes, and 63 between dots; correct git.url of the Project")
 		}
 	}
 	return nil
 }
 
-// Trust is whom HTTPS trusts: the authorities in ca, or those of the system where it is "".
+// Trust returns a TLS configuration that trusts the authorities in ca, or the system's if ca is "".
 func Trust(ca string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca == "" {
 		return config, nil
 	}
-	if config.RootCAs = x509.NewCertPool(); !config.RootCAs.AppendCertsFromPEM([]byte(ca)) {
-		return nil, Remedy("ca.crt of the git Secret holds no PEM certificate")
+	authorities, err := parseAuthorities([]byte(ca))
+	if err != nil {
+		return nil, err
+	}
+	config.RootCAs = x509.NewCertPool()
+	for _, authority := range authorities {
+		config.RootCAs.AddCert(authority)
 	}
 	return config, nil
+}
+
+const (
+	// maxAuthorities limits the certificates in ca.crt.
+	maxAuthorities = 64
+	// maxRSA limits the bits of an RSA key, because a signature of a larger key takes seconds that no
+	// deadline ends. crypto/tls and crypto/ssh have the same limit for keys of servers.
+	maxRSA = 8192
+)
+
+// parseAuthorities reads the certificates of ca.crt. Like x509.CertPool it skips blocks that are not
+// certificates.
+func parseAuthorities(rest []byte) (authorities []*x509.Certificate, err error) {
+	for {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" || len(block.Headers) > 0 {
+			continue
+		}
+		authority, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			continue
+		}
+		if bits := rsaBits(authority.PublicKey); bits > maxRSA {
+			return nil, Remedy("ca.crt of the git Secret has a certificate with an RSA key of %d bits, the limit is %d; use an authority with a smaller key", bits, maxRSA)
+		}
+		if authorities = append(authorities, authority); len(authorities) > maxAuthorities {
+			return nil, Remedy("ca.crt of the git Secret has more than %d certificates; keep only the authority of this repository", maxAuthorities)
+		}
+	}
+	if len(authorities) == 0 {
+		return nil, Remedy("ca.crt of the git Secret contains no PEM certificate")
+	}
+	return authorities, nil
+}
+
+// rsaBits returns the bits of an RSA key, or 0 for another key.
+func rsaBits(public any) int {
+	if key, ok := public.(*rsa.PublicKey); ok {
+		return key.N.BitLen()
+	}
+	return 0
 }
 
 func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
@@ -198,7 +246,7 @@ func httpRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Re
 	}}, nil
 }
 
-// httpSession asks in two requests, whose answers are bounded each for itself.
+// httpSession sends two requests. Their responses have separate limits.
 type httpSession struct {
 	transport.UploadPackSession
 	wire   *meter
@@ -208,7 +256,7 @@ type httpSession struct {
 	idle   func()
 }
 
-// Close ends the connections: nobody asks again soon.
+// Close closes the connections, because the next poll is not soon.
 func (s *httpSession) Close() error {
 	s.idle()
 	return nil
@@ -235,20 +283,20 @@ func (s *httpSession) Pack(ctx context.Context, req *packp.UploadPackRequest) (i
 	return resp, nil
 }
 
-// meter bounds the answers of one session, which come one after the other.
+// meter limits the consecutive responses of a session.
 type meter struct {
 	next http.RoundTripper
 	body Bounded
-	// foreign says that the last answer was a list of branches in no form of Git's smart
+	// foreign is true if the last response was a list of branches that is not in Git's smart
 	// protocol.
 	foreign bool
 }
 
-// advertised is what a server that speaks Git's smart protocol calls its list of branches; its
-// clients take every other for one of the dumb protocol.
+// advertised is the content type of a list of branches in Git's smart protocol. Clients treat any
+// other type as the dumb protocol.
 const advertised = "application/x-" + transport.UploadPackServiceName + "-advertisement"
 
-// understood is why a list of branches could not be read, if it could not.
+// understood returns the reason why a list of branches could not be read.
 func (m *meter) understood(err error) error {
 	if over := m.body.Exceeded(); over != nil {
 		return over

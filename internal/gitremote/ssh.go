@@ -5,10 +5,14 @@ package gitremote
 import (
 	"bytes"
 	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"strconv"
 	"strings"
@@ -23,14 +27,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// sshHandshakeTimeout bounds connecting and authenticating.
+// sshHandshakeTimeout limits connecting and authenticating.
 const sshHandshakeTimeout = 30 * time.Second
 
-// maxRounds is the most rounds of key derivation of a private key: ssh-keygen makes 24.
+// maxRounds limits the rounds of key derivation of a private key. ssh-keygen uses 24.
 const maxRounds = 64
 
-// sshRemote speaks Git over a connection of the guarded dialer, which go-git's
-// own SSH transport has no place for.
+// sshRemote uses a connection of the guarded dialer, which go-git's own SSH transport does not
+// support.
 func sshRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Remote, error) {
 	s, err := ReadSecrets(secret, runnerconfig.GitIdentity, runnerconfig.GitKnownHosts, runnerconfig.GitPassword)
 	if err != nil {
@@ -70,12 +74,16 @@ func sshRemote(ep *transport.Endpoint, secret Secret, guard *egress.Guard) (*Rem
 
 func parseIdentity(key, passphrase string) (ssh.Signer, error) {
 	if rounds := derivationRounds(key); rounds > maxRounds {
-		return nil, Remedy("identity of the git Secret is protected by %d rounds of key derivation, at most %d are taken: write it anew with `ssh-keygen -p -a 16`",
+		return nil, Remedy("identity of the git Secret is protected by %d rounds of key derivation, the limit is %d: rewrite it with `ssh-keygen -p -a 16`",
 			rounds, maxRounds)
+	}
+	passphrase = strings.TrimRight(passphrase, "\r\n")
+	if bits := identityBits(key, passphrase); bits > maxRSA {
+		return nil, Remedy("identity of the git Secret has an RSA key of %d bits, the limit is %d: create a key with `ssh-keygen -t ed25519`", bits, maxRSA)
 	}
 	var signer ssh.Signer
 	var err error
-	if passphrase = strings.TrimRight(passphrase, "\r\n"); passphrase != "" {
+	if passphrase != "" {
 		signer, err = ssh.ParsePrivateKeyWithPassphrase([]byte(key), []byte(passphrase))
 	} else {
 		signer, err = ssh.ParsePrivateKey([]byte(key))
@@ -90,8 +98,42 @@ func parseIdentity(key, passphrase string) (ssh.Signer, error) {
 	return signer, nil
 }
 
-// derivationRounds is how often a key's passphrase is hashed to open it, which nothing
-// interrupts; 0 of a key that is open, or is none.
+// identityBits returns the bits of an RSA key in PKCS #1 or PKCS #8, without checking the key, because
+// the check takes as long as a signature. crypto/ssh limits keys in its own format. It returns 0 for
+// other keys.
+func identityBits(key, passphrase string) int {
+	block, _ := pem.Decode([]byte(key))
+	if block == nil {
+		return 0
+	}
+	der := block.Bytes
+	if x509.IsEncryptedPEMBlock(block) { //nolint:staticcheck // crypto/ssh accepts such keys too
+		var err error
+		if der, err = x509.DecryptPEMBlock(block, []byte(passphrase)); err != nil { //nolint:staticcheck // as above
+			return 0
+		}
+	}
+	var pkcs8 struct {
+		Version   int
+		Algorithm pkix.AlgorithmIdentifier
+		Key       []byte
+	}
+	if _, err := asn1.Unmarshal(der, &pkcs8); err == nil {
+		der = pkcs8.Key
+	}
+	var pkcs1 struct {
+		Version int
+		N       *big.Int
+	}
+	// Unmarshal ignores the numbers after N.
+	if _, err := asn1.Unmarshal(der, &pkcs1); err != nil {
+		return 0
+	}
+	return pkcs1.N.BitLen()
+}
+
+// derivationRounds returns how often a key's passphrase is hashed, because the hashing cannot be
+// interrupted. It returns 0 for an unencrypted or invalid key.
 func derivationRounds(key string) uint32 {
 	const magic = "openssh-key-v1\x00"
 	block, _ := pem.Decode([]byte(key))
@@ -127,7 +169,7 @@ func dialSSH(ctx context.Context, guard *egress.Guard, address, path string, con
 	if err != nil {
 		return nil, err
 	}
-	// The protocol knows no contexts: the end of ctx closes the connection.
+	// The protocol does not support contexts, so the end of ctx closes the connection.
 	ended := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	s, err := openSSH(conn, address, path, config)
 	if err != nil {
@@ -174,7 +216,7 @@ func (s *sshSession) Refs(context.Context) (*packp.AdvRefs, error) {
 	refs := packp.NewAdvRefs()
 	s.stdout.Allow(MaxRefs, errRefs)
 	if err := refs.Decode(s.stdout); err != nil && !errors.Is(err, packp.ErrEmptyAdvRefs) {
-		return nil, s.failed(err)
+		return nil, s.sessionError(err)
 	}
 	if refs.IsEmpty() {
 		return nil, transport.ErrEmptyRemoteRepository
@@ -186,33 +228,33 @@ func (s *sshSession) Refs(context.Context) (*packp.AdvRefs, error) {
 // Pack implements Session.
 func (s *sshSession) Pack(_ context.Context, req *packp.UploadPackRequest) (io.ReadCloser, error) {
 	if err := req.Validate(); err != nil {
-		return nil, fmt.Errorf("asking for objects: %w", err)
+		return nil, fmt.Errorf("requesting objects: %w", err)
 	}
 	var message bytes.Buffer
 	err := errors.Join(req.UploadRequest.Encode(&message), req.UploadHaves.Encode(&message, true),
 		pktline.NewEncoder(&message).Encodef("done\n"))
 	if err != nil {
-		return nil, fmt.Errorf("asking for objects: %w", err)
+		return nil, fmt.Errorf("requesting objects: %w", err)
 	}
 	_, err = s.stdin.Write(message.Bytes())
 	if err = errors.Join(err, s.stdin.Close()); err != nil {
-		return nil, s.failed(err)
+		return nil, s.sessionError(err)
 	}
 	s.stdout.Allow(maxPreamble, errPreamble)
 	resp := packp.NewUploadPackResponse(req)
 	if err := resp.Decode(io.NopCloser(s.stdout)); err != nil {
-		return nil, s.failed(err)
+		return nil, s.sessionError(err)
 	}
 	s.stdout.Allow(MaxPack+maxPreamble, ErrPack)
 	return resp, nil
 }
 
-// failed is an error with what the server said. It waits for the command to
-// end, for what it says may come after its output has ended; closing the input
-// makes it end. The end of the session's context ends the waiting too.
-func (s *sshSession) failed(err error) error {
+// sessionError returns an error with the server's message. It closes the input and waits for the command
+// to end, because the message can arrive after the output. The end of the session's context ends
+// the wait.
+func (s *sshSession) sessionError(err error) error {
 	if over := s.stdout.Exceeded(); over != nil {
-		return over // one that sends too much need not end
+		return over // a command that sends too much may not end
 	}
 	ended := errors.Join(ignoreClosed(s.stdin.Close()), s.command.Wait())
 	return &serverError{said: s.stderr.String(), err: errors.Join(err, ended)}
@@ -231,7 +273,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// serverError is an error with what the server said about it.
+// serverError is an error with the server's message.
 type serverError struct {
 	said string
 	err  error

@@ -30,14 +30,14 @@ func (s *sshSession) Tips(_ context.Context, names []string, answered func()) (*
 	if err == nil || errors.Is(err, errTips) || errors.Is(err, transport.ErrEmptyRemoteRepository) {
 		return tips, err
 	}
-	return nil, s.failed(err)
+	return nil, s.sessionError(err)
 }
 
 // Tips implements Session.
 func (s *httpSession) Tips(ctx context.Context, names []string, answered func()) (*packp.AdvRefs, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/info/refs?service="+transport.UploadPackServiceName, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("asking for branches: %w", err)
+		return nil, fmt.Errorf("requesting branches: %w", err)
 	}
 	req.Header.Set("User-Agent", capability.DefaultAgent())
 	if s.auth != nil {
@@ -50,7 +50,7 @@ func (s *httpSession) Tips(ctx context.Context, names []string, answered func())
 	}
 	defer resp.Body.Close()
 	body := resp.Body
-	resp.Body = http.NoBody // of an error it would hold all
+	resp.Body = http.NoBody // an error would keep all of it
 	if err := githttp.NewErr(resp); err != nil {
 		return nil, err
 	}
@@ -61,15 +61,15 @@ func (s *httpSession) Tips(ctx context.Context, names []string, answered func())
 	return tips, nil
 }
 
-// scanTips reads a list of branches and tags, line by line, and keeps those alone by
-// which Resolve finds names, and the capabilities that Trees needs.
+// scanTips reads a list of branches and tags line by line. It keeps only the lines that Resolve
+// needs for the names, and the capabilities that Trees needs.
 func scanTips(r io.Reader, names []string, answered func()) (*packp.AdvRefs, error) {
 	lines := &tipLines{scanner: pktline.NewScanner(r)}
-	line, err := lines.next()
+	line, err := lines.nextLine()
 	answered()
 	if err == nil && bytes.HasPrefix(line, []byte("# service=")) { // over HTTP
-		if line, err = lines.next(); err == nil && len(line) == 0 {
-			line, err = lines.next()
+		if line, err = lines.nextLine(); err == nil && len(line) == 0 {
+			line, err = lines.nextLine()
 		}
 	}
 	if err != nil {
@@ -80,11 +80,11 @@ func scanTips(r io.Reader, names []string, answered func()) (*packp.AdvRefs, err
 	}
 	line, offered, _ := bytes.Cut(line, []byte{0})
 	tips := packp.NewAdvRefs()
-	if err := offer(tips.Capabilities, string(offered)); err != nil {
+	if err := addCapabilities(tips.Capabilities, string(offered)); err != nil {
 		return nil, err
 	}
 	wanted := wantedTips(names, tips.Capabilities)
-	for ; len(line) > 0 && err == nil; line, err = lines.next() {
+	for ; len(line) > 0 && err == nil; line, err = lines.nextLine() {
 		if keepErr := keepTip(tips, wanted, string(line)); keepErr != nil {
 			return nil, keepErr
 		}
@@ -92,11 +92,11 @@ func scanTips(r io.Reader, names []string, answered func()) (*packp.AdvRefs, err
 	return tips, err
 }
 
-// tipLines are the lines of a list, which an empty one ends.
+// tipLines are the lines of a list. An empty line ends it.
 type tipLines struct{ scanner *pktline.Scanner }
 
-// next is valid until the next one.
-func (l *tipLines) next() ([]byte, error) {
+// nextLine returns the next line. It is valid until the next call.
+func (l *tipLines) nextLine() ([]byte, error) {
 	if l.scanner.Scan() {
 		return bytes.TrimSuffix(l.scanner.Bytes(), []byte("\n")), nil
 	}
@@ -110,8 +110,8 @@ func (l *tipLines) next() ([]byte, error) {
 	}
 }
 
-// offer takes what a server can do, as far as it is used.
-func offer(list *capability.List, offered string) error {
+// addCapabilities adds the server's capabilities that are used.
+func addCapabilities(list *capability.List, offered string) error {
 	for word := range strings.FieldsSeq(offered) {
 		name, value, _ := strings.Cut(word, "=")
 		var err error
@@ -124,7 +124,7 @@ func offer(list *capability.List, offered string) error {
 			}
 		case "object-format":
 			if value != "sha1" {
-				return Remedy("the repository names its objects by %q, only sha1 is supported; use a repository with that format", Clip(value, 20))
+				return Remedy("the repository uses the object format %q, only sha1 is supported; use a repository with that format", Clip(value, 20))
 			}
 		}
 		if err != nil {
@@ -134,7 +134,7 @@ func offer(list *capability.List, offered string) error {
 	return nil
 }
 
-// wantedTips are the full names by which Resolve finds names.
+// wantedTips returns the full names that Resolve checks for names.
 func wantedTips(names []string, offered *capability.List) map[string]bool {
 	wanted := map[string]bool{}
 	for _, name := range names {
@@ -146,7 +146,7 @@ func wantedTips(names []string, offered *capability.List) map[string]bool {
 	return wanted
 }
 
-// keepTip keeps what a line says where it is wanted, and refuses what is no line.
+// keepTip keeps a wanted line and rejects an invalid one.
 func keepTip(tips *packp.AdvRefs, wanted map[string]bool, line string) error {
 	if strings.HasPrefix(line, "shallow ") {
 		return nil
@@ -161,7 +161,7 @@ func keepTip(tips *packp.AdvRefs, wanted map[string]bool, line string) error {
 	}
 	of, peeled := strings.CutSuffix(name, "^{}")
 	switch {
-	case hash.IsZero(): // that of "capabilities^{}"
+	case hash.IsZero(): // the line "capabilities^{}"
 		return transport.ErrEmptyRemoteRepository
 	case name == "HEAD":
 		tips.Head = &hash

@@ -20,38 +20,36 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/protocol/packp/capability"
 )
 
-// maxTrees is the most bytes of the answer to Trees.
+// maxTrees limits the response to Trees, in bytes.
 const maxTrees = 8 << 20
 
-// treesPatience bounds one answer: others wait for it.
+// treesPatience limits one response, because other requests wait for it.
 const treesPatience = 10 * time.Second
 
-// treeBounds bound what is read of that answer: folders alone.
-var treeBounds = Bounds{Objects: 20_000, Object: 2 << 20, Folder: 2 << 20, Inflated: 16 << 20, Work: 64 << 20, Cache: 2 << 20}
+// treeBounds limit the objects of that response, which contains only folders.
+var treeBounds = Bounds{Objects: 20_000, Object: 2 << 20, Folder: 2 << 20, Inflated: 16 << 20, Work: 128 << 20, Cache: 2 << 20}
 
-// The process may have little memory, and much else to do.
+// The process can have little memory and other work.
 var (
-	// receiving has a place for each answer that is held at a time: a server that sends slowly
-	// has one of them.
+	// receiving has a slot for each response in memory. A slow server uses one of them.
 	receiving = make(chan struct{}, 4)
-	// reading has a place for the one that is unpacked at a time, which waits for nobody.
+	// reading has one slot, for the response that is unpacked. It waits for nothing else.
 	reading = make(chan struct{}, 1)
 )
 
-// ErrBusy says that it was never this one's turn.
+// ErrBusy means that no slot became free in time.
 var ErrBusy = errors.New("folders of other repositories are being read")
 
-// ErrFilter says that a server has no filters: it would send whole commits.
-var ErrFilter = errors.New("the server does not filter what it sends")
+// ErrFilter means that a server does not support filters and would send whole commits.
+var ErrFilter = errors.New("the server does not support filters")
 
-// Trees names what a folder of each commit holds: the same name is the same files.
-// It takes the lists of the folders above alone. A commit without the folder has no
-// name. The session must have been asked for refs, and is used
-// up. Four answers are held at a time: ErrBusy where the others took all of ctx.
-// hold is called when the server takes up one of the four places, and what it returns
-// when the answer has been received, or will not be.
+// Trees returns an identifier of a folder's content for each commit. Equal identifiers mean equal
+// files. It receives only the lists of the parent folders. A commit without the folder has no
+// identifier. The session must have called Refs, and Trees uses it up. At most four responses are
+// in memory; it returns ErrBusy if no slot becomes free before ctx ends. It calls hold when it
+// begins to receive the response and when it begins to read it, and hold's result at the end of each.
 func Trees(
-	ctx context.Context, s Session, refs *packp.AdvRefs, folder string, hold func() (received func()), commits ...plumbing.Hash,
+	ctx context.Context, s Session, refs *packp.AdvRefs, folder string, hold func() (release func()), commits ...plumbing.Hash,
 ) (map[plumbing.Hash]string, error) {
 	if !refs.Capabilities.Supports(capability.Filter) || !refs.Capabilities.Supports(capability.Shallow) {
 		return nil, ErrFilter
@@ -60,31 +58,32 @@ func Trees(
 	req := Request(refs, commits...)
 	req.Depth, req.Filter = packp.DepthCommits(1), packp.FilterTreeDepth(uint64(strings.Count(folder, "/"))+1) //nolint:gosec // a count
 	if err := errors.Join(req.Capabilities.Set(capability.Shallow), req.Capabilities.Set(capability.Filter)); err != nil {
-		return nil, fmt.Errorf("asking for folders: %w", err)
+		return nil, fmt.Errorf("requesting folders: %w", err)
 	}
-	leave, err := enter(ctx, receiving)
+	leave, err := acquireSlot(ctx, receiving)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, treesPatience)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // SSH knows no contexts
-	received := hold()
+	defer context.AfterFunc(ctx, func() { _ = s.Close() })() // SSH does not support contexts
+	release := hold()
 	pack, err := receive(ctx, s, req)
-	received()
+	release()
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
-	if leave, err = enter(ctx, reading); err != nil {
+	if leave, err = acquireSlot(ctx, reading); err != nil {
 		return nil, err
 	}
 	defer leave()
+	defer hold()()
 	return treesOf(ctx, pack, folder, commits)
 }
 
-// enter takes a place and returns what gives it back; ErrBusy where there was none in ctx.
-func enter(ctx context.Context, places chan struct{}) (leave func(), err error) {
+// acquireSlot takes a slot and returns the function that frees it, or ErrBusy at the end of ctx.
+func acquireSlot(ctx context.Context, places chan struct{}) (leave func(), err error) {
 	select {
 	case places <- struct{}{}:
 		return func() { <-places }, nil
@@ -93,7 +92,7 @@ func enter(ctx context.Context, places chan struct{}) (leave func(), err error) 
 	}
 }
 
-// treesOf are the names of a folder in what was received.
+// treesOf returns the identifiers of a folder in a received pack.
 func treesOf(ctx context.Context, pack []byte, folder string, commits []plumbing.Hash) (names map[plumbing.Hash]string, err error) {
 	objects, err := OpenObjects(ctx, held{bytes.NewReader(pack)}, treeBounds)
 	if err != nil {
@@ -101,14 +100,14 @@ func treesOf(ctx context.Context, pack []byte, folder string, commits []plumbing
 	}
 	names = map[plumbing.Hash]string{}
 	for _, hash := range commits {
-		if names[hash], err = treeOf(objects, hash, folder); err != nil {
+		if names[hash], err = treeHash(objects, hash, folder); err != nil {
 			return nil, err
 		}
 	}
 	return names, nil
 }
 
-// receive is the pack of an answer.
+// receive returns the pack of a response.
 func receive(ctx context.Context, s Session, req *packp.UploadPackRequest) ([]byte, error) {
 	answer, err := s.Pack(ctx, req)
 	if err != nil {
@@ -123,8 +122,8 @@ func receive(ctx context.Context, s Session, req *packp.UploadPackRequest) ([]by
 	return pack.Bytes(), nil
 }
 
-// treeOf is the name of a folder of a commit, "" where it has none.
-func treeOf(objects *Objects, hash plumbing.Hash, folder string) (string, error) {
+// treeHash returns the identifier of a folder of a commit, or "" without the folder.
+func treeHash(objects *Objects, hash plumbing.Hash, folder string) (string, error) {
 	commit, err := object.GetCommit(objects, hash)
 	if err != nil {
 		return "", fmt.Errorf("reading commit %s: %w", hash, err)

@@ -15,12 +15,11 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
 )
 
-// unheard asks nobody how long a place is held.
+// unheard ignores how long a slot is held.
 func unheard() (received func()) { return func() {} }
 
-// TestTreesNameWhatAFolderHolds: over both protocols, of folders at any depth, and
-// without the files.
-func TestTreesNameWhatAFolderHolds(t *testing.T) {
+// This works over both protocols, for folders at any depth, and without the files.
+func TestTrees_IdentifyFolderContent(t *testing.T) {
 	t.Parallel()
 	repository := gittest.New(t)
 	repository.Git(repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
@@ -47,8 +46,11 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 					refs, err := session.Tips(t.Context(), []string{"main"}, func() {})
 					require.NoError(t, err)
 					first, second := plumbing.NewHash(one), plumbing.NewHash(two)
-					trees, err := gitremote.Trees(t.Context(), session, refs, folder, unheard, first, second)
+					periods := 0
+					hold := func() func() { return func() { periods++ } }
+					trees, err := gitremote.Trees(t.Context(), session, refs, folder, hold, first, second)
 					require.NoError(t, err, "%q", folder)
+					require.Equal(t, 2, periods, "one for receiving and one for reading")
 					require.NoError(t, session.Close())
 					require.Len(t, trees, 2)
 					require.Equal(t, same, trees[first] == trees[second], "%q", folder)
@@ -65,8 +67,8 @@ func TestTreesNameWhatAFolderHolds(t *testing.T) {
 	}
 }
 
-// TestAServerThatHangsKeepsNobodyFromFolders: while it takes what one may take, others are answered.
-func TestAServerThatHangsKeepsNobodyFromFolders(t *testing.T) {
+// While a hanging server uses its slot, requests to other servers succeed.
+func TestTrees_HangingServerBlocksNoOther(t *testing.T) {
 	t.Parallel()
 	repository := gittest.New(t)
 	repository.Git(repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Proxies are the ranges of addresses whose X-Forwarded-For is believed.
+// Proxies are the address ranges of trusted proxies. X-Forwarded-For counts only from them.
 type Proxies []netip.Prefix
 
 // ParseProxies reads ranges such as 10.0.0.0/8, separated by commas; "" is none.
@@ -22,14 +22,14 @@ func ParseProxies(text string) (Proxies, error) {
 		}
 		prefix, err := netip.ParsePrefix(part)
 		if err != nil {
-			return nil, fmt.Errorf("%q is no range of addresses such as 10.0.0.0/8: %w", part, err)
+			return nil, fmt.Errorf("%q is not an address range such as 10.0.0.0/8: %w", part, err)
 		}
 		out = append(out, prefix.Masked())
 	}
 	return out, nil
 }
 
-func (p Proxies) trust(address netip.Addr) bool {
+func (p Proxies) isTrusted(address netip.Addr) bool {
 	for _, prefix := range p {
 		if prefix.Contains(address) {
 			return true
@@ -38,10 +38,9 @@ func (p Proxies) trust(address netip.Addr) bool {
 	return false
 }
 
-// Client is the address that a request came from: the connection's or, where
-// that is a trusted proxy's, the last in X-Forwarded-For that is not one. What
-// stands before that one was written by the client and says nothing. The zero
-// address when the connection has none.
+// Client returns the address of a request's client: the connection's address, or for a trusted
+// proxy the last address in X-Forwarded-For that is not a proxy's. Earlier entries are ignored,
+// because the client wrote them. It returns the zero address if the connection has none.
 func (p Proxies) Client(r *http.Request) netip.Addr {
 	connection, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -49,7 +48,7 @@ func (p Proxies) Client(r *http.Request) netip.Addr {
 	}
 	client := connection.Addr().Unmap().WithZone("")
 	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-	for i := len(hops) - 1; i >= 0 && p.trust(client); i-- {
+	for i := len(hops) - 1; i >= 0 && p.isTrusted(client); i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
 			break

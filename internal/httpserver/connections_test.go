@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// from is a connection of an address.
+// from is a connection from an address.
 type from struct {
 	net.Conn
 	address string
@@ -27,9 +27,9 @@ func (f from) RemoteAddr() net.Addr { return f }
 func (from) Network() string        { return "tcp" }
 func (f from) String() string       { return f.address }
 
-// TestWhoIsClosedWhenThereIsNoRoom: nobody who asks something, and of the others
-// first those of the address with most connections, who have waited longest.
-func TestWhoIsClosedWhenThereIsNoRoom(t *testing.T) {
+// Active requests are never closed. Of the others, the longest waiting connections of the address
+// with most connections are closed first.
+func TestConnections_ClosesIdleOnesFirst(t *testing.T) {
 	t.Parallel()
 	proxies, err := ParseProxies("10.0.0.0/8")
 	require.NoError(t, err)
@@ -44,48 +44,48 @@ func TestWhoIsClosedWhenThereIsNoRoom(t *testing.T) {
 		now = now.Add(time.Second)
 		conn := &boundedConn{Conn: from{address: address}}
 		all = append(all, conn)
-		c.add(conn)
+		c.addConn(conn)
 	}
 	now = now.Add(time.Second)
 	for _, conn := range []*boundedConn{all[0], all[6]} {
-		require.False(t, c.waits(conn, false))
+		require.False(t, c.recordWaiting(conn, false))
 	}
-	require.False(t, c.waits(all[5], false))
-	require.False(t, c.waits(all[5], true), "kept alive, for there is room")
+	require.False(t, c.recordWaiting(all[5], false))
+	require.False(t, c.recordWaiting(all[5], true), "kept alive, for there is room")
 	var order []*boundedConn
 	for {
-		victims := c.idle()
+		victims := c.idleConns()
 		if len(victims) == 0 {
 			break
 		}
 		require.Len(t, victims, 1, "of so few one at a time")
 		order = append(order, victims...)
-		c.remove(victims[0])
+		c.removeConn(victims[0])
 	}
 	require.Equal(t, []*boundedConn{all[7], all[5], all[4], all[1], all[2], all[3]}, order)
-	require.True(t, c.waits(all[6], true), "none is kept alive while others wait")
-	require.False(t, c.waits(all[0], false))
-	c.roomy()
-	require.False(t, c.waits(all[0], true))
+	require.True(t, c.recordWaiting(all[6], true), "none is kept alive while others wait")
+	require.False(t, c.recordWaiting(all[0], false))
+	c.endShedding()
+	require.False(t, c.recordWaiting(all[0], true))
 	for _, conn := range all {
-		c.remove(conn)
+		c.removeConn(conn)
 	}
 	require.Empty(t, c.open)
 	require.Empty(t, c.from)
 }
 
-// TestManyAreClosedAtOnce: so that they are looked through rarely.
-func TestManyAreClosedAtOnce(t *testing.T) {
+// Several connections are closed at once, so that they are searched rarely.
+func TestConnections_ClosesSeveralAtOnce(t *testing.T) {
 	t.Parallel()
 	c := newConnections(nil, time.Now)
 	for i := range 3 * shedPart {
-		c.add(&boundedConn{Conn: from{address: fmt.Sprintf("192.0.2.%d:1", i%250)}})
+		c.addConn(&boundedConn{Conn: from{address: fmt.Sprintf("192.0.2.%d:1", i%250)}})
 	}
-	require.Len(t, c.idle(), 3)
+	require.Len(t, c.idleConns(), 3)
 }
 
-// crowded is a server of two connections; requests for / are answered, others when
-// they are let go.
+// crowded is a server with two connections. It responds to / immediately and to other requests when
+// they are released.
 func crowded(t *testing.T) (server *Server, entered chan struct{}, leave chan struct{}) {
 	t.Helper()
 	entered, leave = make(chan struct{}), make(chan struct{})
@@ -107,7 +107,7 @@ func crowded(t *testing.T) (server *Server, entered chan struct{}, leave chan st
 	return server, entered, leave
 }
 
-// ask sends a request, and answer reads its answer.
+// ask sends a request. answer reads its response.
 func ask(t *testing.T, conn net.Conn, path string) {
 	t.Helper()
 	_, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", path)
@@ -122,9 +122,9 @@ func answer(t *testing.T, conn net.Conn) {
 	require.Equal(t, http.StatusNoContent, resp.StatusCode)
 }
 
-// TestAFullServerAnswers: however many connections are kept alive, or never send a
-// whole header, others have their turn. Who asks something is not closed for them.
-func TestAFullServerAnswers(t *testing.T) {
+// Idle connections and incomplete headers do not block new connections. Active requests are not
+// closed.
+func TestConnections_FullServerResponds(t *testing.T) {
 	t.Parallel()
 	for name, begins := range map[string]func(conn net.Conn){
 		"kept alive": func(conn net.Conn) {
@@ -158,9 +158,9 @@ func TestAFullServerAnswers(t *testing.T) {
 	}
 }
 
-// TestWhoIsAnsweredMakesRoom: where all ask something the next one waits for the first
-// answer, after which that connection is not kept.
-func TestWhoIsAnsweredMakesRoom(t *testing.T) {
+// If all connections have active requests, the next one waits for the first response, and that
+// connection is then closed.
+func TestConnections_ResponseFreesSlot(t *testing.T) {
 	t.Parallel()
 	server, entered, leave := crowded(t)
 	for range 2 {
@@ -174,8 +174,8 @@ func TestWhoIsAnsweredMakesRoom(t *testing.T) {
 	close(leave)
 }
 
-// TestAHeaderIsBounded: all connections may hold as much.
-func TestAHeaderIsBounded(t *testing.T) {
+// Each connection can hold this many bytes.
+func TestServer_LimitsHeaders(t *testing.T) {
 	t.Parallel()
 	server, _, _ := crowded(t)
 	for size, status := range map[int]int{maxHeaderBytes / 2: http.StatusNoContent, 2 * maxHeaderBytes: http.StatusRequestHeaderFieldsTooLarge} {

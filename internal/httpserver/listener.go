@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// boundedListener accepts connections whose every write has a deadline, and so many
-// at a time. For one beyond, others are closed that ask nothing; where none does, it
-// waits.
+// boundedListener accepts a limited number of connections and gives each write a deadline. For a
+// further connection it closes idle ones, or it waits.
 type boundedListener struct {
 	net.Listener
 	timeout time.Duration
-	places  chan struct{} // holds one for each open connection
+	places  chan struct{} // one entry per open connection
 	open    *connections
 	closed  chan struct{}
-	close   func() error // once
+	close   func() error // called once
 }
 
 func newBoundedListener(inner net.Listener, timeout time.Duration, limit int, open *connections) *boundedListener {
@@ -35,28 +34,28 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.enter(); err != nil {
-		_ = inner.Close() // nobody has asked it anything
+	if err := l.acquireSlot(); err != nil {
+		_ = inner.Close() // it has no request yet
 		return nil, err
 	}
 	conn := &boundedConn{Conn: inner, timeout: l.timeout}
 	conn.left = sync.OnceFunc(func() {
-		l.open.remove(conn)
+		l.open.removeConn(conn)
 		<-l.places
 	})
-	l.open.add(conn)
+	l.open.addConn(conn)
 	return conn, nil
 }
 
-// enter takes a place for a connection that is there.
-func (l *boundedListener) enter() error {
+// acquireSlot takes a slot for an accepted connection.
+func (l *boundedListener) acquireSlot() error {
 	select {
 	case l.places <- struct{}{}:
 		return nil
 	default:
 	}
-	defer l.open.roomy()
-	l.open.shed()
+	defer l.open.endShedding()
+	l.open.shedConns()
 	select {
 	case l.places <- struct{}{}:
 		return nil

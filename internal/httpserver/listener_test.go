@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// backlog is a listener whose clients are there already, and wait without end.
+// backlog is a listener with clients that are always waiting.
 type backlog struct{ net.Listener }
 
 func (*backlog) Accept() (net.Conn, error) {
@@ -23,16 +23,15 @@ func (*backlog) Accept() (net.Conn, error) {
 
 func (*backlog) Close() error { return nil }
 
-// TestConnectionsBeyondTheLimitWait: where all others ask something, until one of them
-// is closed, however often, or the listener is.
-func TestConnectionsBeyondTheLimitWait(t *testing.T) {
+// If all connections are active, a further one waits until one of them or the listener is closed.
+func TestListener_ConnectionsBeyondLimitWait(t *testing.T) {
 	t.Parallel()
 	inner, open := &backlog{}, newConnections(nil, time.Now)
 	listener := newBoundedListener(inner, writeTimeout, 2, open)
 	accept := func() (net.Conn, error) {
 		conn, err := listener.Accept()
 		if err == nil {
-			open.moved(conn, http.StateActive)
+			open.recordState(conn, http.StateActive)
 		}
 		return conn, err
 	}
@@ -63,16 +62,14 @@ func TestConnectionsBeyondTheLimitWait(t *testing.T) {
 	require.Len(t, open.open, 2)
 }
 
-// TestALimitOfConnectionsIsANumber.
-func TestALimitOfConnectionsIsANumber(t *testing.T) {
+func TestListener_ValidatesLimit(t *testing.T) {
 	t.Parallel()
 	_, err := New(Options{Name: "test", Addr: "127.0.0.1:0", MaxConnections: -1})
 	require.ErrorContains(t, err, "at least 1")
 }
 
-// TestAReplicaThatIsBadlyOffIsLeft: the connection of a 503 ends, but no other request
-// on it where it is HTTP/2.
-func TestAReplicaThatIsBadlyOffIsLeft(t *testing.T) {
+// A 503 closes its connection. On HTTP/2 other requests on the connection continue.
+func TestWriteProblem_ClosesConnectionOfSickReplica(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

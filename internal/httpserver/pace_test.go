@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trickle is a body of which a piece comes after each while, unless the deadline is
-// reached before.
+// trickle is a body whose pieces arrive with pauses, until the deadline.
 type trickle struct {
 	pieces int
 	size   int
@@ -37,13 +36,13 @@ func (b *trickle) Read(p []byte) (int, error) {
 	return min(b.size, len(p)), nil
 }
 
-// TestABodyKeepsItsPace: on the average, and by the time in which it is waited for.
-func TestABodyKeepsItsPace(t *testing.T) {
+// The average counts, and only the time of waiting for the body.
+func TestPaced_RequiresPace(t *testing.T) {
 	t.Parallel()
 	pace := Pace{BytesPerSecond: 1000, Grace: 5 * time.Second}
 	for name, c := range map[string]struct {
 		body  trickle
-		pause time.Duration // of the reader, after each piece
+		pause time.Duration // pause of the reader after each piece
 		slow  bool
 		came  int
 	}{
@@ -73,8 +72,8 @@ func TestABodyKeepsItsPace(t *testing.T) {
 	}
 }
 
-// TestABodyMayHaveAnEnd: however well it keeps its pace.
-func TestABodyMayHaveAnEnd(t *testing.T) {
+// The total limit applies regardless of the pace.
+func TestPaced_LimitsTotalTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		body := trickle{pieces: 100, size: 1000, every: time.Second}
@@ -86,7 +85,7 @@ func TestABodyMayHaveAnEnd(t *testing.T) {
 	})
 }
 
-// reader takes a piece after each while, unless the deadline is reached before.
+// reader reads a piece after each pause, until the deadline.
 type reader struct {
 	every time.Duration
 	until time.Time
@@ -101,8 +100,8 @@ func (r *reader) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestAnAnswersReaderKeepsItsPace: by the time in which it is waited for.
-func TestAnAnswersReaderKeepsItsPace(t *testing.T) {
+// Only the time of waiting for the reader counts.
+func TestPacedAnswer_RequiresPace(t *testing.T) {
 	t.Parallel()
 	pace := Pace{BytesPerSecond: 1000, Grace: 5 * time.Second}
 	for name, c := range map[string]struct {
@@ -136,8 +135,8 @@ func TestAnAnswersReaderKeepsItsPace(t *testing.T) {
 	}
 }
 
-// TestAPaceOutlastsTheTimeOfABody: it takes the place of that deadline.
-func TestAPaceOutlastsTheTimeOfABody(t *testing.T) {
+// The pace replaces the deadline of a body.
+func TestPaced_ReplacesBodyTimeout(t *testing.T) {
 	t.Parallel()
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	answered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httpserver is what all HTTP servers of the platform have in common:
-// how they start, drain and stop, and how they say that something is wrong.
+// Package httpserver contains the shared parts of all HTTP servers of the platform: start, drain,
+// stop and error responses.
 package httpserver
 
 import (
@@ -12,29 +12,29 @@ import (
 	"time"
 )
 
-// ProblemType is the media type of every error answer.
+// ProblemType is the media type of all error responses.
 const ProblemType = "application/problem+json"
 
-// Problem is the body of every error answer (RFC 9457).
+// Problem is the body of all error responses (RFC 9457).
 type Problem struct {
-	Title  string `json:"title" doc:"What the status means." example:"Not Found"`
+	Title  string `json:"title" doc:"Meaning of the status." example:"Not Found"`
 	Status int    `json:"status" doc:"The HTTP status." minimum:"400" maximum:"599" example:"404"`
-	// Detail is never empty and never holds a secret.
-	Detail string `json:"detail" doc:"What is wrong and what to do, for a person." example:"this project has no such connector"`
-	Code   Code   `json:"code" doc:"What is wrong, for a program. It does not change once given." example:"not_found"`
-	Errors Fields `json:"errors" doc:"The fields that are wrong; empty unless the status is 422."`
-	// RunID is the run that goes on behind a timed-out sync webhook.
+	// Detail is never empty and never contains a secret.
+	Detail string `json:"detail" doc:"The problem and the remedy, for people." example:"this project has no such connector"`
+	Code   Code   `json:"code" doc:"The problem, for programs. Codes never change." example:"not_found"`
+	Errors Fields `json:"errors" doc:"The invalid fields; empty unless the status is 422."`
+	// RunID is the run that continues after the timeout of a sync webhook.
 	RunID string `json:"run_id,omitempty" hidden:"true"`
-	// RetryAfter is sent as the header of that name, in whole seconds.
+	// RetryAfter is sent as a header, in whole seconds.
 	RetryAfter time.Duration `json:"-"`
-	// Allow is sent as the header of that name.
+	// Allow is sent as a header.
 	Allow string `json:"-"`
 }
 
-// Fields are the fields that are wrong; as JSON always a list.
+// Fields are the invalid fields. In JSON it is always a list.
 type Fields []FieldError
 
-// MarshalJSON is the list, [] where there is none.
+// MarshalJSON encodes the list, [] if it is empty.
 func (f Fields) MarshalJSON() ([]byte, error) {
 	if f == nil {
 		return []byte("[]"), nil
@@ -42,22 +42,28 @@ func (f Fields) MarshalJSON() ([]byte, error) {
 	return json.Marshal([]FieldError(f))
 }
 
-// FieldError is one field that is wrong. It never repeats the value.
+// FieldError is an invalid field. It never repeats the value.
 type FieldError struct {
-	Location string `json:"location" doc:"Where it is: in the body, the query, the path or a header." example:"body.name"`
-	Message  string `json:"message" doc:"What is wrong with it; never the value." example:"must have 1 to 63 characters"`
+	Location string `json:"location" doc:"Location of the field: in the body, the query, the path or a header." example:"body.name"`
+	Message  string `json:"message" doc:"The problem of the field; never its value." example:"must have 1 to 63 characters"`
 }
 
-// Error makes a Problem an error.
+// Doc describes the type.
+func (FieldError) Doc() string { return "A field that is wrong." }
+
+// Doc describes the type.
+func (Problem) Doc() string { return "The response of every failed call (RFC 9457)." }
+
+// Error returns the detail.
 func (p Problem) Error() string { return p.Detail }
 
-// GetStatus is the HTTP status.
+// GetStatus returns the HTTP status.
 func (p Problem) GetStatus() int { return p.Status }
 
-// ContentType is the media type, whatever the client prefers.
+// ContentType returns the media type for all clients.
 func (p Problem) ContentType(string) string { return ProblemType }
 
-// GetHeaders are the headers that go with the problem; huma asks for them.
+// GetHeaders returns the headers of the problem, for huma.
 func (p Problem) GetHeaders() http.Header {
 	header := http.Header{}
 	if p.Status == http.StatusUnauthorized {
@@ -72,17 +78,17 @@ func (p Problem) GetHeaders() http.Header {
 	return header
 }
 
-// WholeSeconds rounds up, so that whoever waits that long has waited long enough.
+// WholeSeconds rounds up, so that a client that waits this long has waited long enough.
 func WholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// NewProblem fills in the title.
+// NewProblem sets the title.
 func NewProblem(status int, code Code, detail string) Problem {
 	return Problem{Title: http.StatusText(status), Status: status, Code: code, Detail: detail}
 }
 
-// WriteProblem answers with a problem. With one of this process alone the connection
-// ends, after the other requests on it where it is HTTP/2: whoever comes again by
-// another may reach a replica that is better off.
+// WriteProblem responds with a problem. If only this process has the problem, it closes the
+// connection, on HTTP/2 after the other requests. The client's next connection may reach another
+// replica.
 func WriteProblem(w http.ResponseWriter, p Problem) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
@@ -93,19 +99,19 @@ func WriteProblem(w http.ResponseWriter, p Problem) {
 	w.Header().Set("Content-Type", ProblemType)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(p.Status)
-	encode(w, p)
+	encodeBody(w, p)
 }
 
-// WriteJSON answers with a JSON body.
+// WriteJSON responds with a JSON body.
 func WriteJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	encode(w, body)
+	encodeBody(w, body)
 }
 
-// encode writes the body; a client that is gone is not an error of ours.
-func encode(w http.ResponseWriter, body any) {
+// encodeBody writes the body. It ignores the error of a disconnected client.
+func encodeBody(w http.ResponseWriter, body any) {
 	if err := json.NewEncoder(w).Encode(body); err != nil {
 		slog.Debug("writing an answer", "error", err)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWriteProblem(t *testing.T) {
+func TestWriteProblem_SendsProblem(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	p := NewProblem(http.StatusServiceUnavailable, CodeStoreUnavailable, "The store does not answer; try again.")
@@ -40,7 +40,7 @@ func TestWriteProblem(t *testing.T) {
 	require.Contains(t, w.Body.String(), `"errors":[{"location":"header.Authorization","message":"is missing"}]`)
 }
 
-func TestWholeSecondsAreEnough(t *testing.T) {
+func TestWholeSeconds_RoundsUp(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int{0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, time.Minute: 60} {
 		t.Run(d.String(), func(t *testing.T) {
@@ -49,8 +49,8 @@ func TestWholeSecondsAreEnough(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsToldInASentence: with its status, and is not another one's.
-func TestEveryCodeIsToldInASentence(t *testing.T) {
+// Each code has a sentence with its status, and no other code has the same.
+func TestCodes_HaveSentences(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "codes.go", nil, parser.ParseComments)
 	require.NoError(t, err)

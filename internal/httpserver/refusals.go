@@ -12,16 +12,15 @@ import (
 )
 
 const (
-	// refusalInterval is the least time between two lines about one address.
+	// refusalInterval is the minimum time between two log lines about an address.
 	refusalInterval = time.Minute
-	// maxRefused is how many addresses are told apart; what comes from others
-	// meanwhile is counted together.
+	// maxRefused limits the separate addresses. Further ones are counted together.
 	maxRefused = 1024
 )
 
-// Refusals counts requests that were refused without knowing who sent them, and
-// logs them: each address at once, then at most once a minute with the number of
-// those that came meanwhile. An IPv6 network of 64 bits is one address.
+// Refusals counts rejected requests of unknown senders and logs them by address: the first one
+// immediately, then at most one line a minute with a count. An IPv6 network of 64 bits counts as
+// one address.
 type Refusals struct {
 	message string
 	logger  *slog.Logger
@@ -29,17 +28,17 @@ type Refusals struct {
 
 	mutex   sync.Mutex
 	refused map[netip.Prefix]*refused
-	order   []netip.Prefix // of refused, by since
+	order   []netip.Prefix // addresses of refused, by since
 }
 
-// refused is what came from one address since its last line.
+// refused counts the requests of an address since its last line.
 type refused struct {
 	since  time.Time
 	counts map[string]int
 }
 
-// NewRefusals logs with this message. A nil logger means slog's default, a nil
-// clock time.Now.
+// NewRefusals logs with this message. A nil logger means slog's default. A nil clock means
+// time.Now.
 func NewRefusals(message string, logger *slog.Logger, now func() time.Time) *Refusals {
 	if logger == nil {
 		logger = slog.Default()
@@ -50,21 +49,21 @@ func NewRefusals(message string, logger *slog.Logger, now func() time.Time) *Ref
 	return &Refusals{message: message, logger: logger, now: now, refused: map[netip.Prefix]*refused{}}
 }
 
-// Add counts one refusal; the reason is a constant such as a problem's code.
+// Add counts one rejection. The reason is a constant such as a problem's code.
 func (r *Refusals) Add(address netip.Addr, reason string) {
-	for _, line := range r.add(network(address), reason) {
+	for _, line := range r.addRefusal(network(address), reason) {
 		r.logger.Warn(r.message, line...)
 	}
 }
 
-// add returns the lines that are due.
-func (r *Refusals) add(from netip.Prefix, reason string) (lines [][]any) {
+// addRefusal returns the lines that are due.
+func (r *Refusals) addRefusal(from netip.Prefix, reason string) (lines [][]any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.now()
-	lines = r.due(now)
+	lines = r.dueLines(now)
 	if _, known := r.refused[from]; !known && len(r.refused) >= maxRefused {
-		from = netip.Prefix{} // all others
+		from = netip.Prefix{} // all other addresses
 	}
 	entry, known := r.refused[from]
 	if known {
@@ -73,12 +72,11 @@ func (r *Refusals) add(from netip.Prefix, reason string) (lines [][]any) {
 	}
 	r.refused[from] = &refused{since: now, counts: map[string]int{}}
 	r.order = append(r.order, from)
-	return append(lines, line(from, map[string]int{reason: 1}))
+	return append(lines, refusalLine(from, map[string]int{reason: 1}))
 }
 
-// due forgets the addresses from which nothing came for a while, and returns the
-// lines about the others.
-func (r *Refusals) due(now time.Time) (lines [][]any) {
+// dueLines drops inactive addresses and returns the lines about the others.
+func (r *Refusals) dueLines(now time.Time) (lines [][]any) {
 	for len(r.order) > 0 {
 		first := r.order[0]
 		entry := r.refused[first]
@@ -90,15 +88,15 @@ func (r *Refusals) due(now time.Time) (lines [][]any) {
 			delete(r.refused, first)
 			continue
 		}
-		lines = append(lines, line(first, entry.counts))
+		lines = append(lines, refusalLine(first, entry.counts))
 		r.refused[first] = &refused{since: now, counts: map[string]int{}}
 		r.order = append(r.order, first)
 	}
 	return lines
 }
 
-// line is what is logged about an address.
-func line(from netip.Prefix, counts map[string]int) []any {
+// refusalLine returns the log attributes of an address.
+func refusalLine(from netip.Prefix, counts map[string]int) []any {
 	total, reasons := 0, []any{}
 	for reason, n := range counts {
 		total += n
@@ -112,7 +110,7 @@ func line(from netip.Prefix, counts map[string]int) []any {
 	return []any{"address", name, "count", total, slog.Group("reasons", reasons...)}
 }
 
-// network is the address, or its network of 64 bits.
+// network returns the address, or its network of 64 bits.
 func network(address netip.Addr) netip.Prefix {
 	bits := address.BitLen()
 	if address.Is6() {

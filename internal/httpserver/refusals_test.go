@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestClient(t *testing.T) {
+func TestProxies_ReturnClientAddress(t *testing.T) {
 	t.Parallel()
 	proxies, err := ParseProxies(" 10.0.0.0/8, 2001:db8::/32,")
 	require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestClient(t *testing.T) {
 	require.ErrorContains(t, err, `"10.0.0.1"`)
 }
 
-// book is refusals with a clock that is set by hand, and the lines it wrote.
+// book is a Refusals with a manual clock and its log lines.
 type book struct {
 	*Refusals
 	clock time.Time
@@ -69,13 +69,13 @@ func newBook() *book {
 	return b
 }
 
-// lines are those since the last call.
+// lines returns the lines since the last call.
 func (b *book) lines() []string {
 	defer b.out.Reset()
 	return strings.Split(strings.TrimSuffix(b.out.String(), "\n"), "\n")
 }
 
-func TestRefusalsAreLoggedOnceAMinuteAnAddress(t *testing.T) {
+func TestRefusals_LogOncePerMinuteAndAddress(t *testing.T) {
 	t.Parallel()
 	b, one, two := newBook(), netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 	b.Add(one, "unauthorized")
@@ -101,7 +101,7 @@ func TestRefusalsAreLoggedOnceAMinuteAnAddress(t *testing.T) {
 	require.NotContains(t, b.refused, network(one), "who sends nothing more is forgotten")
 }
 
-func TestRefusalsAreBounded(t *testing.T) {
+func TestRefusals_LimitAddresses(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	for i := range 3 * maxRefused {
@@ -118,7 +118,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	require.Len(t, b.refused, 1, "the others sent nothing more")
 }
 
-func TestAnIPv6NetworkIsOneAddress(t *testing.T) {
+func TestRefusals_GroupIPv6Networks(t *testing.T) {
 	t.Parallel()
 	b := newBook()
 	b.Add(netip.MustParseAddr("2001:db8::1"), "unauthorized")

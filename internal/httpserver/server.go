@@ -18,66 +18,64 @@ import (
 
 // Limits of every listener.
 const (
-	// HeaderVersion is the header of the REST API's description that has the version of its release.
+	// HeaderVersion is the header with the release of the REST API's description.
 	HeaderVersion = "X-Agentplatform-Version"
-	// readHeaderTimeout ends clients that trickle their headers.
+	// readHeaderTimeout limits the time of a request's headers.
 	readHeaderTimeout = 5 * time.Second
-	// idleTimeout ends kept-alive connections that ask nothing more.
+	// idleTimeout limits the time of idle connections.
 	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes bounds the headers of a request: all connections may hold as
-	// much before anything is known of who asks.
+	// maxHeaderBytes limits the headers of a request, because each connection can hold them before
+	// authentication.
 	maxHeaderBytes = 16 << 10
-	// bodyTimeout ends clients that trickle their body. Handlers that go on for
-	// long after reading it lift the deadline.
+	// bodyTimeout limits the time of a body. Handlers that take long after reading it remove the
+	// deadline.
 	bodyTimeout = time.Minute
-	// unreadBody is how long a body that the handler did not read may still come
-	// in: net/http reads it before it sends the answer.
+	// unreadBody is the time for a body that the handler did not read. net/http reads it before it
+	// sends the response.
 	unreadBody = 200 * time.Millisecond
-	// lastWords is how long a request whose context was ended may take to say so.
+	// lastWords is the time for a handler to respond after its context has ended.
 	lastWords = time.Second
 )
 
-// DefaultConnections is how many connections a listener has open at a time, unless
-// it is told otherwise: more than a well-meaning Ingress opens, and less than the
-// memory of a process holds.
+// DefaultConnections is the default limit of a listener's open connections. It is more than an
+// Ingress usually opens, and fits into the memory of a process.
 const DefaultConnections = 8192
 
-// Farewell is that of the servers that strangers ask.
+// Farewell is the farewell time of public servers.
 const Farewell = 2 * time.Second
 
 // Options configure a Server.
 type Options struct {
-	// Name says in logs which server it is.
+	// Name identifies the server in logs.
 	Name string
-	// Addr is host:port; port 0 takes a free one.
+	// Addr is host:port. Port 0 selects a free port.
 	Addr string
-	// TLS names certificate and key; without them the server speaks plain HTTP.
+	// TLS names certificate and key. Without them the server uses plain HTTP.
 	TLS TLSFiles
-	// Handler answers requests. Their contexts end when the grace is over; a
-	// handler that returns then without an answer breaks the connection off,
-	// where net/http would send an empty 200.
+	// Handler handles requests. Their contexts end after the grace period. If a handler then
+	// returns without a response, the connection is closed, because net/http would send an empty
+	// 200.
 	Handler http.Handler
-	// Grace is how long open requests may take once the server stops; 0 means 25 s.
+	// Grace is the time for open requests after the server stops; 0 means 25 s.
 	Grace time.Duration
-	// Farewell is how long a server that stops goes on and tells those who ask to
-	// come by another connection: a connection that is closed while a request is on
-	// its way breaks it off. 0: it stops at once.
+	// Farewell is how long a stopping server still serves requests and closes their connections.
+	// Closing a connection immediately would lose a request that is in transit. 0 stops
+	// immediately.
 	Farewell time.Duration
-	// MaxConnections is how many connections are open at a time; 0 means
-	// DefaultConnections. For those beyond, others are closed that ask nothing, first
-	// of the addresses with most; where none is, they wait.
+	// MaxConnections limits open connections; 0 means DefaultConnections. For a further connection,
+	// idle ones are closed, first of the addresses with most connections. Without idle ones it
+	// waits.
 	MaxConnections int
-	// TrustedProxies are addresses with many clients, so that theirs are closed last.
+	// TrustedProxies are addresses with many clients. Their connections are closed last.
 	TrustedProxies Proxies
-	// WriteTimeout is how long a client may take to read a piece of an answer; 0
-	// means 30 s.
+	// WriteTimeout limits the time until a client reads a piece of a response; 0 means 30 s.
 	WriteTimeout time.Duration
-	// Logger is where the server logs; nil means slog.Default.
+	// Logger is the log; nil means slog.Default.
 	Logger *slog.Logger
 }
 
-// Server is an HTTP server that is bound before it runs, so that an address in
-// use is an error of New and callers know the port.
+// Server is an HTTP server that binds its address before it runs. So New returns the error of a
+// used address, and callers know the port.
 type Server struct {
 	opts     Options
 	listener net.Listener
@@ -101,9 +99,9 @@ func New(opts Options) (*Server, error) {
 		opts.Logger = slog.Default()
 	}
 	if opts.MaxConnections < 1 {
-		return nil, fmt.Errorf("preparing %s: it cannot have %d connections: name a number of at least 1", opts.Name, opts.MaxConnections)
+		return nil, fmt.Errorf("preparing %s: the limit of connections is %d; set at least 1", opts.Name, opts.MaxConnections)
 	}
-	secure, err := opts.TLS.config(opts.Logger)
+	secure, err := opts.TLS.serverConfig(opts.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("preparing %s: %w", opts.Name, err)
 	}
@@ -123,23 +121,23 @@ func New(opts Options) (*Server, error) {
 		TLSConfig:         secure,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ConnState:         open.moved,
+		ConnState:         open.recordState,
 		ErrorLog:          slog.NewLogLogger(opts.Logger.Handler(), slog.LevelDebug),
 	}}, nil
 }
 
-// Addr is the address that the server is bound to.
+// Addr returns the bound address.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Run serves until ctx ends, then lets open requests end within the grace. It
-// returns nil after a stop in order.
+// Run serves until ctx ends and then waits for open requests up to the grace period. It returns nil
+// after an orderly stop.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.abort()
 	failed := make(chan error, 1)
-	// Said before it serves: from then on net/http gives a server without TLS a
-	// TLSConfig of its own, for HTTP/2.
+	// This is logged before serving, because net/http then sets a TLSConfig for HTTP/2 on a server
+	// without TLS.
 	s.opts.Logger.Info("serving", "server", s.opts.Name, "addr", s.Addr(), "tls", s.http.TLSConfig != nil)
-	go func() { failed <- s.serve() }()
+	go func() { failed <- s.serveListener() }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving %s: %w", s.opts.Name, err)
@@ -151,7 +149,7 @@ func (s *Server) Run(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.Background(), s.opts.Grace)
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
-		s.opts.Logger.Warn("open requests were cut off", "server", s.opts.Name, "grace", s.opts.Grace.String())
+		s.opts.Logger.Warn("open requests were cancelled", "server", s.opts.Name, "grace", s.opts.Grace.String())
 		s.abort()
 		last, cancel := context.WithTimeout(context.Background(), lastWords)
 		defer cancel()
@@ -163,14 +161,14 @@ func (s *Server) Run(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) serve() error {
+func (s *Server) serveListener() error {
 	if s.http.TLSConfig != nil {
 		return s.http.ServeTLS(s.listener, "", "")
 	}
 	return s.http.Serve(s.listener)
 }
 
-// farewell ends connections with their answers once the server is leaving.
+// farewell closes connections after their responses while the server stops.
 func farewell(next http.Handler, leaving *atomic.Bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if leaving.Load() {
@@ -180,21 +178,21 @@ func farewell(next http.Handler, leaving *atomic.Bool) http.Handler {
 	})
 }
 
-// BodyRead lifts the deadline of a request's body, once it was read whole: the
-// deadline would end a handler that takes longer.
+// BodyRead removes the deadline of a request's body that was read completely, because it would end
+// a handler that takes longer.
 func BodyRead(w http.ResponseWriter) {
 	readUntil(w, time.Time{})
 }
 
 func readUntil(w http.ResponseWriter, deadline time.Time) {
 	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil {
-		slog.Debug("bounding a body", "error", err) // a recorder of a test has no connection
+		slog.Debug("bounding a body", "error", err) // the recorder of a test has no connection
 	}
 }
 
-// answered bounds how long a request's body and the reading of its answer may
-// take, and breaks off a request whose context ended and whose handler wrote
-// nothing: success must be said, not left out.
+// answered limits the time of a request's body and of reading the response. It closes the
+// connection of a request whose context ended without a response, so that the client does not see a
+// success.
 func answered(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := &response{ResponseWriter: w}
@@ -211,14 +209,14 @@ func answered(next http.Handler, timeout time.Duration) http.Handler {
 		if !answer.begun && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
-		answer.begin()
+		answer.beginResponse()
 		if answer.stream != nil {
-			answer.stream.end()
+			answer.stream.limitFinalWrites()
 		}
 	})
 }
 
-// body notes whether it was read to its end.
+// body records whether it was read completely.
 type body struct {
 	io.ReadCloser
 	ended bool
@@ -231,17 +229,17 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// response notes that it was begun. From then on a body that was not read to its
-// end has little time: net/http reads it before it sends the answer. One that was
-// must have no deadline: net/http reads on for the end of the connection.
+// response records whether the response has begun. Then an incomplete body gets little time,
+// because net/http reads it before it sends the response. A complete body must have no deadline,
+// because net/http reads on to detect the end of the connection.
 type response struct {
 	http.ResponseWriter
-	body   *body   // nil without one
-	stream *stream // nil unless it is HTTP/2
+	body   *body   // nil without a body
+	stream *stream // nil unless HTTP/2
 	begun  bool
 }
 
-func (r *response) begin() {
+func (r *response) beginResponse() {
 	if !r.begun && r.body != nil && !r.body.ended {
 		readUntil(r.ResponseWriter, time.Now().Add(unreadBody))
 	}
@@ -250,33 +248,33 @@ func (r *response) begin() {
 
 // WriteHeader implements http.ResponseWriter.
 func (r *response) WriteHeader(status int) {
-	r.begin()
+	r.beginResponse()
 	r.ResponseWriter.WriteHeader(status)
 }
 
 // Write implements http.ResponseWriter.
 func (r *response) Write(p []byte) (int, error) {
-	r.begin()
+	r.beginResponse()
 	if r.stream != nil {
-		return r.stream.write(p)
+		return r.stream.writeChunk(p)
 	}
 	return r.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController: what is flushed of a stream has the time of a piece,
-// for its client may take nothing of it.
+// FlushError implements the method of http.ResponseController. Flushed data of a stream has the
+// time of a piece, because the client may not read it.
 func (r *response) FlushError() error {
-	r.begin()
+	r.beginResponse()
 	if r.stream != nil {
 		r.stream.written = true
-		r.stream.bound()
-		defer r.stream.within(noDeadline)
+		r.stream.setWriteDeadline()
+		defer r.stream.extendDeadline(noDeadline)
 	}
 	return http.NewResponseController(r.ResponseWriter).Flush()
 }
 
-// SetWriteDeadline is for http.ResponseController. One of a stream is kept to beside
-// that of each piece, as boundedConn does.
+// SetWriteDeadline implements the method of http.ResponseController. A stream applies it in
+// addition to the deadline of each piece, like boundedConn.
 func (r *response) SetWriteDeadline(deadline time.Time) error {
 	if r.stream != nil {
 		r.stream.until = deadline
@@ -285,5 +283,5 @@ func (r *response) SetWriteDeadline(deadline time.Time) error {
 	return http.NewResponseController(r.ResponseWriter).SetWriteDeadline(deadline)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the method of http.ResponseController.
 func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

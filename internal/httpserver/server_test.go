@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestServerLetsOpenRequestsEnd(t *testing.T) {
+func TestServer_FinishesOpenRequests(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	server, err := New(Options{Name: "test", Addr: "127.0.0.1:0", Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -47,7 +47,7 @@ func TestServerLetsOpenRequestsEnd(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestServerCutsOffWhatOutlastsTheGrace(t *testing.T) {
+func TestServer_CancelsRequestsAfterGrace(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
 	server, err := New(Options{Name: "test", Addr: "127.0.0.1:0", Grace: time.Nanosecond,
@@ -73,16 +73,15 @@ func TestServerCutsOffWhatOutlastsTheGrace(t *testing.T) {
 	require.Error(t, <-answered, "what was not answered must not look like an empty success")
 }
 
-// TestBodiesThatNobodyReads: a client that announces a body and does not send it
-// is answered, however long the answer is.
-func TestBodiesThatNobodyReads(t *testing.T) {
+// A client that announces a body and does not send it gets a response of any length.
+func TestServer_RespondsWithoutReadingBody(t *testing.T) {
 	t.Parallel()
 	for name, size := range map[string]int{"nothing": 0, "short": 100, "longer than what net/http keeps back": 5000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := httptest.NewServer(answered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				if size > 0 {
-					_, _ = w.Write(make([]byte, size)) // its error would be seen by the reader below
+					_, _ = w.Write(make([]byte, size)) // the reader below would see its error
 				}
 			}), writeTimeout))
 			defer server.Close()
@@ -102,7 +101,7 @@ func TestBodiesThatNobodyReads(t *testing.T) {
 	}
 }
 
-// deadlines records what read deadlines a connection is given.
+// deadlines records the read deadlines of a connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []string
@@ -120,9 +119,8 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// TestDeadlinesOfBodies: once a body was read to its end there is no deadline, or
-// it would end the requests that follow on the connection.
-func TestDeadlinesOfBodies(t *testing.T) {
+// A complete body leaves no deadline, because it would end later requests on the connection.
+func TestServer_RemovesDeadlineOfReadBody(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body   string
@@ -148,7 +146,7 @@ func TestDeadlinesOfBodies(t *testing.T) {
 	}
 }
 
-func TestAddressInUse(t *testing.T) {
+func TestServer_ReportsUsedAddress(t *testing.T) {
 	t.Parallel()
 	first, err := New(Options{Name: "first", Addr: "127.0.0.1:0"})
 	require.NoError(t, err)
@@ -157,9 +155,9 @@ func TestAddressInUse(t *testing.T) {
 	require.ErrorContains(t, err, "second")
 }
 
-// TestWhoAsksOfAServerThatLeavesGoesElsewhere: an answer of its last moments ends the
-// connection, so that no later request is on its way into one that is being closed.
-func TestWhoAsksOfAServerThatLeavesGoesElsewhere(t *testing.T) {
+// A response during the farewell closes the connection, so that no later request is lost in a
+// closing connection.
+func TestServer_ClosesConnectionsDuringFarewell(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

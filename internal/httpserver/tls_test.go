@@ -60,7 +60,7 @@ func serveTLS(t *testing.T, authority certs.Pair, log io.Writer) (*Server, TLSFi
 	return server, files
 }
 
-// connect opens a connection that trusts an authority alone.
+// connect opens a connection that trusts only the authority.
 func connect(t *testing.T, server *Server, authority certs.Pair, protocols ...string) (net.Conn, error) {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -73,9 +73,8 @@ func connect(t *testing.T, server *Server, authority certs.Pair, protocols ...st
 	return conn, err
 }
 
-// TestCertificatesAreReadAnew: what replaces the files is shown from the next
-// connection on; what cannot be read is not.
-func TestCertificatesAreReadAnew(t *testing.T) {
+// New files apply from the next connection on. Unreadable files are ignored.
+func TestTLS_ReloadsCertificates(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	first, second := newAuthority(t), newAuthority(t)
@@ -102,7 +101,7 @@ func TestCertificatesAreReadAnew(t *testing.T) {
 	require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("level=ERROR")), "each problem once: %s", log.String())
 }
 
-func TestHTTP2OverTLS(t *testing.T) {
+func TestTLS_SupportsHTTP2(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
 	server, _ := serveTLS(t, authority, io.Discard)
@@ -120,8 +119,8 @@ func TestHTTP2OverTLS(t *testing.T) {
 	require.Equal(t, "\"HTTP/2.0\"\n", string(body))
 }
 
-// TestStreamsAreLimited reads what the server announces in its first frame.
-func TestStreamsAreLimited(t *testing.T) {
+// The test reads the limit in the server's first frame.
+func TestTLS_LimitsStreams(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
 	server, _ := serveTLS(t, authority, io.Discard)
@@ -144,11 +143,11 @@ func TestStreamsAreLimited(t *testing.T) {
 	require.EqualValues(t, 100, announced[maxConcurrentStreams])
 }
 
-func TestWrongFilesAreNamed(t *testing.T) {
+func TestTLS_NamesInvalidFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for want, files := range map[string]TLSFiles{
-		"name both files":         {Cert: "tls.crt"},
+		"set both files":          {Cert: "tls.crt"},
 		"reading the certificate": filesIn(dir),
 		"certificate's key":       {Cert: os.Args[0], Key: filepath.Join(dir, "none")},
 	} {

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// answerPiece is the most bytes of a bounded answer between two looks at the clock.
+// answerPiece is the number of bytes between two checks of the time.
 const answerPiece = 64 << 10
 
-// AnswerWithin writes an answer for so long at most, and then fails: its client may take
-// a piece now and then, so that no single write is late.
+// AnswerWithin limits the total time of writing a response. A client that reads slowly could
+// otherwise keep each single write in time.
 func AnswerWithin(w http.ResponseWriter, most time.Duration) http.ResponseWriter {
 	return &within{ResponseWriter: w, until: time.Now().Add(most)}
 }
@@ -22,7 +22,7 @@ type within struct {
 	until time.Time
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the method of http.ResponseController.
 func (w *within) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Write implements http.ResponseWriter.

@@ -13,17 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reluctant takes a quarter of a minute a piece.
+// reluctant takes a quarter of a minute per piece.
 type reluctant struct{ *httptest.ResponseRecorder }
 
 func (r reluctant) Write(p []byte) (int, error) {
-	time.Sleep(time.Minute / 4) // of the bubble
+	time.Sleep(time.Minute / 4) // time of the synctest bubble
 	return r.ResponseRecorder.Write(p)
 }
 
-// TestAnAnswerEndsInItsTime: whatever its client takes now and then; one that is read in
-// time is whole.
-func TestAnAnswerEndsInItsTime(t *testing.T) {
+// A slow client does not extend the limit. A response that is read in time is complete.
+func TestAnswerWithin_LimitsTotalTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := reluctant{httptest.NewRecorder()}

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// writeTimeout ends clients that do not read: it is how long each piece of an
-	// answer may take. How long a handler takes before it writes does not count.
+	// writeTimeout limits the time of each piece of a response. The time before the handler writes
+	// does not count.
 	writeTimeout = 30 * time.Second
-	// writePiece is the most bytes that are written with one deadline, so that an
-	// answer may take the longer the larger it is.
+	// writePiece is the number of bytes with one deadline, so that a larger response can take
+	// longer.
 	writePiece = 64 << 10
 )
 
-// boundedConn gives each write a deadline, also one that TLS or HTTP/2 makes by
-// themselves.
+// boundedConn gives each write a deadline, including writes of TLS and HTTP/2.
 type boundedConn struct {
 	net.Conn
 	timeout time.Duration
 	left    func() // tells the listener that the connection is closed
 
 	mutex sync.Mutex
-	until time.Time // the deadline that was asked for, or none
+	until time.Time // requested deadline, or none
 }
 
 // Close implements net.Conn.
@@ -39,7 +38,7 @@ func (c *boundedConn) Close() error {
 func (c *boundedConn) Write(p []byte) (written int, err error) {
 	for {
 		piece := p[written:min(len(p), written+writePiece)]
-		if err := c.bound(); err != nil {
+		if err := c.setWriteDeadline(); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(piece)
@@ -49,8 +48,8 @@ func (c *boundedConn) Write(p []byte) (written int, err error) {
 	}
 }
 
-// bound sets the deadline of what is being written or is written next.
-func (c *boundedConn) bound() error {
+// setWriteDeadline sets the deadline of the current or next write.
+func (c *boundedConn) setWriteDeadline() error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	deadline := time.Now().Add(c.timeout)
@@ -60,13 +59,13 @@ func (c *boundedConn) bound() error {
 	return c.Conn.SetWriteDeadline(deadline)
 }
 
-// SetWriteDeadline implements net.Conn; a later deadline, or none, is kept to as
-// well but lets no single write take longer.
+// SetWriteDeadline implements net.Conn. A later deadline also applies, but does not extend the time
+// of a single write.
 func (c *boundedConn) SetWriteDeadline(t time.Time) error {
 	c.mutex.Lock()
 	c.until = t
 	c.mutex.Unlock()
-	return c.bound()
+	return c.setWriteDeadline()
 }
 
 // SetDeadline implements net.Conn.
@@ -77,8 +76,8 @@ func (c *boundedConn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// CloseWrite is for net/http, which ends a connection with it, so that the client
-// reads the answer to a body that was not read.
+// CloseWrite is used by net/http to end a connection, so that the client can read the response to
+// an unread body.
 func (c *boundedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -86,25 +85,24 @@ func (c *boundedConn) CloseWrite() error {
 	return nil
 }
 
-// noDeadline is as good as none. A timer that was set once is kept, so that
-// net/http sees that a stream has ended and sets none on it.
+// noDeadline is effectively no deadline. The timer is kept, so that net/http detects the end of a
+// stream and sets none on it.
 const noDeadline = 24 * time.Hour
 
-// stream bounds writes to a stream of HTTP/2. Its client may read from the
-// connection and yet take nothing of the stream, so that no write to the
-// connection is ever late.
+// stream limits writes to an HTTP/2 stream. Its client can read from the connection without reading
+// from the stream, so no write to the connection would be late.
 type stream struct {
 	w       http.ResponseWriter
 	timeout time.Duration
-	until   time.Time // the deadline that was asked for, or none
+	until   time.Time // requested deadline, or none
 	written bool
 }
 
-func (s *stream) write(p []byte) (written int, err error) {
+func (s *stream) writeChunk(p []byte) (written int, err error) {
 	s.written = true
-	defer s.within(noDeadline)
+	defer s.extendDeadline(noDeadline)
 	for {
-		s.bound()
+		s.setWriteDeadline()
 		n, err := s.w.Write(p[written:min(len(p), written+writePiece)])
 		if written += n; err != nil || written >= len(p) {
 			return written, err
@@ -112,22 +110,22 @@ func (s *stream) write(p []byte) (written int, err error) {
 	}
 }
 
-// end bounds what net/http writes once the handler has returned.
-func (s *stream) end() {
+// limitFinalWrites limits the writes of net/http after the handler has returned.
+func (s *stream) limitFinalWrites() {
 	if s.written {
-		s.bound()
+		s.setWriteDeadline()
 	}
 }
 
-// bound sets the deadline of what is written next.
-func (s *stream) bound() {
+// setWriteDeadline sets the deadline of the next write.
+func (s *stream) setWriteDeadline() {
 	allowed := s.timeout
 	if !s.until.IsZero() {
 		allowed = min(allowed, time.Until(s.until))
 	}
-	s.within(allowed)
+	s.extendDeadline(allowed)
 }
 
-func (s *stream) within(d time.Duration) {
-	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(d)) // a stream of HTTP/2 has them
+func (s *stream) extendDeadline(d time.Duration) {
+	_ = http.NewResponseController(s.w).SetWriteDeadline(time.Now().Add(d)) // an HTTP/2 stream supports deadlines
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/certs"
 )
 
-// The beginnings of connections of HTTP/2 with one GET, of / and of /x; the second
-// has streams whose window has no room from the start. No window is enlarged.
+// The beginnings of HTTP/2 connections with one GET, of / and of /x. The second one's streams have
+// no window from the start. No window is enlarged.
 const (
 	getHTTP2 = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00" +
 		"\x00\x00\x06\x01\x05\x00\x00\x00\x01" + "\x82\x87\x84\x41\x01h"
@@ -30,9 +30,9 @@ const (
 		"\x00\x00\x09\x01\x05\x00\x00\x00\x01" + "\x82\x87\x44\x02/x\x41\x01h"
 )
 
-// flood serves an answer whose pieces may take little time, or which is to be read
-// fast where that is none, until the test ends: at / it has no end, and the error
-// that ends it is sent; elsewhere it is short, and at /y flushed, and what comes of that sent.
+// flood serves responses with a short limit per piece, or with a pace without one. / is endless,
+// and its error is sent to the channel. Other paths are short. /y is flushed, and its error is
+// sent.
 func flood(t *testing.T, authority *certs.Pair, timeout time.Duration) (*Server, <-chan error) {
 	t.Helper()
 	var files TLSFiles
@@ -73,13 +73,12 @@ func flood(t *testing.T, authority *certs.Pair, timeout time.Duration) (*Server,
 	return server, ended
 }
 
-// opened opens a connection that ends with the test, or with a test that goes on
-// for ever.
+// opened opens a connection that is closed at the end of the test, or of a test that hangs.
 func opened(t *testing.T, server *Server, authority *certs.Pair, protocol string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", server.Addr())
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() }) // it was closed before by the server
+	t.Cleanup(func() { _ = conn.Close() }) // the server closed it before
 	limit := time.AfterFunc(30*time.Second, func() { _ = conn.Close() })
 	t.Cleanup(func() { limit.Stop() })
 	if authority == nil {
@@ -92,8 +91,8 @@ func opened(t *testing.T, server *Server, authority *certs.Pair, protocol string
 	return secure
 }
 
-// TestClientsThatNeverReadAreCutOff: by the time of each piece, and by a pace.
-func TestClientsThatNeverReadAreCutOff(t *testing.T) {
+// The limit per piece and the pace both apply.
+func TestWrite_ClosesConnectionsOfSilentReaders(t *testing.T) {
 	t.Parallel()
 	for name, timeout := range map[string]time.Duration{"timeout": 20 * time.Millisecond, "pace": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +108,7 @@ func neverRead(t *testing.T, timeout time.Duration) {
 	const get = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	kinds := map[string]*certs.Pair{"plain": nil, "TLS": &authority}
 	if timeout == 0 {
-		delete(kinds, "TLS") // which takes 5 s to say farewell, and is no other than plain
+		delete(kinds, "TLS") // TLS takes 5 s to close and does not differ from plain
 	}
 	for name, authority := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -131,9 +130,9 @@ func neverRead(t *testing.T, timeout time.Duration) {
 	})
 }
 
-// TestAStreamWithoutRoomForAShortAnswerIsCutOff: also where the handler wrote it
-// without noticing, and net/http waits for the client.
-func TestAStreamWithoutRoomForAShortAnswerIsCutOff(t *testing.T) {
+// This includes a response that the handler wrote without an error while net/http waits for the
+// client.
+func TestWrite_ResetsStreamWithoutWindow(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
 	server, _ := flood(t, &authority, 20*time.Millisecond)
@@ -151,8 +150,8 @@ func TestAStreamWithoutRoomForAShortAnswerIsCutOff(t *testing.T) {
 	}
 }
 
-// TestAStreamWithoutRoomForWhatIsFlushedIsCutOff: its handler does not wait for ever.
-func TestAStreamWithoutRoomForWhatIsFlushedIsCutOff(t *testing.T) {
+// The handler does not wait forever.
+func TestWrite_ResetsFlushedStreamWithoutWindow(t *testing.T) {
 	t.Parallel()
 	authority := newAuthority(t)
 	server, ended := flood(t, &authority, 20*time.Millisecond)
@@ -163,8 +162,8 @@ func TestAStreamWithoutRoomForWhatIsFlushedIsCutOff(t *testing.T) {
 	require.ErrorIs(t, <-ended, os.ErrDeadlineExceeded)
 }
 
-// pipe is a connection with deadlines of half a minute and its other end, in a
-// bubble of synctest, where waiting takes no time.
+// pipe is a connection with deadlines of half a minute and its other end, in a synctest bubble,
+// where waiting takes no time.
 func pipe(t *testing.T) (conn *boundedConn, client net.Conn) {
 	t.Helper()
 	client, server := net.Pipe()
@@ -175,9 +174,8 @@ func pipe(t *testing.T) (conn *boundedConn, client net.Conn) {
 	return &boundedConn{Conn: server, timeout: writeTimeout}, client
 }
 
-// TestEachPieceOfAnAnswerHasItsOwnTime: neither a long wait before the first byte
-// nor a large answer to a slow client is ended.
-func TestEachPieceOfAnAnswerHasItsOwnTime(t *testing.T) {
+// Neither a long wait before the first byte nor a large response to a slow client is cancelled.
+func TestWrite_LimitsEachPiece(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		conn, client := pipe(t)
@@ -203,7 +201,7 @@ func TestEachPieceOfAnAnswerHasItsOwnTime(t *testing.T) {
 		require.Equal(t, len(answer), n)
 		require.Equal(t, len(answer), <-read)
 		<-time.After(15 * time.Minute)
-		go func() { _, _ = io.ReadFull(client, make([]byte, 1)) }() // what it read is seen by the writer
+		go func() { _, _ = io.ReadFull(client, make([]byte, 1)) }() // the writer sees the bytes that it read
 		n, err = conn.Write([]byte("a"))
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
@@ -213,9 +211,8 @@ func TestEachPieceOfAnAnswerHasItsOwnTime(t *testing.T) {
 	})
 }
 
-// TestAnEarlierDeadlineCounts: TLS and net/http set their own where they close a
-// connection.
-func TestAnEarlierDeadlineCounts(t *testing.T) {
+// TLS and net/http set their own deadlines when they close a connection.
+func TestWrite_KeepsEarlierDeadline(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ asked, want time.Duration }{
 		"earlier": {time.Second, time.Second},
@@ -235,8 +232,8 @@ func TestAnEarlierDeadlineCounts(t *testing.T) {
 	}
 }
 
-// TestAConnectionIsHalfClosed: net/http does that so that its last answer is read.
-func TestAConnectionIsHalfClosed(t *testing.T) {
+// net/http does this so that the client can read the last response.
+func TestWrite_SupportsHalfClose(t *testing.T) {
 	t.Parallel()
 	inner, err := net.Listen("tcp", host+":0")
 	require.NoError(t, err)

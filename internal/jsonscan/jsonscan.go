@@ -1,67 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonscan looks through JSON of strangers without building anything
-// from it: whatever the text is, reading it takes no memory. A Scanner reads a
-// text that is there, a Stream checks one that is still on its way.
+// Package jsonscan checks untrusted JSON without building values from it, so it needs constant
+// memory. A Scanner reads a complete text, a Stream checks a text that arrives in pieces.
 package jsonscan
 
 import "strconv"
 
-// Kind says what a token is.
+// Kind is the kind of a token.
 type Kind byte
 
-// Kinds of tokens. Commas, colons and space are none.
+// Kinds of tokens. Commas, colons and white space are not tokens.
 const (
 	OpenObject  Kind = '{'
 	CloseObject Kind = '}'
 	OpenList    Kind = '['
 	CloseList   Kind = ']'
 	Key         Kind = ':'
-	Scalar      Kind = '0' // a string that is no key, a number, true, false or null
+	Scalar      Kind = '0' // a string that is not a key, a number, true, false or null
 )
 
 // Token is one token.
 type Token struct {
 	Kind Kind
-	// Text is the token as it is written; that of a key has quotes and escapes.
+	// Text is the raw token. The text of a key has quotes and escapes.
 	Text []byte
 }
 
-// Scanner reads one JSON text from its beginning.
+// Scanner reads one JSON text.
 type Scanner struct{ rest []byte }
 
-// New returns a scanner of a text that json.Valid says is valid. Of any other its
-// tokens are without meaning, but they end.
+// New returns a scanner for a valid JSON text. For an invalid text its tokens have no meaning, but
+// they end.
 func New(valid []byte) *Scanner { return &Scanner{rest: valid} }
 
-// Next returns the next token; false when there is none.
+// Next returns the next token, or false at the end.
 func (s *Scanner) Next() (Token, bool) {
 	for i, c := range s.rest {
 		switch c {
 		case ' ', '\t', '\r', '\n', ',', ':':
 			continue
 		case '{', '}', '[', ']':
-			return s.take(i, i+1, Kind(c)), true
+			return s.takeToken(i, i+1, Kind(c)), true
 		case '"':
 			end := endOfString(s.rest, i)
 			if beforeColon(s.rest[end:]) {
-				return s.take(i, end, Key), true
+				return s.takeToken(i, end, Key), true
 			}
-			return s.take(i, end, Scalar), true
+			return s.takeToken(i, end, Scalar), true
 		default:
-			return s.take(i, endOfWord(s.rest, i), Scalar), true
+			return s.takeToken(i, endOfWord(s.rest, i), Scalar), true
 		}
 	}
 	return Token{}, false
 }
 
-func (s *Scanner) take(begin, end int, kind Kind) Token {
+func (s *Scanner) takeToken(begin, end int, kind Kind) Token {
 	text := s.rest[begin:end]
 	s.rest = s.rest[end:]
 	return Token{Kind: kind, Text: text}
 }
 
-// endOfString is the index after the string that begins at an index.
+// endOfString returns the index after the string that begins at an index.
 func endOfString(text []byte, begin int) int {
 	for i := begin + 1; i < len(text); i++ {
 		switch text[i] {
@@ -95,7 +94,7 @@ func beforeColon(text []byte) bool {
 	return false
 }
 
-// Is says whether a key has a name, of lower-case letters, however it is escaped.
+// Is reports whether a key equals a name of lower-case letters, regardless of escapes.
 func (t Token) Is(name string) bool {
 	if t.Kind != Key || len(t.Text) < len(`""`) {
 		return false
@@ -111,8 +110,8 @@ func (t Token) Is(name string) bool {
 	return len(rest) == 0
 }
 
-// character is the number of a key's first character and how many bytes it takes;
-// that of no lower-case letter when it is not ASCII or escaped by a name.
+// character returns the first character of a key and its length in bytes. It returns no lower-case
+// letter if the character is not ASCII or has a named escape.
 func character(text []byte) (c uint64, width int) {
 	switch {
 	case len(text) == 0:
@@ -129,16 +128,15 @@ func character(text []byte) (c uint64, width int) {
 	return c, 6
 }
 
-// Size is how much memory a text asks of who decodes it.
+// Size describes the memory that decoding a text needs.
 type Size struct {
-	// Values counts objects, lists, strings, numbers, true, false and null; keys
-	// do not count.
+	// Values counts objects, lists, strings, numbers, true, false and null. Keys do not count.
 	Values int
-	// Depth is how many objects and lists stand in each other, 1 for {}.
+	// Depth is the depth of nested objects and lists, 1 for {}.
 	Depth int
 }
 
-// Measure counts what valid JSON holds.
+// Measure returns the size of valid JSON.
 func Measure(valid []byte) Size {
 	var size Size
 	depth := 0

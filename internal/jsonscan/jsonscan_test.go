@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-func TestSizeCountsValuesAndDepth(t *testing.T) {
+func TestMeasure_CountsValuesAndDepth(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]jsonscan.Size{
 		`1`:                                {Values: 1},
@@ -32,7 +32,7 @@ func TestSizeCountsValuesAndDepth(t *testing.T) {
 	}
 }
 
-func TestKeysAreComparedAsTheyAreMeant(t *testing.T) {
+func TestToken_IsIgnoresEscapes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`{"files":0}`: true, `{"f\u0069les":0}`: true, `{"\u0066\u0069\u006C\u0065\u0073" :0}`: true,
@@ -53,7 +53,7 @@ func TestKeysAreComparedAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-func TestScanningTakesNoMemory(t *testing.T) { // not beside others, whose memory would count
+func TestScanner_AllocatesNothing(t *testing.T) { // not parallel, because the memory of other tests would count
 	text := []byte(`{"a":[` + strings.Repeat(`{"\u0061\u0062\u0063d":"x"},`, 1000) + `0]}`)
 	require.Zero(t, testing.AllocsPerRun(10, func() {
 		jsonscan.Measure(text)
@@ -67,8 +67,8 @@ func TestScanningTakesNoMemory(t *testing.T) { // not beside others, whose memor
 	}))
 }
 
-// FuzzMeasure: the scanner counts what encoding/json decodes, and ends on
-// whatever it is given.
+// FuzzMeasure checks that the scanner counts the same as encoding/json, and that it ends for any
+// text.
 func FuzzMeasure(f *testing.F) {
 	for _, seed := range []string{`{"a":[1,"b",{}]}`, `"`, `{"a\`, `[1,2`, `{"a" :null}`, "\x00"} {
 		f.Add([]byte(seed))
@@ -76,11 +76,11 @@ func FuzzMeasure(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		size := jsonscan.Measure(text)
 		if !json.Valid(text) || strings.Contains(string(text), `"`) {
-			return // of keys that are written twice encoding/json keeps one
+			return // encoding/json keeps one of two equal keys
 		}
 		var value any
 		d := json.NewDecoder(bytes.NewReader(text))
-		d.UseNumber() // some are too large for others
+		d.UseNumber() // some are too large for float64
 		require.NoError(t, d.Decode(&value))
 		require.Equal(t, count(value), size.Values)
 	})

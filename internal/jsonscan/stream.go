@@ -8,44 +8,44 @@ import (
 	"unicode/utf8"
 )
 
-// ErrInvalid says that a text is not JSON as the platform takes it.
+// ErrInvalid means that a text is not JSON that the platform accepts.
 var ErrInvalid = errors.New("not valid JSON")
 
-// SyntaxError says where a text is not JSON as the platform takes it, and why. It is an ErrInvalid.
+// SyntaxError is the position and the problem of an invalid text. It wraps ErrInvalid.
 type SyntaxError struct {
 	// Line and Column count from 1, in characters.
 	Line, Column int
-	// Problem never repeats what stands in the text.
+	// Problem never contains parts of the text.
 	Problem string
 }
 
-// Error is the place and the problem.
+// Error returns the position and the problem.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Problem)
 }
 
-// Unwrap is ErrInvalid.
+// Unwrap returns ErrInvalid.
 func (e *SyntaxError) Unwrap() error { return ErrInvalid }
 
-// Check says what is wrong with a text as JSON; a *SyntaxError. It takes the texts that a Stream takes.
+// Check returns the problem of a text as a *SyntaxError, or nil. It accepts the same texts as a
+// Stream.
 func Check(text []byte) error {
 	s := NewStream(func(Token) {})
-	_, _ = s.Write(text) // Close says the same
+	_, _ = s.Write(text) // Close returns the same error
 	return s.Close()
 }
 
 const (
-	// MaxNumber is how many characters a number has at most.
+	// MaxNumber limits the characters of a number.
 	MaxNumber = 1000
-	// maxDepth is how many objects and lists may stand in each other; encoding/json
-	// takes no more either.
+	// maxDepth limits nested objects and lists, as encoding/json does.
 	maxDepth = 10_000
-	// maxKey is how many bytes of a key are kept, with quotes and escapes. A name of
-	// ten letters has no more however it is escaped.
+	// maxKey limits the kept bytes of a key, with quotes and escapes. It is enough for any name of
+	// ten letters.
 	maxKey = 6*10 + 2
 )
 
-// state is what a Stream expects next.
+// state is the state of a Stream.
 type state byte
 
 const (
@@ -54,75 +54,73 @@ const (
 	wantKeyOrEnd         // after {
 	wantKey              // after a comma in an object
 	wantColon
-	wantNext    // after a value: a comma, or the end of what it stands in
+	wantNext    // after a value: a comma, or the end of the object or list
 	wantNothing // after the whole text
 	inText      // in a string
-	inEscape    // after its backslash
+	inEscape    // after a backslash
 	inCode      // in the four digits of \u
 	inWord      // in true, false or null
 	inSign      // after the minus of a number
 	inZero      // after a 0 that begins one
 	inDigits
 	inPoint    // after the point
-	inFraction // in the digits after it
+	inFraction // in the digits after the point
 	inExponent // after e
 	inExponentSign
 	inExponentDigits
 )
 
-// Stream checks JSON that comes in pieces and shows its tokens as they end, and takes no memory
-// that grows with the text. It takes the texts that json.Valid takes, if all that reads them later can
-// carry them: strings are UTF-8 without half a surrogate pair, and numbers have at most MaxNumber
-// characters and are finite as float64.
+// Stream checks JSON that arrives in pieces and reports its tokens, with constant memory. It
+// accepts the texts that json.Valid accepts, with two restrictions: strings are UTF-8 without half
+// a surrogate pair, and numbers have at most MaxNumber characters and are finite as float64.
 type Stream struct {
 	visit func(Token)
 	state state
 	wrong *SyntaxError
-	// line and column are how many lines and characters have ended before the next byte.
+	// line and column are the number of lines and characters before the next byte.
 	line, column int
-	// start is column at the beginning of the number, or of the escaped half of a pair.
+	// start is the column of the number, or of the escaped half of a pair.
 	start int
 
 	depth   int
-	objects []byte // a bit a depth: whether it is an object, not a list
+	objects []byte // one bit per depth: object or list
 
 	key     bool   // the string is a key
-	text    []byte // of the key or the number
-	long    bool   // the key is too long to be kept
-	codes   int    // digits of \u that are still to come
-	code    rune   // those that came
-	high    bool   // the first half of a surrogate pair was escaped, and the second has to follow
-	partial []byte // of a character that has more bytes
-	rest    string // of the word
+	text    []byte // text of the key or the number
+	long    bool   // the key is too long to keep
+	codes   int    // remaining digits of \u
+	code    rune   // digits so far
+	high    bool   // the first half of a surrogate pair was escaped, so the second must follow
+	partial []byte // first bytes of a multi-byte character
+	rest    string // rest of the word
 }
 
-// NewStream calls visit with each token. Of keys alone it has the text, which is
-// valid during the call; a key that is too long to be kept has none, and is no
-// name of ten letters or fewer.
+// NewStream returns a stream that calls visit with each token. Only keys have a text, which is
+// valid during the call. A key that is too long has no text and is no name of ten letters or fewer.
 func NewStream(visit func(Token)) *Stream {
 	buffer := make([]byte, 0, maxKey+utf8.UTFMax)
 	return &Stream{visit: visit, text: buffer[:0:maxKey], partial: buffer[maxKey:maxKey]}
 }
 
-// Reset lets the stream check another text, as a new one does.
+// Reset prepares the stream for another text.
 func (s *Stream) Reset() {
 	*s = Stream{visit: s.visit, objects: s.objects, text: s.text[:0], partial: s.partial[:0]}
 }
 
-// Write takes the next piece; a *SyntaxError when no text goes on so.
+// Write checks the next piece. It returns a *SyntaxError if no valid text can continue like this.
 func (s *Stream) Write(piece []byte) (int, error) {
 	for i := 0; i < len(piece) && s.wrong == nil; i++ {
 		if s.state == inText && !s.key && !s.high && len(s.partial) == 0 {
-			n := plain(piece[i:])
+			n := plainLength(piece[i:])
 			s.column += n
 			if i += n; i == len(piece) {
 				break
 			}
 		}
-		if !s.step(piece[i]) {
-			s.fail(s.column, "unexpected character")
+		if !s.checkByte(piece[i]) {
+			s.recordProblem(s.column, "unexpected character")
 		}
-		s.count(piece[i])
+		s.countColumn(piece[i])
 	}
 	if s.wrong != nil {
 		return 0, s.wrong
@@ -130,13 +128,13 @@ func (s *Stream) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// Close says what is wrong with a text that ends here; a *SyntaxError.
+// Close returns a *SyntaxError if the text is incomplete or invalid.
 func (s *Stream) Close() error {
-	if s.wrong == nil && s.number() && s.depth == 0 && s.endNumber() {
-		s.after()
+	if s.wrong == nil && s.isCompleteNumber() && s.depth == 0 && s.endNumber() {
+		s.setStateAfterValue()
 	}
 	if s.wrong == nil && s.state != wantNothing {
-		s.fail(s.column, "unexpected end")
+		s.recordProblem(s.column, "unexpected end")
 	}
 	if s.wrong != nil {
 		return s.wrong
@@ -144,19 +142,19 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// Empty says whether nothing but white space has come.
+// Empty reports whether only white space has arrived.
 func (s *Stream) Empty() bool { return s.wrong == nil && s.state == wantValue && s.depth == 0 }
 
-// fail notes the first problem of the text; it returns false.
-func (s *Stream) fail(column int, problem string) bool {
+// recordProblem records the first problem and returns false.
+func (s *Stream) recordProblem(column int, problem string) bool {
 	if s.wrong == nil {
 		s.wrong = &SyntaxError{Line: s.line + 1, Column: column + 1, Problem: problem}
 	}
 	return false
 }
 
-// count counts a byte that was taken. A character of several counts with its last.
-func (s *Stream) count(c byte) {
+// countColumn counts a byte. A multi-byte character counts with its last byte.
+func (s *Stream) countColumn(c byte) {
 	switch {
 	case len(s.partial) > 0:
 	case c == '\n':
@@ -166,8 +164,8 @@ func (s *Stream) count(c byte) {
 	}
 }
 
-// plain is how many characters of a string, of one byte each, go by without another state.
-func plain(text []byte) int {
+// plainLength returns the number of single-byte characters of a string that do not change the state.
+func plainLength(text []byte) int {
 	for i, c := range text {
 		if c == '"' || c == '\\' || c < ' ' || c >= utf8.RuneSelf {
 			return i
@@ -176,27 +174,27 @@ func plain(text []byte) int {
 	return len(text)
 }
 
-// step takes one byte; false when no text goes on so.
-func (s *Stream) step(c byte) bool {
+// checkByte checks one byte. It returns false if no valid text can continue like this.
+func (s *Stream) checkByte(c byte) bool {
 	switch s.state {
 	case inText, inEscape, inCode:
 		return s.inString(c)
 	case inWord:
-		return s.inWord(c)
+		return s.checkLiteral(c)
 	case inSign, inZero, inDigits, inPoint, inFraction, inExponent, inExponentSign, inExponentDigits:
 		if next, ok := s.inNumber(c); ok {
 			s.state = next
 			return s.keepDigit(c)
 		}
-		if !s.number() || !s.endNumber() {
+		if !s.isCompleteNumber() || !s.endNumber() {
 			return false
 		}
-		s.after() // and c comes after it
+		s.setStateAfterValue() // c follows it
 	}
 	return s.between(c)
 }
 
-// between takes a byte that is not inside a string, a word or a number.
+// between checks a byte outside strings, words and numbers.
 func (s *Stream) between(c byte) bool {
 	switch c {
 	case ' ', '\t', '\r', '\n':
@@ -204,36 +202,36 @@ func (s *Stream) between(c byte) bool {
 	}
 	switch s.state {
 	case wantValue:
-		return s.begin(c)
+		return s.beginValue(c)
 	case wantValueOrEnd:
-		return c == ']' && s.leave() || c != ']' && s.begin(c)
+		return c == ']' && s.leaveContainer() || c != ']' && s.beginValue(c)
 	case wantKeyOrEnd:
-		return c == '}' && s.leave() || c == '"' && s.beginText(true)
+		return c == '}' && s.leaveContainer() || c == '"' && s.beginText(true)
 	case wantKey:
 		return c == '"' && s.beginText(true)
 	case wantColon:
 		s.state = wantValue
 		return c == ':'
 	case wantNext:
-		return s.next(c)
+		return s.afterValue(c)
 	}
 	return false
 }
 
-// begin takes the first byte of a value.
-func (s *Stream) begin(c byte) bool {
+// beginValue checks the first byte of a value.
+func (s *Stream) beginValue(c byte) bool {
 	switch {
 	case c == '{':
-		return s.enter(OpenObject, wantKeyOrEnd)
+		return s.enterContainer(OpenObject, wantKeyOrEnd)
 	case c == '[':
-		return s.enter(OpenList, wantValueOrEnd)
+		return s.enterContainer(OpenList, wantValueOrEnd)
 	case c == '"':
 		return s.beginText(false)
 	case c == '-':
 		return s.beginNumber(c, inSign)
 	case c == '0':
 		return s.beginNumber(c, inZero)
-	case digit(c):
+	case isDigit(c):
 		return s.beginNumber(c, inDigits)
 	case c == 't':
 		s.state, s.rest = inWord, "true"[1:]
@@ -247,7 +245,7 @@ func (s *Stream) begin(c byte) bool {
 	return true
 }
 
-var tooDeep = fmt.Sprintf("more than %d objects and lists stand in each other", maxDepth)
+var tooDeep = fmt.Sprintf("more than %d objects and lists are nested", maxDepth)
 
 func (s *Stream) beginText(key bool) bool {
 	s.state, s.key, s.long = inText, key, false
@@ -255,8 +253,8 @@ func (s *Stream) beginText(key bool) bool {
 	return true
 }
 
-// next takes what may follow a value in an object or a list.
-func (s *Stream) next(c byte) bool {
+// afterValue checks a byte after a value in an object or a list.
+func (s *Stream) afterValue(c byte) bool {
 	object := s.inObject()
 	switch {
 	case c == ',' && object:
@@ -264,17 +262,17 @@ func (s *Stream) next(c byte) bool {
 	case c == ',':
 		s.state = wantValue
 	case c == '}' && object, c == ']' && !object:
-		return s.leave()
+		return s.leaveContainer()
 	default:
 		return false
 	}
 	return true
 }
 
-// enter begins an object or a list.
-func (s *Stream) enter(kind Kind, next state) bool {
+// enterContainer begins an object or a list.
+func (s *Stream) enterContainer(kind Kind, next state) bool {
 	if s.depth == maxDepth {
-		return s.fail(s.column, tooDeep)
+		return s.recordProblem(s.column, tooDeep)
 	}
 	bit := byte(1) << (s.depth % 8)
 	if s.depth/8 == len(s.objects) {
@@ -290,15 +288,15 @@ func (s *Stream) enter(kind Kind, next state) bool {
 	return true
 }
 
-// leave ends the innermost object or list.
-func (s *Stream) leave() bool {
+// leaveContainer ends the innermost object or list.
+func (s *Stream) leaveContainer() bool {
 	kind := CloseList
 	if s.inObject() {
 		kind = CloseObject
 	}
 	s.depth--
 	s.visit(Token{Kind: kind})
-	s.after()
+	s.setStateAfterValue()
 	return true
 }
 
@@ -306,8 +304,8 @@ func (s *Stream) inObject() bool {
 	return s.objects[(s.depth-1)/8]&(1<<((s.depth-1)%8)) != 0
 }
 
-// after is what comes after a value.
-func (s *Stream) after() {
+// setStateAfterValue sets the state after a value.
+func (s *Stream) setStateAfterValue() {
 	s.state = wantNext
 	if s.depth == 0 {
 		s.state = wantNothing

@@ -12,27 +12,28 @@ import (
 
 const (
 	notUTF8      = "the text is not UTF-8"
-	halfPair     = "an escape is half of a surrogate pair, which is no character"
+	halfPair     = "an escape is half of a surrogate pair, which is not a character"
 	numberTooBig = "the number is too large"
 )
 
-// maxPlain is up to how many characters a number without an exponent is finite as float64.
+// maxPlain is the largest number of characters such that every number without an exponent is finite
+// as float64.
 const maxPlain = 308
 
 var numberTooLong = fmt.Sprintf("the number has more than %d characters", MaxNumber)
 
-// inString takes a byte of a string.
+// inString checks a byte of a string.
 func (s *Stream) inString(c byte) bool {
-	s.keep(c)
+	s.keepKeyByte(c)
 	switch s.state {
 	case inEscape:
-		return s.escape(c)
+		return s.checkEscape(c)
 	case inCode:
-		return s.inCode(c)
+		return s.checkHexDigit(c)
 	}
 	switch {
 	case s.high && c != '\\':
-		return s.fail(s.start, halfPair)
+		return s.recordProblem(s.start, halfPair)
 	case c >= utf8.RuneSelf || len(s.partial) > 0:
 		return s.character(c)
 	case c == '"':
@@ -45,7 +46,7 @@ func (s *Stream) inString(c byte) bool {
 	return true
 }
 
-// character takes a byte of a character that has several.
+// character checks a byte of a multi-byte character.
 func (s *Stream) character(c byte) bool {
 	s.partial = append(s.partial, c)
 	if !utf8.FullRune(s.partial) {
@@ -54,13 +55,13 @@ func (s *Stream) character(c byte) bool {
 	r, size := utf8.DecodeRune(s.partial)
 	s.partial = s.partial[:0]
 	if r == utf8.RuneError && size == 1 {
-		return s.fail(s.column, notUTF8)
+		return s.recordProblem(s.column, notUTF8)
 	}
 	return true
 }
 
-// keep keeps a byte of a key that is not too long.
-func (s *Stream) keep(c byte) {
+// keepKeyByte stores a byte of a key up to the limit.
+func (s *Stream) keepKeyByte(c byte) {
 	switch {
 	case !s.key || s.long:
 	case len(s.text) == maxKey:
@@ -70,10 +71,10 @@ func (s *Stream) keep(c byte) {
 	}
 }
 
-// escape takes the byte after a backslash.
-func (s *Stream) escape(c byte) bool {
+// checkEscape checks the byte after a backslash.
+func (s *Stream) checkEscape(c byte) bool {
 	if s.high && c != 'u' {
-		return s.fail(s.start, halfPair)
+		return s.recordProblem(s.start, halfPair)
 	}
 	switch c {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
@@ -86,8 +87,8 @@ func (s *Stream) escape(c byte) bool {
 	return true
 }
 
-// inCode takes a digit of \u.
-func (s *Stream) inCode(c byte) bool {
+// checkHexDigit checks a digit of \u.
+func (s *Stream) checkHexDigit(c byte) bool {
 	if !hexadecimal(c) {
 		return false
 	}
@@ -102,7 +103,7 @@ func (s *Stream) inCode(c byte) bool {
 		if !s.high {
 			s.start = s.column - len(`\u000`)
 		}
-		return s.fail(s.start, halfPair)
+		return s.recordProblem(s.start, halfPair)
 	case low:
 		s.high = false
 	case utf16.IsSurrogate(s.code):
@@ -114,7 +115,7 @@ func (s *Stream) inCode(c byte) bool {
 func (s *Stream) endText() {
 	if !s.key {
 		s.visit(Token{Kind: Scalar})
-		s.after()
+		s.setStateAfterValue()
 		return
 	}
 	key := Token{Kind: Key}
@@ -125,14 +126,14 @@ func (s *Stream) endText() {
 	s.state = wantColon
 }
 
-// inWord takes a byte of true, false or null.
-func (s *Stream) inWord(c byte) bool {
+// checkLiteral checks a byte of true, false or null.
+func (s *Stream) checkLiteral(c byte) bool {
 	if c != s.rest[0] {
 		return false
 	}
 	if s.rest = s.rest[1:]; s.rest == "" {
 		s.visit(Token{Kind: Scalar})
-		s.after()
+		s.setStateAfterValue()
 	}
 	return true
 }
@@ -143,48 +144,47 @@ func (s *Stream) beginNumber(c byte, next state) bool {
 	return true
 }
 
-// keepDigit keeps a byte of a number that is not too long.
+// keepDigit stores a byte of a number up to the limit.
 func (s *Stream) keepDigit(c byte) bool {
 	if len(s.text) == MaxNumber {
-		return s.fail(s.start, numberTooLong)
+		return s.recordProblem(s.start, numberTooLong)
 	}
 	s.text = append(s.text, c)
 	return true
 }
 
-// endNumber ends a number. Digits after the point are kept, however many they are, and a number that
-// is too small for float64 is zero there.
+// endNumber ends a number. Any number of digits after the point is allowed. A number that is too
+// small for float64 counts as zero.
 func (s *Stream) endNumber() bool {
 	if s.state == inExponentDigits || len(s.text) > maxPlain {
 		if f, _ := strconv.ParseFloat(string(s.text), 64); math.IsInf(f, 0) {
-			return s.fail(s.start, numberTooBig)
+			return s.recordProblem(s.start, numberTooBig)
 		}
 	}
 	s.visit(Token{Kind: Scalar})
 	return true
 }
 
-// inNumber is what a number expects after a byte; false when the byte is none of
-// its own.
+// inNumber returns the state after a byte of a number, or false if the byte is not part of it.
 func (s *Stream) inNumber(c byte) (next state, ok bool) {
 	switch s.state {
 	case inSign:
 		if c == '0' {
 			return inZero, true
 		}
-		return inDigits, digit(c)
+		return inDigits, isDigit(c)
 	case inPoint:
-		return inFraction, digit(c)
+		return inFraction, isDigit(c)
 	case inExponent:
 		if c == '+' || c == '-' {
 			return inExponentSign, true
 		}
-		return inExponentDigits, digit(c)
+		return inExponentDigits, isDigit(c)
 	case inExponentSign:
-		return inExponentDigits, digit(c)
+		return inExponentDigits, isDigit(c)
 	}
 	switch {
-	case digit(c):
+	case isDigit(c):
 		return s.state, s.state != inZero
 	case c == '.':
 		return inPoint, s.state == inZero || s.state == inDigits
@@ -193,8 +193,8 @@ func (s *Stream) inNumber(c byte) (next state, ok bool) {
 	}
 }
 
-// number says whether a number may end here.
-func (s *Stream) number() bool {
+// isCompleteNumber reports whether a number may end here.
+func (s *Stream) isCompleteNumber() bool {
 	switch s.state {
 	case inZero, inDigits, inFraction, inExponentDigits:
 		return true
@@ -202,15 +202,15 @@ func (s *Stream) number() bool {
 	return false
 }
 
-func digit(c byte) bool { return '0' <= c && c <= '9' }
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 func digitValue(c byte) rune {
-	if digit(c) {
+	if isDigit(c) {
 		return rune(c - '0')
 	}
 	return rune(c|0x20) - 'a' + 10
 }
 
 func hexadecimal(c byte) bool {
-	return digit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+	return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// streamed is what a stream says of a text that comes in pieces of a size, and its
-// tokens: the keys as they are written, of the others what they are.
+// streamed returns the tokens and the error of a stream for a text in pieces of this size: raw
+// keys, and the kinds of other tokens.
 func streamed(text string, size int) (tokens []string, err error) {
 	s := jsonscan.NewStream(func(t jsonscan.Token) {
 		if t.Kind == jsonscan.Key {
@@ -35,7 +35,7 @@ func streamed(text string, size int) (tokens []string, err error) {
 	return tokens, s.Close()
 }
 
-// texts are valid and not, at each place where a text may go wrong.
+// texts are valid and invalid texts for each position.
 var texts = []string{
 	`{}`, `[]`, ` {"a" : [ 1 , "b:{" , {"c\"":null} ] , "d":{}} `, `0`, `-0`, `-1.5e+3`, `1E9`, `12.03e-1`, `true`, `false`, `null`, `"x"`,
 	`"\u00e9\\\/\b\f\n\r\t"`, `"\ud83d\ude00\uD83D\uDE00"`, "\"é€😀\u007f\"", `{"é\ud83d\ude00":1}`, `[[],[[]],{"":{}}]`, "\t[\r\n]", `{"a":1,"a":2}`,
@@ -44,7 +44,7 @@ var texts = []string{
 	"\"\x01\"", `{"a\`, `[1,2`, `{} {}`, `1 2`, "\x00", `{"a":tru}`, `[nul]`, "\ufeff{}", `{"a":1]`, `[1}`,
 }
 
-// unfit are texts that json.Valid takes and a Stream does not, with what it says of them.
+// unfit are texts that json.Valid accepts and a Stream rejects, with the problem.
 var unfit = map[string]string{
 	"\"\xff\"":                              "line 1, column 2: the text is not UTF-8",
 	"{\"a\":\"caf\xe9\"}":                   "line 1, column 10: the text is not UTF-8",
@@ -53,13 +53,13 @@ var unfit = map[string]string{
 	"\"\xed\xa0\x80\"":                      "line 1, column 2: the text is not UTF-8",
 	"\"\xf4\x90\x80\x80\"":                  "line 1, column 2: the text is not UTF-8",
 	"\"\xe9\"":                              "line 1, column 2: the text is not UTF-8",
-	`["\ud800"]`:                            "line 1, column 3: an escape is half of a surrogate pair, which is no character",
-	`"\udc00"`:                              "line 1, column 2: an escape is half of a surrogate pair, which is no character",
-	`"\ud800x"`:                             "line 1, column 2: an escape is half of a surrogate pair, which is no character",
-	`"\ud800\n"`:                            "line 1, column 2: an escape is half of a surrogate pair, which is no character",
-	`"\ud800\u0041"`:                        "line 1, column 2: an escape is half of a surrogate pair, which is no character",
-	`"\ud800\ud800\udc00"`:                  "line 1, column 2: an escape is half of a surrogate pair, which is no character",
-	`{"\ude00\ud83d":1}`:                    "line 1, column 3: an escape is half of a surrogate pair, which is no character",
+	`["\ud800"]`:                            "line 1, column 3: an escape is half of a surrogate pair, which is not a character",
+	`"\udc00"`:                              "line 1, column 2: an escape is half of a surrogate pair, which is not a character",
+	`"\ud800x"`:                             "line 1, column 2: an escape is half of a surrogate pair, which is not a character",
+	`"\ud800\n"`:                            "line 1, column 2: an escape is half of a surrogate pair, which is not a character",
+	`"\ud800\u0041"`:                        "line 1, column 2: an escape is half of a surrogate pair, which is not a character",
+	`"\ud800\ud800\udc00"`:                  "line 1, column 2: an escape is half of a surrogate pair, which is not a character",
+	`{"\ude00\ud83d":1}`:                    "line 1, column 3: an escape is half of a surrogate pair, which is not a character",
 	`{"n":1e400}`:                           "line 1, column 6: the number is too large",
 	"[\n\t-1E+309\n]":                       "line 2, column 2: the number is too large",
 	"1" + strings.Repeat("0", 309):          "line 1, column 1: the number is too large",
@@ -67,7 +67,7 @@ var unfit = map[string]string{
 	"[0e" + strings.Repeat("0", 999) + "1]": "line 1, column 2: the number has more than 1000 characters",
 }
 
-func TestStream_RefusesValuesThatNobodyCarries(t *testing.T) {
+func TestStream_RejectsUnreadableValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range unfit {
 		for _, size := range []int{1, 3, 1 << 20} {
@@ -80,7 +80,7 @@ func TestStream_RefusesValuesThatNobodyCarries(t *testing.T) {
 	}
 }
 
-// TestStream_NumbersKeepTheirDigits: what is finite is taken, with all its digits.
+// Finite numbers are accepted with all their digits.
 func TestStream_NumbersKeepTheirDigits(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -90,7 +90,7 @@ func TestStream_NumbersKeepTheirDigits(t *testing.T) {
 	}
 }
 
-// TestSyntaxError_Position: the position is that of the first character that is wrong.
+// The position is the first invalid character.
 func TestSyntaxError_Position(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -100,7 +100,7 @@ func TestSyntaxError_Position(t *testing.T) {
 		"{\"a\":1,\r\n\n\"b\" 2}":  "line 3, column 5: unexpected character",
 		`{"a":"b`:                  "line 1, column 8: unexpected end",
 		"\"a\nb\"":                 "line 1, column 3: unexpected character",
-		strings.Repeat("[", 10001): "line 1, column 10001: more than 10000 objects and lists stand in each other",
+		strings.Repeat("[", 10001): "line 1, column 10001: more than 10000 objects and lists are nested",
 	} {
 		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
 			for _, size := range []int{1, 4, 1 << 20} {
@@ -111,7 +111,7 @@ func TestSyntaxError_Position(t *testing.T) {
 	}
 }
 
-func TestAStreamTakesWhatIsValid(t *testing.T) {
+func TestStream_AcceptsValidTexts(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("[", 10_000)
 	for _, text := range append(texts, deep+strings.Repeat("]", 10_000), "["+deep+strings.Repeat("]", 10_001)) {
@@ -126,8 +126,8 @@ func TestAStreamTakesWhatIsValid(t *testing.T) {
 	}
 }
 
-// TestAStreamShowsTheTokensOfAText: those that a scanner finds in it.
-func TestAStreamShowsTheTokensOfAText(t *testing.T) {
+// The tokens equal the tokens of a scanner.
+func TestStream_ReportsTokens(t *testing.T) {
 	t.Parallel()
 	long := `"` + strings.Repeat("k", 60) + `"`
 	for text, want := range map[string][]string{
@@ -147,8 +147,8 @@ func TestAStreamShowsTheTokensOfAText(t *testing.T) {
 	}
 }
 
-// TestALongKeyIsNoName: what was not kept of it is not taken for another.
-func TestALongKeyIsNoName(t *testing.T) {
+// The kept part of a long key does not match a name.
+func TestStream_LongKeyMatchesNoName(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`{"\u0066\u0069\u006c\u0065\u0073":0}`:           true,
@@ -168,7 +168,7 @@ func TestALongKeyIsNoName(t *testing.T) {
 	}
 }
 
-func TestAStreamTakesNoMemory(t *testing.T) { // not beside others, whose memory would count
+func TestStream_NeedsConstantMemory(t *testing.T) { // not parallel, because the memory of other tests would count
 	text := []byte(`{"a":[` + strings.Repeat(`{"\u0061\u0062\u0063d":"x","`+strings.Repeat("k", 100)+`":-1.5e3},`, 1000) + `0]}`)
 	names := 0
 	require.LessOrEqual(t, testing.AllocsPerRun(10, func() {
@@ -186,14 +186,14 @@ func TestAStreamTakesNoMemory(t *testing.T) { // not beside others, whose memory
 
 var surrogate = regexp.MustCompile(`(?i)\\ud[89a-f]`)
 
-// carried says of a short text without surrogates whether encoding/json keeps all of it.
+// carried reports whether encoding/json keeps all of a short text without surrogates.
 func carried(text string) bool {
 	var value any
 	return len(text) <= jsonscan.MaxNumber && utf8.ValidString(text) && !surrogate.MatchString(text) && json.Unmarshal([]byte(text), &value) == nil
 }
 
-// FuzzStream: it takes the texts that encoding/json keeps, whatever the pieces, and its
-// tokens are those of a scanner.
+// FuzzStream checks that the stream accepts the texts that encoding/json keeps, for any pieces, and
+// that a scanner returns the same tokens.
 func FuzzStream(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text, 1)

@@ -17,39 +17,38 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-// Interval is how often a process reads the keys again and reports which it
-// holds; well below the time after which the store takes it for dead.
+// Interval is how often a process reads the keys and reports them. It is well below the time after
+// which the store considers a process dead.
 const Interval = 10 * time.Second
 
-// ErrAbsent says that nobody has made the keys yet.
+// ErrAbsent means that the keys have not been created yet.
 var ErrAbsent = errors.New("the platform's keys are absent")
 
-// Register is where processes report the keys that they hold.
+// Register receives reports about the keys of processes.
 type Register interface {
-	// ReportKeys says that a live process holds these keys, fingerprints by id,
-	// and returns the ids of the current ones. It is refused where a key that the
-	// store needs is missing, or is another one.
+	// ReportKeys reports the keys of a live process, fingerprints by ID, and returns the IDs of the
+	// current keys. It returns an error if a key that the store needs is missing or different.
 	ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error)
-	// ForgetProcess says that a process has ended.
+	// ForgetProcess reports that a process has ended.
 	ForgetProcess(ctx context.Context, process string) error
 }
 
-// Follower keeps a process's keys as they are.
+// Follower updates a process's keys.
 type Follower struct {
-	// Read reads the ring; ErrAbsent while there is none.
+	// Read reads the ring. It returns ErrAbsent without a ring.
 	Read func(ctx context.Context) (Ring, error)
 	// Register takes the reports.
 	Register Register
-	// Process names this process among all, see ProcessName.
+	// Process identifies this process, see ProcessName.
 	Process string
-	// Keys are kept up to date.
+	// Keys are updated.
 	Keys   *Keys
 	Logger *slog.Logger
-	// Pause waits between two reads; nil means for Interval.
+	// Pause waits between two reads; nil waits for Interval.
 	Pause func(ctx context.Context) error
 }
 
-// ProcessName is a name for this process that no other one has.
+// ProcessName returns a unique name for this process.
 func ProcessName(role string) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -58,8 +57,8 @@ func ProcessName(role string) string {
 	return fmt.Sprintf("%s/%s/%s", role, host, strings.ToLower(rand.Text()[:5]))
 }
 
-// Refresh reads the keys once, reports them, and takes them over. What was held
-// before stays when that fails.
+// Refresh reads the keys once, reports them and replaces the current ones. If it fails, the current
+// keys stay.
 func (f *Follower) Refresh(ctx context.Context) error {
 	ring, err := f.Read(ctx)
 	if err != nil {
@@ -72,43 +71,43 @@ func (f *Follower) Refresh(ctx context.Context) error {
 	return f.Keys.Set(ring, current)
 }
 
-// Await returns once the process has keys. It waits for those that are not made
-// yet; any other failure ends it.
+// Await returns when the process has keys. It waits for keys that have not been created yet and
+// returns any other error.
 func (f *Follower) Await(ctx context.Context) error {
 	for {
 		err := f.Refresh(ctx)
 		if err == nil && f.Keys.SealingKey() == "" {
-			err = ErrNoKeys // read, but none of them is in use yet
+			err = ErrNoKeys // read, but none is in use yet
 		}
 		if !errors.Is(err, ErrAbsent) && !errors.Is(err, ErrNoKeys) {
 			return err
 		}
-		f.Logger.InfoContext(ctx, "waiting for the platform's keys, which the manager makes", "reason", err)
+		f.Logger.InfoContext(ctx, "waiting for the platform's keys, which the manager creates", "reason", err)
 		if err := f.Wait(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// farewell is how long the last report may take.
+// farewell limits the last report.
 const farewell = 5 * time.Second
 
 // Run refreshes the keys until ctx ends.
 func (f *Follower) Run(ctx context.Context) error {
 	for f.Wait(ctx) == nil {
 		if err := f.Refresh(ctx); err != nil && ctx.Err() == nil {
-			f.Logger.ErrorContext(ctx, "reading the platform's keys again; those read before stay in use", "error", err)
+			f.Logger.ErrorContext(ctx, "reading the platform's keys again; the previous keys stay in use", "error", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
 	if err := f.Register.ForgetProcess(ctx, f.Process); err != nil {
-		f.Logger.WarnContext(ctx, "a process that ends counts as alive for a minute", "process", f.Process, "error", err)
+		f.Logger.WarnContext(ctx, "the ended process counts as alive for one minute", "process", f.Process, "error", err)
 	}
 	return nil
 }
 
-// Wait waits until the keys are to be read again; an error when ctx ends before.
+// Wait waits for the next read. It returns an error if ctx ends before.
 func (f *Follower) Wait(ctx context.Context) error {
 	if f.Pause != nil {
 		return f.Pause(ctx)
@@ -116,7 +115,7 @@ func (f *Follower) Wait(ctx context.Context) error {
 	return pause.For(ctx, Interval)
 }
 
-// FromFolder reads the ring from the folder where the Secret is mounted.
+// FromFolder reads the ring from the folder of the mounted Secret.
 func FromFolder(dir string) func(context.Context) (Ring, error) {
 	return func(context.Context) (Ring, error) {
 		data := map[string][]byte{}

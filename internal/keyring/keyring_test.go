@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// full is a ring of two keys each, one revoked.
+// full is a ring with two keys each, one of them revoked.
 func full(t testing.TB) Ring {
 	t.Helper()
 	ring, err := New()
@@ -43,7 +43,7 @@ func entries(t testing.TB, ring Ring) map[string][]byte {
 	return data
 }
 
-func TestARingIsReadAsItWasWritten(t *testing.T) {
+func TestParse_ReadsWrittenRing(t *testing.T) {
 	t.Parallel()
 	ring := full(t)
 	again, err := Parse(entries(t, ring))
@@ -58,7 +58,7 @@ func TestARingIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoRingIsRefusedWithoutRepeatingIt(t *testing.T) {
+func TestParse_RejectsInvalidRingWithoutContent(t *testing.T) {
 	t.Parallel()
 	good := entries(t, full(t))
 	var file derivationFile
@@ -104,7 +104,7 @@ func entry(t *testing.T, e derivationEntry) string {
 	return string(raw)
 }
 
-func TestIDsOfKeys(t *testing.T) {
+func TestRing_KeyIDs(t *testing.T) {
 	t.Parallel()
 	for id, ring := range map[string]string{
 		"derivation-0a1b2c3d": Derivation, "sealing-0a1b2c3d": Sealing, "sealing-0A1B2C3D": "", "signing-0a1b2c3d": "",
@@ -116,7 +116,7 @@ func TestIDsOfKeys(t *testing.T) {
 	}
 }
 
-// Whatever the entries hold: an error, or a ring that is read again as it is.
+// Any entries give an error, or a ring that is encoded and read again unchanged.
 func FuzzParse(f *testing.F) {
 	good := entries(f, full(f))
 	f.Add(good[DerivationEntry], good[SealingEntry], good[RevokedEntry])
@@ -136,7 +136,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-func TestAKeyLeavesItsRing(t *testing.T) {
+func TestRing_WithoutRemovesKey(t *testing.T) {
 	t.Parallel()
 	ring := full(t)
 	for _, name := range []string{Derivation, Sealing} {
@@ -151,7 +151,7 @@ func TestAKeyLeavesItsRing(t *testing.T) {
 	}
 }
 
-func TestKeysDeriveAndSealAsTheRingThatWasReadLast(t *testing.T) {
+func TestKeys_UseLatestRing(t *testing.T) {
 	t.Parallel()
 	var keys Keys
 	of := seal.Generated{ProjectID: uuid.New(), ConnectorID: uuid.New(), Version: 1}
@@ -200,7 +200,7 @@ func TestKeysDeriveAndSealAsTheRingThatWasReadLast(t *testing.T) {
 	require.Equal(t, sealing[1], by)
 }
 
-// register answers what a test wants.
+// register returns the values of a test.
 type register struct {
 	current []string
 	err     error
@@ -214,7 +214,7 @@ func (r *register) ReportKeys(_ context.Context, _ string, held map[string]strin
 
 func (*register) ForgetProcess(context.Context, string) error { return nil }
 
-func TestAProcessWaitsForKeysAndMakesNone(t *testing.T) {
+func TestFollower_WaitsForKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ring := full(t)
@@ -225,7 +225,7 @@ func TestAProcessWaitsForKeysAndMakesNone(t *testing.T) {
 		Read: FromFolder(dir), Register: reports, Process: ProcessName("test"), Keys: &keys, Logger: slog.New(slog.DiscardHandler),
 		Pause: func(context.Context) error {
 			switch pauses++; pauses {
-			case 1: // the manager makes them
+			case 1: // the manager creates them
 				require.Empty(t, reports.held, "there is nothing to report")
 				for name, content := range entries(t, ring) {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
@@ -244,7 +244,7 @@ func TestAProcessWaitsForKeysAndMakesNone(t *testing.T) {
 	require.Equal(t, 2, pauses)
 }
 
-func TestARefusedReportEndsTheStartAndKeepsTheKeysThatAre(t *testing.T) {
+func TestFollower_KeepsKeysAfterRejectedReport(t *testing.T) {
 	t.Parallel()
 	ring := full(t)
 	refusal := errors.New("a key is missing")

@@ -3,6 +3,7 @@
 package keyring
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -12,28 +13,26 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// ErrNoKeys says that the process has not read the keys yet.
-var ErrNoKeys = errors.New("the platform's keys are not there yet")
+// ErrNoKeys means that the process has not read the keys yet.
+var ErrNoKeys = errors.New("the platform's keys have not been read yet")
 
-// MissingError says that a process does not hold a key: not yet, where it was
-// added a moment ago.
+// MissingError means that a process does not have a key. It may have been added a moment ago.
 type MissingError struct{ ID string }
 
 // Error names the key.
-func (e *MissingError) Error() string { return fmt.Sprintf("this process does not hold key %q", e.ID) }
+func (e *MissingError) Error() string { return fmt.Sprintf("this process does not have key %q", e.ID) }
 
-// Keys are the keys of a process as they were last read; they may be read anew
-// at any time. The zero value holds none. It is safe for concurrent use.
+// Keys are the current keys of a process. They can be replaced at any time. The zero value has
+// none. It is safe for concurrent use.
 type Keys struct{ held atomic.Pointer[held] }
 
 type held struct {
 	ring    Ring
 	sealer  *seal.Sealer
-	sealing string // the id of the key that seals, "" while none is current
+	sealing string // ID of the sealing key, "" without a current one
 }
 
-// Set takes over a ring; current are the keys that serve what is new, at most
-// one per ring.
+// Set replaces the ring. current are the keys for new values, at most one per ring.
 func (k *Keys) Set(ring Ring, current []string) error {
 	next := &held{ring: ring}
 	opens := ring.sealing.Keys()[0].ID
@@ -50,7 +49,7 @@ func (k *Keys) Set(ring Ring, current []string) error {
 	return nil
 }
 
-// Ring is the ring as it was last read.
+// Ring returns the current ring.
 func (k *Keys) Ring() (Ring, error) {
 	h := k.held.Load()
 	if h == nil {
@@ -59,8 +58,8 @@ func (k *Keys) Ring() (Ring, error) {
 	return h.ring, nil
 }
 
-// Secret derives the secret of an inbound or sync webhook with the key of that
-// id; *MissingError when the process does not hold it.
+// Secret derives the secret of an inbound or sync webhook with a key. It returns a *MissingError if
+// the process does not have the key.
 func (k *Keys) Secret(keyID string, of seal.Generated) (string, error) {
 	key, err := k.derivation(keyID)
 	if err != nil {
@@ -69,7 +68,7 @@ func (k *Keys) Secret(keyID string, of seal.Generated) (string, error) {
 	return key.Secret(of), nil
 }
 
-// SigningSecret derives the secret that an outbound webhook signs with.
+// SigningSecret derives the signing secret of an outbound webhook.
 func (k *Keys) SigningSecret(keyID string, of seal.Generated) (string, error) {
 	key, err := k.derivation(keyID)
 	if err != nil {
@@ -91,7 +90,7 @@ func (k *Keys) derivation(id string) (seal.DerivationKey, error) {
 	return seal.DerivationKey{}, &MissingError{ID: id}
 }
 
-// Seal seals with the current key, and returns its id.
+// Seal seals with the current key and returns its ID.
 func (k *Keys) Seal(field seal.Field, plaintext []byte) (sealed []byte, keyID string, err error) {
 	h := k.held.Load()
 	if h == nil || h.sealing == "" {
@@ -101,8 +100,8 @@ func (k *Keys) Seal(field seal.Field, plaintext []byte) (sealed []byte, keyID st
 	return sealed, h.sealing, err
 }
 
-// Open opens what any key of the ring has sealed; seal.ErrUnsealable otherwise, with a
-// *MissingError where it may be that a key is not there yet.
+// Open opens a value that any key of the ring has sealed. Otherwise it returns seal.ErrUnsealable,
+// with a *MissingError if a key may be missing.
 func (k *Keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 	h := k.held.Load()
 	if h == nil {
@@ -115,8 +114,8 @@ func (k *Keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 	return plain, err
 }
 
-// sealedBy is the id of the key that has sealed something, "" where it was none: Tink begins
-// what it seals with a version, 1, and the key's id.
+// sealedBy returns the ID of the key that sealed a value, or "". Tink begins sealed values with a
+// version, 1, and the key's ID.
 func sealedBy(sealed []byte) string {
 	const version, start = 1, 5
 	if len(sealed) <= start || sealed[0] != version {
@@ -125,13 +124,24 @@ func sealedBy(sealed []byte) string {
 	return sealingID(binary.BigEndian.Uint32(sealed[1:start]))
 }
 
-// SealedNow says whether the key that seals at present has sealed something.
+// SealedNow reports whether the current sealing key sealed a value.
 func (k *Keys) SealedNow(sealed []byte) bool {
 	by := sealedBy(sealed)
 	return by != "" && by == k.SealingKey()
 }
 
-// SealingKey is the id of the key that seals at present, "" when there is none.
+// OpenOutdated opens a sealed text in base64 that an earlier key sealed, so that the caller seals it again. ok is false if
+// the current key sealed the text, or if no key opens it.
+func (k *Keys) OpenOutdated(field seal.Field, sealed string) (value string, ok bool) {
+	raw, err := base64.StdEncoding.DecodeString(sealed)
+	if err != nil || k.SealedNow(raw) {
+		return "", false
+	}
+	plain, err := k.Open(field, raw)
+	return string(plain), err == nil
+}
+
+// SealingKey returns the ID of the current sealing key, or "".
 func (k *Keys) SealingKey() string {
 	if h := k.held.Load(); h != nil {
 		return h.sealing

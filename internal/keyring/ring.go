@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyring holds the platform's keys: a ring of derivation keys, from
-// which generated secrets derive, and a ring of sealing keys, with which stored
-// credentials are sealed. The rings lie in one Secret of the system namespace.
+// Package keyring contains the platform's keys: a ring of derivation keys for generated secrets,
+// and a ring of sealing keys for stored credentials. One Secret of the system namespace contains
+// both.
 //
-// A ring holds several keys so that one can take another's place while both are
-// in use. Which one serves what is new is not in the ring: the store decides it,
-// once all processes hold the key.
+// A ring has several keys, so that one can replace another while both are in use. The ring does not
+// select the key for new values. The store selects it when all processes have the key.
 package keyring
 
 import (
@@ -26,38 +25,37 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// SecretName is the Secret of the system namespace that holds the rings.
+// SecretName is the Secret of the system namespace with the rings.
 const SecretName = "agentplatform-keys"
 
-// Entries of the Secret, and files of the folder where it is mounted.
+// Entries of the Secret, which are files of the mounted folder.
 const (
-	// DerivationEntry is {"keys":[{"id":"derivation-…","key":"<base64>"}]}, the
-	// oldest first.
+	// DerivationEntry is {"keys":[{"id":"derivation-…","key":"<base64>"}]}, the oldest first.
 	DerivationEntry = "derivation-keys.json"
 	// SealingEntry is a Tink keyset in JSON, the oldest key first.
 	SealingEntry = "sealing-keyset.json"
-	// RevokedEntry is {"<key id>":{"withinSeconds":2592000}}. It may be absent,
-	// and may name keys that are in no ring: those that are lost.
+	// RevokedEntry is {"<key id>":{"withinSeconds":2592000}}. It is optional and can name lost keys
+	// that are in no ring.
 	RevokedEntry = "revoked-keys.json"
 )
 
-// Rings, as ids of keys begin.
+// Prefixes of key IDs by ring.
 const (
 	Derivation = "derivation"
 	Sealing    = "sealing"
 )
 
-// MaxWithin is the longest time that a revoked key's secrets stay valid.
+// MaxWithin limits how long a revoked key's secrets stay valid.
 const MaxWithin = 365 * 24 * time.Hour
 
-// Ring is what the Secret holds. It is a value: its methods return another.
+// Ring is the content of the Secret. It is immutable: its methods return a changed copy.
 type Ring struct {
 	derivation []seal.DerivationKey
 	sealing    seal.Keyset
 	revoked    map[string]time.Duration
 }
 
-// New makes a ring of one derivation and one sealing key.
+// New creates a ring with one derivation key and one sealing key.
 func New() (Ring, error) {
 	derivation, err := newDerivationKey()
 	if err != nil {
@@ -72,11 +70,11 @@ func New() (Ring, error) {
 
 func newDerivationKey() (seal.DerivationKey, error) {
 	raw := make([]byte, seal.DerivationKeyBytes)
-	rand.Read(raw) // never fails: it ends the process instead
+	rand.Read(raw) // it never fails: it ends the process
 	return seal.NewDerivationKey(raw)
 }
 
-// Parse reads the entries of the Secret; errors name the entry and never what is in it.
+// Parse reads the entries of the Secret. Its errors name the entry and never contain its content.
 func Parse(data map[string][]byte) (Ring, error) {
 	r := Ring{revoked: map[string]time.Duration{}}
 	var err error
@@ -103,7 +101,7 @@ type derivationEntry struct {
 
 func parseDerivation(raw []byte) ([]seal.DerivationKey, error) {
 	var file derivationFile
-	if err := decode(raw, &file); err != nil {
+	if err := decodeStrict(raw, &file); err != nil {
 		return nil, err
 	}
 	if len(file.Keys) == 0 {
@@ -116,9 +114,9 @@ func parseDerivation(raw []byte) ([]seal.DerivationKey, error) {
 		case err != nil:
 			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		case derivationID(key) != entry.ID:
-			return nil, fmt.Errorf("keys[%d]: the id is not that of this key; the entry was changed by hand or damaged", i)
+			return nil, fmt.Errorf("keys[%d]: the ID does not match the key; the entry was changed by hand or damaged", i)
 		case slices.ContainsFunc(keys, func(k seal.DerivationKey) bool { return derivationID(k) == entry.ID }):
-			return nil, fmt.Errorf("keys[%d]: the key is there twice", i)
+			return nil, fmt.Errorf("keys[%d]: the key appears twice", i)
 		}
 		keys = append(keys, key)
 	}
@@ -135,7 +133,7 @@ func parseRevoked(raw []byte) (map[string]time.Duration, error) {
 		return out, nil
 	}
 	var file map[string]revokedKey
-	if err := decode(raw, &file); err != nil {
+	if err := decodeStrict(raw, &file); err != nil {
 		return nil, err
 	}
 	for id, revoked := range file {
@@ -150,21 +148,21 @@ func parseRevoked(raw []byte) (map[string]time.Duration, error) {
 	return out, nil
 }
 
-// decode reads one JSON value without unknown fields. Its errors do not repeat
-// what stands there, for it is a key.
-func decode(raw []byte, into any) error {
+// decodeStrict reads one JSON value without unknown fields. Its errors do not contain the value, because
+// it is a key.
+func decodeStrict(raw []byte, into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(raw))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(into); err != nil {
-		return errors.New("it is absent, empty or not the JSON that belongs there")
+		return errors.New("it is absent, empty or not the expected JSON")
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON")
+		return errors.New("unexpected data after the JSON")
 	}
 	return nil
 }
 
-// Data are the entries of the Secret.
+// Data returns the entries of the Secret.
 func (r Ring) Data() (map[string][]byte, error) {
 	var file derivationFile
 	for _, key := range r.derivation {
@@ -189,15 +187,15 @@ func (r Ring) Data() (map[string][]byte, error) {
 	return out, nil
 }
 
-// derivationID is a part of the key's fingerprint, so that an entry whose id
-// and key do not belong together is found.
+// derivationID contains a part of the key's fingerprint, so that an entry whose ID and key do not
+// match is detected.
 func derivationID(k seal.DerivationKey) string { return Derivation + "-" + k.Fingerprint()[:8] }
 
 func sealingID(id uint32) string {
 	return Sealing + "-" + hex.EncodeToString(binary.BigEndian.AppendUint32(nil, id))
 }
 
-// RingOf is the ring that a key's id belongs to, "" when it is no id of a key.
+// RingOf returns the ring of a key ID, or "" for an invalid ID.
 func RingOf(id string) string {
 	ring, digits, _ := strings.Cut(id, "-")
 	if raw, err := hex.DecodeString(digits); err != nil || len(raw) != 4 || strings.ToLower(digits) != digits ||
@@ -207,7 +205,7 @@ func RingOf(id string) string {
 	return ring
 }
 
-// Fingerprints are the keys of both rings, by id.
+// Fingerprints returns the fingerprints of all keys by ID.
 func (r Ring) Fingerprints() map[string]string {
 	out := map[string]string{}
 	for _, key := range r.derivation {
@@ -219,7 +217,7 @@ func (r Ring) Fingerprints() map[string]string {
 	return out
 }
 
-// IDs are the ids of a ring's keys, the oldest first.
+// IDs returns the IDs of a ring's keys, the oldest first.
 func (r Ring) IDs(ring string) []string {
 	var out []string
 	if ring == Derivation {
@@ -234,10 +232,10 @@ func (r Ring) IDs(ring string) []string {
 	return out
 }
 
-// Revoked are the revoked keys and how long what they made stays valid.
+// Revoked returns the revoked keys and how long their values stay valid.
 func (r Ring) Revoked() map[string]time.Duration { return maps.Clone(r.revoked) }
 
-// WithNewKey adds a key to a ring and returns its id.
+// WithNewKey adds a key to a ring and returns its ID.
 func (r Ring) WithNewKey(ring string) (Ring, string, error) {
 	if ring == Derivation {
 		key, err := newDerivationKey()
@@ -255,7 +253,7 @@ func (r Ring) WithNewKey(ring string) (Ring, string, error) {
 	return r, sealingID(id), nil
 }
 
-// WithRevoked marks a key as revoked: what it made stays valid for that long.
+// WithRevoked marks a key as revoked. Its values stay valid for within.
 func (r Ring) WithRevoked(id string, within time.Duration) Ring {
 	r.revoked = maps.Clone(r.revoked)
 	if r.revoked == nil {
@@ -265,7 +263,7 @@ func (r Ring) WithRevoked(id string, within time.Duration) Ring {
 	return r
 }
 
-// Without removes a key from its ring, with its mark. The last key of a ring stays.
+// Without removes a key and its revocation. It rejects removing the last key of a ring.
 func (r Ring) Without(id string) (Ring, error) {
 	if ids := r.IDs(RingOf(id)); len(ids) == 1 && ids[0] == id {
 		return Ring{}, fmt.Errorf("%s is the only key of its ring", id)

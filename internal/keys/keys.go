@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keys makes and reads API keys: `ap_<key id>_<random>_<checksum>`.
+// Package keys generates and parses API keys: `ap_<key id>_<random>_<checksum>`.
 //
-//	ap_      fixed prefix, so that secret scanners know it
+//	ap_      fixed prefix, so that secret scanners recognize it
 //	key id   8 base62 characters, shown in lists and logs
 //	random   28 base62 characters, 166 bits
-//	checksum CRC32 (IEEE) of all before its underscore, 6 base62 characters:
-//	         a typo is told from a revoked key without a look-up
+//	checksum CRC32 (IEEE) of the text before its underscore, 6 base62 characters:
+//	         it distinguishes a typo from a revoked key without a query
 //
-// Only the SHA-256 of the whole key is ever stored.
+// Only the SHA-256 of the whole key is stored.
 package keys
 
 import (
@@ -22,7 +22,7 @@ import (
 	"strings"
 )
 
-// Prefix begins every key.
+// Prefix is the prefix of all keys.
 const Prefix = "ap_"
 
 const (
@@ -33,22 +33,22 @@ const (
 	keyLength   = len(Prefix) + idLength + 1 + randLength + 1 + checkLength
 )
 
-// ErrMalformed says that a text is no API key: it was not copied whole, or
+// ErrMalformed means that a text is not an API key, for example because it is incomplete or
 // mistyped.
 var ErrMalformed = errors.New("not an API key")
 
-// Key is an API key in the clear.
+// Key is an API key in plain text.
 type Key struct {
 	text string
 }
 
-// Generate makes a new random key.
+// Generate creates a random key.
 func Generate() Key {
-	body := Prefix + random(idLength) + "_" + random(randLength)
+	body := Prefix + randomText(idLength) + "_" + randomText(randLength)
 	return Key{text: body + "_" + checksum(body)}
 }
 
-// Parse reads a key; ErrMalformed when its form or its checksum is wrong.
+// Parse parses a key. It returns ErrMalformed if the form or the checksum is wrong.
 func Parse(text string) (Key, error) {
 	if len(text) != keyLength || !strings.HasPrefix(text, Prefix) {
 		return Key{}, ErrMalformed
@@ -60,13 +60,13 @@ func Parse(text string) (Key, error) {
 	return Key{text: text}, nil
 }
 
-// String is the key in the clear: show it once, store it never.
+// String returns the key in plain text. Show it once and never store it.
 func (k Key) String() string { return k.text }
 
-// ID is the part that may be shown and logged.
+// ID returns the part that can be shown and logged.
 func (k Key) ID() string { return k.text[len(Prefix) : len(Prefix)+idLength] }
 
-// Hash is the lower-case hex SHA-256 of the whole key.
+// Hash returns the lower-case hex SHA-256 of the whole key.
 func (k Key) Hash() string {
 	sum := sha256.Sum256([]byte(k.text))
 	return hex.EncodeToString(sum[:])
@@ -77,7 +77,7 @@ func (k Key) Matches(hash string) bool {
 	return subtle.ConstantTimeCompare([]byte(k.Hash()), []byte(hash)) == 1
 }
 
-func random(n int) string {
+func randomText(n int) string {
 	out := make([]byte, n)
 	size := big.NewInt(int64(len(alphabet)))
 	for i := range out {

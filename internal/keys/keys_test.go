@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestGeneratedKeysParse(t *testing.T) {
+func TestGenerate_ParsesAgain(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 1000 {
@@ -24,7 +24,7 @@ func TestGeneratedKeysParse(t *testing.T) {
 	}
 }
 
-func TestKnownKey(t *testing.T) {
+func TestParse_KnownKey(t *testing.T) {
 	t.Parallel()
 	const text = "ap_0123abcd_ABCDEFGHIJKLMNOPQRSTUVWXYZab_"
 	key, err := Parse(text + checksum(strings.TrimSuffix(text, "_")))
@@ -33,7 +33,7 @@ func TestKnownKey(t *testing.T) {
 	require.Len(t, key.Hash(), 64)
 }
 
-func TestEverySingleCharacterCounts(t *testing.T) {
+func TestParse_DetectsTypos(t *testing.T) {
 	t.Parallel()
 	text := Generate().String()
 	for i := range text {

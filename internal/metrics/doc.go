@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrics holds what each process counts for Prometheus, one file per process.
-// What a process does not count but measures when it is asked stands where it is
-// measured: the store's queue in webhookgw/queue.go. The sweep's gauge, in
-// controllers/sweep.go, is registered with controller-runtime's own registry.
+// Package metrics declares all metrics of the platform, one file per process. Their names, types,
+// labels and help texts are the page docs/reference/metrics.md, which a test generates.
 //
-// Names, meanings and labels of all of them are a table in docs/operations.md, which
-// the tests compare with what is served.
-//
-// A label's values are a set that is known here: whatever is not in it is counted
-// as Other. Nothing of a tenant's (projects, connectors, agents, models, tools)
-// is a label, so that their number does not grow with what is hosted.
+// The values of a label are a set that is known here. Any other value counts as Other. Data of tenants
+// (projects, connectors, agents, models, tools) is never a label, so that the number of series does not
+// grow with the number of tenants.
 package metrics

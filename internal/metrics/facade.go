@@ -8,45 +8,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// refusals are the reasons for which the facade refuses a caller, by status.
+// refusals are the reasons for rejecting a caller, by status.
 var refusals = map[int]string{
 	http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusTooManyRequests: "rate_limited",
 }
 
-// Facade is what the REST facade counts.
+// Facade are the metrics of the REST facade.
 type Facade struct {
 	requests requests
 	refused  counters
 	lookups  counters
 }
 
-// NewFacade registers the facade's metrics; nil registers them nowhere.
+// NewFacade registers the facade's metrics; nil registers none.
 func NewFacade(registry prometheus.Registerer) *Facade {
 	return &Facade{
 		requests: newRequests(registry, "agentplatform_api", "the REST facade"),
 		refused: newCounters(registry, "agentplatform_api_refused_requests_total",
-			"Requests to the REST facade that were refused for who sent them or how many, by reason.",
+			"REST requests that were rejected by authentication, authorization or rate limits, by reason.",
 			"reason", "unauthorized", "forbidden", "rate_limited"),
 		lookups: newCounters(registry, "agentplatform_api_key_lookups_total",
-			"Questions to Kubernetes for API keys that the facade's cache did not know, one a watched namespace, by whether it answered.",
+			"Lookups of API keys in Kubernetes after a cache miss, one per watched namespace, by outcome.",
 			"outcome", "answered", "failed"),
 	}
 }
 
-// Count counts the requests to the facade's handler.
+// Count counts requests to the facade's handler.
 func (f *Facade) Count(next http.Handler) http.Handler {
-	return f.requests.count(next, func(status int) {
+	return f.requests.countRequests(next, func(status int) {
 		if reason, refused := refusals[status]; refused {
-			f.refused.of(reason).Inc()
+			f.refused.counterOf(reason).Inc()
 		}
 	})
 }
 
-// LookedUp counts a question to Kubernetes for an API key.
+// LookedUp counts an access review for an API key.
 func (f *Facade) LookedUp(err error) {
 	if err != nil {
-		f.lookups.of("failed").Inc()
+		f.lookups.counterOf("failed").Inc()
 		return
 	}
-	f.lookups.of("answered").Inc()
+	f.lookups.counterOf("answered").Inc()
 }

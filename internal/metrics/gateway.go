@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// RequestEnded is the code of a webhook whose request ended before it was answered.
+// RequestEnded is the code of a webhook request that ended before its response.
 const RequestEnded httpserver.Code = "request_ended"
 
-// WebhookRefusals are the codes by which webhooks are refused.
+// WebhookRefusals are the codes of rejected webhooks.
 var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeWebhookNotFound, httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeInvalidSecret, httpserver.CodeConnectorRetired, httpserver.CodeGone,
 	httpserver.CodeInvalidSignature, httpserver.CodeTooManyWrong, httpserver.CodeTooManyUnverified, httpserver.CodeSecretChanged, httpserver.CodeKeyring,
@@ -29,21 +29,28 @@ var WebhookRefusals = []httpserver.Code{
 	httpserver.CodeKeyTooLong, httpserver.CodeKeyInvalid, httpserver.CodeKeyReused, httpserver.CodeKeyExpired, httpserver.CodeStoreUnavailable, RequestEnded,
 }
 
-// Answers of sync webhooks beside the statuses of runs.
+// Results of sync webhooks in addition to run statuses.
 const (
 	SyncTimeout = "timeout"
-	// SyncEnded: the request ended first, as RequestEnded says.
+	// SyncEnded: the request ended before, see RequestEnded.
 	SyncEnded   = "request_ended"
 	SyncUnknown = "unknown"
 )
 
-// Ways in which a claim without a runner ends.
+// Outcomes of the export of traces.
+const (
+	TraceExported = "exported"
+	TraceFailed   = "failed"
+	TraceDropped  = "dropped"
+)
+
+// Outcomes of claims whose runner is lost.
 const (
 	LeaseGivenBack = "given_back"
 	LeaseFailed    = "failed"
 )
 
-// Gateway is what the webhook gateway counts.
+// Gateway are the metrics of the webhook gateway.
 type Gateway struct {
 	accepted       *prometheus.CounterVec
 	refused        counters
@@ -64,9 +71,11 @@ type Gateway struct {
 	clockAhead     prometheus.Gauge
 	partitions     prometheus.Gauge
 	overdue        prometheus.Gauge
+	openOverdue    prometheus.Gauge
 	projectOverdue prometheus.Gauge
 	dropped        prometheus.Counter
 	ticks          counters
+	traces         counters
 	replayed       counters
 	pushed         counters
 
@@ -75,60 +84,60 @@ type Gateway struct {
 	delivered       counters
 }
 
-// What becomes of a tick of a cron connector.
+// Outcomes of a cron tick.
 const (
 	TickRun = "run"
-	// TickSkipped: its agents were not started, as its connector run says.
+	// TickSkipped: no agent was started, see its connector run.
 	TickSkipped = "skipped"
 	// TickFailed: it could not be recorded.
 	TickFailed = "failed"
 )
 
-// What becomes of a connector run that a replay of many comes to.
+// Outcomes of a connector run in a bulk replay.
 const (
 	ReplayDone    = "replayed"
 	ReplayRefused = "refused"
 )
 
-// What becomes of the call of a push webhook.
+// Outcomes of a push webhook.
 const (
 	PushAccepted = "accepted"
 	PushIgnored  = "ignored"
 	PushRefused  = "refused"
 )
 
-// modes of connectors that take requests.
+// modes of connectors that accept requests.
 var modes = []string{"inbound", "sync"}
 
-// NewGateway registers the gateway's metrics; nil registers them nowhere.
+// NewGateway registers the gateway's metrics; nil registers none.
 func NewGateway(registry prometheus.Registerer) *Gateway {
 	g := &Gateway{
 		accepted: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "agentplatform_webhooks_accepted_total",
-			Help: "Webhooks whose rows are on disk, by the connector's mode and by whether they were recorded now or repeat an earlier one by its key.",
+			Help: "Webhooks that were accepted, so their rows are on disk, by the connector's mode and result: recorded, or repeated (a duplicate by its idempotency key).",
 		}, []string{"mode", "result"}),
 		refused: newCounters(registry, "agentplatform_webhooks_refused_total",
-			"Webhooks that were not accepted, by the code in the answer; request_ended: their client went, or the gateway stopped, before an answer.",
-			"code", texts(WebhookRefusals)...),
+			"Webhooks that were rejected, by the error code of the response. request_ended: the client disconnected or the gateway stopped before a response.",
+			"code", toStrings(WebhookRefusals)...),
 		rejectionsLost: newCounter(registry, "agentplatform_webhook_rejections_lost_total",
-			"Refused webhooks that are missing in what the REST API tells of their connector: those of too many connectors came at once, or the store did not take them."),
+			"Rejected webhooks that the REST API does not list, because too many connectors had rejections at once or the store did not record them."),
 		acceptance: newHistogram(registry, "agentplatform_webhook_acceptance_duration_seconds",
-			"From a webhook's last byte to its rows on disk, of those that were accepted.", durations),
-		syncWaiting: newGauge(registry, "agentplatform_webhook_sync_waiting", "Sync webhooks that wait for their runs at the moment."),
+			"Time from the last byte of an accepted webhook to its rows on disk.", durations),
+		syncWaiting: newGauge(registry, "agentplatform_webhook_sync_waiting", "Sync webhooks that wait for their runs now."),
 		syncAnswers: newCounters(registry, "agentplatform_webhook_sync_answers_total",
-			"Sync webhooks that no longer wait, by why: the status of their run; timeout; request_ended, for the client went or the gateway stopped; or unknown.",
+			"Sync webhooks that stopped waiting, by cause: the status of the run, timeout, request_ended (the client disconnected or the gateway stopped), or unknown.",
 			"status", "completed", "failed", "cancelled", SyncTimeout, SyncEnded, SyncUnknown),
 		batches: newHistogram(registry, "agentplatform_webhook_commit_batch_size",
-			"Webhooks that shared a transaction.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
+			"Number of webhooks in one transaction.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
 		commits: newHistogram(registry, "agentplatform_webhook_commit_duration_seconds",
-			"How long the transactions took that record webhooks, also those that failed.", durations),
+			"Duration of transactions that record webhooks, including failed ones.", durations),
 		commitFailed: newCounter(registry, "agentplatform_webhook_commit_failures_total",
-			"Transactions that record webhooks and failed, or whose outcome is unknown."),
+			"Transactions that record webhooks and failed or have an unknown outcome."),
 		commitWaiting: newGauge(registry, "agentplatform_webhook_commit_waiting",
-			"Webhooks at the moment that wait to be recorded, or are being recorded."),
-		dispatch: newRequests(registry, "agentplatform_dispatch", "the port of runners and builds"),
+			"Webhooks that wait for their transaction or are in one now."),
+		dispatch: newRequests(registry, "agentplatform_dispatch", "the internal port for runners and builds"),
 	}
-	g.runs(registry)
+	g.registerRuns(registry)
 	g.deliveries(registry)
 	for _, mode := range modes {
 		g.accepted.WithLabelValues(mode, "recorded")
@@ -137,99 +146,103 @@ func NewGateway(registry prometheus.Registerer) *Gateway {
 	return g
 }
 
-func (g *Gateway) runs(registry prometheus.Registerer) {
+func (g *Gateway) registerRuns(registry prometheus.Registerer) {
 	g.claimWait = newHistogram(registry, "agentplatform_run_claim_wait_seconds",
-		"From a run's acceptance to its first claim by a runner.",
+		"Time from the acceptance of a run to its first claim by a runner.",
 		[]float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 900, 3600})
 	g.claims = newCounters(registry, "agentplatform_claimed_runs_total",
-		"Runs that were handed to a runner, by whether for the first time or again.", "attempt", "first", "again")
+		"Runs that runners claimed, by attempt: first or again.", "attempt", "first", "again")
 	g.ended = newCounters(registry, "agentplatform_ended_runs_total",
-		"Runs whose end a runner reported to this gateway, or that it ended because their runner was lost or their environment deleted, by status. "+
-			"Runs that fail because their agent is not deployed are not counted.", "status", "completed", "failed", "cancelled")
+		"Ended runs by status: runners reported their end to this gateway, or the gateway ended them because the runner was lost or the environment was deleted. "+
+			"Runs that fail because their agent is not deployed do not count.", "status", "completed", "failed", "cancelled")
 	g.leases = newCounters(registry, "agentplatform_lost_leases_total",
-		"Claims that this gateway ended because their runner did not renew them, by what became of the run: given_back to the queue, or failed.",
+		"Leases that this gateway ended because the runner did not renew them, by outcome of the run: given_back (queued again) or failed.",
 		"outcome", LeaseGivenBack, LeaseFailed)
 	g.ticks = newCounters(registry, "agentplatform_cron_ticks_total",
-		"Ticks of cron connectors that this gateway took, by what became of them: run, by the linked agents; skipped, for the reason that their connector run has; "+
-			"or failed to be recorded.", "outcome", TickRun, TickSkipped, TickFailed)
+		"Ticks of cron connectors that this gateway handled, by outcome: run, skipped (the connector run has the reason), "+
+			"or failed (not recorded).", "outcome", TickRun, TickSkipped, TickFailed)
+	g.traces = newCounters(registry, "agentplatform_exported_traces_total",
+		"Runs whose traces this gateway exported, by outcome: exported, failed (they are sent again later), or dropped (the collector did not accept them within an hour).",
+		"outcome", TraceExported, TraceFailed, TraceDropped)
 	g.replayed = newCounters(registry, "agentplatform_replayed_total",
-		"Connector runs that this gateway took on in replays of many, by what became of them: replayed, or refused, for they cannot be.",
+		"Connector runs that this gateway handled in bulk replays, by outcome: replayed, or refused (the connector run cannot be replayed).",
 		"outcome", ReplayDone, ReplayRefused)
 	g.pushed = newCounters(registry, "agentplatform_git_pushes_total",
-		"Calls of projects' push webhooks, by what became of them: accepted, a look at the repository is asked for; ignored, for the event is no push; or refused.",
+		"Calls of push webhooks by outcome: accepted (a poll of the repository is requested), ignored (the event is not a push), or refused.",
 		"outcome", PushAccepted, PushIgnored, PushRefused)
 	g.storeAnswered = newGauge(registry, "agentplatform_store_reachable",
-		"Whether the store answered when this gateway last asked, which it does every 5 s: 1 or 0.")
+		"1 if the store answered the last check of this gateway, else 0. The gateway checks every 5 s.")
 	g.clockAhead = newGauge(registry, "agentplatform_store_clock_ahead_seconds",
-		"By how many seconds the store's clock was ahead of this gateway's when it was last asked; negative where it was behind. Two hours apart, either way, nothing is deleted for its age.")
+		"Seconds that the store's clock is ahead of this gateway's clock; negative if it is behind. At a difference of two hours retention stops deleting.")
 	g.partitions = newGauge(registry, "agentplatform_partitions_ahead",
-		"For how many days, from today on, history has partitions, as this gateway last saw; without that of the day no webhook is accepted. 0 until it has looked.")
+		"Number of days from today for which history has partitions, at the last check of this gateway. Without today's partition the gateway accepts no webhook. 0 before the first check.")
 	g.overdue = newGauge(registry, "agentplatform_history_overdue_seconds",
-		"For how long the oldest day of history should have been deleted, as this gateway last saw; 0 where none should.")
+		"Time since the oldest day of history became due for deletion, at the last check of this gateway; 0 if no day is overdue.")
+	g.openOverdue = newGauge(registry, "agentplatform_open_history_overdue_seconds",
+		"Time for which the oldest day of history with an open run or delivery has been older than the retention, at the last check of this gateway; 0 without such a day, and on SQLite.")
 	g.projectOverdue = newGauge(registry, "agentplatform_project_history_overdue_seconds",
-		"How long ago the oldest day should have been deleted that a project with a retention of its own keeps no longer, "+
-			"as this gateway last saw; 0 without any.")
+		"Time since the oldest day of a project with its own retention became due for deletion, "+
+			"at the last check of this gateway; 0 if no day is overdue.")
 	g.dropped = newCounter(registry, "agentplatform_history_dropped_total",
-		"What this gateway has deleted of history that was too old: partitions, days of projects and blobs on PostgreSQL, rows on SQLite.")
+		"Items of expired history that this gateway deleted: partitions, days of projects and blobs on PostgreSQL, rows on SQLite.")
 }
 
 func (g *Gateway) deliveries(registry prometheus.Registerer) {
 	g.attempts = newCounters(registry, "agentplatform_delivery_attempts_total",
-		"Attempts of this gateway to deliver a result, by what went wrong: ok, where nothing did.", "cause", append([]string{"ok"}, DeliveryErrors...)...)
+		"Delivery attempts of this gateway by cause of failure; ok if the attempt succeeded.", "cause", append([]string{"ok"}, DeliveryErrors...)...)
 	g.attemptDuration = newHistogram(registry, "agentplatform_delivery_attempt_duration_seconds",
-		"How long attempts to deliver took.", durations)
+		"Duration of delivery attempts.", durations)
 	g.delivered = newCounters(registry, "agentplatform_deliveries_total",
-		"What attempts of this gateway made of their deliveries: delivered, to be repeated (retry), failed, gone (410: the connector is paused), or cancelled.",
+		"Deliveries by outcome of their attempt at this gateway: delivered, retry, failed, gone (410, the connector is paused), or cancelled.",
 		"outcome", "delivered", "retry", "failed", "gone", "cancelled")
 }
 
-// DeliveryErrors are the classes of what goes wrong with attempts to deliver.
+// DeliveryErrors are the error classes of delivery attempts.
 var DeliveryErrors = []string{
 	"dns", "refused", "reset", "timeout", "tls", "forbidden_address", "network", "redirect", "http_status", "connector", "platform", "erased",
 }
 
-// DeliveryAttempt counts an attempt by its class of error, "" for none.
+// DeliveryAttempt counts an attempt by its error class, "" for success.
 func (g *Gateway) DeliveryAttempt(class string, took time.Duration) {
-	g.attempts.of(cmp.Or(class, "ok")).Inc()
+	g.attempts.counterOf(cmp.Or(class, "ok")).Inc()
 	g.attemptDuration.Observe(took.Seconds())
 }
 
-// DeliveryEnded counts what an attempt made of its delivery.
-func (g *Gateway) DeliveryEnded(outcome string) { g.delivered.of(outcome).Inc() }
+// DeliveryEnded counts the outcome of a delivery after an attempt.
+func (g *Gateway) DeliveryEnded(outcome string) { g.delivered.counterOf(outcome).Inc() }
 
-// Accepted counts a webhook whose rows are on disk.
+// Accepted counts a stored webhook.
 func (g *Gateway) Accepted(mode string, repeated bool, took time.Duration) {
 	result := "recorded"
 	if repeated {
 		result = "repeated"
 	}
-	g.accepted.WithLabelValues(known(mode, modes), result).Inc()
+	g.accepted.WithLabelValues(knownValue(mode, modes), result).Inc()
 	g.acceptance.Observe(took.Seconds())
 }
 
-// Refused counts a webhook that was not accepted.
-func (g *Gateway) Refused(code httpserver.Code) { g.refused.of(string(code)).Inc() }
+// Refused counts a rejected webhook.
+func (g *Gateway) Refused(code httpserver.Code) { g.refused.counterOf(string(code)).Inc() }
 
-// RejectionsLost counts refused webhooks that their connector does not tell of.
+// RejectionsLost counts rejected webhooks that are missing in the rejections of their connector.
 func (g *Gateway) RejectionsLost(webhooks int) { g.rejectionsLost.Add(float64(webhooks)) }
 
-// SyncWaits counts a sync webhook that begins to wait, SyncAnswered its end.
+// SyncWaits counts a sync webhook that begins to wait.
 func (g *Gateway) SyncWaits() { g.syncWaiting.Inc() }
 
-// SyncAnswered counts a sync webhook that no longer waits.
+// SyncAnswered counts a sync webhook that has a response.
 func (g *Gateway) SyncAnswered(status string) {
 	g.syncWaiting.Dec()
-	g.syncAnswers.of(status).Inc()
+	g.syncAnswers.counterOf(status).Inc()
 }
 
-// CommitWaits counts a webhook that begins to wait to be recorded, CommitAnswered one
-// that no longer does.
+// CommitWaits counts a webhook that waits to be stored.
 func (g *Gateway) CommitWaits() { g.commitWaiting.Inc() }
 
-// CommitAnswered counts a webhook that was recorded, or will not be.
+// CommitAnswered counts a webhook that was stored or failed.
 func (g *Gateway) CommitAnswered() { g.commitWaiting.Dec() }
 
-// Committed counts a transaction that recorded webhooks, or failed to.
+// Committed counts a transaction that stored webhooks or failed.
 func (g *Gateway) Committed(webhooks int, took time.Duration, err error) {
 	g.batches.Observe(float64(webhooks))
 	g.commits.Observe(took.Seconds())
@@ -238,47 +251,56 @@ func (g *Gateway) Committed(webhooks int, took time.Duration, err error) {
 	}
 }
 
-// Dispatch counts the requests to the internal port's handler.
-func (g *Gateway) Dispatch(next http.Handler) http.Handler { return g.dispatch.count(next, nil) }
+// Dispatch counts requests to the internal port's handler.
+func (g *Gateway) Dispatch(next http.Handler) http.Handler {
+	return g.dispatch.countRequests(next, nil)
+}
 
-// Claimed counts a run that a runner was handed for the first time, so long after
-// it was accepted.
+// Claimed counts the first claim of a run. wait is the time since its acceptance.
 func (g *Gateway) Claimed(wait time.Duration) {
-	g.claims.of("first").Inc()
+	g.claims.counterOf("first").Inc()
 	g.claimWait.Observe(wait.Seconds())
 }
 
-// ClaimedAgain counts a run that a runner was handed to resume it.
-func (g *Gateway) ClaimedAgain() { g.claims.of("again").Inc() }
+// ClaimedAgain counts a claim that resumes a run.
+func (g *Gateway) ClaimedAgain() { g.claims.counterOf("again").Inc() }
 
-// Ended counts runs that ended.
-func (g *Gateway) Ended(status string, runs int) { g.ended.of(status).Add(float64(runs)) }
+// Ended counts ended runs.
+func (g *Gateway) Ended(status string, runs int) { g.ended.counterOf(status).Add(float64(runs)) }
 
-// LeasesLost counts claims that were ended without their runner.
-func (g *Gateway) LeasesLost(outcome string, claims int) { g.leases.of(outcome).Add(float64(claims)) }
+// LeasesLost counts expired claims.
+func (g *Gateway) LeasesLost(outcome string, claims int) {
+	g.leases.counterOf(outcome).Add(float64(claims))
+}
 
-// Replayed counts connector runs of replays of many.
-func (g *Gateway) Replayed(outcome string) { g.replayed.of(outcome).Inc() }
+// Replayed counts connector runs of bulk replays.
+func (g *Gateway) Replayed(outcome string) { g.replayed.counterOf(outcome).Inc() }
 
-// Pushed counts a call of a push webhook.
-func (g *Gateway) Pushed(outcome string) { g.pushed.of(outcome).Inc() }
+// Pushed counts a push webhook.
+func (g *Gateway) Pushed(outcome string) { g.pushed.counterOf(outcome).Inc() }
 
-// Ticked counts ticks of cron connectors.
-func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.of(outcome).Add(float64(ticks)) }
+// Traced counts runs by the outcome of the export of their traces.
+func (g *Gateway) Traced(outcome string, runs int) { g.traces.counterOf(outcome).Add(float64(runs)) }
 
-// Partitions says for how many days from today on there are partitions of history.
+// Ticked counts cron ticks.
+func (g *Gateway) Ticked(outcome string, ticks int) { g.ticks.counterOf(outcome).Add(float64(ticks)) }
+
+// Partitions reports for how many days from today partitions of history exist.
 func (g *Gateway) Partitions(days int) { g.partitions.Set(float64(days)) }
 
-// HistoryOverdue says for how long the oldest day of history should have been deleted.
+// HistoryOverdue reports for how long the deletion of the oldest day of history is overdue.
 func (g *Gateway) HistoryOverdue(by time.Duration) { g.overdue.Set(by.Seconds()) }
+
+// OpenHistoryOverdue reports for how long the oldest open day has been older than the retention.
+func (g *Gateway) OpenHistoryOverdue(by time.Duration) { g.openOverdue.Set(by.Seconds()) }
 
 // ProjectHistoryOverdue reports how overdue the most overdue project is.
 func (g *Gateway) ProjectHistoryOverdue(by time.Duration) { g.projectOverdue.Set(by.Seconds()) }
 
-// HistoryDropped counts what is deleted of history.
+// HistoryDropped counts deleted parts of history.
 func (g *Gateway) HistoryDropped(n int) { g.dropped.Add(float64(n)) }
 
-// StoreReachable says whether the store answers.
+// StoreReachable reports whether the store responds.
 func (g *Gateway) StoreReachable(is bool) {
 	g.storeAnswered.Set(0)
 	if is {
@@ -286,7 +308,7 @@ func (g *Gateway) StoreReachable(is bool) {
 	}
 }
 
-// StoreClockAhead says by how much the store's clock is ahead of this process's.
+// StoreClockAhead reports how far the store's clock is ahead of this process's clock.
 func (g *Gateway) StoreClockAhead(by time.Duration) {
 	g.clockAhead.Set(by.Truncate(time.Second).Seconds())
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Other is the value of a label for whatever is not in the label's set.
+// Other is the label value for values outside the label's set.
 const Other = "other"
 
-// version is that of the release; the linker sets it.
+// version is the release. The linker sets it.
 var version = "dev"
 
-// Version returns the version of the release that the process is of.
+// Version returns the release of the process.
 func Version() string { return version }
 
 // Names of the processes, as in build_info.
@@ -31,22 +31,21 @@ const (
 	ProcessRunner  = "runner"
 )
 
-// durations are the buckets of what may take a millisecond or ten seconds.
+// durations are buckets for durations from a millisecond to ten seconds.
 var durations = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// NewRegistry makes one for a process that has none yet, with the metrics of the Go
-// runtime and of the process.
+// NewRegistry returns a registry with the metrics of the Go runtime and the process.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// Build says in a registry which release the process is of.
+// Build registers the release of the process.
 func Build(registry prometheus.Registerer, process string) {
 	promauto.With(registry).NewGaugeVec(prometheus.GaugeOpts{
 		Name: "agentplatform_build_info",
-		Help: "Always 1; the labels say which process of which release this is and what it was built with.",
+		Help: "Always 1. The labels name the process, its version and its Go version.",
 	}, []string{"process", "version", "goversion"}).WithLabelValues(process, version, runtime.Version()).Set(1)
 }
 
@@ -57,16 +56,16 @@ func Handler(gatherer prometheus.Gatherer) http.Handler {
 	return mux
 }
 
-// known is a value of a label, or Other.
-func known(value string, of []string) string {
+// knownValue returns a label value of the set, or Other.
+func knownValue(value string, of []string) string {
 	if slices.Contains(of, value) {
 		return value
 	}
 	return Other
 }
 
-// counters is a counter for each value of one label. All are there from the
-// start: what has not happened yet is 0, and its first time is seen as a rise.
+// counters has a counter for each value of one label. All exist from the start with 0, so that the
+// first event is visible as an increase.
 type counters struct {
 	*prometheus.CounterVec
 	values []string
@@ -80,12 +79,12 @@ func newCounters(registry prometheus.Registerer, name, help, label string, value
 	return c
 }
 
-// of is the counter of a value.
-func (c counters) of(value string) prometheus.Counter {
-	return c.WithLabelValues(known(value, c.values))
+// counterOf returns the counter of a value.
+func (c counters) counterOf(value string) prometheus.Counter {
+	return c.WithLabelValues(knownValue(value, c.values))
 }
 
-func texts[T ~string](values []T) (out []string) {
+func toStrings[T ~string](values []T) (out []string) {
 	for _, v := range values {
 		out = append(out, string(v))
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
-// chosen is what somebody outside may make a value of.
+// chosen is a value that a tenant can choose.
 const chosen = "CANARY-chosen-by-a-tenant"
 
-// served is a new registry after something was counted in it.
+// served returns a new registry after count has used it.
 func served(t *testing.T, count func(prometheus.Registerer)) metrictest.Served {
 	t.Helper()
 	registry := metrics.NewRegistry()
@@ -29,7 +29,7 @@ func served(t *testing.T, count func(prometheus.Registerer)) metrictest.Served {
 	return metrictest.Of(t, registry)
 }
 
-// router answers at one route, and breaks one off.
+// router has one route that responds and one that panics.
 func router() http.Handler {
 	r := chi.NewRouter()
 	r.Get("/v1/things/{thing_id}", func(w http.ResponseWriter, r *http.Request) {
@@ -43,16 +43,15 @@ func router() http.Handler {
 	return r
 }
 
-// ask sends a request through a handler that may break it off.
+// ask sends a request through a handler that may panic.
 func ask(t *testing.T, h http.Handler, method, path string) {
 	t.Helper()
 	defer func() { _ = recover() }()
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), method, path, nil))
 }
 
-// TestNothingThatSomebodyChoosesIsALabel: whatever is counted, the values of labels
-// are those that are known.
-func TestNothingThatSomebodyChoosesIsALabel(t *testing.T) {
+// For all metrics the label values belong to a known set.
+func TestMetrics_LabelsHaveKnownValues(t *testing.T) {
 	t.Parallel()
 	requests := func(h http.Handler) {
 		for _, method := range []string{http.MethodGet, chosen} {
@@ -94,7 +93,7 @@ func TestNothingThatSomebodyChoosesIsALabel(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCountedByTheirRoute(t *testing.T) {
+func TestRequests_CountByRoute(t *testing.T) {
 	t.Parallel()
 	s := served(t, func(r prometheus.Registerer) {
 		h := metrics.NewFacade(r).Count(router())
@@ -116,7 +115,7 @@ func TestRequestsAreCountedByTheirRoute(t *testing.T) {
 	require.InEpsilon(t, 4, s.Value(t, "agentplatform_api_request_duration_seconds", "route", route), 0)
 }
 
-// does is something that happens, and which samples it moves.
+// does is an event with the samples that it changes.
 type does struct {
 	do   func(prometheus.Registerer)
 	want map[string]float64
@@ -213,8 +212,8 @@ var elsewhere = map[string]does{
 	}},
 }
 
-// TestEachThingMovesItsMetric, and no other one.
-func TestEachThingMovesItsMetric(t *testing.T) {
+// An event changes its own metric and no other.
+func TestMetrics_CountTheirEvents(t *testing.T) {
 	t.Parallel()
 	for _, things := range []map[string]does{atGateways, atRunners, elsewhere} {
 		for name, thing := range things {

@@ -9,13 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Ends of runs in a runner beside completed and failed.
+// Outcomes of runs in a runner in addition to completed and failed.
 const (
-	// RunReleased was given back: the runner stops, or could not go on.
+	// RunReleased: the runner stops or could not continue, and released the run.
 	RunReleased = "released"
-	// RunLost is another runner's by now, or ended otherwise.
+	// RunLost: another runner has the run, or it ended otherwise.
 	RunLost = "lost"
-	// RunUnreported left without dispatch knowing: its lease ends it.
+	// RunUnreported: the outcome could not be reported. The lease expires.
 	RunUnreported = "unreported"
 )
 
@@ -26,10 +26,10 @@ const (
 	OutcomeCancelled = "cancelled"
 )
 
-// Tokens are those of a model's answer.
+// Tokens are the tokens of a model's response.
 type Tokens struct{ Input, Output, Thinking, CachedInput int64 }
 
-// Runner is what a runner counts.
+// Runner are the metrics of a runner.
 type Runner struct {
 	running, places prometheus.Gauge
 	ended           counters
@@ -38,38 +38,42 @@ type Runner struct {
 	answered        *prometheus.HistogramVec
 	tokens          *prometheus.CounterVec
 	tools           counters
+	drift           prometheus.Counter
 	providers       []string
 	outcomes        []string
 }
 
-// NewRunner registers a runner's metrics; nil registers them nowhere. Providers
-// are the types of model services that it speaks to, and errors the codes by which
-// their requests fail.
+// NewRunner registers a runner's metrics; nil registers none. providers are the types of model
+// services. errors are the codes of failed requests.
 func NewRunner(registry prometheus.Registerer, providers, errors []string) *Runner {
 	with := promauto.With(registry)
 	r := &Runner{
-		running: newGauge(registry, "agentplatform_runner_runs", "Runs that this runner executes at the moment."),
-		places:  newGauge(registry, "agentplatform_runner_places", "Runs that this runner can execute at a time."),
+		running: newGauge(registry, "agentplatform_runner_runs", "Runs that this runner executes now."),
+		places:  newGauge(registry, "agentplatform_runner_places", "Number of slots: runs that this runner can execute at once."),
 		ended: newCounters(registry, "agentplatform_runner_ended_runs_total",
-			"Runs that left this runner, by how: completed, failed or cancelled; released, given back to be resumed; lost, another runner's by now; "+
-				"or unreported, when the gateway could not be told of the end.",
+			"Runs that this runner stopped executing, by status: completed, failed, cancelled, released (queued again to be resumed), "+
+				"lost (another runner has the lease), or unreported (the gateway could not be reached).",
 			"status", "completed", "failed", "cancelled", RunReleased, RunLost, RunUnreported),
-		polls: newCounters(registry, "agentplatform_runner_polls_total", "Requests for runs to the gateway, by outcome.", "outcome", OutcomeOK, OutcomeError),
+		polls: newCounters(registry, "agentplatform_runner_polls_total", "Polls of the gateway for runs, by outcome.", "outcome", OutcomeOK, OutcomeError),
 		asked: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentplatform_runner_model_requests_total",
-			Help: "Requests to models, each try of one counted, by the type of the model's provider and by outcome: ok, cancelled, or the code of the error.",
+			Help: "Model requests including retries, by provider type and outcome: ok, cancelled, or the error code.",
 		}, []string{"provider", "outcome"}),
 		answered: with.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "agentplatform_runner_model_request_duration_seconds",
-			Help:    "How long requests to models took, also those that failed, by the type of the model's provider.",
+			Help:    "Duration of model requests by provider type, including failed ones.",
 			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600},
 		}, []string{"provider"}),
 		tokens: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentplatform_runner_model_tokens_total",
-			Help: "Tokens of models' answers as the provider counts them, by the type of the provider and by kind; cached_input is part of input.",
+			Help: "Tokens as reported by the provider, by provider type and kind. input includes cached_input.",
 		}, []string{"provider", "kind"}),
 		tools: newCounters(registry, "agentplatform_runner_tool_calls_total",
-			"Calls of tools, by outcome; what was answered from a journal is no call.", "outcome", OutcomeOK, OutcomeError, OutcomeCancelled),
+			"Tool calls by outcome. Results that a resumed run reads from its journal do not count.", "outcome", OutcomeOK, OutcomeError, OutcomeCancelled),
+		drift: with.NewCounter(prometheus.CounterOpts{
+			Name: "agentplatform_runner_mcp_drift_total",
+			Help: "Lists of MCP servers that differ from the tools that the build pinned. A new deployment pins the tools again.",
+		}),
 		providers: providers,
 		outcomes:  append([]string{OutcomeOK, OutcomeCancelled}, errors...),
 	}
@@ -85,37 +89,40 @@ func NewRunner(registry prometheus.Registerer, providers, errors []string) *Runn
 
 var tokenKinds = []string{"input", "output", "thinking", "cached_input"}
 
-// Places says how many runs may be executed at a time.
+// Places sets the number of slots.
 func (r *Runner) Places(n int) { r.places.Set(float64(n)) }
 
-// Began counts a run that is executed from now on.
+// Began counts a run that begins.
 func (r *Runner) Began() { r.running.Inc() }
 
-// Left counts a run that is no longer executed.
+// Left counts a run that leaves the runner.
 func (r *Runner) Left(status string) {
 	r.running.Dec()
-	r.ended.of(status).Inc()
+	r.ended.counterOf(status).Inc()
 }
 
-// Polled counts a request for runs.
+// Polled counts a claim request.
 func (r *Runner) Polled(err error) {
 	if err != nil {
-		r.polls.of(OutcomeError).Inc()
+		r.polls.counterOf(OutcomeError).Inc()
 		return
 	}
-	r.polls.of(OutcomeOK).Inc()
+	r.polls.counterOf(OutcomeOK).Inc()
 }
 
-// Asked counts a request to a model.
+// Asked counts a model request.
 func (r *Runner) Asked(provider, outcome string, took time.Duration, used Tokens) {
-	provider = known(provider, r.providers)
-	r.asked.WithLabelValues(provider, known(outcome, r.outcomes)).Inc()
+	provider = knownValue(provider, r.providers)
+	r.asked.WithLabelValues(provider, knownValue(outcome, r.outcomes)).Inc()
 	r.answered.WithLabelValues(provider).Observe(took.Seconds())
 	for i, n := range []int64{used.Input, used.Output, used.Thinking, used.CachedInput} {
-		// What a provider says is not to be trusted: a counter cannot go back.
+		// Values of a provider are untrusted, and a counter cannot decrease.
 		r.tokens.WithLabelValues(provider, tokenKinds[i]).Add(float64(max(n, 0)))
 	}
 }
 
-// Called counts a call of a tool.
-func (r *Runner) Called(outcome string) { r.tools.of(outcome).Inc() }
+// Drifted counts a list of an MCP server that differs from the pinned tools.
+func (r *Runner) Drifted() { r.drift.Inc() }
+
+// Called counts a tool call.
+func (r *Runner) Called(outcome string) { r.tools.counterOf(outcome).Inc() }

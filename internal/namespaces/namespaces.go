@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package namespaces limits a program to some namespaces of a cluster, in which
-// RoleBindings give it its rights: nothing is asked of the whole cluster.
+// Package namespaces limits a program to the namespaces of a cluster with RoleBindings that grant
+// its permissions. It sends no cluster-wide requests.
 package namespaces
 
 import (
@@ -17,11 +17,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Set is the namespaces that a program works in. The empty set is all of them.
+// Set is the namespaces of a program. The empty set means all namespaces.
 type Set []string
 
-// New is the set of those names, each once; an error names one that cannot be a
-// namespace's.
+// New returns a set without duplicates. The error names an invalid namespace.
 func New(names []string) (Set, error) {
 	for _, name := range names {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
@@ -31,10 +30,10 @@ func New(names []string) (Set, error) {
 	return slices.Compact(slices.Sorted(slices.Values(names))), nil
 }
 
-// Has says whether the program works in a namespace.
+// Has reports whether the program works in a namespace.
 func (s Set) Has(namespace string) bool { return len(s) == 0 || slices.Contains(s, namespace) }
 
-// Limit lets caches hold objects of these namespaces alone.
+// Limit restricts caches to these namespaces.
 func (s Set) Limit(opts *cache.Options) {
 	if len(s) == 0 {
 		return
@@ -45,10 +44,9 @@ func (s Set) Limit(opts *cache.Options) {
 	}
 }
 
-// Readable tells in which namespaces r may list objects of all these kinds. A
-// RoleBinding lies in its namespace, where whoever administers that namespace may
-// delete it, or bind something less: this must not keep a program from its work in
-// the others.
+// Readable returns the namespaces that let r list objects of all kinds. An administrator of a
+// namespace can delete or reduce its RoleBinding. This must not stop the program in other
+// namespaces.
 func (s Set) Readable(ctx context.Context, r client.Reader, kinds ...client.ObjectList) (readable, forbidden Set, err error) {
 	for _, namespace := range s {
 		err := mayList(ctx, r, namespace, kinds)
@@ -56,7 +54,7 @@ func (s Set) Readable(ctx context.Context, r client.Reader, kinds ...client.Obje
 		case apierrors.IsForbidden(err):
 			forbidden = append(forbidden, namespace)
 		case err != nil:
-			return nil, nil, fmt.Errorf("asking what may be read in namespace %q: %w", namespace, err)
+			return nil, nil, fmt.Errorf("checking read access in namespace %q: %w", namespace, err)
 		default:
 			readable = append(readable, namespace)
 		}
@@ -73,7 +71,7 @@ func mayList(ctx context.Context, r client.Reader, namespace string, kinds []cli
 	return nil
 }
 
-// Reader lists one namespace after the other where the whole cluster is asked for.
+// Reader returns a reader that lists each namespace for a cluster-wide list.
 func (s Set) Reader(r client.Reader) client.Reader {
 	if len(s) == 0 {
 		return r
@@ -81,7 +79,7 @@ func (s Set) Reader(r client.Reader) client.Reader {
 	return reader{r, s}
 }
 
-// Client is a client that lists as Reader does.
+// Client returns a client that lists like Reader.
 func (s Set) Client(c client.Client) client.Client {
 	if len(s) == 0 {
 		return c
@@ -89,13 +87,13 @@ func (s Set) Client(c client.Client) client.Client {
 	return limited{c, reader{c, s}}
 }
 
-// limited is a client whose lists are a reader's.
+// limited is a client with the lists of a reader.
 type limited struct {
 	client.Client
 	lists reader
 }
 
-// List lists one namespace after the other.
+// List lists each namespace.
 func (l limited) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	return l.lists.List(ctx, list, opts...)
 }
@@ -105,15 +103,14 @@ type reader struct {
 	namespaces Set
 }
 
-// List lists one namespace after the other, unless one is asked for. It knows no
-// pages.
+// List lists each namespace, or the requested one. It does not support paging.
 func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	asked := (&client.ListOptions{}).ApplyOptions(opts)
 	if asked.Namespace != "" {
 		return r.Reader.List(ctx, list, opts...)
 	}
 	if asked.Continue != "" {
-		return fmt.Errorf("listing in %d namespaces: there are no pages over namespaces", len(r.namespaces))
+		return fmt.Errorf("listing in %d namespaces: paging is not supported", len(r.namespaces))
 	}
 	var all []runtime.Object
 	for _, namespace := range r.namespaces {

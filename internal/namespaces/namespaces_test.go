@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 )
 
-// cluster has a Secret in each namespace, and notes which were asked for.
+// cluster has a Secret in each namespace and records requests.
 type cluster struct {
 	client.Client
 	asked []string
@@ -40,7 +40,7 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, opts ...client
 	return nil
 }
 
-func TestWhatIsAskedOfTheCluster(t *testing.T) {
+func TestReader_ListsOnlyItsNamespaces(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		set         namespaces.Set
@@ -76,13 +76,13 @@ func TestWhatIsAskedOfTheCluster(t *testing.T) {
 	}
 }
 
-func TestPagesAreRefused(t *testing.T) {
+func TestReader_RejectsPaging(t *testing.T) {
 	t.Parallel()
 	err := namespaces.Set{"a", "b"}.Client(&cluster{}).List(t.Context(), &corev1.SecretList{}, client.Continue("x"))
-	require.ErrorContains(t, err, "pages")
+	require.ErrorContains(t, err, "paging")
 }
 
-func TestNames(t *testing.T) {
+func TestNew_ValidatesNames(t *testing.T) {
 	t.Parallel()
 	set, err := namespaces.New([]string{"b", "a", "b"})
 	require.NoError(t, err)
@@ -101,8 +101,8 @@ func TestNames(t *testing.T) {
 	require.True(t, slices.Contains(set, "b"))
 }
 
-// TestWhereRightsAreMissing: it is known, and any other failure is one.
-func TestWhereRightsAreMissing(t *testing.T) {
+// Missing permissions are detected. Any other error is returned.
+func TestReadable_SkipsForbiddenNamespaces(t *testing.T) {
 	t.Parallel()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no RoleBinding"))
 	away := errors.New("away")

@@ -4,13 +4,12 @@ package outbound
 
 import "strings"
 
-// MaxActionName is how many bytes the name of a tool that sends has at most: model services
-// take no longer ones.
+// MaxActionName limits the name of a sending tool, in bytes, because model services accept no
+// longer names.
 const MaxActionName = 64
 
-// DefaultActionName is what the tool is called that sends to a connector of a name, where
-// its link does not say: of lower-case letters, digits and underscores, at most
-// MaxActionName bytes.
+// DefaultActionName returns the default name of the tool that sends to a connector: lower-case
+// letters, digits and underscores, at most MaxActionName bytes.
 func DefaultActionName(connector string) string {
 	const prefix = "send_to_"
 	words := strings.FieldsFunc(strings.ToLower(connector), func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') })

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outbound holds the rules for the configuration of outbound webhooks: what
-// Kubernetes objects, the REST API and the files of a repository may say, and what is done
-// where they say nothing.
+// Package outbound contains the rules for the configuration of outbound webhooks, for Kubernetes
+// objects, the REST API and the files of a repository, and the default values.
 package outbound
 
 import (
@@ -18,30 +17,28 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an attempt takes at most where the connector does not
-	// say, MaxTimeout the most that it may say.
+	// DefaultTimeout is the default limit of an attempt, MaxTimeout the highest limit.
 	DefaultTimeout = 15 * time.Second
 	MaxTimeout     = 60 * time.Second
-	// MaxAttempts is the most attempts of a delivery, MaxWait the longest that one waits
-	// after the one before.
+	// MaxAttempts limits the attempts of a delivery, MaxWait the wait before each of them.
 	MaxAttempts = 20
 	MaxWait     = 24 * time.Hour
-	// MaxURL is the most bytes of a URL.
+	// MaxURL limits a URL, in bytes.
 	MaxURL = 2048
-	// MaxHeaders is the most headers of a connector, MaxHeader the most bytes of one's name
-	// and value, MaxHeaderName of its name alone.
+	// MaxHeaders limits the headers of a connector, MaxHeader the bytes of a name and its value,
+	// MaxHeaderName the bytes of a name.
 	MaxHeaders    = 32
 	MaxHeader     = 8 << 10
 	MaxHeaderName = 128
 )
 
-// DefaultSchedule is how long each attempt waits after the one before.
+// DefaultSchedule is the wait before each attempt.
 var DefaultSchedule = []time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour,
 	20 * time.Hour, 24 * time.Hour,
 }
 
-// Config is the configuration of an outbound webhook in its REST shape, without its
+// Config is the configuration of an outbound webhook in the form of the REST API, without its
 // headers, whose values are credentials.
 type Config struct {
 	URL            string `json:"url"`
@@ -49,13 +46,13 @@ type Config struct {
 	Retry          Retry  `json:"retry,omitzero"`
 }
 
-// Retry says how often and when a delivery is tried.
+// Retry is the schedule of delivery attempts.
 type Retry struct {
 	MaxAttempts     int   `json:"max_attempts,omitempty"`
 	ScheduleSeconds []int `json:"schedule_seconds,omitempty"`
 }
 
-// Field is one of the configuration, by its name in the REST API.
+// Field is a field of the configuration, named as in the REST API.
 type Field string
 
 // Fields of the configuration.
@@ -66,13 +63,13 @@ const (
 	FieldRetry   Field = "retry"
 )
 
-// Wrong is what is wrong with a field, in words that follow its name; it has no values.
+// Wrong is a field and its problem, which continues the field's name and contains no values.
 type Wrong struct {
 	Field   Field
 	Problem string
 }
 
-// Check says what is wrong with a configuration.
+// Check returns the problems of a configuration.
 func (c Config) Check() (wrong []Wrong) {
 	if problem := checkURL(c.URL); problem != "" {
 		wrong = append(wrong, Wrong{FieldURL, problem})
@@ -83,18 +80,18 @@ func (c Config) Check() (wrong []Wrong) {
 	limit := int(MaxWait.Seconds())
 	switch {
 	case c.Retry.MaxAttempts < 0, c.Retry.MaxAttempts > MaxAttempts, len(c.Retry.ScheduleSeconds) > MaxAttempts:
-		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has at most %d attempts, and at least one", MaxAttempts)})
+		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("must be 1 to %d attempts", MaxAttempts)})
 	case slices.ContainsFunc(c.Retry.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
-		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("has each attempt at most %d seconds after the one before", limit)})
+		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("must have waits of at most %d seconds", limit)})
 	case len(c.Retry.ScheduleSeconds) > 0 && c.Retry.ScheduleSeconds[0] != 0:
-		wrong = append(wrong, Wrong{FieldRetry, "has a schedule that does not begin with 0: the first attempt is made at once"})
+		wrong = append(wrong, Wrong{FieldRetry, "must begin with 0, because the first attempt is immediate"})
 	}
 	return wrong
 }
 
 func checkURL(address string) string {
 	if address == "" {
-		return "is where results are sent: an outbound webhook needs it"
+		return "is required for an outbound webhook"
 	}
 	u, err := url.Parse(address)
 	switch {
@@ -103,20 +100,20 @@ func checkURL(address string) string {
 	case err != nil, u.Host == "", u.Hostname() == "", u.Scheme != "https" && u.Scheme != "http":
 		return "must be an http or https URL, such as https://example.com/results"
 	case u.User != nil:
-		return "must not have a user or a password in it: send credentials as headers"
+		return "must not contain a user or a password; send credentials as headers"
 	case u.Fragment != "":
 		return "must not have a fragment (#…): it would not be sent"
 	}
 	return ""
 }
 
-// reserved are the names of headers that a delivery sets itself, or that belong to the
-// connection, in lower case; those that end with a hyphen are beginnings.
+// reserved are names of headers that a delivery sets itself or that belong to the connection, in
+// lower case. A name that ends with a hyphen is a prefix.
 var reserved = []string{
 	"x-service-", "webhook-", "content-", "proxy-", "host", "connection", "transfer-encoding", "te", "trailer", "upgrade", "keep-alive", "expect",
 }
 
-// CheckHeaderName says what is wrong with the name of a header, "" where nothing is.
+// CheckHeaderName returns the problem of a header name, or "".
 func CheckHeaderName(name string) string {
 	lower := strings.ToLower(name)
 	for _, r := range reserved {
@@ -130,7 +127,7 @@ func CheckHeaderName(name string) string {
 	return ""
 }
 
-// CheckHeaders says what is wrong with headers; it never says a value.
+// CheckHeaders returns the problems of headers. It never returns a value.
 func CheckHeaders(headers map[string]string) (wrong []Wrong) {
 	if len(headers) > MaxHeaders {
 		wrong = append(wrong, Wrong{FieldHeaders, fmt.Sprintf("has at most %d headers", MaxHeaders)})
@@ -141,7 +138,7 @@ func CheckHeaders(headers map[string]string) (wrong []Wrong) {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case problem != "":
 		case seen[canonical]:
-			problem = fmt.Sprintf("has the header %q twice: the case of letters makes no difference", canonical)
+			problem = fmt.Sprintf("has the header %q twice: header names ignore case", canonical)
 		case !httpguts.ValidHeaderFieldValue(headers[name]):
 			problem = fmt.Sprintf("has a control character, such as a line break, in the value of %q: remove it", name)
 		case len(name) > MaxHeaderName:
@@ -158,7 +155,7 @@ func CheckHeaders(headers map[string]string) (wrong []Wrong) {
 	return wrong
 }
 
-// Timeout is how long an attempt takes at most.
+// Timeout returns the limit of an attempt.
 func (c Config) Timeout() time.Duration {
 	if c.TimeoutSeconds <= 0 {
 		return DefaultTimeout
@@ -166,8 +163,7 @@ func (c Config) Timeout() time.Duration {
 	return min(time.Duration(c.TimeoutSeconds)*time.Second, MaxTimeout)
 }
 
-// Schedule is how long each attempt waits after the one before; the last wait of the
-// connector's own goes on.
+// Schedule returns the wait before each attempt. The last wait of the connector's schedule repeats.
 func (c Config) Schedule() []time.Duration {
 	schedule := DefaultSchedule
 	if len(c.Retry.ScheduleSeconds) > 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
-func TestTheScheduleOfAConnector(t *testing.T) {
+func TestConfig_Schedule(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]time.Duration{
 		`{}`:                                   outbound.DefaultSchedule,
@@ -43,7 +43,7 @@ func TestTheScheduleOfAConnector(t *testing.T) {
 	require.Equal(t, []float64{0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400}, seconds)
 }
 
-func TestWhatAConfigurationMayNotSay(t *testing.T) {
+func TestConfig_CheckReportsProblems(t *testing.T) {
 	t.Parallel()
 	const fine = "https://example.com:8443/results?team=a"
 	for name, c := range map[string]struct {
@@ -81,7 +81,7 @@ func TestWhatAConfigurationMayNotSay(t *testing.T) {
 	}
 }
 
-func TestHeadersThatNobodyMaySet(t *testing.T) {
+func TestCheckHeaders_RejectsReservedNames(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
 	for i := range outbound.MaxHeaders + 1 {

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// MaxSources is the most connectors that a link names of whose runs it sends the results.
+	// MaxSources limits the source connectors of a link.
 	MaxSources = 32
-	// MaxLinks is the most links to outbound connectors that an agent has in an environment.
+	// MaxLinks limits an agent's links to outbound connectors in an environment.
 	MaxLinks = 32
 )
 
@@ -23,16 +23,16 @@ const (
 	Middleware = "middleware"
 )
 
-// Statuses are those that an automatic link may send.
+// Statuses are the run statuses that an automatic link can send.
 var Statuses = []string{"completed", "failed", "cancelled", "delivery_failed"}
 
-// Link is what a link to an outbound connector says.
+// Link is the configuration of a link to an outbound connector.
 type Link struct {
-	// Mode is one of the above; "" means Automatic.
+	// Mode is one of the modes above; "" means Automatic.
 	Mode string
-	// ActionName is what the tool is called; "" means DefaultActionName.
+	// ActionName is the name of the tool; "" means DefaultActionName.
 	ActionName string
-	// Sources name connectors, in whatever way.
+	// Sources identify connectors, by name or ID.
 	Sources  []string
 	Statuses []string
 }
@@ -47,7 +47,7 @@ const (
 
 var actionName = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_-]*$`)
 
-// Check says what is wrong with a link.
+// Check returns the problems of a link.
 func (l Link) Check() (wrong []Wrong) {
 	if l.Mode != "" && !slices.Contains([]string{Automatic, AgentTool, Middleware}, l.Mode) {
 		return []Wrong{{FieldMode, fmt.Sprintf("must be %s, %s or %s, not %q", Automatic, AgentTool, Middleware, l.Mode)}}
@@ -61,7 +61,7 @@ func (l Link) Check() (wrong []Wrong) {
 	}
 	for _, s := range l.Statuses {
 		if !slices.Contains(Statuses, s) {
-			wrong = append(wrong, Wrong{FieldStatuses, fmt.Sprintf("may hold %s, not %q", strings.Join(Statuses, ", "), s)})
+			wrong = append(wrong, Wrong{FieldStatuses, fmt.Sprintf("must contain only %s, not %q", strings.Join(Statuses, ", "), s)})
 		}
 	}
 	if repeats(l.Sources) {
@@ -77,7 +77,7 @@ func repeats(list []string) bool {
 	return len(slices.Compact(slices.Sorted(slices.Values(list)))) < len(list)
 }
 
-// CheckMode says what of a link has no effect in its mode.
+// CheckMode returns the fields that have no effect in the link's mode.
 func (l Link) CheckMode() (wrong []Wrong) {
 	automatic := l.Mode == "" || l.Mode == Automatic
 	if l.ActionName != "" && l.Mode != AgentTool {

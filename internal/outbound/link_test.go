@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
-func TestWhatALinkMayNotSay(t *testing.T) {
+func TestLink_CheckReportsProblems(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		link    outbound.Link

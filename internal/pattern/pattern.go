@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pattern compiles regular expressions that others wrote, in RE2's syntax, and
-// bounds what they are compiled to: a{1000} are seven bytes and a thousand instructions.
+// Package pattern compiles untrusted regular expressions in RE2 syntax and limits their compiled
+// size: a{1000} has seven bytes and a thousand instructions.
 package pattern
 
 import (
@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// MaxText is the most bytes of a regular expression.
+	// MaxText limits a regular expression, in bytes.
 	MaxText = 1 << 10
-	// MaxSize is the most instructions that one is compiled to.
+	// MaxSize limits the compiled instructions.
 	MaxSize = 1000
-	// rangesEach is how many runes of a class count as an instruction.
+	// rangesEach is the number of runes of a class that count as one instruction.
 	rangesEach = 64
 )
 
-// Compile makes a regular expression of text, and says how many instructions it has.
+// Compile compiles a regular expression and returns its number of instructions.
 func Compile(text string) (compiled *regexp.Regexp, size int, err error) {
 	if len(text) > MaxText {
 		return nil, 0, fmt.Errorf("it has more than %d bytes", MaxText)
@@ -28,19 +28,19 @@ func Compile(text string) (compiled *regexp.Regexp, size int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	if size = sizeOf(parsed); size > MaxSize {
-		return nil, 0, fmt.Errorf("it is compiled to more than %d instructions; repeat less", MaxSize)
+	if size = programSize(parsed); size > MaxSize {
+		return nil, 0, fmt.Errorf("it compiles to more than %d instructions; use fewer repetitions", MaxSize)
 	}
 	compiled, err = regexp.Compile(text)
 	return compiled, size, err
 }
 
-// sizeOf is about how many instructions an expression is compiled to, without compiling it.
-// Counts are at most 1000, also of nested repetitions together: the parser sees to that.
-func sizeOf(re *syntax.Regexp) int {
+// programSize estimates the number of instructions without compiling. The parser limits counts, also of
+// nested repetitions, to 1000.
+func programSize(re *syntax.Regexp) int {
 	size := 0
 	for _, sub := range re.Sub {
-		size += sizeOf(sub)
+		size += programSize(sub)
 	}
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -59,8 +59,8 @@ func sizeOf(re *syntax.Regexp) int {
 	return max(size, 1)
 }
 
-// repeated is the size of a repetition: its part as often as it may be there, and a branch
-// for each that need not be.
+// repeated returns the size of a repetition: the part as often as it can occur, and a branch for
+// each optional one.
 func repeated(part, least, most int) int {
 	if most < 0 {
 		return part*max(least, 1) + 2

@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pattern"
 )
 
-// TestSizes: what is counted before compiling is about what compiling makes.
-func TestSizes(t *testing.T) {
+// The estimate is close to the compiled size.
+func TestCompile_EstimatesSize(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "a", "abc", "a|b", "ab|cd|ef", "a*", "a+", "a?", "(a)", "(?:ab){10}", "(?:ab){3,}", "(?:ab){0,}", "a{0,50}", "(a{10}){20}", "[a-z]+\\d{3,9}$",
@@ -31,7 +31,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-func TestPatternsThatAreRefused(t *testing.T) {
+func TestCompile_RejectsLargePatterns(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"(":                                    "missing closing )",

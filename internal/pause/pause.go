@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pause waits.
+// Package pause waits for a time or a context.
 package pause
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// For waits for a while; where ctx ends before, it returns why.
+// For waits for d. If ctx ends before, it returns the cause.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

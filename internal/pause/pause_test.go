@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-func TestAPauseEndsWithItsContext(t *testing.T) {
+func TestFor_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	require.NoError(t, pause.For(t.Context(), time.Nanosecond))
 	stopped := errors.New("stopped")

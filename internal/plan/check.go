@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// NotAllowedError says which fields of an Environment ask for more than the plan
-// allows, and what it allows.
+// NotAllowedError lists the fields of an Environment that the plan does not allow, and the allowed
+// values.
 type NotAllowedError struct{ Problems []string }
 
 // Error lists the problems.
@@ -22,7 +22,7 @@ func (e *NotAllowedError) Error() string {
 	return strings.Join(e.Problems, "; ") + "; ask the operator for a plan that allows more"
 }
 
-func (e *NotAllowedError) add(field, problem string, allowed []string) {
+func (e *NotAllowedError) addProblem(field, problem string, allowed []string) {
 	list := "none"
 	if len(allowed) > 0 {
 		list = strings.Join(allowed, ", ")
@@ -30,7 +30,7 @@ func (e *NotAllowedError) add(field, problem string, allowed []string) {
 	e.Problems = append(e.Problems, fmt.Sprintf("spec.runner.%s: %s; the plan allows: %s", field, problem, list))
 }
 
-// Check is a *NotAllowedError where a pool asks for more than the plan allows.
+// Check returns a *NotAllowedError if the plan does not allow a pool.
 func (r Runner) Check(pool v1alpha1.RunnerPool) error {
 	refused := &NotAllowedError{}
 	checkKeys(refused, "annotations", pool.Annotations, r.Annotations)
@@ -39,7 +39,7 @@ func (r Runner) Check(pool v1alpha1.RunnerPool) error {
 	r.checkResources(refused, pool.Resources.Requirements())
 	checkAffinity(refused, pool.Affinity)
 	if class := string(pool.RuntimeClassName); class != "" && !slices.Contains(r.RuntimeClassNames, class) {
-		refused.add("runtimeClassName", fmt.Sprintf("%q is not allowed", class), r.RuntimeClassNames)
+		refused.addProblem("runtimeClassName", fmt.Sprintf("%q is not allowed", class), r.RuntimeClassNames)
 	}
 	if len(refused.Problems) > 0 {
 		return refused
@@ -50,12 +50,12 @@ func (r Runner) Check(pool v1alpha1.RunnerPool) error {
 func checkKeys(refused *NotAllowedError, field string, asked map[string]string, allowed []string) {
 	for _, key := range slices.Sorted(maps.Keys(asked)) {
 		if !slices.ContainsFunc(allowed, func(entry string) bool { return matches(entry, key) }) {
-			refused.add(field, fmt.Sprintf("key %q is not allowed", key), allowed)
+			refused.addProblem(field, fmt.Sprintf("key %q is not allowed", key), allowed)
 		}
 	}
 }
 
-// matches says whether an entry of a list of keys stands for a key.
+// matches reports whether an entry of a list of keys includes a key.
 func matches(entry, key string) bool {
 	if prefix, all := strings.CutSuffix(entry, "*"); all {
 		return strings.HasPrefix(key, prefix)
@@ -66,18 +66,17 @@ func matches(entry, key string) bool {
 func (r Runner) checkTolerations(refused *NotAllowedError, asked []corev1.Toleration) {
 	var allowed []string
 	for _, t := range r.Tolerations {
-		allowed = append(allowed, show(t))
+		allowed = append(allowed, formatToleration(t))
 	}
 	for i, t := range asked {
-		if !slices.ContainsFunc(r.Tolerations, func(of corev1.Toleration) bool { return covers(of, t) }) {
-			refused.add(fmt.Sprintf("tolerations[%d]", i), fmt.Sprintf("%q is not allowed", show(t)), allowed)
+		if !slices.ContainsFunc(r.Tolerations, func(of corev1.Toleration) bool { return tolerates(of, t) }) {
+			refused.addProblem(fmt.Sprintf("tolerations[%d]", i), fmt.Sprintf("%q is not allowed", formatToleration(t)), allowed)
 		}
 	}
 }
 
-// covers says whether every taint that asked tolerates is one that allowed
-// tolerates too.
-func covers(allowed, asked corev1.Toleration) bool {
+// tolerates reports whether allowed tolerates each taint that asked tolerates.
+func tolerates(allowed, asked corev1.Toleration) bool {
 	if allowed.Key != "" && allowed.Key != asked.Key {
 		return false
 	}
@@ -90,8 +89,8 @@ func covers(allowed, asked corev1.Toleration) bool {
 	return (asked.Operator == "" || asked.Operator == corev1.TolerationOpEqual) && allowed.Value == asked.Value
 }
 
-// show writes a toleration as kubectl writes a taint.
-func show(t corev1.Toleration) string {
+// formatToleration formats a toleration like a taint in kubectl.
+func formatToleration(t corev1.Toleration) string {
 	out := t.Key
 	if t.Key == "" {
 		out = "(any key)"
@@ -118,14 +117,14 @@ func (r Runner) checkResources(refused *NotAllowedError, asked corev1.ResourceRe
 		for _, name := range slices.Sorted(maps.Keys(part.list)) {
 			quantity := part.list[name]
 			if most, ok := r.MaxResources[name]; !ok || quantity.Cmp(most) > 0 {
-				refused.add("resources."+part.name, fmt.Sprintf("%s of %s is not allowed", quantity.String(), name), allowed)
+				refused.addProblem("resources."+part.name, fmt.Sprintf("%s of %s is not allowed", quantity.String(), name), allowed)
 			}
 		}
 	}
 }
 
-// checkAffinity refuses terms about pods of other namespaces: they would tell
-// where those run, and keep them from nodes.
+// checkAffinity rejects terms about pods of other namespaces, because they would reveal and
+// influence where those pods run.
 func checkAffinity(refused *NotAllowedError, affinity *corev1.Affinity) {
 	if affinity == nil {
 		return
@@ -137,7 +136,7 @@ func checkAffinity(refused *NotAllowedError, affinity *corev1.Affinity) {
 		}
 		for _, term := range required {
 			if len(term.Namespaces) > 0 || term.NamespaceSelector != nil {
-				refused.add("affinity."+field, "namespaces and namespaceSelector are not allowed", own)
+				refused.addProblem("affinity."+field, "namespaces and namespaceSelector are not allowed", own)
 				return
 			}
 		}

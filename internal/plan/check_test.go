@@ -19,8 +19,8 @@ import (
 
 func gib(n int64) resource.Quantity { return *resource.NewQuantity(n<<30, resource.BinarySI) }
 
-// checked has for every field of a pool what the default plan says of it: the
-// fields in refused ask for more than it allows, those in free never do.
+// checked lists the decision of the default plan for each field of a pool: it rejects the values in
+// refused and accepts the values in free.
 var (
 	refused = map[string][]v1alpha1.RunnerPool{
 		"annotations": {{Annotations: map[string]string{"sidecar.istio.io/inject": "true"}}},
@@ -56,7 +56,7 @@ var (
 	}
 )
 
-func TestEveryFieldOfAPoolIsCheckedOrFree(t *testing.T) {
+func TestCheck_CoversAllFields(t *testing.T) {
 	t.Parallel()
 	pool := reflect.TypeFor[v1alpha1.RunnerPool]()
 	require.Equal(t, pool.NumField(), len(refused)+len(free))
@@ -86,7 +86,7 @@ func TestEveryFieldOfAPoolIsCheckedOrFree(t *testing.T) {
 	}))
 }
 
-func TestAllThatIsNotAllowedIsNamedAtOnce(t *testing.T) {
+func TestCheck_ReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	err := plan.Runner{Labels: []string{"example.com/*"}, RuntimeClassNames: []string{"gvisor"}}.Check(v1alpha1.RunnerPool{
 		Labels:           map[string]string{"a": "secret-value", "example.com/b": "c"},
@@ -97,7 +97,7 @@ func TestAllThatIsNotAllowedIsNamedAtOnce(t *testing.T) {
 		`ask the operator for a plan that allows more`)
 }
 
-func TestTolerationsAreCovered(t *testing.T) {
+func TestCheck_ComparesTolerations(t *testing.T) {
 	t.Parallel()
 	const exists = corev1.TolerationOpExists
 	agents := corev1.Toleration{Key: "pool", Value: "agents", Effect: corev1.TaintEffectNoSchedule}
@@ -128,7 +128,7 @@ func TestTolerationsAreCovered(t *testing.T) {
 	}
 }
 
-func TestWhatARunnerLeavesOpenIsFilled(t *testing.T) {
+func TestFill_AddsDefaults(t *testing.T) {
 	t.Parallel()
 	list := func(cpu, memory string) corev1.ResourceList {
 		out := corev1.ResourceList{}

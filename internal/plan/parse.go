@@ -19,10 +19,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// maxText is the most bytes of a plan's text.
+// maxText limits a plan's text, in bytes.
 const maxText = 64 << 10
 
-// document is a plan as text says it; what it leaves out stays as it was.
+// document is a plan as text. Missing fields keep their values.
 type document struct {
 	Environments      *int32             `json:"environments"`
 	RequestsPerMinute *int32             `json:"requestsPerMinute"`
@@ -43,8 +43,7 @@ type document struct {
 	} `json:"runner"`
 }
 
-// Load returns the platform's plan: Default with what the file says; an empty
-// path names no file.
+// Load returns the platform's plan: Default, overridden by the file. An empty path means no file.
 func Load(path string) (Plan, error) {
 	if path == "" {
 		return Default(), nil
@@ -60,25 +59,25 @@ func Load(path string) (Plan, error) {
 	return p, nil
 }
 
-// Parse returns base with what a YAML or JSON text says: figures and quantities
-// one by one, lists as a whole. The error names the field.
+// Parse returns base, overridden by a YAML or JSON text: numbers and quantities individually, lists
+// as a whole. The error names the field.
 func Parse(text []byte, base Plan) (Plan, error) {
-	d, err := decode(text)
+	d, err := decodeDocument(text)
 	if err != nil {
 		return Plan{}, err
 	}
-	p := base.clone()
+	p := base.deepCopy()
 	replace(&p.Environments, d.Environments)
 	replace(&p.RequestsPerMinute, d.RequestsPerMinute)
 	replace(&p.BacklogRuns, d.BacklogRuns)
 	replace(&p.BacklogInput, d.BacklogInput)
 	replace(&p.Storage, d.Storage)
 	replace(&p.Build.TimeoutSeconds, d.Build.TimeoutSeconds)
-	merge(&p.Build.Requests, d.Build.Resources.Requests)
-	merge(&p.Build.Limits, d.Build.Resources.Limits)
-	merge(&p.Runner.Resources.Requests, d.Runner.Resources.Requests)
-	merge(&p.Runner.Resources.Limits, d.Runner.Resources.Limits)
-	merge(&p.Runner.MaxResources, d.Runner.MaxResources)
+	mergeResources(&p.Build.Requests, d.Build.Resources.Requests)
+	mergeResources(&p.Build.Limits, d.Build.Resources.Limits)
+	mergeResources(&p.Runner.Resources.Requests, d.Runner.Resources.Requests)
+	mergeResources(&p.Runner.Resources.Limits, d.Runner.Resources.Limits)
+	mergeResources(&p.Runner.MaxResources, d.Runner.MaxResources)
 	replace(&p.Runner.Annotations, d.Runner.Annotations)
 	replace(&p.Runner.Labels, d.Runner.Labels)
 	replace(&p.Runner.Tolerations, d.Runner.Tolerations)
@@ -86,7 +85,7 @@ func Parse(text []byte, base Plan) (Plan, error) {
 	return p, p.validate()
 }
 
-func merge(into *corev1.ResourceList, from corev1.ResourceList) {
+func mergeResources(into *corev1.ResourceList, from corev1.ResourceList) {
 	if *into == nil {
 		*into = corev1.ResourceList{}
 	}
@@ -99,8 +98,8 @@ func replace[T any](into, with *T) {
 	}
 }
 
-// decode reads one document; unknown and repeated fields are errors.
-func decode(text []byte) (d document, err error) {
+// decodeDocument parses one document. Unknown and repeated fields are errors.
+func decodeDocument(text []byte) (d document, err error) {
 	if len(text) > maxText {
 		return d, fmt.Errorf("it has %d bytes; at most %d are read", len(text), maxText)
 	}
@@ -127,15 +126,15 @@ func decode(text []byte) (d document, err error) {
 	return d, nil
 }
 
-// explain says of an error of package json what a writer of YAML understands.
+// explain converts an error of encoding/json for an author of YAML.
 func explain(err error) error {
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("%s must be %s, not a %s", wrong.Field, kindOf(wrong.Type.Kind().String()), wrong.Value)
+		return fmt.Errorf("%s must be %s, not a %s", wrong.Field, patternKind(wrong.Type.Kind().String()), wrong.Value)
 	}
 	return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 }
 
-func kindOf(kind string) string {
+func patternKind(kind string) string {
 	switch kind {
 	case "slice":
 		return "a list"

@@ -38,7 +38,7 @@ runner:
   runtimeClassNames: [gvisor]
 `
 
-func TestAPlanSaysWhatDiffers(t *testing.T) {
+func TestParse_OverridesBase(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Parse([]byte(everything), plan.Default())
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestAPlanSaysWhatDiffers(t *testing.T) {
 	require.Equal(t, "1Gi", p.Build.Limits.Memory().String(), "the plan it starts from is not changed")
 }
 
-func TestAPlanThatSaysNothingIsTheDefault(t *testing.T) {
+func TestParse_EmptyTextIsBase(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n", "{}", "runner:\n", "runner: {tolerations: null}"} {
 		p, err := plan.Parse([]byte(text), plan.Default())
@@ -75,7 +75,7 @@ func TestAPlanThatSaysNothingIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
+func TestParse_NamesProblems(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"environments: 0":                                               "environments must be 1 to 1000",
@@ -106,7 +106,7 @@ func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 		"runner: {labels: ['*/inject']}":                                `runner.labels: "*/inject" is neither a key`,
 		"runner: {labels: ['']}":                                        `runner.labels: "" is neither a key`,
 		"runner: {tolerations: [{value: x}]}":                           "runner.tolerations[0].key is missing",
-		"runner: {tolerations: [{key: x, operator: Exists, value: z}]}": "runner.tolerations[0].value does not go",
+		"runner: {tolerations: [{key: x, operator: Exists, value: z}]}": "runner.tolerations[0].value cannot be combined",
 		"runner: {tolerations: [{key: x, operator: Gt, value: '3'}]}":   "runner.tolerations[0].operator must be",
 		"runner: {tolerations: [{key: x, effect: Never}]}":              "runner.tolerations[0].effect must be",
 		"runner: {tolerations: [{key: x, effect: NoExecute, tolerationSeconds: 3}]}": "runner.tolerations[0].tolerationSeconds",
@@ -120,7 +120,7 @@ func TestWhatIsWrongWithAPlanIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheFileIsThePlatformsPlan(t *testing.T) {
+func TestLoad_ReadsFile(t *testing.T) {
 	t.Parallel()
 	p, err := plan.Load("")
 	require.NoError(t, err)
@@ -137,7 +137,7 @@ func TestTheFileIsThePlatformsPlan(t *testing.T) {
 	require.ErrorContains(t, err, file)
 }
 
-func TestAProjectLowersItsPlanOnly(t *testing.T) {
+func TestLowered_OnlyLowersLimits(t *testing.T) {
 	t.Parallel()
 	p := plan.Default()
 	require.EqualValues(t, 20, p.Lowered(v1alpha1.ProjectLimits{}).Environments)
@@ -149,8 +149,7 @@ func TestAProjectLowersItsPlanOnly(t *testing.T) {
 	require.EqualValues(t, 12, *p.Lowered(v1alpha1.ProjectLimits{RequestsPerMinute: ptr.To(int32(12))}).Limits().RequestsPerMinute)
 }
 
-// Whatever a text holds, it is refused, or gives a plan that parses to itself and
-// under which every pod has limits.
+// Any text is rejected, or gives a plan that parses to itself and limits each pod.
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
 	f.Add("environments: 1")

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package plan is what the operator allows a project: figures and lists that the
-// project's members may use up, or lower, and never raise.
+// Package plan contains the platform operator's limits for a project: numbers and lists that
+// project members can use or lower, but never raise.
 //
-// The platform's plan comes from a file, a project's own figures from an
-// annotation on its Namespace, which tenants cannot write; what neither says is
-// as Default has it. A plan holds only what is enforced.
+// The platform's plan comes from a file. An annotation on the Namespace, which tenants cannot
+// write, overrides it for a project. Default has the remaining values. A plan contains only limits
+// that are enforced.
 package plan
 
 import (
@@ -18,63 +18,60 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Annotation of a Namespace holds what its project's plan has other than the
-// platform's; see Parse.
+// Annotation is the annotation of a Namespace with the overrides of its project's plan; see Parse.
 const Annotation = "agentplatform.dev/plan"
 
-// Plan is what a project may have. Every figure is filled.
+// Plan contains the limits of a project. Each number is set.
 type Plan struct {
-	// Environments is the most environments, at least 1.
+	// Environments limits the environments, at least 1.
 	Environments int32
-	// RequestsPerMinute is how many requests to the REST API the project may make in
-	// any 60 seconds, with all its keys and over all replicas.
+	// RequestsPerMinute limits the requests to the REST API in any 60 seconds, for all keys and all
+	// replicas together.
 	RequestsPerMinute int32
-	// BacklogRuns and BacklogInput are how many runs of an environment may be open,
-	// and how many bytes their inputs may have, when another webhook is taken.
+	// BacklogRuns and BacklogInput limit the open runs of an environment and the bytes of their
+	// inputs.
 	BacklogRuns  int64
 	BacklogInput resource.Quantity
-	// Storage is how many bytes of ended runs the project may have.
+	// Storage limits the stored bytes of the project.
 	Storage resource.Quantity
-	// Build is what builds may have.
+	// Build are the limits of builds.
 	Build Build
-	// Runner is what spec.runner of an Environment may ask for.
+	// Runner are the limits of spec.runner of an Environment.
 	Runner Runner
 }
 
-// Resources are requests and limits; a request is never more than its limit, and
-// cpu and memory always have both.
+// Resources are requests and limits. A request never exceeds its limit. CPU and memory always have
+// both.
 type Resources struct {
 	Requests corev1.ResourceList `json:"requests"`
 	Limits   corev1.ResourceList `json:"limits"`
 }
 
-// Build is what a build may have.
+// Build are the limits of a build.
 type Build struct {
-	// Resources are those of each container of a build pod.
+	// Resources apply to each container of a build pod.
 	Resources
-	// TimeoutSeconds ends a build that hangs: from the start of its Job, with what
-	// its pod waits for a place.
+	// TimeoutSeconds limits a build from the start of its Job, including the wait for a node.
 	TimeoutSeconds int64
 }
 
-// Runner is what a pool of runner pods may ask for.
+// Runner are the limits of a pool of runner pods.
 type Runner struct {
-	// Resources are those of a runner that asks for nothing.
+	// Resources are the defaults of a runner.
 	Resources Resources
-	// MaxResources is the most that a runner may ask for; what it does not name
-	// cannot be asked for.
+	// MaxResources limits the resources of a runner. Other resources are not allowed.
 	MaxResources corev1.ResourceList
-	// Annotations and Labels are the keys that runner pods may have; an entry that
-	// ends in * stands for every key with that beginning.
+	// Annotations and Labels are the allowed keys on runner pods. An entry that ends in * allows
+	// all keys with that prefix.
 	Annotations, Labels []string
-	// Tolerations cover those that runner pods may have; see covers.
+	// Tolerations cover the allowed tolerations of runner pods; see covers.
 	Tolerations []corev1.Toleration
-	// RuntimeClassNames are the runtime classes that may be chosen.
+	// RuntimeClassNames are the allowed runtime classes.
 	RuntimeClassNames []string
 }
 
-// Default is the plan of an operator who says nothing: enough for small agents,
-// and nothing by which a pod gets more of the cluster than others have.
+// Default is the plan without any configuration. It is enough for small agents and gives no pod
+// special access to the cluster.
 func Default() Plan {
 	return Plan{
 		Environments:      20,
@@ -106,7 +103,7 @@ func resources(cpu, memory string) corev1.ResourceList {
 	}
 }
 
-// Lowered is the plan with the limits that the project sets itself.
+// Lowered returns the plan with the project's own limits.
 func (p Plan) Lowered(limits v1alpha1.ProjectLimits) Plan {
 	if limits.Environments != nil {
 		p.Environments = min(p.Environments, *limits.Environments)
@@ -117,19 +114,19 @@ func (p Plan) Lowered(limits v1alpha1.ProjectLimits) Plan {
 	if limits.BacklogRuns != nil {
 		p.BacklogRuns = min(p.BacklogRuns, *limits.BacklogRuns)
 	}
-	p.BacklogInput = least(p.BacklogInput, limits.BacklogInput)
-	p.Storage = least(p.Storage, limits.Storage)
+	p.BacklogInput = leastOf(p.BacklogInput, limits.BacklogInput)
+	p.Storage = leastOf(p.Storage, limits.Storage)
 	return p
 }
 
-func least(of resource.Quantity, lower *resource.Quantity) resource.Quantity {
+func leastOf(of resource.Quantity, lower *resource.Quantity) resource.Quantity {
 	if lower != nil && lower.Cmp(of) < 0 {
 		return lower.DeepCopy()
 	}
 	return of
 }
 
-// Limits are the figures of the plan that a project may lower.
+// Limits returns the limits that a project can lower.
 func (p Plan) Limits() v1alpha1.ProjectLimits {
 	return v1alpha1.ProjectLimits{
 		Environments: &p.Environments, RequestsPerMinute: &p.RequestsPerMinute,
@@ -137,13 +134,13 @@ func (p Plan) Limits() v1alpha1.ProjectLimits {
 	}
 }
 
-// Requirements are the resources as a container takes them.
+// Requirements returns the resources in the form of a container.
 func (r Resources) Requirements() corev1.ResourceRequirements {
 	return corev1.ResourceRequirements{Requests: maps.Clone(r.Requests), Limits: maps.Clone(r.Limits)}
 }
 
-// Fill adds to what a runner asks for, which Check allowed, what it leaves open. A
-// request stays within its limit: of the two, what was asked for counts.
+// Fill adds defaults to the resources of a runner that Check allowed. If a default request and a
+// limit conflict, the given value takes precedence.
 func (r Runner) Fill(asked corev1.ResourceRequirements) corev1.ResourceRequirements {
 	out := r.Resources.Requirements()
 	maps.Copy(out.Requests, asked.Requests)
@@ -162,8 +159,8 @@ func (r Runner) Fill(asked corev1.ResourceRequirements) corev1.ResourceRequireme
 	return out
 }
 
-// clone shares nothing with p.
-func (p Plan) clone() Plan {
+// deepCopy returns a deep copy.
+func (p Plan) deepCopy() Plan {
 	out := p
 	out.BacklogInput, out.Storage = p.BacklogInput.DeepCopy(), p.Storage.DeepCopy()
 	for _, list := range []*corev1.ResourceList{

@@ -13,16 +13,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// maxEnvironments is what the API lets a Project ask for at most.
+// maxEnvironments is the maximum in the API of a Project.
 const maxEnvironments = 1000
 
-// maxRequestsPerMinute and maxBacklogRuns are likewise.
+// maxRequestsPerMinute and maxBacklogRuns are the maximums in the API of a Project.
 const maxRequestsPerMinute, maxBacklogRuns = 10_000, 10_000_000
 
-// Bounds of build.timeoutSeconds.
+// Limits of build.timeoutSeconds.
 const minBuildTimeout, maxBuildTimeout = 60, 24 * 60 * 60
 
-// validate says what is wrong with a plan, all of it.
+// validate returns all problems of a plan.
 func (p Plan) validate() error {
 	var problems []error
 	if p.Environments < 1 || p.Environments > maxEnvironments {
@@ -47,9 +47,9 @@ func (p Plan) validate() error {
 		p.Build.validate("build.resources"),
 		p.Runner.Resources.validate("runner.resources"),
 		positive("runner.maxResources", p.Runner.MaxResources),
-		within("runner.resources.limits", p.Runner.Resources.Limits, "runner.maxResources", p.Runner.MaxResources),
-		keys("runner.annotations", p.Runner.Annotations),
-		keys("runner.labels", p.Runner.Labels),
+		checkWithin("runner.resources.limits", p.Runner.Resources.Limits, "runner.maxResources", p.Runner.MaxResources),
+		checkAllowedKeys("runner.annotations", p.Runner.Annotations),
+		checkAllowedKeys("runner.labels", p.Runner.Labels),
 		tolerations(p.Runner.Tolerations),
 		classes(p.Runner.RuntimeClassNames),
 	)
@@ -60,11 +60,11 @@ func (r Resources) validate(field string) error {
 	return errors.Join(
 		positive(field+".limits", r.Limits),
 		positive(field+".requests", r.Requests),
-		within(field+".requests", r.Requests, field+".limits", r.Limits),
+		checkWithin(field+".requests", r.Requests, field+".limits", r.Limits),
 	)
 }
 
-// positive refuses quantities of 0 and less.
+// positive rejects quantities of 0 and less.
 func positive(field string, list corev1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		if quantity := list[name]; quantity.Sign() <= 0 {
@@ -74,8 +74,8 @@ func positive(field string, list corev1.ResourceList) error {
 	return nil
 }
 
-// within refuses quantities beyond their bound, and those that have no bound.
-func within(field string, list corev1.ResourceList, boundField string, bounds corev1.ResourceList) error {
+// checkWithin rejects quantities beyond their limit or without a limit.
+func checkWithin(field string, list corev1.ResourceList, boundField string, bounds corev1.ResourceList) error {
 	for _, name := range slices.Sorted(maps.Keys(list)) {
 		quantity := list[name]
 		bound, ok := bounds[name]
@@ -89,14 +89,14 @@ func within(field string, list corev1.ResourceList, boundField string, bounds co
 	return nil
 }
 
-func keys(field string, allowed []string) error {
+func checkAllowedKeys(field string, allowed []string) error {
 	for _, key := range allowed {
 		prefix, all := strings.CutSuffix(key, "*")
 		if all && !strings.Contains(prefix, "*") {
 			continue
 		}
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
-			return fmt.Errorf("%s: %q is neither a key nor the beginning of one with a * at its end: %s", field, key, problems[0])
+			return fmt.Errorf("%s: %q is neither a key nor a prefix with a * at its end: %s", field, key, problems[0])
 		}
 	}
 	return nil
@@ -108,11 +108,11 @@ func tolerations(allowed []corev1.Toleration) error {
 		switch t.Operator {
 		case "", corev1.TolerationOpEqual:
 			if t.Key == "" {
-				return fmt.Errorf("%s.key is missing; only operator Exists does without", field)
+				return fmt.Errorf("%s.key is missing; only the operator Exists does not need it", field)
 			}
 		case corev1.TolerationOpExists:
 			if t.Value != "" {
-				return fmt.Errorf("%s.value does not go with operator Exists", field)
+				return fmt.Errorf("%s.value cannot be combined with operator Exists", field)
 			}
 		default:
 			return fmt.Errorf("%s.operator must be Equal or Exists", field)
@@ -123,7 +123,7 @@ func tolerations(allowed []corev1.Toleration) error {
 			return fmt.Errorf("%s.effect must be NoSchedule, PreferNoSchedule or NoExecute", field)
 		}
 		if t.TolerationSeconds != nil {
-			return fmt.Errorf("%s.tolerationSeconds is not bounded by a plan; leave it out", field)
+			return fmt.Errorf("%s.tolerationSeconds cannot be limited by a plan; remove it", field)
 		}
 	}
 	return nil

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pricing knows what tokens of well-known models cost at the services of their makers, and
-// reads prices as people write them. Amounts are whole numbers: nothing is rounded but the cost of
-// one call, once.
+// Package pricing contains the prices of well-known models at their vendors' services, and parses
+// prices. Amounts are integers. Only the cost of a call is rounded, once.
 package pricing
 
 import (
@@ -17,17 +16,17 @@ import (
 	"time"
 )
 
-// Price is what a million tokens of a model cost, in millionths of a currency.
+// Price is the price of a million tokens, in millionths of a currency.
 type Price struct {
 	Input, CachedInput, Output, Thinking int64
 }
 
-// decimals are how many digits a price has after the point.
+// decimals is the number of digits after the point.
 const decimals = 6
 
 var form = regexp.MustCompile(`^(0|[1-9][0-9]{0,3})(\.[0-9]{1,6})?$`)
 
-// Parse reads the price of a million tokens, a decimal number such as 1.25, in millionths.
+// Parse parses the price of a million tokens, a decimal number such as 1.25, in millionths.
 func Parse(text string) (int64, error) {
 	if !form.MatchString(text) {
 		return 0, fmt.Errorf("price %q is no decimal number of at most 4 digits before the point and %d after it", text, decimals)
@@ -40,8 +39,8 @@ func Parse(text string) (int64, error) {
 	return n, nil
 }
 
-// Written are the prices of a model as people write them. Of what is read from a cache, and of
-// what is thought, "" is the price of input, and of output.
+// Written are the prices of a model as text. An empty price of cached input is the price of input,
+// and of thinking the price of output.
 type Written struct {
 	Input       string `json:"input"`
 	CachedInput string `json:"cached_input,omitempty"`
@@ -49,7 +48,7 @@ type Written struct {
 	Thinking    string `json:"thinking,omitempty"`
 }
 
-// Price reads them.
+// Price parses them.
 func (w Written) Price() (p Price, err error) {
 	for _, one := range []struct {
 		text, without string
@@ -73,15 +72,15 @@ var file []byte
 
 // Table are the prices of models by the hosts of services.
 type Table struct {
-	// Source is where the prices are from, Read the day on which they were read there.
+	// Source is the source of the prices, Read the day on which they were read.
 	Source string `json:"source"`
 	Read   string `json:"read"`
-	// Unit says in words what they are of.
+	// Unit describes the unit of the prices.
 	Unit     string                        `json:"unit"`
 	Services map[string]map[string]Written `json:"services"`
 }
 
-// Known is the table of this release, in US dollars.
+// Known returns the table of this release, in US dollars.
 func Known() (Table, error) {
 	var t Table
 	decoder := json.NewDecoder(bytes.NewReader(file))
@@ -90,13 +89,12 @@ func Known() (Table, error) {
 		return Table{}, fmt.Errorf("reading the table of prices: %w", err)
 	}
 	if _, err := time.Parse(time.DateOnly, t.Read); err != nil || t.Source == "" {
-		return Table{}, fmt.Errorf("the table of prices does not say where its prices are from, or of which day they are (%q)", t.Read)
+		return Table{}, fmt.Errorf("the table of prices lacks the source or the day of its prices (%q)", t.Read)
 	}
 	return t, nil
 }
 
-// Of are the prices of the models of the service at an address, by their names; none where it is
-// nobody's that the table knows.
+// Of returns the prices of the service at an address by model name, or none for an unknown service.
 func (t Table) Of(address string) map[string]Written {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "https" {

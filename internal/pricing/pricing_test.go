@@ -10,9 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pricing"
 )
 
-// TestTheTableIsReadable: of each model there is a price, and none that is read from a cache is
-// dearer than what is not.
-func TestTheTableIsReadable(t *testing.T) {
+// Each model has a price, and cached input never costs more than input.
+func TestKnown_HasValidPrices(t *testing.T) {
 	t.Parallel()
 	table, err := pricing.Known()
 	require.NoError(t, err)
@@ -31,7 +30,7 @@ func TestTheTableIsReadable(t *testing.T) {
 	}
 }
 
-func TestPricesAreThoseOfTheMakersOwnAddress(t *testing.T) {
+func TestOf_NeedsVendorAddress(t *testing.T) {
 	t.Parallel()
 	table, err := pricing.Known()
 	require.NoError(t, err)
@@ -43,7 +42,7 @@ func TestPricesAreThoseOfTheMakersOwnAddress(t *testing.T) {
 	}
 }
 
-func TestPricesAsTheyAreWritten(t *testing.T) {
+func TestParse_ReadsPrices(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{"0": 0, "1": 1_000_000, "1.25": 1_250_000, "0.000001": 1, "9999.999999": 9_999_999_999} {
 		t.Run(text, func(t *testing.T) {

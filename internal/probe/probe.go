@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe answers the kubelet: /healthz while the process works at all, so
-// that it is only restarted where that helps, and /readyz while it does what it is
-// there for.
+// Package probe serves the probes of the kubelet: /healthz while the process works, so that a
+// restart happens only if it helps, and /readyz while the process is ready.
 package probe
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// Check says why a process is not ready; nil: it is.
+// Check returns the reason why a process is not ready, or nil.
 type Check func(ctx context.Context) error
 
 // Register adds both paths to a mux.
@@ -34,19 +33,19 @@ func Register(mux *http.ServeMux, ready Check) {
 	})
 }
 
-const codeNotReady httpserver.Code = "not_ready" // 503: see what the detail says
+const codeNotReady httpserver.Code = "not_ready" // 503: the detail has the reason
 
-// errStarting is what a process answers before it has a check.
+// errStarting is the reason before the process has a check.
 var errStarting = errors.New("the process is starting")
 
-// Readiness is for a process that knows only some time after its start how to tell
-// whether it is ready. The zero value is not ready.
+// Readiness is the check of a process that gets its check some time after its start. The zero value
+// is not ready.
 type Readiness struct{ check atomic.Pointer[Check] }
 
-// Set makes check the one that is asked from now on.
+// Set replaces the check.
 func (r *Readiness) Set(check Check) { r.check.Store(&check) }
 
-// Check asks.
+// Check calls the current check.
 func (r *Readiness) Check(ctx context.Context) error {
 	if check := r.check.Load(); check != nil {
 		return (*check)(ctx)

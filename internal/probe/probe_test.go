@@ -30,9 +30,8 @@ func ask(t *testing.T, ready probe.Check, path string) (int, httpserver.Problem)
 	return answer.Code, problem
 }
 
-// TestReadinessIsLearnt: a process is alive from the start, and ready when what it
-// has learnt to ask says so.
-func TestReadinessIsLearnt(t *testing.T) {
+// A process is alive from the start. It is ready when its check succeeds.
+func TestReadiness_UsesCheckAfterStart(t *testing.T) {
 	t.Parallel()
 	var r probe.Readiness
 	status, problem := ask(t, r.Check, "/readyz")

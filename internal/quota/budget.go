@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Budget is waited for, in a line: first behind one's own project, and then behind the
-// others, where each project stands with its part alone.
+// Budget is an amount that callers can wait for. A caller waits behind its own project first, and
+// then behind other projects, each with at most its part.
 type Budget struct {
 	all      *semaphore.Weighted
 	part     int64
@@ -23,19 +23,19 @@ type Budget struct {
 	byProject map[uuid.UUID]*share
 }
 
-// share is a project's part, while somebody waits for it or has of it.
+// share is a project's part while it is used or waited for.
 type share struct {
 	left  *semaphore.Weighted
 	users int
 }
 
-// NewBudget is so much, of which a project has one part. At most line of a project have of
-// it or wait at once, for patience at most, or as long as they like where that is 0.
+// NewBudget returns a budget of all. A project has one of parts equal parts. At most line requests
+// of a project use it or wait at the same time, for patience, or without a limit if patience is 0.
 func NewBudget(all, parts int64, line int, patience time.Duration) *Budget {
-	return &Budget{all: semaphore.NewWeighted(all), part: partOf(all, parts), line: line, patience: patience, byProject: map[uuid.UUID]*share{}}
+	return &Budget{all: semaphore.NewWeighted(all), part: projectPart(all, parts), line: line, patience: patience, byProject: map[uuid.UUID]*share{}}
 }
 
-// Grant is what was had of a budget. A nil one is nothing.
+// Grant is an amount taken from a budget. A nil grant is empty.
 type Grant struct {
 	budget  *Budget
 	project uuid.UUID
@@ -43,45 +43,45 @@ type Grant struct {
 	n       int64
 }
 
-// Wait has n of the budget for a project; ErrInVain or ErrAll when its patience is over, and
-// ErrPart when too many of the project are there. The error of ctx is its cause. The caller
-// ends the Grant.
+// Wait takes n of the budget for a project. It returns ErrInVain or ErrAll after its patience, and
+// ErrPart if too many requests of the project wait. The error of ctx is its cause. The caller ends
+// the Grant.
 func (b *Budget) Wait(ctx context.Context, project uuid.UUID, n int64) (*Grant, error) {
 	n = min(n, b.part)
-	s := b.enter(project)
+	s := b.enterProject(project)
 	if s == nil {
 		return nil, ErrPart
 	}
-	turn, cancel := b.turn(ctx)
+	turn, cancel := b.withPatience(ctx)
 	defer cancel()
 	if s.left.Acquire(turn, n) != nil {
-		b.leave(project)
+		b.leaveProject(project)
 		return nil, givenUp(ctx, ErrInVain)
 	}
 	if b.all.Acquire(turn, n) != nil {
 		s.left.Release(n)
-		b.leave(project)
+		b.leaveProject(project)
 		return nil, givenUp(ctx, ErrAll)
 	}
 	return &Grant{budget: b, project: project, left: s.left, n: n}, nil
 }
 
-// turn is ctx for as long as the patience lasts.
-func (b *Budget) turn(ctx context.Context) (context.Context, context.CancelFunc) {
+// withPatience returns ctx with the patience as its timeout.
+func (b *Budget) withPatience(ctx context.Context) (context.Context, context.CancelFunc) {
 	if b.patience == 0 {
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, b.patience)
 }
 
-// Free says that nobody has of it, or waits.
+// Free reports whether nothing is taken and nobody waits.
 func (b *Budget) Free() bool {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return len(b.byProject) == 0
 }
 
-// givenUp is why a wait ended: its caller's did, or the patience.
+// givenUp returns the reason why a wait ended: its caller's end or the patience.
 func givenUp(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -89,7 +89,7 @@ func givenUp(ctx context.Context, err error) error {
 	return err
 }
 
-func (b *Budget) enter(project uuid.UUID) *share {
+func (b *Budget) enterProject(project uuid.UUID) *share {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	s, known := b.byProject[project]
@@ -104,7 +104,7 @@ func (b *Budget) enter(project uuid.UUID) *share {
 	return s
 }
 
-func (b *Budget) leave(project uuid.UUID) {
+func (b *Budget) leaveProject(project uuid.UUID) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	if s := b.byProject[project]; s.users > 1 {
@@ -114,10 +114,10 @@ func (b *Budget) leave(project uuid.UUID) {
 	delete(b.byProject, project)
 }
 
-// Amount is how much of it there is still.
+// Amount returns the remaining amount.
 func (g *Grant) Amount() int64 { return g.n }
 
-// Keep gives back what is beyond n.
+// Keep returns everything above n.
 func (g *Grant) Keep(n int64) {
 	n = min(n, g.n)
 	g.left.Release(g.n - n)
@@ -125,12 +125,12 @@ func (g *Grant) Keep(n int64) {
 	g.n = n
 }
 
-// End gives all back; once more is nothing.
+// End returns the whole amount. A second call has no effect.
 func (g *Grant) End() {
 	if g == nil || g.budget == nil {
 		return
 	}
 	g.Keep(0)
-	g.budget.leave(g.project)
+	g.budget.leaveProject(g.project)
 	g.budget = nil
 }

@@ -8,10 +8,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// Places are taken by who finds them free, and by nobody else: nobody waits.
+const (
+	// keptParts and keptSlots are the slots for projects that have none: one of keptParts parts of all slots, or keptSlots if
+	// these are more, but at most one of mostKeptParts parts.
+	keptParts, keptSlots, mostKeptParts = 8, 8, 4
+	// leftParts is the part that a project gets of the slots that the other projects leave.
+	leftParts = 2
+)
+
+// Places are slots that are taken if they are free, without waiting.
 type Places struct {
 	all, part int64
-	// kept are for projects alone that have none.
+	// kept are slots for projects that have none.
 	kept int64
 
 	mutex     sync.Mutex
@@ -19,15 +27,15 @@ type Places struct {
 	byProject map[uuid.UUID]int64
 }
 
-// NewPlaces are so many, of which a project has one part at most, no more than half of what
-// the others leave, and once it has some nothing of the last eighth, or of the last eight where
-// these are more but no more than a quarter. So there is one at least for each of as many
-// projects as that is, and for three more, however much the others ask for.
+// NewPlaces returns all slots. A project has at most one of parts equal parts, and at most half of
+// the slots that the others leave. A project that has a slot gets none of the last eighth, or of
+// the last eight if these are more, but at most a quarter. So each of that many projects, and three
+// more, gets at least one slot, regardless of the others.
 func NewPlaces(all, parts int64) *Places {
-	return &Places{all: all, part: partOf(all, parts), kept: max(all/8, min(all/4, 8)), byProject: map[uuid.UUID]int64{}}
+	return &Places{all: all, part: projectPart(all, parts), kept: max(all/keptParts, min(all/mostKeptParts, keptSlots)), byProject: map[uuid.UUID]int64{}}
 }
 
-// Take takes n for a project, who gives them back; or ErrPart or ErrAll.
+// Take takes n slots for a project, or returns ErrPart or ErrAll. The caller gives them back.
 func (p *Places) Take(project uuid.UUID, n int64) error {
 	n = min(n, p.part)
 	p.mutex.Lock()
@@ -35,7 +43,7 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 	switch own := p.byProject[project]; {
 	case own+n > p.part:
 		return ErrPart
-	case p.taken+n > p.all, !p.spares(own, n):
+	case p.taken+n > p.all, !p.leavesEnough(own, n):
 		return ErrAll
 	}
 	p.taken += n
@@ -43,13 +51,13 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 	return nil
 }
 
-// spares says that enough is left for others when a project that has own takes n more.
-func (p *Places) spares(own, n int64) bool {
-	left := p.all - p.taken + own // by the others
-	return own+n <= (left+1)/2 && (own == 0 || p.taken+n <= p.all-p.kept)
+// leavesEnough reports whether enough slots remain for others if a project that has own takes n more.
+func (p *Places) leavesEnough(own, n int64) bool {
+	left := p.all - p.taken + own // slots that others leave
+	return own+n <= (left+leftParts-1)/leftParts && (own == 0 || p.taken+n <= p.all-p.kept)
 }
 
-// Give gives back what was taken by the same n.
+// Give gives n slots back.
 func (p *Places) Give(project uuid.UUID, n int64) {
 	n = min(n, p.part)
 	p.mutex.Lock()
@@ -60,7 +68,7 @@ func (p *Places) Give(project uuid.UUID, n int64) {
 	}
 }
 
-// Taken is how many are.
+// Taken returns the number of taken slots.
 func (p *Places) Taken() int64 {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()

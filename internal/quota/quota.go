@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quota shares out what there is a limited amount of (memory, places) to
-// projects, of which one has at most a part: however much it asks for, it takes nothing
-// of the others'. An amount that is larger than a part counts as a part.
+// Package quota shares limited amounts of memory and slots among projects. Each project has at most
+// its part, so a project cannot use up the parts of others. An amount larger than a part counts as
+// a part.
 //
-// Nobody waits for [Places]; a [Budget] is waited for, in a line. [Turns] shares out nothing
-// but whose turn it is: a queue (round-robin; fair queueing) in which a project that has put
-// in a lot waits for itself.
+// [Places] are taken without waiting. A [Budget] has a queue. [FairQueue] is a fair queue: it serves
+// projects round-robin, so a busy project delays only itself.
 package quota
 
 import (
@@ -14,18 +13,17 @@ import (
 	"fmt"
 )
 
-// Errors of what cannot be had now.
+// Errors for amounts that are not available now.
 var (
 	// ErrPart: the project has its part already.
-	ErrPart = errors.New("the project has as much as it may")
-	// ErrInVain is an ErrPart: its patience is over.
-	ErrInVain = fmt.Errorf("%w, and nothing of it came free in time", ErrPart)
-	// ErrAll: all projects together have all there is.
+	ErrPart = errors.New("the project is at its limit")
+	// ErrInVain is an ErrPart after the patience.
+	ErrInVain = fmt.Errorf("%w, and nothing became free in time", ErrPart)
+	// ErrAll: all projects together have everything.
 	ErrAll = errors.New("there is no more")
 )
 
-// Refusal is an error with what its caller says for ErrPart and for ErrAll; any other
-// error, and nil, is itself.
+// Refusal returns part for ErrPart, all for ErrAll, and any other error or nil unchanged.
 func Refusal(err, part, all error) error {
 	switch {
 	case errors.Is(err, ErrPart):
@@ -36,5 +34,5 @@ func Refusal(err, part, all error) error {
 	return err
 }
 
-// partOf is the part of all that a project has: at least one.
-func partOf(all, parts int64) int64 { return max(all/parts, 1) }
+// projectPart returns the part of a project, at least 1.
+func projectPart(all, parts int64) int64 { return max(all/parts, 1) }

@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// named is the id of what is named so.
+// named returns an ID for a name.
 func named(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) }
 
-// TestARefusalSaysWhoseFaultItIs: and leaves other errors alone.
-func TestARefusalSaysWhoseFaultItIs(t *testing.T) {
+// Other errors are returned unchanged.
+func TestRefusal_SelectsError(t *testing.T) {
 	t.Parallel()
 	part, all, other := errors.New("part"), errors.New("all"), errors.New("other")
 	require.Equal(t, part, Refusal(fmt.Errorf("now: %w", ErrPart), part, all))
@@ -27,9 +27,8 @@ func TestARefusalSaysWhoseFaultItIs(t *testing.T) {
 	require.NoError(t, Refusal(nil, part, all))
 }
 
-// TestAProjectHasAShareOfThePlaces: what it takes of its own is its own matter, and
-// there is room for others until all are taken.
-func TestAProjectHasAShareOfThePlaces(t *testing.T) {
+// A project can use its own part completely. Others get slots until all are taken.
+func TestPlaces_LimitProjectToItsPart(t *testing.T) {
 	t.Parallel()
 	p, projects := NewPlaces(8, 4), make([]uuid.UUID, 6)
 	for i := range projects {
@@ -61,8 +60,8 @@ func TestAProjectHasAShareOfThePlaces(t *testing.T) {
 	require.Empty(t, large.byProject, "a project that has none is forgotten")
 }
 
-// TestWhoWantsMoreOfABudgetWaitsForItself: and for nobody for longer than it may.
-func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
+// A project waits only for itself, and others wait for it only for a limited time.
+func TestBudget_BusyProjectDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(40, 4, 10, time.Second)
@@ -71,7 +70,7 @@ func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
 			require.NoError(t, err)
 			return got
 		}
-		first := take("greedy", 1000) // all of its share
+		first := take("greedy", 1000) // its whole part
 		next := make(chan *Grant, 2)
 		for range 2 {
 			go func() { next <- take("greedy", 4) }()
@@ -87,8 +86,8 @@ func TestWhoWantsMoreOfABudgetWaitsForItself(t *testing.T) {
 	})
 }
 
-// TestAWaitForABudgetEnds: with its caller, or with the patience, unless there is no end of that.
-func TestAWaitForABudgetEnds(t *testing.T) {
+// A wait ends with its caller or with its patience, if it is limited.
+func TestBudget_WaitEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := NewBudget(40, 4, 10, time.Second)
@@ -115,8 +114,8 @@ func TestAWaitForABudgetEnds(t *testing.T) {
 	})
 }
 
-// TestABudgetIsGivenBackWhole: nothing is remembered of who has nothing of it.
-func TestABudgetIsGivenBackWhole(t *testing.T) {
+// No state remains for a project that has nothing.
+func TestBudget_KeepsNoState(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(40, 4, 10, time.Second)
 	for range 100 {
@@ -129,8 +128,8 @@ func TestABudgetIsGivenBackWhole(t *testing.T) {
 	require.True(t, b.all.TryAcquire(40))
 }
 
-// TestALineForABudgetIsBounded: a project's requests do not wait in any number.
-func TestALineForABudgetIsBounded(t *testing.T) {
+// The number of waiting requests of a project is limited.
+func TestBudget_LimitsQueue(t *testing.T) {
 	t.Parallel()
 	b := NewBudget(400, 4, 10, time.Second)
 	for range 10 {
@@ -143,9 +142,9 @@ func TestALineForABudgetIsBounded(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestPlacesAreLeftForTheNext: half of what is left, and the last ones for those who
-// have none; all of them are had by somebody.
-func TestPlacesAreLeftForTheNext(t *testing.T) {
+// A project gets at most half of the remaining slots, and none of the last ones if it has one. All
+// slots can be used.
+func TestPlaces_ReserveSlotsForOthers(t *testing.T) {
 	t.Parallel()
 	for all, want := range map[int64][]int{
 		2:  {1, 1},

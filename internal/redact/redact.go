@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package redact makes a value fit to be kept for years and read by many: JSON
-// without secrets and of a bounded size.
+// Package redact removes secrets. JSON converts a value of the platform for the audit log, without the
+// fields that have secrets. Secrets removes known values from the answers of services.
 package redact
 
 import (
@@ -9,25 +9,26 @@ import (
 	"encoding/json"
 	"net/url"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
-// Mask stands for a value that is not shown.
+// Mask replaces a hidden value.
 const Mask = "********"
 
-// maxText is the most bytes of a text in a document.
+// maxText limits a text in a document, in bytes.
 const maxText = 1 << 10
 
-// secretNames are parts of the names of fields whose texts are secrets.
+// secretNames are parts of the names of fields with secret texts.
 var secretNames = []string{"secret", "password", "passwd", "token", "credential", "authorization", "privatekey", "apikey", "sealed"}
 
-// secretMaps are names of fields that hold secrets whatever their own names are:
-// the headers of an outbound webhook, and the value of a variable.
+// secretMaps are names of fields with only secret texts: the headers of an outbound webhook, and the
+// value of a variable.
 var secretMaps = []string{"headers", "value"}
 
-// JSON is the value as JSON in which every secret is Mask, every URL ends with
-// its host and texts are cut; one that is still larger than limit bytes is
-// replaced by a note of its size. Nil gives nil, and so does what is no JSON.
+// JSON returns the value as JSON with secrets masked, URLs reduced to their host, and texts cut. If
+// the result is larger than limit bytes, it returns a note with the size. It returns nil for nil
+// and for invalid JSON.
 func JSON(value any, limit int) json.RawMessage {
 	raw, err := json.Marshal(value)
 	if err != nil || value == nil {
@@ -39,7 +40,7 @@ func JSON(value any, limit int) json.RawMessage {
 	if err := decoder.Decode(&tree); err != nil || tree == nil {
 		return nil
 	}
-	raw, err = json.Marshal(clean(tree, false))
+	raw, err = json.Marshal(maskValue(tree, false))
 	if err != nil {
 		return nil
 	}
@@ -52,31 +53,31 @@ func JSON(value any, limit int) json.RawMessage {
 	return raw
 }
 
-// clean masks texts below a secret name; numbers and booleans stay, so that
-// counts of tokens do.
-func clean(value any, secret bool) any {
+// maskValue masks texts below a secret name. Numbers and booleans stay, so that token counts are
+// visible.
+func maskValue(value any, secret bool) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, field := range v {
-			v[name] = clean(field, secret || isSecret(name))
+			v[name] = maskValue(field, secret || isSecret(name))
 		}
 		return v
 	case []any:
 		for i := range v {
-			v[i] = clean(v[i], secret)
+			v[i] = maskValue(v[i], secret)
 		}
 		return v
 	case string:
 		if secret && v != "" {
 			return Mask
 		}
-		return text(v)
+		return truncateText(v)
 	default:
 		return v
 	}
 }
 
-// isSecret judges the name of a field, however it is spelled.
+// isSecret reports whether a field name in any spelling is secret.
 func isSecret(name string) bool {
 	plain := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
 	for _, part := range secretNames {
@@ -92,9 +93,9 @@ func isSecret(name string) bool {
 	return false
 }
 
-// text cuts a text. Of a URL only scheme and host are kept: user, path and query
-// may each be what lets somebody in.
-func text(s string) string {
+// truncateText cuts a text. It keeps only scheme and host of a URL, because user, path and query can be
+// credentials.
+func truncateText(s string) string {
 	if strings.Contains(s, "://") {
 		u, err := url.Parse(strings.TrimSpace(s))
 		switch {
@@ -104,12 +105,5 @@ func text(s string) string {
 			return u.Scheme + "://" + u.Host + "/" + Mask
 		}
 	}
-	if len(s) <= maxText {
-		return s
-	}
-	end := maxText
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return excerpt.Of(s, maxText, excerpt.Ellipsis)
 }

@@ -7,13 +7,13 @@ import (
 	"unicode"
 )
 
-// Credential is a token or a password as it is sent, without surrounding white space: a Secret that was made of a
-// file often ends in a line break. problem says, in words that follow what the value is called, why nobody can send
-// it; "" if it can be sent.
+// Credential returns a token or a password without surrounding white space, because a Secret from a
+// file often ends with a line break. problem is the reason why it cannot be sent, which continues
+// the name of the value, or "".
 func Credential(value string) (credential, problem string) {
 	credential = strings.TrimSpace(value)
 	if strings.ContainsFunc(credential, unicode.IsControl) {
-		return "", "holds a line break or another control character, which nobody can send; correct it"
+		return "", "contains a line break or another control character, which cannot be sent; correct it"
 	}
 	return credential, ""
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// TestCredential_DropsSurroundingWhiteSpace: what is inside is the value's own, or cannot be sent.
+// White space inside the value stays, or makes it invalid.
 func TestCredential_DropsSurroundingWhiteSpace(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

@@ -8,16 +8,16 @@ import (
 	"math/big"
 )
 
-// PricesFile is the file of models' prices in the Secret of a runner pool. It is read anew for each
-// answer of a model: another price needs no other runner.
+// PricesFile is the file of models' prices in the Secret of a runner pool. It is read for each
+// model response, so a changed price needs no new runner.
 const PricesFile = "prices.json"
 
-// Prices is the content of PricesFile: the prices of models by their references, provider/model.
+// Prices is the content of PricesFile: prices of models by reference, provider/model.
 type Prices struct {
 	Prices map[string]Price `json:"prices"`
 }
 
-// Price is what a million tokens of a model cost, in millionths of the currency.
+// Price is the price of a million tokens, in millionths of the currency.
 type Price struct {
 	Currency    string `json:"currency"`
 	Input       int64  `json:"input"`
@@ -26,11 +26,10 @@ type Price struct {
 	Thinking    int64  `json:"thinking"`
 }
 
-// Tokens are those of one call. Of the input, CachedInput came from a cache.
+// Tokens are the tokens of one call. CachedInput is the cached part of Input.
 type Tokens struct{ Input, CachedInput, Output, Thinking int64 }
 
-// Nanos is what a call costs, in billionths of the currency, rounded to the nearest; half of one
-// is rounded up.
+// Nanos returns the cost of a call in billionths of the currency, rounded to the nearest, half up.
 func (p Price) Nanos(t Tokens) int64 {
 	sum := new(big.Int)
 	for _, of := range [][2]int64{{t.Input - min(t.CachedInput, t.Input), p.Input}, {t.CachedInput, p.CachedInput}, {t.Output, p.Output}, {t.Thinking, p.Thinking}} {
@@ -45,7 +44,7 @@ func (p Price) Nanos(t Tokens) int64 {
 	return sum.Int64()
 }
 
-// ParsePrices reads the content of PricesFile.
+// ParsePrices parses the content of PricesFile.
 func ParsePrices(data []byte) (Prices, error) {
 	var p Prices
 	if err := json.Unmarshal(data, &p); err != nil {
@@ -53,7 +52,7 @@ func ParsePrices(data []byte) (Prices, error) {
 	}
 	for model, price := range p.Prices {
 		if price.Currency == "" || min(price.Input, price.CachedInput, price.Output, price.Thinking) < 0 {
-			return Prices{}, fmt.Errorf("reading %s: the price of %q is none", PricesFile, model)
+			return Prices{}, fmt.Errorf("reading %s: the price of %q is invalid", PricesFile, model)
 		}
 	}
 	return p, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-func TestWhatACallCosts(t *testing.T) {
+func TestPrice_Nanos(t *testing.T) {
 	t.Parallel()
 	price := runnerconfig.Price{Input: 1_250_000, CachedInput: 125_000, Output: 10_000_000, Thinking: 5_000_000}
 	for _, c := range []struct {
@@ -39,7 +39,7 @@ func TestWhatACallCosts(t *testing.T) {
 	}
 }
 
-func TestPricesAreReadAsTheyWereWritten(t *testing.T) {
+func TestParsePrices_ReadsWrittenPrices(t *testing.T) {
 	t.Parallel()
 	written := runnerconfig.Prices{Prices: map[string]runnerconfig.Price{"openai/gpt-5": {Currency: "USD", Input: 1, CachedInput: 2, Output: 3, Thinking: 4}}}
 	data, err := json.Marshal(written)

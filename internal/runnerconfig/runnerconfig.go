@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runnerconfig is what controllers mount into build and runner pods and
-// the runner reads there: names of files and the form of their contents.
+// Package runnerconfig defines the files that controllers mount into build and runner pods: their
+// names and contents.
 package runnerconfig
 
 import (
@@ -9,14 +9,14 @@ import (
 	"fmt"
 )
 
-// Keys of a Secret with Git credentials, the names of its files once mounted.
+// Keys of a Secret with Git credentials, which are the names of the mounted files.
 const (
 	GitUsername    = "username"
 	GitPassword    = "password"
 	GitBearerToken = "bearerToken"
 	GitIdentity    = "identity"    // SSH private key, PEM
 	GitKnownHosts  = "known_hosts" // required for SSH
-	GitCA          = "ca.crt"      // PEM, trusted in place of the system's
+	GitCA          = "ca.crt"      // PEM, trusted instead of the system's authorities
 )
 
 // ProvidersFile is the file of model providers in the Secret of a runner pool.
@@ -24,11 +24,11 @@ const ProvidersFile = "providers.json"
 
 // Types of model providers.
 const (
-	// ProviderOpenAI speaks OpenAI's Chat Completions.
+	// ProviderOpenAI is OpenAI's Chat Completions API.
 	ProviderOpenAI = "openai"
 )
 
-// OpenAIAddress is where a provider of the type openai is that says no other address.
+// OpenAIAddress is the default address of a provider of the type openai.
 const OpenAIAddress = "https://api.openai.com/v1"
 
 // Providers is the content of ProvidersFile.
@@ -36,8 +36,7 @@ type Providers struct {
 	Providers []Provider `json:"providers"`
 }
 
-// Provider is a model service: an agent's model prefix/name is asked of the
-// provider with that prefix.
+// Provider is a model service: it answers agents with the model prefix/name.
 type Provider struct {
 	Prefix string `json:"prefix"`
 	Type   string `json:"type"`
@@ -46,7 +45,7 @@ type Provider struct {
 	APIKey  string `json:"api_key,omitempty"`
 }
 
-// ParseProviders reads the content of ProvidersFile. Errors do not show values.
+// ParseProviders parses the content of ProvidersFile. Its errors contain no values.
 func ParseProviders(data []byte) (Providers, error) {
 	var p Providers
 	if err := json.Unmarshal(data, &p); err != nil {

@@ -13,13 +13,13 @@ import (
 const VariablesFile = "variables.json"
 
 const (
-	// MaxVariable is the most bytes of a variable's value.
+	// MaxVariable limits a variable's value, in bytes.
 	MaxVariable = 8192
-	// MaxVariables is the most bytes that the values of an environment's variables have together.
+	// MaxVariables limits the values of an environment's variables together, in bytes.
 	MaxVariables = 256 << 10
 )
 
-// Variables is the content of VariablesFile, by name.
+// Variables is the content of VariablesFile, sorted by name.
 type Variables struct {
 	Variables []Variable `json:"variables"`
 }
@@ -28,11 +28,11 @@ type Variables struct {
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Sensitive: no model is told it.
+	// Sensitive hides the value from models.
 	Sensitive bool `json:"sensitive,omitempty"`
 }
 
-// Find returns the variable of that name; false where there is none.
+// Find returns the variable with that name, or false.
 func (v Variables) Find(name string) (Variable, bool) {
 	at, found := slices.BinarySearchFunc(v.Variables, name, func(one Variable, name string) int { return cmp.Compare(one.Name, name) })
 	if !found {
@@ -41,31 +41,31 @@ func (v Variables) Find(name string) (Variable, bool) {
 	return v.Variables[at], true
 }
 
-// Sorted are variables as Variables has them: by name, whose names are all different.
+// Sorted sorts variables by name. Their names must be unique.
 func Sorted(variables []Variable) Variables {
 	out := slices.Clone(variables)
 	slices.SortFunc(out, func(a, b Variable) int { return cmp.Compare(a.Name, b.Name) })
 	return Variables{Variables: out}
 }
 
-// CheckVariables says what is wrong with the sizes of variables, in words that follow what they
-// are called, and the name of the one that is too long, "" where it is all of them; both are ""
-// where nothing is wrong.
+// CheckVariables returns the problem of the variables' sizes, which continues their name, and the
+// name of the variable that is too long, or "" if all together are. It returns "" twice if there is
+// no problem.
 func CheckVariables(variables []Variable) (name, problem string) {
 	total := 0
 	for _, one := range variables {
 		if len(one.Value) > MaxVariable {
-			return one.Name, fmt.Sprintf("has a value of more than the %d bytes that it may have", MaxVariable)
+			return one.Name, fmt.Sprintf("has a value of more than %d bytes", MaxVariable)
 		}
 		total += len(one.Value)
 	}
 	if total > MaxVariables {
-		return "", fmt.Sprintf("have more than the %d KiB together that they may have", MaxVariables>>10)
+		return "", fmt.Sprintf("have more than %d KiB together", MaxVariables>>10)
 	}
 	return "", ""
 }
 
-// ParseVariables reads the content of VariablesFile. Errors do not show values.
+// ParseVariables parses the content of VariablesFile. Its errors contain no values.
 func ParseVariables(data []byte) (Variables, error) {
 	var v Variables
 	if json.Unmarshal(data, &v) != nil {
@@ -73,7 +73,7 @@ func ParseVariables(data []byte) (Variables, error) {
 	}
 	for i := 1; i < len(v.Variables); i++ {
 		if v.Variables[i-1].Name >= v.Variables[i].Name {
-			return Variables{}, fmt.Errorf("reading %s: the variables are not each there once, by name", VariablesFile)
+			return Variables{}, fmt.Errorf("reading %s: the variables are not sorted by name or not unique", VariablesFile)
 		}
 	}
 	return v, nil

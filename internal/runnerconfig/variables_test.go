@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-func TestVariablesAreReadAsTheyWereWritten(t *testing.T) {
+func TestParseVariables_ReadsWrittenVariables(t *testing.T) {
 	t.Parallel()
 	written := runnerconfig.Sorted([]runnerconfig.Variable{{Name: "TOKEN", Value: "s", Sensitive: true}, {Name: "EMPTY"}, {Name: "REGION", Value: "eu"}})
 	data, err := json.Marshal(written)
@@ -29,7 +29,7 @@ func TestVariablesAreReadAsTheyWereWritten(t *testing.T) {
 	require.False(t, there)
 }
 
-func TestWhatIsNoFileOfVariablesIsRefusedWithoutRepeatingIt(t *testing.T) {
+func TestParseVariables_RejectsInvalidFileWithoutContent(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "secret", `{"variables":"secret"}`, `{"variables":[{"name":"B","value":"secret"},{"name":"A"}]}`, `{"variables":[{"name":"A"},{"name":"A","value":"secret"}]}`} {
 		_, err := runnerconfig.ParseVariables([]byte(text))
@@ -38,7 +38,7 @@ func TestWhatIsNoFileOfVariablesIsRefusedWithoutRepeatingIt(t *testing.T) {
 	}
 }
 
-func TestSizesOfVariables(t *testing.T) {
+func TestCheckVariables_LimitsSizes(t *testing.T) {
 	t.Parallel()
 	full := runnerconfig.Variable{Name: "FULL", Value: strings.Repeat("x", runnerconfig.MaxVariable)}
 	for _, c := range []struct {
@@ -47,11 +47,11 @@ func TestSizesOfVariables(t *testing.T) {
 	}{
 		{name: "none"},
 		{name: "one at its limit", variables: []runnerconfig.Variable{full}},
-		{name: "one beyond it, in bytes", of: "LONG", problem: "more than the 8192 bytes", variables: []runnerconfig.Variable{
+		{name: "one beyond it, in bytes", of: "LONG", problem: "more than 8192 bytes", variables: []runnerconfig.Variable{
 			full, {Name: "LONG", Value: strings.Repeat("ä", runnerconfig.MaxVariable/2) + "x"},
 		}},
 		{name: "all at their limit", variables: repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable)},
-		{name: "all beyond it", problem: "more than the 256 KiB together", variables: append(repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable), runnerconfig.Variable{Value: "x"})},
+		{name: "all beyond it", problem: "more than 256 KiB together", variables: append(repeated(full, runnerconfig.MaxVariables/runnerconfig.MaxVariable), runnerconfig.Variable{Value: "x"})},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			of, problem := runnerconfig.CheckVariables(c.variables)

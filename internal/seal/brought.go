@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// MaxBrought is the most bytes of a secret that the user brings.
+	// MaxBrought limits a secret that the user brings, in bytes.
 	MaxBrought = 4096
-	// minSigningKey is the fewest bytes of the key in one of the form whsec_….
+	// minSigningKey is the minimum length of the key in a whsec_… secret, in bytes.
 	minSigningKey = 16
 )
 
-// CheckBrought says what is wrong with a secret that the user brings, in words that follow
-// what it is called, "" where nothing is; it never says the secret.
+// CheckBrought returns the problem of a secret that the user brings, or "". The text continues the
+// name of the secret and never contains the secret.
 func CheckBrought(secret string) string {
 	switch {
 	case secret == "":
 		return "is empty"
 	case strings.TrimSpace(secret) != secret:
-		return "begins or ends with white space, such as a line break, which nobody sends or signs with"
+		return "begins or ends with white space, such as a line break"
 	case len(secret) > MaxBrought:
-		return fmt.Sprintf("has more than the %d bytes that it may have", MaxBrought)
+		return fmt.Sprintf("has more than %d bytes", MaxBrought)
 	case strings.HasPrefix(secret, SigningSecretPrefix) && len(SigningKey(secret)) < minSigningKey:
 		return fmt.Sprintf("has a key of fewer than %d bytes after %s", minSigningKey, SigningSecretPrefix)
 	}

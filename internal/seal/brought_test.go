@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSecretsThatNobodyCanUse(t *testing.T) {
+func TestCheckBrought_RejectsUnusableSecrets(t *testing.T) {
 	t.Parallel()
 	for secret, problem := range map[string]string{
 		"a":                              "",
@@ -23,7 +23,7 @@ func TestSecretsThatNobodyCanUse(t *testing.T) {
 		"whsec_":                         "fewer than 16 bytes",
 		"whsec_Zm9v":                     "fewer than 16 bytes",
 		strings.Repeat("C", MaxBrought):  "",
-		strings.Repeat("CANARY", 1000):   "more than the 4096",
+		strings.Repeat("CANARY", 1000):   "more than 4096",
 	} {
 		t.Run(fmt.Sprintf("%.60s", secret), func(t *testing.T) {
 			got := CheckBrought(secret)

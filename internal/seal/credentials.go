@@ -10,29 +10,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// Credentials are what the store keeps sealed of a connector.
+// Credentials are the sealed credentials of a connector in the store.
 type Credentials struct {
-	// Headers are those that an outbound webhook sends, by their names.
+	// Headers are the headers of an outbound webhook by name.
 	Headers map[string]string `json:"headers,omitempty"`
-	// SigningSecret signs the deliveries of an outbound webhook, where the user has
-	// brought one; "" where it derives.
+	// SigningSecret signs the deliveries of an outbound webhook if the user brought one; "" if it
+	// is derived.
 	SigningSecret string `json:"signing_secret,omitempty"`
-	// URL is where an outbound webhook of a project's code sends, if its file names
-	// variables there; "" where the configuration says it.
+	// URL is the destination of an outbound webhook in code whose file uses variables in it; "" if
+	// the configuration contains it.
 	URL string `json:"url,omitempty"`
-	// Said tells what that file says of URL and headers, before its variables have values.
+	// Said identifies the URL and the headers in the file, before variables are expanded.
 	Said string `json:"said,omitempty"`
-	// Secrets are those that callers of a webhook sign with, or that sign its deliveries,
-	// where the user has brought them: the current one, and those before that may still be valid, newest first.
+	// Secrets are the secrets that the user brought: the current one and earlier ones that may
+	// still be valid, newest first.
 	Secrets []string `json:"secrets,omitempty"`
 }
 
-// IsEmpty says whether there is nothing to seal.
+// IsEmpty reports whether there is nothing to seal.
 func (c Credentials) IsEmpty() bool {
 	return len(c.Headers) == 0 && c.SigningSecret == "" && c.URL == "" && c.Said == "" && len(c.Secrets) == 0
 }
 
-// JSON is what is sealed: the same for the same credentials.
+// JSON returns the sealed content. Equal credentials give equal JSON.
 func (c Credentials) JSON() ([]byte, error) {
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -41,25 +41,29 @@ func (c Credentials) JSON() ([]byte, error) {
 	return raw, nil
 }
 
-// CredentialsField is what the credentials of a connector are sealed for.
+// CredentialsField returns the field for the credentials of a connector.
 func CredentialsField(projectID, connectorID uuid.UUID) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "credentials"}
 }
 
-// SecretField is what the secret of a webhook is sealed for that the user has brought by the
-// REST API, where it lies in the connector's object.
+// TelemetryField returns the field for the headers that a project sends to its collector.
+func TelemetryField(projectID uuid.UUID) Field {
+	return Field{ProjectID: projectID, Kind: "Project", ObjectID: projectID, Name: "telemetry"}
+}
+
+// SecretField returns the field for a webhook secret that the user brought through the REST API, in
+// the connector's object.
 func SecretField(projectID, connectorID uuid.UUID) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "secret"}
 }
 
-// HeaderField is what the value of a header of an outbound webhook is sealed for, where it
-// lies in the connector's object.
+// HeaderField returns the field for a header value of an outbound webhook, in the connector's
+// object.
 func HeaderField(projectID, connectorID uuid.UUID, name string) Field {
 	return Field{ProjectID: projectID, Kind: "Connector", ObjectID: connectorID, Name: "headers/" + http.CanonicalHeaderKey(name)}
 }
 
-// VariableField is what the value of a variable is sealed for, where it lies in the object of
-// its environment.
+// VariableField returns the field for the value of a variable, in its environment's object.
 func VariableField(projectID, environmentID uuid.UUID, name string) Field {
 	return Field{ProjectID: projectID, Kind: "Environment", ObjectID: environmentID, Name: "variables/" + name}
 }

@@ -14,17 +14,17 @@ import (
 	tinkpb "github.com/tink-crypto/tink-go/v2/proto/tink_go_proto"
 )
 
-// Keyset is a Tink keyset of AEAD keys, the oldest first. It is a value.
+// Keyset is an immutable Tink keyset of AEAD keys, the oldest first.
 type Keyset struct{ handle *keyset.Handle }
 
-// KeysetKey names a key of a keyset.
+// KeysetKey identifies a key of a keyset.
 type KeysetKey struct {
 	ID uint32
 	// Fingerprint is the SHA-256 of the key, in hexadecimal.
 	Fingerprint string
 }
 
-// NewKeyset makes a keyset of one AES-256-GCM key.
+// NewKeyset creates a keyset with one AES-256-GCM key.
 func NewKeyset() (Keyset, error) {
 	handle, err := keyset.NewHandle(aead.AES256GCMKeyTemplate())
 	if err != nil {
@@ -33,12 +33,12 @@ func NewKeyset() (Keyset, error) {
 	return Keyset{handle: handle}, nil
 }
 
-// ParseKeyset reads a keyset in Tink's JSON form. Every key must be enabled, and of
-// the kind that marks what it seals as its own.
+// ParseKeyset reads a keyset in Tink's JSON form. Each key must be enabled and mark its sealed
+// values.
 func ParseKeyset(raw []byte) (Keyset, error) {
 	handle, err := insecurecleartextkeyset.Read(keyset.NewJSONReader(bytes.NewReader(raw)))
 	if err != nil {
-		return Keyset{}, errors.New("it is absent, empty or no keyset in Tink's JSON form")
+		return Keyset{}, errors.New("it is absent, empty or not a keyset in Tink's JSON form")
 	}
 	ids := map[uint32]bool{}
 	for _, key := range insecurecleartextkeyset.KeysetMaterial(handle).GetKey() {
@@ -46,9 +46,9 @@ func ParseKeyset(raw []byte) (Keyset, error) {
 		case key.GetStatus() != tinkpb.KeyStatusType_ENABLED:
 			return Keyset{}, fmt.Errorf("key %08x is not enabled", key.GetKeyId())
 		case key.GetOutputPrefixType() != tinkpb.OutputPrefixType_TINK:
-			return Keyset{}, fmt.Errorf("key %08x does not mark what it seals (output prefix TINK)", key.GetKeyId())
+			return Keyset{}, fmt.Errorf("key %08x does not mark its sealed values (output prefix TINK)", key.GetKeyId())
 		case ids[key.GetKeyId()]:
-			return Keyset{}, fmt.Errorf("key %08x is there twice", key.GetKeyId())
+			return Keyset{}, fmt.Errorf("key %08x appears twice", key.GetKeyId())
 		}
 		ids[key.GetKeyId()] = true
 	}
@@ -58,7 +58,7 @@ func ParseKeyset(raw []byte) (Keyset, error) {
 	return Keyset{handle: handle}, nil
 }
 
-// JSON writes the keyset in Tink's JSON form, in the clear: it belongs in a Secret.
+// JSON returns the keyset in Tink's JSON form, unencrypted. It belongs in a Secret.
 func (s Keyset) JSON() ([]byte, error) {
 	var out bytes.Buffer
 	if err := insecurecleartextkeyset.Write(s.handle, keyset.NewJSONWriter(&out)); err != nil {
@@ -67,7 +67,7 @@ func (s Keyset) JSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Keys are the keys of the set.
+// Keys returns the keys of the set.
 func (s Keyset) Keys() []KeysetKey {
 	var out []KeysetKey
 	for _, key := range insecurecleartextkeyset.KeysetMaterial(s.handle).GetKey() {
@@ -76,7 +76,7 @@ func (s Keyset) Keys() []KeysetKey {
 	return out
 }
 
-// WithNewKey adds an AES-256-GCM key and returns its id.
+// WithNewKey adds an AES-256-GCM key and returns its ID.
 func (s Keyset) WithNewKey() (Keyset, uint32, error) {
 	manager := keyset.NewManagerFromHandle(s.handle)
 	id, err := manager.Add(aead.AES256GCMKeyTemplate())
@@ -90,8 +90,8 @@ func (s Keyset) WithNewKey() (Keyset, uint32, error) {
 	return Keyset{handle: handle}, id, nil
 }
 
-// Without removes a key; where it was the primary one, the newest of the others
-// takes its place. The last key stays.
+// Without removes a key. If it was the primary key, the newest remaining one becomes primary. It
+// rejects removing the last key.
 func (s Keyset) Without(id uint32) (Keyset, error) {
 	rest := slices.DeleteFunc(s.Keys(), func(k KeysetKey) bool { return k.ID == id })
 	if len(rest) == 0 || len(rest) == len(s.Keys()) {
@@ -111,7 +111,7 @@ func (s Keyset) Without(id uint32) (Keyset, error) {
 	return Keyset{handle: handle}, nil
 }
 
-// Sealer seals with the key of that id and opens with all of the set.
+// Sealer returns a sealer with the given key that opens values of all keys.
 func (s Keyset) Sealer(id uint32) (*Sealer, error) {
 	manager := keyset.NewManagerFromHandle(s.handle)
 	if err := manager.SetPrimary(id); err != nil {

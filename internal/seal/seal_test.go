@@ -24,9 +24,9 @@ func derivationKey(t *testing.T, b byte) DerivationKey {
 	return key
 }
 
-// The values are recorded: a change of the derivation would rotate the secret
-// of every webhook in the world.
-func TestDerivedSecretsAreFixed(t *testing.T) {
+// The values are recorded, because a change of the derivation would rotate the secrets of all
+// webhooks.
+func TestSecret_IsStable(t *testing.T) {
 	t.Parallel()
 	key := derivationKey(t, 7)
 	of := Generated{ProjectID: other, ConnectorID: id, Version: 1}
@@ -40,7 +40,7 @@ func TestDerivedSecretsAreFixed(t *testing.T) {
 	require.Len(t, raw, DerivationKeyBytes)
 }
 
-func TestDerivedSecretsDiffer(t *testing.T) {
+func TestSecret_DependsOnAllInputs(t *testing.T) {
 	t.Parallel()
 	key, another := derivationKey(t, 7), derivationKey(t, 8)
 	of := Generated{ProjectID: other, ConnectorID: id, Version: 1}
@@ -63,7 +63,7 @@ func TestDerivedSecretsDiffer(t *testing.T) {
 	}
 }
 
-func TestKeysOfAnotherLengthAreRefused(t *testing.T) {
+func TestNewDerivationKey_ChecksLength(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{0, 16, 31, 33} {
 		_, err := NewDerivationKey(make([]byte, length))
@@ -71,7 +71,7 @@ func TestKeysOfAnotherLengthAreRefused(t *testing.T) {
 	}
 }
 
-func TestFingerprintsTellKeysApart(t *testing.T) {
+func TestFingerprint_IdentifiesKey(t *testing.T) {
 	t.Parallel()
 	key := derivationKey(t, 7)
 	require.Equal(t, key.Fingerprint(), derivationKey(t, 7).Fingerprint())
@@ -79,7 +79,7 @@ func TestFingerprintsTellKeysApart(t *testing.T) {
 	require.NotEqual(t, fingerprint("sealing", key.Bytes()), key.Fingerprint())
 }
 
-func TestSealedValuesOpenInTheirFieldOnly(t *testing.T) {
+func TestSealer_OpensOnlyForSameField(t *testing.T) {
 	t.Parallel()
 	set, err := NewKeyset()
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestSealedValuesOpenInTheirFieldOnly(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnsealable)
 }
 
-func TestAKeysetSealsWithTheKeyAskedForAndOpensWithAll(t *testing.T) {
+func TestKeyset_SealsWithOneKeyAndOpensWithAll(t *testing.T) {
 	t.Parallel()
 	first, err := NewKeyset()
 	require.NoError(t, err)

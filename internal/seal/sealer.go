@@ -10,25 +10,25 @@ import (
 	"github.com/tink-crypto/tink-go/v2/tink"
 )
 
-// ErrUnsealable says that sealed bytes do not belong to the field they were
-// found in, were changed, or were sealed under a key that the keyset lacks.
+// ErrUnsealable means that sealed bytes belong to another field, were changed, or were sealed with
+// a key that the keyset lacks.
 var ErrUnsealable = errors.New("sealed value cannot be opened")
 
-// Sealer seals credentials with one key of a Tink keyset (AES-256-GCM), bound
-// to the field they belong to, and opens what any key of it has sealed.
+// Sealer seals credentials with one key of a Tink keyset (AES-256-GCM), bound to their field, and
+// opens values that any key of the keyset sealed.
 type Sealer struct{ aead tink.AEAD }
 
-// Field is what sealed bytes are bound to: they open nowhere else.
+// Field is the field that sealed bytes are bound to. They cannot be opened for another field.
 type Field struct {
 	ProjectID uuid.UUID
-	// Kind and ObjectID name the object within the project.
+	// Kind and ObjectID identify the object within the project.
 	Kind     string
 	ObjectID uuid.UUID
 	// Name is the field within the object.
 	Name string
 }
 
-// associated is unambiguous: ids have one length, and a kind has no '|'.
+// associated is unambiguous, because IDs have equal length and a kind contains no '|'.
 func (f Field) associated() []byte {
 	return fmt.Appendf(nil, "%s|%s|%s|%s", f.ProjectID, f.Kind, f.ObjectID, f.Name)
 }
@@ -42,7 +42,7 @@ func (s *Sealer) Seal(field Field, plaintext []byte) ([]byte, error) {
 	return sealed, nil
 }
 
-// Open decrypts what was sealed for the same field; ErrUnsealable otherwise.
+// Open decrypts bytes that were sealed for the same field, or returns ErrUnsealable.
 func (s *Sealer) Open(field Field, sealed []byte) ([]byte, error) {
 	plaintext, err := s.aead.Decrypt(sealed, field.associated())
 	if err != nil {

@@ -12,26 +12,25 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
-// MaxSize is the most bytes of a text that is searched by.
+// MaxSize limits a search text, in bytes.
 const MaxSize = expr.MaxSize
 
-var errPattern = errors.New("has a pattern for matches that is none: it must be a text in quotes, in the syntax of RE2, and not too large")
+var errPattern = errors.New("has an invalid pattern for matches: it must be a string literal in RE2 syntax, and not too large")
 
-// Query is what somebody looks for.
+// Query is a parsed search.
 type Query struct {
-	// Words are words that each run has which matches: in no order, each once; none where nothing
-	// is known of that.
+	// Words are words that each matching run has, without order and duplicates. It is empty if
+	// nothing is known.
 	Words []string
-	// Equal are fields of the run and the value that each has of every run that matches:
-	// agent_name, test_name and status.
+	// Equal are fields and their values in each matching run: agent_name, test_name and status.
 	Equal map[string]string
 
 	condition *expr.Condition
 	phrases   [][]string
 }
 
-// Parse reads what somebody looks for. A condition in CEL on what expr.Names names is that; any
-// other text are words, all of which a run must have, those in double quotes one after the other.
+// Parse parses a search. A CEL condition on the names in expr.Names is a condition. Any other text
+// is a list of words that a run must have. Words in double quotes must follow each other.
 func Parse(text string) (*Query, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("must have at most %d bytes", MaxSize)
@@ -41,7 +40,7 @@ func Parse(text string) (*Query, error) {
 	case err == nil:
 		q := &Query{condition: condition, Equal: map[string]string{}}
 		q.require(condition.Expr())
-		q.sort()
+		q.sortTerms()
 		return q, nil
 	case !errors.Is(err, expr.ErrNoCondition):
 		return nil, errPattern
@@ -54,22 +53,22 @@ func Parse(text string) (*Query, error) {
 			q.phrases = append(q.phrases, words)
 		}
 	}
-	if q.sort(); len(q.Words) == 0 {
-		return nil, errors.New("must have a word, or be a condition")
+	if q.sortTerms(); len(q.Words) == 0 {
+		return nil, errors.New("must contain a word, or be a condition")
 	}
 	return q, nil
 }
 
-func (q *Query) sort() {
+func (q *Query) sortTerms() {
 	slices.Sort(q.Words)
 	q.Words = slices.Compact(q.Words)
 }
 
-// Match says whether a run is one of those. A condition that cannot be told of a run, or would
-// cost too much there, does not match it.
+// Match reports whether a run matches. A condition that cannot be evaluated, or that costs too
+// much, does not match.
 func (q *Query) Match(ctx context.Context, run Run) bool {
 	if q.condition != nil {
-		holds, err := q.condition.Holds(ctx, run.values(q.condition.LooksAt))
+		holds, err := q.condition.Holds(ctx, run.conditionValues(q.condition.LooksAt))
 		return holds && err == nil
 	}
 	sequence := run.sequence()
@@ -81,7 +80,7 @@ func (q *Query) Match(ctx context.Context, run Run) bool {
 		!slices.ContainsFunc(q.phrases, func(phrase []string) bool { return !follows(sequence, phrase) })
 }
 
-// follows says whether words follow each other in a sequence.
+// follows reports whether the words of a phrase follow each other in a sequence.
 func follows(sequence, phrase []string) bool {
 	for at := range len(sequence) - len(phrase) + 1 {
 		if slices.Equal(sequence[at:at+len(phrase)], phrase) {

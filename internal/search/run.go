@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package search is the language by which runs are looked for: a condition in CEL, or words. It
-// says whether a run is meant, and what an index can tell of that beforehand.
+// Package search is the search language for runs: a CEL condition or words. It decides whether a
+// run matches, and which requirements an index can check before.
 package search
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/agentplatform/agentplatform/internal/fields"
 )
 
-// Run is a run with what of it is searched.
+// Run is the searched data of a run.
 type Run struct {
 	AgentName, TestName, Status string
-	DeploymentID, ConnectorID   string // "" without any
+	DeploymentID, ConnectorID   string // "" if there is none
 	Attempt                     int
-	// Duration is 0 of what has not ended.
+	// Duration is 0 for an open run.
 	Duration time.Duration
-	// Error and ErrorCode say why it failed; Output is the beginning of what it answered.
+	// Error and ErrorCode describe a failure. Output is the beginning of the output.
 	Error, ErrorCode, Output string
-	// Input is the beginning of its input, of that type. What of JSON is cut off is text.
+	// Input is the beginning of the input with its content type. Truncated JSON counts as text.
 	ContentType string
 	Input       []byte
 	Headers     map[string]string
 }
 
-// shownError is why the run failed as the REST API has it.
+// shownError returns the error as in the REST API.
 func (r Run) shownError() string {
 	if r.Error == "" {
 		return r.ErrorCode
@@ -40,8 +40,8 @@ func (r Run) shownError() string {
 	return r.Error
 }
 
-// json is the input as JSON; false where it is text.
-func (r Run) json() ([]byte, bool) {
+// inputJSON returns the input as JSON, or false if it is text.
+func (r Run) inputJSON() ([]byte, bool) {
 	media, _, _ := mime.ParseMediaType(r.ContentType) // "" is text
 	switch media {
 	case "application/json":
@@ -53,9 +53,9 @@ func (r Run) json() ([]byte, bool) {
 	return nil, false
 }
 
-// input is the input as expressions have it.
-func (r Run) input() any {
-	if text, isJSON := r.json(); isJSON {
+// inputValue returns the input for expressions.
+func (r Run) inputValue() any {
+	if text, isJSON := r.inputJSON(); isJSON {
 		if value, err := expr.Input(text); err == nil {
 			return value
 		}
@@ -63,9 +63,9 @@ func (r Run) input() any {
 	return strings.ToValidUTF8(string(r.Input), string(unicode.ReplacementChar))
 }
 
-// values are those of the names of a condition; the input, which is read for it, only where the
-// condition looks at it.
-func (r Run) values(looksAt func(name string) bool) map[string]any {
+// conditionValues returns the values of a condition's names. It decodes the input only if the condition uses
+// it.
+func (r Run) conditionValues(looksAt func(name string) bool) map[string]any {
 	known := map[string]any{"headers": r.Headers}
 	values := map[string]any{
 		"output": r.Output, "error": r.shownError(), "status": r.Status, "context": known, "input": nil,
@@ -73,29 +73,29 @@ func (r Run) values(looksAt func(name string) bool) map[string]any {
 		"connector_id": r.ConnectorID, "attempt": r.Attempt, "duration_ms": r.Duration.Milliseconds(),
 	}
 	if looksAt("input") || looksAt("context") {
-		input := r.input()
+		input := r.inputValue()
 		values["input"], known["input"] = input, input
 	}
 	return values
 }
 
-// Words are the words of the run's text, each once: what an index has of it.
+// Words returns the words of the run for the index, without duplicates.
 func (r Run) Words() []string {
 	all := slices.DeleteFunc(r.sequence(), func(word string) bool { return word == gap })
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// gap stands between texts in a sequence of words: no phrase goes over it.
+// gap separates texts in a sequence of words, so that no phrase crosses it.
 const gap = ""
 
-// sequence are the words of the run's text in order: of the output, of why it failed, and of the
-// input, of whose JSON all names, texts and numbers.
+// sequence returns the words of the run in order: the output, the error, and the input. For JSON it
+// includes all names, texts and numbers.
 func (r Run) sequence() (words []string) {
 	for _, text := range []string{r.Output, r.Error, r.ErrorCode} {
 		words = append(appendWords(words, text), gap)
 	}
-	input, isJSON := r.json()
+	input, isJSON := r.inputJSON()
 	if !isJSON {
 		return appendWords(words, string(r.Input))
 	}
@@ -103,7 +103,7 @@ func (r Run) sequence() (words []string) {
 	decoder.UseNumber()
 	for {
 		token, err := decoder.Token()
-		if err != nil { // at its end, for it is valid
+		if err != nil { // at the end, because it is valid
 			return words
 		}
 		switch t := token.(type) {
@@ -115,16 +115,15 @@ func (r Run) sequence() (words []string) {
 	}
 }
 
-// inWord says whether words may have a character. What a text is split into depends on each of
-// its characters alone: so the words of a part of a text, but those at its ends, are words of the
-// whole.
-func inWord(r rune) bool {
+// isWordRune reports whether a character is part of a word. Each character is judged separately, so the
+// words inside a part of a text are words of the whole text.
+func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || r == '_'
 }
 
-// appendWords appends the words of a text, in lower case.
+// appendWords appends the words of a text in lower case.
 func appendWords(words []string, text string) []string {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !inWord(r) }) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !isWordRune(r) }) {
 		words = append(words, strings.ToLower(word))
 	}
 	return words

@@ -25,7 +25,7 @@ var order = search.Run{
 	Headers: map[string]string{"x-github-event": "push"},
 }
 
-func TestWhatIsFound(t *testing.T) {
+func TestMatch_FindsRuns(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
 		`ada`:                              true,
@@ -39,12 +39,12 @@ func TestWhatIsFound(t *testing.T) {
 		`acme münchen customer 40`:         true,
 		`"acme corp" "big deal"`:           true,
 		`"corp city"`:                      false,
-		`"is late`:                         true, // what is not closed
+		`"is late`:                         true, // quotes are not closed
 		`model_failed`:                     true,
-		`error`:                            false, // no condition, for it yields a text
-		`true`:                             false, // nor is this: it names nothing
+		`error`:                            false, // not a condition, because it returns a text
+		`true`:                             false, // not a condition, because it names nothing
 		`late, true`:                       false,
-		`statsu == "failed"`:               false, // words: nobody knows the name
+		`statsu == "failed"`:               false, // words, because the name is unknown
 		`status == "failed"`:               true,
 		`status == "completed"`:            false,
 		`output.contains("late")`:          true,
@@ -62,7 +62,7 @@ func TestWhatIsFound(t *testing.T) {
 		`agent_name == "support" && test_name == "short"`: true,
 		`attempt > 1 && duration_ms >= 1500`:              true,
 		`deployment_id == "d" && connector_id == ""`:      true,
-		`input.nothing == 1`:                              false, // cannot be told
+		`input.nothing == 1`:                              false, // cannot be evaluated
 		`input.nothing == 1 || status == "failed"`:        true,
 		`[` + strings.Repeat("1,", 99) + `1].all(a, [` + strings.Repeat("1,", 99) + `1].all(b, [1,2,3].all(c, output != "")))`: false, // costs too much
 	} {
@@ -74,7 +74,7 @@ func TestWhatIsFound(t *testing.T) {
 	}
 }
 
-func TestInputs(t *testing.T) {
+func TestMatch_ReadsInputs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		contentType, input, search string
@@ -101,14 +101,14 @@ func TestInputs(t *testing.T) {
 	}
 }
 
-func TestWhatNobodyCanLookFor(t *testing.T) {
+func TestParse_RejectsInvalidSearches(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		``:                                    "must have a word",
-		` !? "" `:                             "must have a word",
-		`output.matches("(")`:                 "a pattern for matches",
-		`output.matches(output)`:              "must be a text in quotes",
-		`output.matches("(?:a{1000}){1000}")`: "a pattern for matches",
+		``:                                    "must contain a word",
+		` !? "" `:                             "must contain a word",
+		`output.matches("(")`:                 "an invalid pattern for matches",
+		`output.matches(output)`:              "must be a string literal",
+		`output.matches("(?:a{1000}){1000}")`: "an invalid pattern for matches",
 		strings.Repeat("a", search.MaxSize+1): "at most 1024 bytes",
 	} {
 		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWhatNobodyCanLookFor(t *testing.T) {
 	}
 }
 
-func TestWhatAnIndexCanTell(t *testing.T) {
+func TestParse_ReturnsIndexRequirements(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
 		words []string
@@ -156,8 +156,8 @@ func TestWhatAnIndexCanTell(t *testing.T) {
 	}
 }
 
-// TestAnIndexLosesNothing: whatever is found has the words and values that the index is asked for.
-func TestAnIndexLosesNothing(t *testing.T) {
+// Each match has the words and values that the index is queried for.
+func TestParse_RequirementsHoldForMatches(t *testing.T) {
 	t.Parallel()
 	c := rand.New(rand.NewPCG(1, 2))
 	one := func(of ...string) string { return of[c.IntN(len(of))] }
@@ -218,7 +218,7 @@ func TestAnIndexLosesNothing(t *testing.T) {
 	require.Greater(t, found, 300)
 }
 
-func TestWords(t *testing.T) {
+func TestRun_Words(t *testing.T) {
 	t.Parallel()
 	words := order.Words()
 	require.True(t, slices.IsSorted(words))

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReceiversKnowADelivery(t *testing.T) {
+func TestSign_IsVerifiedByLibrary(t *testing.T) {
 	t.Parallel()
 	former := "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("f", 32)))
 	before, err := standardwebhooks.NewWebhook(former)
@@ -31,7 +31,7 @@ func TestReceiversKnowADelivery(t *testing.T) {
 			at := time.Now() // the library has no other clock
 			Sign(headers, secret, []string{former}, id, at, body)
 
-			// By the contract: the secret as it is shown signs timestamp, dot and body.
+			// The contract: the secret as shown signs timestamp, dot and body.
 			mac := hmac.New(sha256.New, []byte(secret))
 			mac.Write([]byte(headers.Get("X-Service-Timestamp") + "." + string(body)))
 			require.Equal(t, hex.EncodeToString(mac.Sum(nil)), headers.Get("X-Service-Signature"))

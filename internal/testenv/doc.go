@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv gives tests real servers. [Postgres] gives a database of a
-// private PostgreSQL server; the package kube beside it gives a Kubernetes API,
-// and sqlitetest the files of SQLite stores, by [FilePrepared].
+// Package testenv gives tests real servers. [Postgres] returns a database of a private PostgreSQL
+// server. The package kube provides a Kubernetes API. The package sqlitetest provides files of
+// SQLite stores with [FilePrepared].
 //
-// A server is started by the first test of a binary that asks for it, is shared
-// by all tests of that binary, and ends with it however it ends: no TestMain is
-// needed. What is lacking on the machine is installed, after saying so, or an
-// error names the remedy; nothing is skipped.
+// The first test of a binary that needs a server starts it. All tests of the binary share it, and
+// it ends with the binary in any case, without a TestMain. Missing programs are installed after a
+// message, or an error names the remedy. Tests are never skipped.
 package testenv

@@ -2,5 +2,5 @@
 
 package testenv
 
-// FindPostgres lets the tests see where binaries are looked for.
+// FindPostgres exports findPostgres to the tests.
 var FindPostgres = findPostgres

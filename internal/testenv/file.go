@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// files are what files are copied from, by their names.
+// files are the originals of prepared files by name.
 var files sync.Map // name → *file
 
 type file struct {
@@ -18,10 +18,10 @@ type file struct {
 	err     error
 }
 
-// FilePrepared gives a fresh copy of a file that prepare has made, once for the test binary
-// and name. prepare must close it.
+// FilePrepared returns a fresh copy of a file that prepare creates once per test binary and name.
+// prepare must close it.
 //
-// From Ginkgo call it with GinkgoTB().
+// In Ginkgo, call it with GinkgoTB().
 func FilePrepared(tb testing.TB, name string, prepare func(path string) error) (path string) {
 	tb.Helper()
 	entry, _ := files.LoadOrStore(name, &file{})

@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv"
 )
 
-func TestFilePreparedRunsItsPreparationOnce(t *testing.T) {
+func TestFilePrepared_PreparesOnce(t *testing.T) {
 	t.Parallel()
 	times := 0
 	prepare := func(path string) error {

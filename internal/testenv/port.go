@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Ports that FreePort chooses from: below those that Linux gives to connections that go
-// out, one of which would take a port from the process that is about to listen at it.
+// Ports of FreePort. They are below the range that Linux uses for outgoing connections, because
+// such a connection could take the port of a server that is about to listen.
 const (
 	firstPort = 20_000
 	lastPort  = 30_000
@@ -20,11 +20,11 @@ const (
 
 var errNoPort = errors.New("no loopback port is free")
 
-// FreePort is a loopback port that is free now, and that hardly anybody else chooses.
+// FreePort returns a free loopback port that other processes rarely choose.
 func FreePort() (int, error) {
 	for range portTries {
 		port := firstPort + rand.IntN(lastPort-firstPort)
-		listener, err := net.Listen("tcp", addrOf(port))
+		listener, err := net.Listen("tcp", localAddress(port))
 		if err != nil {
 			continue
 		}
@@ -33,14 +33,14 @@ func FreePort() (int, error) {
 	return 0, errNoPort
 }
 
-// FreeAddr is the loopback address with a FreePort.
+// FreeAddr returns a loopback address with a FreePort.
 func FreeAddr(tb testing.TB) string {
 	tb.Helper()
 	port, err := FreePort()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return addrOf(port)
+	return localAddress(port)
 }
 
-func addrOf(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func localAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }

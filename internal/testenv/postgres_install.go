@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// debianBinaries is where Debian and Ubuntu put the binaries of each version.
+// debianBinaries is the folder of each version's binaries on Debian and Ubuntu.
 const debianBinaries = "/usr/lib/postgresql/*/bin"
 
-// installLock serialises installing by several test binaries.
+// installLock serializes the installation by several test binaries.
 const installLock = "/tmp/agentplatform-install-postgresql.lock"
 
 // errNoPostgres names the remedies.
@@ -25,8 +25,8 @@ var errNoPostgres = errors.New("there is no PostgreSQL server: neither is postgr
 	"Install one (`sudo apt-get install postgresql`, `brew install postgresql`), put its bin folder on the PATH, " +
 	"or run the tests as root where apt-get is, to have it installed")
 
-// postgresBinaries is the folder with postgres and initdb. Where there is none
-// and it can be, PostgreSQL is installed.
+// postgresBinaries returns the folder with postgres and initdb. It installs PostgreSQL if it is
+// missing and can be installed.
 func postgresBinaries() (string, error) {
 	if dir := findPostgres(); dir != "" {
 		return dir, nil
@@ -44,17 +44,17 @@ func postgresBinaries() (string, error) {
 	return "", errNoPostgres
 }
 
-// findPostgres looks on the PATH, then in Debian's place, newest first; "" when
-// there is none.
+// findPostgres searches the PATH and then Debian's folders, newest first. It returns "" if there is
+// none.
 func findPostgres() string {
 	var dirs []string
 	if path, err := exec.LookPath("postgres"); err == nil {
-		// initdb lies beside the real one, not beside a link to it.
+		// initdb is next to the real binary, not next to a link to it.
 		if target, err := filepath.EvalSymlinks(path); err == nil {
 			dirs = append(dirs, filepath.Dir(target))
 		}
 	}
-	found, _ := filepath.Glob(debianBinaries) // errs on a bad pattern only
+	found, _ := filepath.Glob(debianBinaries) // fails only for an invalid pattern
 	slices.SortFunc(found, func(a, b string) int { return cmp.Compare(majorOf(b), majorOf(a)) })
 	for _, dir := range append(dirs, found...) {
 		if isExecutable(filepath.Join(dir, "postgres")) && isExecutable(filepath.Join(dir, "initdb")) {
@@ -64,7 +64,7 @@ func findPostgres() string {
 	return ""
 }
 
-// majorOf is the version in Debian's path, 0 when there is none.
+// majorOf returns the version in Debian's path, or 0.
 func majorOf(dir string) int {
 	major, _ := strconv.Atoi(filepath.Base(filepath.Dir(dir)))
 	return major
@@ -75,9 +75,8 @@ func isExecutable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// installPostgres installs Debian's package, one test binary at a time. Debian
-// would start a cluster of its own; that is turned off where nobody decided
-// about it before.
+// installPostgres installs Debian's package, one test binary at a time. It prevents Debian from
+// starting a cluster, unless the machine has a setting for it.
 func installPostgres(aptGet string) error {
 	lock, err := os.OpenFile(installLock, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -90,7 +89,7 @@ func installPostgres(aptGet string) error {
 	if findPostgres() != "" {
 		return nil
 	}
-	say("no PostgreSQL server found: installing Debian's package postgresql (apt-get)")
+	printMessage("no PostgreSQL server found: installing Debian's package postgresql (apt-get)")
 	if err := keepClusterAway("/etc/postgresql-common"); err != nil {
 		return err
 	}
@@ -105,11 +104,11 @@ func installPostgres(aptGet string) error {
 			return fmt.Errorf("running apt-get %s: %w", args[0], err)
 		}
 	}
-	say("PostgreSQL is installed")
+	printMessage("PostgreSQL is installed")
 	return nil
 }
 
-// keepClusterAway tells postgresql-common to make no cluster at installation.
+// keepClusterAway configures postgresql-common to create no cluster during the installation.
 func keepClusterAway(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making %s: %w", dir, err)
@@ -125,5 +124,5 @@ func keepClusterAway(dir string) error {
 	return errors.Join(err, file.Close())
 }
 
-// say tells the person at the terminal what goes on.
-func say(message string) { fmt.Fprintln(os.Stderr, "testenv:", message) }
+// printMessage prints a message for the developer.
+func printMessage(message string) { fmt.Fprintln(os.Stderr, "testenv:", message) }

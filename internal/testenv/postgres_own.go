@@ -4,9 +4,9 @@ package testenv
 
 import "syscall"
 
-// PostgresBinaries is for tests that start servers of their own, to kill or starve
-// them: the folder with postgres and initdb, which are installed where there are none
-// and that can be, and the user that they are to run as, nil for the test's own.
+// PostgresBinaries is for tests that start their own servers, to kill or starve them. It returns
+// the folder with postgres and initdb, which it installs if needed, and the user for the servers,
+// or nil for the test's own user.
 func PostgresBinaries() (dir string, owner *syscall.Credential, err error) {
 	if dir, err = postgresBinaries(); err != nil {
 		return "", nil, err

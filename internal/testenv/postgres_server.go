@@ -27,18 +27,18 @@ type server struct {
 	password string
 }
 
-// startAttempts is how many ports are tried: another process may take one
-// between its choice and its use.
+// startAttempts limits the tried ports, because another process can take a port between its choice
+// and its use.
 const startAttempts = 5
 
-// startTimeout is how long a server may take until it answers.
+// startTimeout limits the start of a server.
 const startTimeout = 60 * time.Second
 
-// errPortTaken says that another process has the chosen port.
+// errPortTaken means that another process has the chosen port.
 var errPortTaken = errors.New("the port is taken")
 
-// startServer makes a data folder and starts a server on it, as a user other
-// than root, which PostgreSQL insists on.
+// startServer creates a data folder and starts a server, as a user other than root, which
+// PostgreSQL requires.
 func startServer() (*server, error) {
 	bin, err := postgresBinaries()
 	if err != nil {
@@ -57,11 +57,11 @@ func startServer() (*server, error) {
 		return nil, err
 	}
 	s := &server{password: rand.Text()}
-	if err := s.initdb(bin, dir, credential); err != nil {
+	if err := s.initDataFolder(bin, dir, credential); err != nil {
 		return nil, err
 	}
 	for range startAttempts {
-		if err = s.launch(bin, dir, credential); !errors.Is(err, errPortTaken) {
+		if err = s.startServer(bin, dir, credential); !errors.Is(err, errPortTaken) {
 			break
 		}
 	}
@@ -71,8 +71,8 @@ func startServer() (*server, error) {
 	return s, nil
 }
 
-// initdb fills the data folder.
-func (s *server) initdb(bin, dir string, credential *syscall.Credential) error {
+// initDataFolder fills the data folder.
+func (s *server) initDataFolder(bin, dir string, credential *syscall.Credential) error {
 	passwords := filepath.Join(dir, "password")
 	if err := os.WriteFile(passwords, []byte(s.password+"\n"), 0o600); err != nil {
 		return fmt.Errorf("writing the server's password: %w", err)
@@ -93,8 +93,8 @@ func (s *server) initdb(bin, dir string, credential *syscall.Credential) error {
 	return nil
 }
 
-// launch starts the server on a free port and waits until it answers.
-func (s *server) launch(bin, dir string, credential *syscall.Credential) error {
+// startServer starts the server on a free port and waits until it responds.
+func (s *server) startServer(bin, dir string, credential *syscall.Credential) error {
 	port, err := FreePort()
 	if err != nil {
 		return err
@@ -108,13 +108,13 @@ func (s *server) launch(bin, dir string, credential *syscall.Credential) error {
 	cmd := exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"),
 		"-c", "listen_addresses=127.0.0.1", "-c", "port="+strconv.Itoa(port),
 		"-c", "unix_socket_directories="+dir,
-		"-c", "autovacuum_naptime=5s", "-c", "autovacuum_max_workers=6", // as docs/operations.md says
+		"-c", "autovacuum_naptime=5s", "-c", "autovacuum_max_workers=6", // as docs/operations/postgresql.md recommends
 		"-c", "max_connections=200", "-c", "shared_buffers=128MB",
 		"-c", "fsync=on", "-c", "synchronous_commit=on", "-c", "full_page_writes=on",
 	)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
-	// A session of its own: a Ctrl-C at the terminal ends the tests first, and
-	// the reaper then the server.
+	// The server has its own session: a Ctrl-C ends the tests first, and the reaper then ends the
+	// server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting postgres: %w", err)
@@ -127,34 +127,34 @@ func (s *server) launch(bin, dir string, credential *syscall.Credential) error {
 	return s.awaitReady(exited, log.Name())
 }
 
-// awaitReady returns once the server answers, or says why it will not.
+// awaitReady returns when the server responds, or the reason why it cannot.
 func (s *server) awaitReady(exited <-chan error, log string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		conn, err := pgx.Connect(ctx, s.dsn("postgres"))
+		conn, err := pgx.Connect(ctx, s.databaseURL("postgres"))
 		if err == nil {
 			return conn.Close(ctx)
 		}
 		select {
 		case <-ticker.C:
 		case err := <-exited:
-			said, _ := os.ReadFile(log) // best effort: it only explains
+			said, _ := os.ReadFile(log) // best effort, as an explanation
 			if bytes.Contains(said, []byte("Address already in use")) {
 				return errPortTaken
 			}
 			return fmt.Errorf("postgres ended at once: %w: %s", err, bytes.TrimSpace(said))
 		case <-ctx.Done():
-			said, _ := os.ReadFile(log) // best effort: it only explains
+			said, _ := os.ReadFile(log) // best effort, as an explanation
 			return fmt.Errorf("postgres does not answer within %s: %w: %s", startTimeout, err, bytes.TrimSpace(said))
 		}
 	}
 }
 
-// unprivileged is the user that the server runs as when the tests run as root:
-// postgres where there is one, else nobody. nil means: as the tests themselves.
+// unprivileged returns the user of the server if the tests run as root: postgres if it exists, else
+// nobody. nil means the user of the tests.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -175,7 +175,7 @@ func unprivileged() (*syscall.Credential, error) {
 		"run the tests as another user")
 }
 
-// ownedDir makes a folder that belongs to the server's user.
+// ownedDir creates a folder that belongs to the server's user.
 func ownedDir(dir string, credential *syscall.Credential) error {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("making the server's folder: %w", err)

@@ -22,7 +22,7 @@ func connect(t *testing.T, dsn string) *pgx.Conn {
 	return conn
 }
 
-func TestPostgresGivesEachTestADatabaseOfItsOwn(t *testing.T) {
+func TestPostgres_IsolatesTests(t *testing.T) {
 	t.Parallel()
 	first, second := connect(t, testenv.Postgres(t)), connect(t, testenv.Postgres(t))
 	_, err := first.Exec(t.Context(), "CREATE TABLE things (name text)")
@@ -33,7 +33,7 @@ func TestPostgresGivesEachTestADatabaseOfItsOwn(t *testing.T) {
 	require.False(t, there)
 }
 
-func TestPostgresIsDurable(t *testing.T) {
+func TestPostgres_IsDurable(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, testenv.Postgres(t))
 	for setting, want := range map[string]string{
@@ -48,7 +48,7 @@ func TestPostgresIsDurable(t *testing.T) {
 	}
 }
 
-func TestPostgresPreparedRunsItsPreparationOnce(t *testing.T) {
+func TestPostgresPrepared_PreparesOnce(t *testing.T) {
 	t.Parallel()
 	calls := 0
 	prepare := func(dsn string) error {
@@ -72,9 +72,9 @@ func TestPostgresPreparedRunsItsPreparationOnce(t *testing.T) {
 	require.Equal(t, 1, calls)
 }
 
-func TestTheLinkOnThePathLeadsToTheRealBinaries(t *testing.T) {
-	// Debian's binaries are linked onto a PATH that lacks initdb.
-	testenv.Postgres(t) // installs one where there is none
+func TestFindPostgres_FollowsLinks(t *testing.T) {
+	// The test links Debian's binaries into a PATH without initdb.
+	testenv.Postgres(t) // installs PostgreSQL if needed
 	dir := testenv.FindPostgres()
 	require.NotEmpty(t, dir)
 	link := t.TempDir()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhookapi is what webhooks look like from outside: the answers to those that come in,
-// and the bodies of those that go out. The gateway writes them, the REST facade describes them.
+// Package webhookapi contains the public types of webhooks: the responses to inbound requests and
+// the bodies of outbound ones. The gateway writes them, and the REST facade documents them.
 package webhookapi
 
 import (
@@ -14,97 +14,97 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// Path is that of a connector's webhook, below the gateway's public URL.
+// Path is the path of a connector's webhook below the gateway's public URL.
 const Path = "/hooks/{project_id}/{connector_id}"
 
-// PushPath is that of a project's push webhook, which Git providers call.
+// PushPath is the path of a project's push webhook, which Git providers call.
 const PushPath = "/git/{project_id}"
 
-// What becomes of the call of a push webhook.
+// Outcomes of a push webhook.
 const (
 	PushAccepted = "accepted"
 	PushIgnored  = "ignored"
 )
 
-// Pushed is the answer to a push webhook.
+// Pushed is the response to a push webhook.
 type Pushed struct {
-	Status string `json:"status" enum:"accepted,ignored" doc:"accepted: the branches that the project's environments follow are looked at soon, where any do; ignored: the event is no push."`
+	Status string `json:"status" enum:"accepted,ignored" doc:"accepted: the repository is polled soon, if an environment follows a branch; ignored: the event is not a push."`
 }
 
-// Accepted is the answer to an inbound webhook, and the first event of a stream.
+// Accepted is the response to an inbound webhook, and the first event of a stream.
 type Accepted struct {
 	Status       string      `json:"status" doc:"ok." example:"ok"`
-	DispatchedTo int         `json:"dispatched_to" doc:"How many runs were started, one for each linked agent."`
+	DispatchedTo int         `json:"dispatched_to" doc:"Number of started runs, one for each linked agent."`
 	RunIDs       []uuid.UUID `json:"run_ids" format:"uuid" nullable:"false" doc:"The runs, oldest link first."`
 	*Files
 }
 
-// Files say what became of the attachments of a request that had some; without, they are left out.
+// Files describe the attachments of a request. They are absent without attachments.
 type Files struct {
-	Accepted int         `json:"accepted" required:"false" doc:"How many attachments were accepted and are stored; left out of the answer to a request without any, as the next two are."`
-	Omitted  int         `json:"omitted" required:"false" doc:"How many were not."`
-	Issues   []FileIssue `json:"issues" required:"false" nullable:"false" doc:"Those that were not, and, for the reason review_budget, those that were accepted and whose content agents are not given."`
+	Accepted int         `json:"accepted" required:"false" doc:"Number of accepted and stored attachments. This and the next two fields are absent for a request without attachments."`
+	Omitted  int         `json:"omitted" required:"false" doc:"Number of omitted attachments."`
+	Issues   []FileIssue `json:"issues" required:"false" nullable:"false" doc:"Omitted attachments, and accepted ones that agents do not get (review_budget)."`
 }
 
-// FileIssue is an attachment that was omitted, or whose content was.
+// FileIssue is an omitted attachment, or one whose content was omitted.
 type FileIssue struct {
-	Name      string `json:"name" doc:"Its file name."`
-	FieldName string `json:"field_name" doc:"The field in which it came."`
-	Reason    string `json:"reason" doc:"Why it was omitted." example:"unsupported_type"`
+	Name      string `json:"name" doc:"The file name."`
+	FieldName string `json:"field_name" doc:"The field of the attachment."`
+	Reason    string `json:"reason" doc:"The reason." example:"unsupported_type"`
 }
 
-// Results are the answer to a sync webhook, and the event result of a stream. The gateway writes
+// Results are the response to a sync webhook, and the event result of a stream. The gateway writes
 // them piece by piece.
 type Results struct {
 	Status string `json:"status" doc:"ok, or the status of a run that has not completed: failed or cancelled." example:"ok"`
 	*Files
 	Result  Result   `json:"result" doc:"The result of the oldest link's run."`
-	Results []Result `json:"results" nullable:"false" doc:"Those of all runs, oldest link first."`
+	Results []Result `json:"results" nullable:"false" doc:"The results of all runs, oldest link first."`
 }
 
-// Result is how a run has ended.
+// Result is the outcome of a run.
 type Result struct {
 	RunID     uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
-	AgentName string    `json:"agent_name" doc:"The agent that ran; empty of a run that is gone." example:"support"`
-	Status    string    `json:"status" doc:"completed, failed or cancelled; gone of a run that was erased, or is not kept any more, where others of its event are." example:"completed"`
-	Output    string    `json:"output" doc:"What the agent answered."`
-	Error     *string   `json:"error" doc:"Why it failed, or that it is gone, for people; else null."`
-	ErrorCode *string   `json:"error_code" doc:"Why it failed, for programs; else null." example:"agent_not_found"`
+	AgentName string    `json:"agent_name" doc:"The agent of the run; empty for a run that is gone." example:"support"`
+	Status    string    `json:"status" doc:"completed, failed or cancelled; gone if the run was erased or is no longer stored while others of its event are." example:"completed"`
+	Output    string    `json:"output" doc:"The answer of the agent."`
+	Error     *string   `json:"error" doc:"The cause of the failure, or that the run is gone, for people; otherwise null."`
+	ErrorCode *string   `json:"error_code" doc:"The cause of the failure, for programs; otherwise null." example:"agent_not_found"`
 }
 
-// ResultGone is the status of a result of which nothing is known any more.
+// ResultGone is the status of a run that is no longer stored.
 const ResultGone = "gone"
 
-// Handshake is the answer to a provider that asks whether a webhook is the connector's.
+// Handshake is the response to a provider that checks the owner of a webhook.
 type Handshake struct {
-	Challenge string `json:"challenge" doc:"What the provider has sent."`
+	Challenge string `json:"challenge" doc:"The value that the provider sent."`
 }
 
 // Progress is the data of the event progress of a stream.
 type Progress struct {
 	RunID  uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
-	Status string    `json:"status" doc:"Where it stands." example:"queued"`
+	Status string    `json:"status" doc:"The status of the run." example:"queued"`
 }
 
-// Envelope is the body of an automatic delivery: what a run has ended with.
+// Envelope is the body of an automatic delivery: the result of a run.
 type Envelope struct {
 	RunID      uuid.UUID  `json:"run_id" format:"uuid" doc:"The run."`
-	AgentName  string     `json:"agent_name" doc:"The agent that ran." example:"support"`
+	AgentName  string     `json:"agent_name" doc:"The agent of the run." example:"support"`
 	Status     string     `json:"status" doc:"completed, failed or cancelled." example:"completed"`
-	Output     string     `json:"output" doc:"What the agent answered."`
-	Error      *string    `json:"error" doc:"Why it failed; else null."`
-	StartedAt  *time.Time `json:"started_at" doc:"When a runner first took it; null where none did."`
-	EndedAt    *time.Time `json:"ended_at" doc:"When its status became final."`
-	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens that it spent."`
+	Output     string     `json:"output" doc:"The answer of the agent."`
+	Error      *string    `json:"error" doc:"The cause of the failure; otherwise null."`
+	StartedAt  *time.Time `json:"started_at" doc:"Time of the first claim by a runner; null without one."`
+	EndedAt    *time.Time `json:"ended_at" doc:"Time of the final status."`
+	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens of the run."`
 }
 
-// TestEnvelope is the body of a test delivery: the envelope of a run that there never was.
+// TestEnvelope is the body of a test delivery: the result of an imaginary run.
 type TestEnvelope struct {
 	Type string `json:"type" doc:"test: no agent has run." example:"test"`
 	Envelope
 }
 
-// Example is the body of a test that is asked for at a time.
+// Example returns the body of a test at a time.
 func Example(at time.Time) TestEnvelope {
 	at = at.UTC().Truncate(time.Millisecond)
 	return TestEnvelope{Type: "test", Envelope: Envelope{
@@ -112,17 +112,17 @@ func Example(at time.Time) TestEnvelope {
 	}}
 }
 
-// ReplayedHeader is true with an answer to a repetition of an earlier request, which has
-// started nothing: the name that Stripe has for it.
+// ReplayedHeader is true in the response to a duplicate request, which starts nothing. Stripe uses
+// the same name.
 const ReplayedHeader = "Idempotent-Replayed"
 
-// HopsHeader is how many deliveries of platforms a request has come by, itself among them.
+// HopsHeader is the number of deliveries in the chain of a request, including itself.
 const HopsHeader = "X-Service-Hops"
 
-// maxToldHops is what a request may say at most that it has come by.
+// maxToldHops is the highest number that a request can send.
 const maxToldHops = 1000
 
-// Hops reads HopsHeader: what is no number from 0 to 1000 is 0.
+// Hops reads HopsHeader. A value that is not a number from 0 to 1000 counts as 0.
 func Hops(header http.Header) int {
 	n, err := strconv.ParseUint(header.Get(HopsHeader), 10, 16)
 	if err != nil || n > maxToldHops {
@@ -133,14 +133,14 @@ func Hops(header http.Header) int {
 
 // TokenUsage counts model tokens.
 type TokenUsage struct {
-	InputTokens       int64 `json:"input_tokens" doc:"What the models read."`
-	OutputTokens      int64 `json:"output_tokens" doc:"What they wrote."`
-	ThinkingTokens    int64 `json:"thinking_tokens" doc:"What they thought before."`
-	CachedInputTokens int64 `json:"cached_input_tokens" doc:"What of the input was read from a cache."`
-	TotalTokens       int64 `json:"total_tokens" doc:"All of them."`
+	InputTokens       int64 `json:"input_tokens" doc:"Input tokens."`
+	OutputTokens      int64 `json:"output_tokens" doc:"Output tokens."`
+	ThinkingTokens    int64 `json:"thinking_tokens" doc:"Thinking tokens."`
+	CachedInputTokens int64 `json:"cached_input_tokens" doc:"Input tokens that came from a cache."`
+	TotalTokens       int64 `json:"total_tokens" doc:"Total tokens."`
 }
 
-// Problems are the codes of the answers to webhooks that are no success, by their HTTP status.
+// Problems are the error codes of webhooks by HTTP status.
 var Problems = map[int][]httpserver.Code{
 	400: {
 		httpserver.CodeOutboundOnly, httpserver.CodeNoWebhook, httpserver.CodeBodyUnreadable, httpserver.CodeInvalidJSON,
@@ -168,8 +168,7 @@ var Problems = map[int][]httpserver.Code{
 	504: {httpserver.CodeSyncTimeout, httpserver.CodeGatewayStopping},
 }
 
-// PushProblems are the codes of the answers to push webhooks that are no success, by their HTTP
-// status.
+// PushProblems are the error codes of push webhooks by HTTP status.
 var PushProblems = map[int][]httpserver.Code{
 	400: {httpserver.CodeBodyUnreadable},
 	404: {httpserver.CodeWebhookNotFound},

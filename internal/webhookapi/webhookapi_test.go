@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
-// TestProblemsAreThoseThatAreCounted: and those of requests that were accepted.
-func TestProblemsAreThoseThatAreCounted(t *testing.T) {
+// The documented codes are the counted codes and the codes of accepted requests.
+func TestProblems_AreCounted(t *testing.T) {
 	t.Parallel()
-	described := []httpserver.Code{metrics.RequestEnded} // which nobody is answered
+	described := []httpserver.Code{metrics.RequestEnded} // no response has it
 	for status, codes := range webhookapi.Problems {
 		if status != 504 {
 			described = append(described, codes...)
@@ -25,7 +25,7 @@ func TestProblemsAreThoseThatAreCounted(t *testing.T) {
 	require.ElementsMatch(t, metrics.WebhookRefusals, described)
 }
 
-func TestWhatIsNoNumberOfHopsIsNone(t *testing.T) {
+func TestHops_IgnoresInvalidValues(t *testing.T) {
 	t.Parallel()
 	for value, hops := range map[string]int{
 		"": 0, "0": 0, "1": 1, "8": 8, "9": 9, "1000": 1000, "1001": 0, "70000": 0, "-1": 0, "+1": 0, "1.5": 0, " 1": 0, "1, 2": 0, "many": 0,

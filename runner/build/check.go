@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
-// Check reads a repository from its root, with all that a build refuses in it: what its files
-// say, what they refer to, and what check, nil or an engine's, finds. The project is whole where
-// there are no problems. It asks nobody, so that a build and a command line find the same.
+// Check reads a repository from its root and returns all problems that fail a build: in files, in
+// references, and from check, which is nil or an engine's. Without problems the project is
+// complete. It uses no network, so a build and a command line find the same problems.
 func Check(root fs.FS, check func(*bundle.Project) bundle.Problems) (*bundle.Project, bundle.Problems, error) {
 	files, err := bundle.ReadFiles(root)
 	var problems bundle.Problems
@@ -29,7 +29,7 @@ func Check(root fs.FS, check func(*bundle.Project) bundle.Problems) (*bundle.Pro
 	return project, problems, nil
 }
 
-// checkFiles is Check of files that are read.
+// checkFiles is Check for files in memory.
 func checkFiles(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, bundle.Problems) {
 	project, problems := bundle.Examine(files)
 	more := append(checkKeys(project), suite.Check(project)...)
@@ -39,7 +39,8 @@ func checkFiles(files bundle.Files, check func(*bundle.Project) bundle.Problems)
 	return project, problems.With(more)
 }
 
-// checkKeys finds the expressions of agents that are none. One that agents share is compiled once.
+// checkKeys finds invalid expressions of agents. It compiles an expression that several agents
+// share only once.
 func checkKeys(project *bundle.Project) (problems bundle.Problems) {
 	checked := map[string]error{}
 	for _, a := range project.Agents {
@@ -53,7 +54,7 @@ func checkKeys(project *bundle.Project) (problems bundle.Problems) {
 		}
 		if err != nil {
 			problem := bundle.Problem{Position: a.At("concurrency", "key"), Message: fmt.Sprintf(`"concurrency.key" is not the CEL expression of a key: %v`, err)}
-			if !slices.Contains(problems, problem) { // a default of many agents
+			if !slices.Contains(problems, problem) { // a default of several agents
 				problems = append(problems, problem)
 			}
 		}

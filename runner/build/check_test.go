@@ -13,9 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// TestCheckFindsAllAtOnce: of the files, of expressions, of tests and of the engine, in the order of
-// places, and of one place what comes first.
-func TestCheckFindsAllAtOnce(t *testing.T) {
+// Problems of files, expressions, tests and the engine are reported together, sorted by position.
+func TestCheck_ReportsAllProblems(t *testing.T) {
 	t.Parallel()
 	root := fstest.MapFS{}
 	for name, text := range map[string]string{

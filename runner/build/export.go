@@ -20,9 +20,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
-// export writes the files of a commit's layout. Links are written as links, for
-// Pack to name them; nothing ever follows one.
-func (f *fetcher) export(ctx context.Context, commit *object.Commit) error {
+// exportFiles writes the files of a commit's layout. It writes links as links, so that Pack can name
+// them, and never follows one.
+func (f *fetcher) exportFiles(ctx context.Context, commit *object.Commit) error {
 	tree, err := commit.Tree()
 	if err != nil {
 		return fmt.Errorf("reading the commit's files: %w", err)
@@ -45,24 +45,24 @@ func (f *fetcher) export(ctx context.Context, commit *object.Commit) error {
 	}
 	defer root.Close()
 	x := exporter{root: root, objects: f.objects, left: bundle.MaxSize + 1}
-	if err := x.tree(ctx, tree, "", 0); err != nil {
+	if err := x.exportTree(ctx, tree, "", 0); err != nil {
 		return err
 	}
-	f.result.say(f.Now(), "%d files", x.files)
-	for _, warning := range bundle.Misnamed(almostOfLayout(ctx, tree)) {
-		f.result.say(f.Now(), "warning: %s", warning)
+	f.result.addLine(f.Now(), "%d files", x.files)
+	for _, warning := range bundle.MisnamedFolders(almostOfLayout(ctx, tree)) {
+		f.result.addLine(f.Now(), "warning: %s", warning)
 	}
 	return nil
 }
 
-// mostAlmost bounds what is looked at of folders that are not exported.
+// mostAlmost limits the files that are checked for misspelled folders.
 const mostAlmost = 1000
 
-// almostOfLayout are the files in folders that are called almost as those of the layout, as far as they are
-// looked at: they are warned of alone.
+// almostOfLayout returns files in folders with misspelled names, up to mostAlmost. The build only
+// warns about them.
 func almostOfLayout(ctx context.Context, tree *object.Tree) (paths []string) {
 	for _, entry := range tree.Entries {
-		if entry.Mode != filemode.Dir || bundle.Meant(entry.Name) == "" {
+		if entry.Mode != filemode.Dir || bundle.SuggestFolder(entry.Name) == "" {
 			continue
 		}
 		folder, err := tree.Tree(entry.Name)
@@ -84,7 +84,7 @@ func almostOfLayout(ctx context.Context, tree *object.Tree) (paths []string) {
 	return paths
 }
 
-// sizer knows how large a file is without reading it.
+// sizer returns the size of a file without reading it.
 type sizer interface {
 	EncodedObjectSize(hash plumbing.Hash) (int64, error)
 }
@@ -94,19 +94,19 @@ type exporter struct {
 	objects sizer
 	files   int
 	entries int   // files and folders
-	left    int64 // bytes; Pack says the exact limit
+	left    int64 // bytes; Pack checks the exact limit
 }
 
-// errEnough ends the export of a repository that is too large anyway.
+// errEnough ends the export of a repository that is too large.
 var errEnough = errors.New("more than a bundle can hold")
 
-// tree writes a folder. Folders without files are not made: Git knows none.
-func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, depth int) error {
+// exportTree writes a folder. It skips folders without files, because Git does not have them.
+func (x *exporter) exportTree(ctx context.Context, tree *object.Tree, folder string, depth int) error {
 	if depth > maxTreeDepth {
 		return gitremote.Remedy("folders nest deeper than %d levels at %q", maxTreeDepth, gitremote.Clip(folder, 200))
 	}
-	if depth > 0 { // before what is inside counts, however deep
-		if err := x.count(len(tree.Entries)); err != nil {
+	if depth > 0 { // counted before its content, at any depth
+		if err := x.countEntries(len(tree.Entries)); err != nil {
 			return err
 		}
 	}
@@ -114,31 +114,31 @@ func (x *exporter) tree(ctx context.Context, tree *object.Tree, folder string, d
 	for _, entry := range tree.Entries {
 		name := path.Join(folder, entry.Name)
 		if strings.ContainsAny(entry.Name, "/\x00") || entry.Name == "" || !filepath.IsLocal(name) {
-			return gitremote.Remedy("the commit has a file with the impossible name %q", gitremote.Clip(entry.Name, 200))
+			return gitremote.Remedy("the commit has a file with the invalid name %q", gitremote.Clip(entry.Name, 200))
 		}
-		if bundle.Hidden(entry.Name) || depth == 0 && (!bundle.InLayout(entry.Name) || entry.Mode == filemode.Submodule) {
+		if bundle.IsHidden(entry.Name) || depth == 0 && (!bundle.IsLayoutFolder(entry.Name) || entry.Mode == filemode.Submodule) {
 			continue
 		}
 		if seen[entry.Name] {
 			return gitremote.Remedy("the commit has %q twice", gitremote.Clip(name, 200))
 		}
 		seen[entry.Name] = true
-		if err := x.entry(ctx, tree, entry, name, depth); err != nil {
+		if err := x.exportEntry(ctx, tree, entry, name, depth); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// count adds files and folders.
-func (x *exporter) count(entries int) error {
+// countEntries adds files and folders to the total.
+func (x *exporter) countEntries(entries int) error {
 	if x.entries += entries; x.entries > bundle.MaxFiles {
-		return gitremote.Remedy("the commit has more than %d files and folders in agents, connectors, tools and tests; remove what agents do not need", bundle.MaxFiles)
+		return gitremote.Remedy("the commit has more than %d files and folders in agents, connectors, tools and tests; remove unneeded files", bundle.MaxFiles)
 	}
 	return nil
 }
 
-func (x *exporter) entry(ctx context.Context, tree *object.Tree, entry object.TreeEntry, name string, depth int) error {
+func (x *exporter) exportEntry(ctx context.Context, tree *object.Tree, entry object.TreeEntry, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -147,23 +147,23 @@ func (x *exporter) entry(ctx context.Context, tree *object.Tree, entry object.Tr
 		if err != nil {
 			return fmt.Errorf("reading folder %q: %w", gitremote.Clip(name, 200), err)
 		}
-		return x.tree(ctx, child, name, depth+1)
+		return x.exportTree(ctx, child, name, depth+1)
 	}
 	x.files++
 	if err := x.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return gitremote.Remedy("the commit has %q in a way that cannot be written: %v", gitremote.Clip(name, 200), err)
 	}
 	if entry.Mode == filemode.Symlink || entry.Mode == filemode.Submodule {
-		// The target does not matter: a link is refused.
+		// The target does not matter, because links are rejected.
 		if err := x.root.Symlink("refused", name); err != nil {
 			return fmt.Errorf("writing %q: %w", name, err)
 		}
 		return nil
 	}
-	return x.file(tree, entry, name)
+	return x.exportFile(tree, entry, name)
 }
 
-func (x *exporter) file(tree *object.Tree, entry object.TreeEntry, name string) error {
+func (x *exporter) exportFile(tree *object.Tree, entry object.TreeEntry, name string) error {
 	size, err := x.objects.EncodedObjectSize(entry.Hash)
 	if err != nil {
 		return fmt.Errorf("reading %q: %w", gitremote.Clip(name, 200), err)

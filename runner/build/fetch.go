@@ -22,16 +22,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-// fetchAttempts is how often a server is tried that cannot be reached or breaks
-// off.
+// fetchAttempts limits the attempts to fetch from a server that cannot be reached or disconnects.
 const fetchAttempts = 3
 
-// FetchOptions say what to fetch.
+// FetchOptions select the source of a build.
 type FetchOptions struct {
-	// URL is https://, ssh:// or user@host:path; http:// where the operator
-	// allowed the range.
+	// URL is https://, ssh:// or user@host:path, or http:// in allowed ranges.
 	URL string
-	// Branch or tag; "" means the repository's default branch.
+	// Branch is a branch or tag; "" means the repository's default branch.
 	Branch string
 	// Commit is a full hash; "" means the head of the branch.
 	Commit string
@@ -39,19 +37,18 @@ type FetchOptions struct {
 	Path string
 	// Credentials is a folder with the files of a Git Secret; "" without any.
 	Credentials string
-	// Dir is the folder to write to; it must exist.
+	// Dir is the output folder; it must exist.
 	Dir string
-	// Guard decides which addresses may be reached; required.
+	// Guard checks addresses; required.
 	Guard *egress.Guard
-	// Now is the clock; nil means time.Now. Pause waits before another attempt;
-	// nil means real time.
+	// Now is the clock; nil means time.Now. Pause waits before another attempt; nil uses real time.
 	Now   func() time.Time
 	Pause func(ctx context.Context, d time.Duration) error
 }
 
-// Fetch takes a commit's files and writes them and a Result to the folder. The
-// error is nil also when the repository could not be fetched: Pack reports
-// that. It is not nil when the folder cannot be written.
+// Fetch writes a commit's files and a Result to the folder. It returns nil even if the repository
+// could not be fetched, because Pack reports that. It returns an error if the folder cannot be
+// written.
 func Fetch(ctx context.Context, opts FetchOptions) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -61,13 +58,13 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 	}
 	f := fetcher{FetchOptions: opts}
 	f.result.Branch = opts.Branch
-	if err := f.run(ctx); err != nil {
+	if err := f.fetchAndExport(ctx); err != nil {
 		var broken *os.PathError
 		if errors.As(err, &broken) && strings.HasPrefix(broken.Path, opts.Dir) {
 			return fmt.Errorf("writing to %s: %w", opts.Dir, err)
 		}
 		f.result.Error = gitremote.Clip(gitremote.Explain(opts.URL, opts.Credentials != "", err), 4000)
-		f.result.say(opts.Now(), "%s", f.result.Error)
+		f.result.addLine(opts.Now(), "%s", f.result.Error)
 	}
 	return writeResult(opts.Dir, f.result)
 }
@@ -75,10 +72,10 @@ func Fetch(ctx context.Context, opts FetchOptions) error {
 type fetcher struct {
 	FetchOptions
 	result  Result
-	objects *gitremote.Objects // received last
+	objects *gitremote.Objects // last received
 }
 
-func (f *fetcher) run(ctx context.Context) error {
+func (f *fetcher) fetchAndExport(ctx context.Context) error {
 	if f.Commit != "" && !plumbing.IsHash(f.Commit) {
 		return gitremote.Remedy("commit %q is not a full hash of 40 hexadecimal digits", f.Commit)
 	}
@@ -86,18 +83,18 @@ func (f *fetcher) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.result.say(f.Now(), "fetching %s", r.Shown)
+	f.result.addLine(f.Now(), "fetching %s", r.Shown)
 	if err := os.Mkdir(filepath.Join(f.Dir, gitFolder), 0o700); err != nil {
 		return fmt.Errorf("making the folder: %w", err)
 	}
-	defer f.forget()
+	defer f.deleteObjects()
 	var hash plumbing.Hash
 	for attempt := 1; ; attempt++ {
-		hash, err = f.fetch(ctx, r)
+		hash, err = f.fetchCommit(ctx, r)
 		if err == nil || attempt == fetchAttempts || ctx.Err() != nil || !gitremote.Unreachable(err) && !gitremote.BrokeOff(err) {
 			break
 		}
-		f.result.say(f.Now(), "trying again: %s", gitremote.Explain(f.URL, f.Credentials != "", err))
+		f.result.addLine(f.Now(), "trying again: %s", gitremote.Explain(f.URL, f.Credentials != "", err))
 		if err := f.Pause(ctx, time.Duration(attempt)*2*time.Second); err != nil {
 			return err
 		}
@@ -106,7 +103,7 @@ func (f *fetcher) run(ctx context.Context) error {
 		return err
 	}
 	if f.Commit == "" {
-		if hash, err = peel(f.objects, hash); err != nil {
+		if hash, err = resolveTag(f.objects, hash); err != nil {
 			return err
 		}
 	}
@@ -115,20 +112,20 @@ func (f *fetcher) run(ctx context.Context) error {
 		return err
 	}
 	f.describe(commit)
-	return f.export(ctx, commit)
+	return f.exportFiles(ctx, commit)
 }
 
-// forget removes what was received.
-func (f *fetcher) forget() {
+// deleteObjects deletes received data.
+func (f *fetcher) deleteObjects() {
 	if f.objects != nil {
 		_ = f.objects.Close() // only read
 		f.objects = nil
 	}
-	_ = os.RemoveAll(filepath.Join(f.Dir, gitFolder)) // the folder goes with the pod
+	_ = os.RemoveAll(filepath.Join(f.Dir, gitFolder)) // the folder is deleted with the pod
 }
 
-// fetch receives the wanted commit and returns its hash.
-func (f *fetcher) fetch(ctx context.Context, r *gitremote.Remote) (plumbing.Hash, error) {
+// fetchCommit receives the wanted commit and returns its hash.
+func (f *fetcher) fetchCommit(ctx context.Context, r *gitremote.Remote) (plumbing.Hash, error) {
 	s, err := r.Connect(ctx)
 	if err != nil {
 		return plumbing.ZeroHash, err
@@ -151,20 +148,20 @@ func (f *fetcher) fetch(ctx context.Context, r *gitremote.Remote) (plumbing.Hash
 	if refs.Capabilities.Supports(capability.Shallow) {
 		single.Depth = packp.DepthCommits(1)
 		if err := single.Capabilities.Set(capability.Shallow); err != nil {
-			return want, fmt.Errorf("asking for a shallow fetch: %w", err)
+			return want, fmt.Errorf("requesting a shallow fetch: %w", err)
 		}
 	}
 	err = f.receive(ctx, s, single)
 	if err == nil || gitremote.Advertised(refs, want) || errors.As(err, new(gitremote.RemedyError)) {
 		return want, err
 	}
-	// Some servers give single commits only at the tips of branches.
+	// Some servers send single commits only at the heads of branches.
 	return want, f.fetchAll(ctx, r, refs)
 }
 
-// fetchAll takes the history of all branches and tags.
+// fetchAll receives the history of all branches and tags.
 func (f *fetcher) fetchAll(ctx context.Context, r *gitremote.Remote, refs *packp.AdvRefs) error {
-	f.result.say(f.Now(), "the server does not give single commits; fetching the history")
+	f.result.addLine(f.Now(), "the server does not send single commits; fetching the history")
 	s, err := r.Connect(ctx)
 	if err != nil {
 		return err
@@ -182,7 +179,7 @@ func (f *fetcher) fetchAll(ctx context.Context, r *gitremote.Remote, refs *packp
 	return f.receive(ctx, s, gitremote.Request(refs, tips...))
 }
 
-// receive takes what the server sends, bounded, into a file.
+// receive writes the server's data to a file, up to a limit.
 func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.UploadPackRequest) error {
 	resp, err := s.Pack(ctx, req)
 	if err != nil {
@@ -190,7 +187,7 @@ func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.U
 	}
 	defer resp.Close()
 	if f.objects != nil {
-		_ = f.objects.Close() // of an attempt before
+		_ = f.objects.Close() // of an earlier attempt
 		f.objects = nil
 	}
 	file, err := os.Create(filepath.Join(f.Dir, gitFolder, "pack"))
@@ -212,11 +209,12 @@ func (f *fetcher) receive(ctx context.Context, s gitremote.Session, req *packp.U
 	return nil
 }
 
-// maxTags is how many tags may stand for each other.
+// maxTags limits tags that point to tags.
 const maxTags = 10
 
-// peel resolves an annotated tag to its commit: servers need not advertise that. A commit is its own.
-func peel(from *gitremote.Objects, hash plumbing.Hash) (plumbing.Hash, error) {
+// resolveTag resolves an annotated tag to its commit, because servers do not have to send it. It returns
+// a commit unchanged.
+func resolveTag(from *gitremote.Objects, hash plumbing.Hash) (plumbing.Hash, error) {
 	for range maxTags {
 		tag, err := object.GetTag(from, hash)
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
@@ -227,7 +225,7 @@ func peel(from *gitremote.Objects, hash plumbing.Hash) (plumbing.Hash, error) {
 		}
 		hash = tag.Target
 	}
-	return hash, gitremote.Remedy("the tag stands for more than %d other tags; tag a commit", maxTags)
+	return hash, gitremote.Remedy("the tag points to more than %d other tags; tag a commit", maxTags)
 }
 
 func commitOf(from *gitremote.Objects, hash plumbing.Hash) (*object.Commit, error) {
@@ -246,5 +244,5 @@ func (f *fetcher) describe(commit *object.Commit) {
 	f.result.Message = gitremote.Clip(commit.Message, maxCommitText)
 	f.result.Author = gitremote.Clip(commit.Author.Name, maxCommitText)
 	subject, _, _ := strings.Cut(f.result.Message, "\n")
-	f.result.say(f.Now(), "commit %s by %s: %s", f.result.Commit, f.result.Author, subject)
+	f.result.addLine(f.Now(), "commit %s by %s: %s", f.result.Commit, f.result.Author, subject)
 }

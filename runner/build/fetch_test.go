@@ -34,7 +34,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const okAgent = "name: ok\nmodel: openai/gpt-5\n"
 
-// fetch runs Fetch and reads what it leaves.
+// fetch calls Fetch and reads its output.
 func fetch(t *testing.T, opts build.FetchOptions) (build.Result, string) {
 	t.Helper()
 	opts.Dir = t.TempDir()
@@ -51,7 +51,7 @@ func fetch(t *testing.T, opts build.FetchOptions) (build.Result, string) {
 	return r, filepath.Join(opts.Dir, "source")
 }
 
-func TestFetchOverHTTPS(t *testing.T) {
+func TestFetch_OverHTTPS(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	first := repo.Commit("main", "agents/ok.yaml", okAgent, "README.md", "not packed", "sub/agents/in.yaml", okAgent)
@@ -92,7 +92,7 @@ func TestFetchOverHTTPS(t *testing.T) {
 	}
 }
 
-// TestFetch_ResolvesTagsThatServerDoesNotPeel: gitprotocol-pack says SHOULD.
+// The protocol says that servers SHOULD peel tags.
 func TestFetch_ResolvesTagsThatServerDoesNotPeel(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
@@ -109,7 +109,7 @@ func TestFetch_ResolvesTagsThatServerDoesNotPeel(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		opts build.FetchOptions
-		want string // "" of one that fails
+		want string // "" for a failure
 	}{
 		{"light", build.FetchOptions{Branch: "light"}, first},
 		{"annotated", build.FetchOptions{Branch: "annotated"}, first},
@@ -129,7 +129,7 @@ func TestFetch_ResolvesTagsThatServerDoesNotPeel(t *testing.T) {
 	}
 }
 
-// unpeeled serves a repository without saying what its annotated tags stand for.
+// unpeeled serves a repository without peeled tags.
 func unpeeled(t *testing.T, repo *gittest.Repository) (url, ca string) {
 	t.Helper()
 	behind, trusted := repo.HTTPS(t, nil)
@@ -165,8 +165,8 @@ func unpeeled(t *testing.T, repo *gittest.Repository) (url, ca string) {
 	return server.URL + "/repo.git", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 }
 
-// TestFetchWarnsOfFoldersThatAreAlmostRead: which it does not write.
-func TestFetchWarnsOfFoldersThatAreAlmostRead(t *testing.T) {
+// The files of such folders are not written.
+func TestFetch_WarnsOfMisspelledFolders(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	repo.Commit("main", "agents/ok.yaml", okAgent, "connector/deep/down/orders.yaml", "x", "docs/agent/a.yaml", "x", "test/main_test.go", "x")
@@ -174,12 +174,12 @@ func TestFetchWarnsOfFoldersThatAreAlmostRead(t *testing.T) {
 	r, dir := fetch(t, build.FetchOptions{URL: plain, Credentials: secret(t, "ca.crt", ca)})
 	require.Empty(t, r.Error)
 	said := strings.Join(r.Log, "")
-	require.Contains(t, said, "warning: connector: is not read, for the folder is called connectors; rename it where that is meant\n")
+	require.Contains(t, said, "warning: connector: is not read: the name of the folder is connectors; rename it if you meant that folder\n")
 	require.Equal(t, 1, strings.Count(said, "warning"), said)
 	require.NoDirExists(t, filepath.Join(dir, "connector"))
 }
 
-func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
+func TestFetch_FallsBackToHistory(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	first := repo.Commit("main", "agents/ok.yaml", okAgent)
@@ -196,9 +196,8 @@ func TestFetchTakesTheHistoryWhereSingleCommitsAreNotGiven(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(dir, "agents/two.yaml"))
 }
 
-// TestFetchGoesOnAfterABreak: what a connection that broke off has cost is another
-// attempt, not the deployment.
-func TestFetchGoesOnAfterABreak(t *testing.T) {
+// A broken connection causes another attempt and does not fail the deployment.
+func TestFetch_RetriesBrokenConnections(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	head := repo.Commit("main", "agents/ok.yaml", okAgent)
@@ -226,12 +225,12 @@ func TestFetchGoesOnAfterABreak(t *testing.T) {
 			r, _ := fetch(t, build.FetchOptions{URL: url, Credentials: secret(t, "ca.crt", ca)})
 			require.Empty(t, r.Error, "%s", strings.Join(r.Log, ""))
 			require.Equal(t, head, r.Commit)
-			require.Contains(t, strings.Join(r.Log, ""), "trying again: the connection to "+url+" broke off")
+			require.Contains(t, strings.Join(r.Log, ""), "trying again: the connection to "+url+" was interrupted")
 		})
 	}
 }
 
-func TestFetchWithCredentials(t *testing.T) {
+func TestFetch_SendsCredentials(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	head := repo.Commit("main", "agents/ok.yaml", okAgent)
@@ -253,9 +252,9 @@ func TestFetchWithCredentials(t *testing.T) {
 		"basic":        {basic, secret(t, "ca.crt", ca, "username", "ada\n", "password", "s3cret\n"), ""},
 		"bearer":       {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "tok\n"), ""},
 		"white space":  {basic, secret(t, "ca.crt", ca, "username", " ada ", "password", " s3cret \n"), ""},
-		"two lines":    {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "s3cret\ntok\n"), "bearerToken of the git Secret holds a line break"},
-		"wrong":        {basic, secret(t, "ca.crt", ca, "username", "ada", "password", "no"), "refuses the credentials of the git Secret"},
-		"wrong bearer": {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "no"), "refuses the credentials of the git Secret"},
+		"two lines":    {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "s3cret\ntok\n"), "bearerToken of the git Secret contains a line break"},
+		"wrong":        {basic, secret(t, "ca.crt", ca, "username", "ada", "password", "no"), "rejects the credentials of the git Secret"},
+		"wrong bearer": {bearer, secret(t, "ca.crt", bearerCA, "bearerToken", "no"), "rejects the credentials of the git Secret"},
 		"half":         {basic, secret(t, "password", "x"), "a password without a username"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -272,7 +271,7 @@ func TestFetchWithCredentials(t *testing.T) {
 	}
 }
 
-func TestFetchOverSSH(t *testing.T) {
+func TestFetch_OverSSH(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	head := repo.Commit("main", "agents/ok.yaml", okAgent)
@@ -286,7 +285,7 @@ func TestFetchOverSSH(t *testing.T) {
 		url, creds, want string
 	}{
 		"key":                {url, secret(t, "identity", server.Identity, "known_hosts", server.KnownHosts), ""},
-		"wrong key":          {url, secret(t, "identity", strangersKey, "known_hosts", server.KnownHosts), "refuses the key of the git Secret (identity)"},
+		"wrong key":          {url, secret(t, "identity", strangersKey, "known_hosts", server.KnownHosts), "rejects the key of the git Secret (identity)"},
 		"no key":             {url, secret(t, "known_hosts", server.KnownHosts), "put it into the Secret as identity"},
 		"no known hosts":     {url, secret(t, "identity", server.Identity), "put the output of `ssh-keyscan 127.0.0.1` into the Secret as known_hosts"},
 		"other known hosts":  {url, secret(t, "identity", server.Identity, "known_hosts", "example.com "+strings.SplitN(server.KnownHosts, " ", 2)[1]), "does not name the host"},
@@ -308,7 +307,7 @@ func TestFetchOverSSH(t *testing.T) {
 	}
 }
 
-func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
+func TestFetch_ErrorsNameCauseAndRemedy(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	repo.Commit("main", "agents/ok.yaml", okAgent)
@@ -328,18 +327,18 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 		"short commit":  {build.FetchOptions{URL: url, Credentials: creds, Commit: "abc"}, "not a full hash"},
 		"no folder":     {build.FetchOptions{URL: url, Credentials: creds, Path: "gone"}, `has no folder "gone"; correct git.path`},
 		"authority":     {build.FetchOptions{URL: url}, "is not trusted; put the authority that signed it into the git Secret as ca.crt"},
-		"locked":        {build.FetchOptions{URL: locked, Credentials: secret(t, "ca.crt", lockedCA)}, "refuses the credentials"},
+		"locked":        {build.FetchOptions{URL: locked, Credentials: secret(t, "ca.crt", lockedCA)}, "rejects the credentials"},
 		"busy":          {build.FetchOptions{URL: busy, Credentials: secret(t, "ca.crt", busyCA)}, "the server answered 502 Bad Gateway"},
 		"empty":         {build.FetchOptions{URL: emptyURL, Credentials: secret(t, "ca.crt", emptyCA)}, "is empty; push a commit"},
 		"redirect":      {build.FetchOptions{URL: movedURL, Credentials: secret(t, "ca.crt", movedCA)}, "redirect"},
-		"no host":       {build.FetchOptions{URL: "https://nowhere.invalid/x.git"}, "host nowhere.invalid of the git URL cannot be found; correct git.url"},
+		"no host":       {build.FetchOptions{URL: "https://nowhere.invalid/x.git"}, "host nowhere.invalid of the git URL does not exist; correct git.url"},
 		"closed port":   {build.FetchOptions{URL: "https://127.0.0.1:1/x.git"}, "cannot reach https://127.0.0.1:1/x.git"},
 		"scheme":        {build.FetchOptions{URL: "git://127.0.0.1/x.git"}, `scheme "git" is not supported; use https or ssh`},
 		"file":          {build.FetchOptions{URL: "file:///etc"}, "is not of the form"},
 		"path":          {build.FetchOptions{URL: repo.Dir}, "is not of the form"},
 		"ext":           {build.FetchOptions{URL: "ext::sh -c id"}, "is not of the form"},
 		"password":      {build.FetchOptions{URL: "https://ada:s3cret@127.0.0.1/x.git"}, "put them into the Secret"},
-		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address, and the operator has not allowed its range for git"},
+		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address, and the operator does not allow its range for git"},
 		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(egress.Rules{}), Credentials: secret(t, "identity", firstOf(gittest.NewKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
 		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(egress.Rules{})}, "plain http"},
 	} {
@@ -354,7 +353,7 @@ func TestFetchErrorsNameCauseAndRemedy(t *testing.T) {
 	}
 }
 
-func TestFetchWritesLinksAsLinks(t *testing.T) {
+func TestFetch_WritesLinksAsLinks(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	require.NoError(t, os.Mkdir(filepath.Join(repo.Work, "agents"), 0o755))
@@ -371,7 +370,7 @@ func TestFetchWritesLinksAsLinks(t *testing.T) {
 	}
 }
 
-func TestFetchRefusesTooMuch(t *testing.T) {
+func TestFetch_LimitsRepositorySize(t *testing.T) {
 	t.Parallel()
 	repo := gittest.New(t)
 	repo.Commit("main", "tests/files/big", strings.Repeat("x", 26<<20))
@@ -386,7 +385,7 @@ func TestFetchRefusesTooMuch(t *testing.T) {
 	require.FileExists(t, filepath.Join(dir, "agents/ok.yaml"))
 }
 
-func TestFetchFailsWhenItCannotWrite(t *testing.T) {
+func TestFetch_FailsIfFolderIsReadOnly(t *testing.T) {
 	t.Parallel()
 	err := build.Fetch(t.Context(), build.FetchOptions{URL: "x", Dir: filepath.Join(t.TempDir(), "missing"), Guard: egress.New(egress.Rules{})})
 	require.Error(t, err)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// forest is a commit with folders that hold each other, so many in each.
+// forest is a commit of nested folders with this width.
 func forest(t *testing.T, width, depth int, leaf ...object.TreeEntry) *object.Commit {
 	t.Helper()
 	st := memory.NewStorage()
@@ -44,14 +44,14 @@ func forest(t *testing.T, width, depth int, leaf ...object.TreeEntry) *object.Co
 	return commit
 }
 
-// TestFoldersCount: a few objects of Git can mean any number of folders.
-func TestFoldersCount(t *testing.T) {
+// A few Git objects can represent any number of folders.
+func TestFetch_CountsFolders(t *testing.T) {
 	t.Parallel()
 	link := object.TreeEntry{Name: "link.yaml", Mode: filemode.Symlink, Hash: plumbing.ComputeHash(plumbing.BlobObject, nil)}
 	for name, tt := range map[string]struct {
 		commit *object.Commit
 		want   string
-		dirs   int // most
+		dirs   int // upper limit
 	}{
 		"bomb":        {forest(t, 10, 5), "more than 10000 files and folders", 0},
 		"deeper bomb": {forest(t, 100, 6, link), "more than 10000 files and folders", 10_000},
@@ -64,7 +64,7 @@ func TestFoldersCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
-			err := f.export(t.Context(), tt.commit)
+			err := f.exportFiles(t.Context(), tt.commit)
 			if tt.want == "" {
 				require.NoError(t, err)
 			} else {
@@ -83,5 +83,5 @@ func TestFoldersCount(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	f := &fetcher{FetchOptions: FetchOptions{Dir: t.TempDir(), Now: time.Now}}
-	require.ErrorIs(t, f.export(ended, forest(t, 3, 3, link)), context.Canceled)
+	require.ErrorIs(t, f.exportFiles(ended, forest(t, 3, 3, link)), context.Canceled)
 }

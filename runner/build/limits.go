@@ -8,19 +8,18 @@ import (
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
-// maxTreeDepth is how deep folders may nest.
+// maxTreeDepth limits the depth of folders.
 const maxTreeDepth = 32
 
-// packBounds bound what a Git server sends, beside what gitremote does. A build needs
-// the memory of some objects of the largest size and of the list of all, whatever is
-// sent.
+// packBounds limits the data of a Git server, in addition to the limits of gitremote. A build needs
+// memory for a few objects of the largest size and for the list of all.
 var packBounds = gitremote.Bounds{
-	Objects: 500_000, Object: bundle.MaxSize, // no larger file fits a bundle
+	Objects: 500_000, Object: bundle.MaxSize, // no larger file fits into a bundle
 	Folder: 4 << 20, Inflated: 4 << 30, Work: 16 << 30, Cache: 32 << 20,
 }
 
-// What a repository may hold is what dispatch takes: with limits that differ,
-// these are of different types and do not compile.
+// The limits of a repository equal the limits of dispatch. If they differ, these types do not
+// compile.
 var (
 	_ *[bundle.MaxConfigSize]byte = (*[dispatchapi.MaxAgentConfig]byte)(nil)
 	_ *[bundle.MaxConfigs]byte    = (*[dispatchapi.MaxAgentConfigs]byte)(nil)

@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// logCutMark ends a log that was cut.
+	// logCutMark ends a truncated log.
 	logCutMark = "\n… the log is cut off here\n"
-	// maxLog is the most bytes of a build's log before that, so that the store has
-	// nothing to cut.
+	// maxLog limits a build's log without the mark, in bytes, so that the store does not truncate
+	// it.
 	maxLog = dispatchapi.MaxBuildLog - 2*len(logCutMark)
-	// logPause is how long lines are gathered into one chunk.
+	// logPause is how long lines are collected into one chunk.
 	logPause = 300 * time.Millisecond
 )
 
-// logSink takes chunks of a log.
+// logSink receives chunks of a log.
 type logSink interface {
 	AppendLog(ctx context.Context, req dispatchapi.BuildLog) error
 }
 
-// buildLog streams lines to dispatch. Sending must not hold the build up: it
-// happens beside it, in order, until close.
+// buildLog streams lines to dispatch in order, in the background, until close. It does not delay
+// the build.
 type buildLog struct {
 	sink logSink
 	now  func() time.Time
@@ -44,14 +44,14 @@ type buildLog struct {
 
 func newBuildLog(ctx context.Context, sink logSink, now func() time.Time) *buildLog {
 	l := &buildLog{sink: sink, now: now, wake: make(chan struct{}, 1), closing: make(chan struct{}), done: make(chan struct{})}
-	go l.run(ctx)
+	go l.sendLoop(ctx)
 	return l
 }
 
-// say adds a line.
-func (l *buildLog) say(format string, args ...any) { l.add(line(l.now(), format, args...)) }
+// addLine adds a line.
+func (l *buildLog) addLine(format string, args ...any) { l.addText(logLine(l.now(), format, args...)) }
 
-func (l *buildLog) add(text string) {
+func (l *buildLog) addText(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch left := maxLog - l.written; {
@@ -62,33 +62,33 @@ func (l *buildLog) add(text string) {
 	}
 	l.written += len(text)
 	l.text.WriteString(text)
-	l.signal()
+	l.notifySender()
 }
 
-func (l *buildLog) signal() {
+func (l *buildLog) notifySender() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-// close sends what is left and waits for it.
+// close sends the remaining lines and waits for them.
 func (l *buildLog) close() {
 	l.mu.Lock()
 	l.closed = true
-	l.signal()
+	l.notifySender()
 	l.mu.Unlock()
 	close(l.closing)
 	<-l.done
 }
 
-func (l *buildLog) run(ctx context.Context) {
+func (l *buildLog) sendLoop(ctx context.Context) {
 	defer close(l.done)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for number := int64(0); ; {
-		<-l.wake // closed for sure by close
-		text, closed := l.take()
+		<-l.wake // close is guaranteed to close it
+		text, closed := l.takeText()
 		if text != "" {
 			if err := l.sink.AppendLog(ctx, dispatchapi.BuildLog{Number: number, Chunk: text}); err != nil {
 				slog.WarnContext(ctx, "a part of the build's log was lost", "error", err)
@@ -106,7 +106,7 @@ func (l *buildLog) run(ctx context.Context) {
 	}
 }
 
-func (l *buildLog) take() (text string, closed bool) {
+func (l *buildLog) takeText() (text string, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text = l.text.String()

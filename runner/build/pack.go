@@ -18,13 +18,13 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// phasePacking is the phase that Pack reports.
+// phasePacking is the first phase that Pack reports.
 const phasePacking = "packing"
 
-// maxMessage is the most bytes of a failure's message; the log has all.
+// maxMessage limits the message of a failure, in bytes. The log has all of it.
 const maxMessage = 4000
 
-// Dispatch is what Pack tells. *dispatchapi.Client is one.
+// Dispatch receives the reports of Pack. *dispatchapi.Client implements it.
 type Dispatch interface {
 	logSink
 	Upload(ctx context.Context, limit int64) ([]byte, error)
@@ -33,46 +33,47 @@ type Dispatch interface {
 	FinishBuild(ctx context.Context, req dispatchapi.BuildResult) error
 }
 
-// PackOptions say what to pack.
+// PackOptions configure Pack.
 type PackOptions struct {
-	// Dir is the folder that Fetch wrote to, unless Upload is given.
+	// Dir is the output folder of Fetch, unless Upload is set.
 	Dir string
-	// Upload is the digest of what was uploaded, which dispatch has; "" for a commit.
+	// Upload is the digest of an upload in dispatch; "" for a commit.
 	Upload string
-	// Dispatch takes reports, log and bundle; required.
+	// Dispatch receives reports, log and bundle; required.
 	Dispatch Dispatch
-	// Check finds what the engine cannot run; nil means nothing.
+	// Check finds keys that the engine does not support; nil skips the check.
 	Check func(*bundle.Project) bundle.Problems
-	// SkipTests leaves the test phase out.
+	// SkipTests skips the test phase.
 	SkipTests bool
-	// Models are asked by tests where no mock stands in for them, Tools are the
-	// built-in tools; nil means those of the engine.
+	// MCP lists the tools of MCP servers; required if a repository can have some.
+	MCP ToolLister
+	// Models answer tests without a mock. Tools are the built-in tools; nil means the tools of the
+	// engine.
 	Models engine.Models
-	// Variables are engine.Config's, for the prompts of tests.
+	// Variables are the variables for prompts in tests, as in engine.Config.
 	Variables func() (runnerconfig.Variables, error)
-	// Prices are engine.Config's, by which it is told what tests cost.
+	// Prices are the prices for the cost of tests, as in engine.Config.
 	Prices func() (runnerconfig.Prices, error)
 	Tools  []engine.Tool
-	// TestTimeout is of all tests together; 0 for none.
+	// TestTimeout limits all tests together; 0 for no limit.
 	TestTimeout time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// Pack validates and packs what was fetched and reports the outcome. The error
-// is nil also when the build failed for the repository's sake, and when it was
-// superseded: then there is nobody left to tell. It is not nil when the outcome
-// could not be reported, so that the Job tries again.
+// Pack validates and packs the fetched files and reports the outcome. It returns nil also if the
+// repository has problems, and if the build was superseded. It returns an error if the outcome
+// could not be reported, so that the Job retries.
 func Pack(ctx context.Context, opts PackOptions) error {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	log := newBuildLog(ctx, opts.Dispatch, opts.Now)
-	result, err := pack(ctx, opts, log)
+	result, err := packProject(ctx, opts, log)
 	var mine *buildError
 	if errors.As(err, &mine) {
 		result = dispatchapi.BuildResult{FailureReason: dispatchapi.FailureBuild, Message: gitremote.Clip(mine.Error(), maxMessage)}
-		log.say("build failed:\n%s", mine.Error())
+		log.addLine("build failed:\n%s", mine.Error())
 		err = nil
 	}
 	log.close()
@@ -80,7 +81,7 @@ func Pack(ctx context.Context, opts PackOptions) error {
 		err = opts.Dispatch.FinishBuild(ctx, result)
 	}
 	if errors.Is(err, dispatchapi.ErrFenced) {
-		return nil // Superseded or cancelled: the outcome is decided.
+		return nil // Superseded or cancelled: the outcome is final.
 	}
 	if err != nil {
 		return fmt.Errorf("reporting the build: %w", err)
@@ -88,13 +89,13 @@ func Pack(ctx context.Context, opts PackOptions) error {
 	return nil
 }
 
-// buildError is a failure of the build that its owner has to mend.
+// buildError is a failure that the author of the repository has to fix.
 type buildError struct{ err error }
 
 func (e *buildError) Error() string { return e.err.Error() }
 func (e *buildError) Unwrap() error { return e.err }
 
-func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.BuildResult, error) {
+func packProject(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.BuildResult, error) {
 	var none dispatchapi.BuildResult
 	read := readCommit
 	if opts.Upload != "" {
@@ -104,26 +105,29 @@ func pack(ctx context.Context, opts PackOptions, log *buildLog) (dispatchapi.Bui
 	if err != nil {
 		return none, err
 	}
-	project, err := load(files, opts.Check)
+	project, err := loadProject(files, opts.Check)
 	if err != nil {
 		return none, err
 	}
-	log.say("valid; agents: %d, connectors: %d, test cases: %d", len(project.Agents), len(project.Connectors), cases(project))
-	built, err := upload(ctx, opts, log, project)
+	log.addLine("valid; agents: %d, connectors: %d, test cases: %d", len(project.Agents), len(project.Connectors), countCases(project))
+	if err := LockTools(ctx, opts.MCP, opts.Variables, project, log.addLine); err != nil {
+		return none, err
+	}
+	built, err := uploadBundle(ctx, opts, log, project)
 	if err != nil {
 		return none, err
 	}
-	return test(ctx, opts, log, project, built)
+	return testProject(ctx, opts, log, project, built)
 }
 
-// readCommit tells dispatch what was fetched, and reads the files.
+// readCommit reports the fetched commit to dispatch and reads the files.
 func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Files, error) {
 	fetched, err := readResult(opts.Dir)
 	if err != nil {
 		return nil, err
 	}
 	for _, line := range fetched.Log {
-		log.add(line)
+		log.addText(line)
 	}
 	report := dispatchapi.BuildReport{
 		Branch: fetched.Branch, Commit: fetched.Commit, CommitMessage: fetched.Message, Author: fetched.Author,
@@ -133,7 +137,7 @@ func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Fi
 	}
 	err = opts.Dispatch.ReportBuild(ctx, report)
 	if rejected := (*dispatchapi.RejectedError)(nil); errors.As(err, &rejected) {
-		return nil, &buildError{errors.New(rejected.Detail)} // as where the branch has moved since the build was lost
+		return nil, &buildError{errors.New(rejected.Detail)} // for example if the branch has moved since an earlier build was lost
 	}
 	if err != nil {
 		return nil, err
@@ -150,15 +154,15 @@ func readCommit(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Fi
 	return files, ofRepository(err)
 }
 
-// readUpload fetches what was uploaded, and reads the files.
+// readUpload fetches and reads an upload.
 func readUpload(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Files, error) {
-	log.say("fetching what was uploaded, %s", opts.Upload)
+	log.addLine("fetching the upload, %s", opts.Upload)
 	packed, err := opts.Dispatch.Upload(ctx, bundle.MaxSize)
 	if errors.Is(err, dispatchapi.ErrRejected) {
-		return nil, &buildError{fmt.Errorf("what was uploaded is not there any more (%w); upload the folder again", err)}
+		return nil, &buildError{fmt.Errorf("the upload was deleted (%w); upload the folder again", err)}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetching what was uploaded: %w", err)
+		return nil, fmt.Errorf("fetching the upload: %w", err)
 	}
 	if err := opts.Dispatch.ReportBuild(ctx, dispatchapi.BuildReport{Phase: phasePacking}); err != nil {
 		return nil, err
@@ -166,17 +170,17 @@ func readUpload(ctx context.Context, opts PackOptions, log *buildLog) (bundle.Fi
 	files, err := bundle.UnpackUpload(packed, opts.Upload)
 	switch {
 	case errors.Is(err, bundle.ErrDigest):
-		return nil, fmt.Errorf("fetching what was uploaded: %w", err)
+		return nil, fmt.Errorf("fetching the upload: %w", err)
 	case errors.Is(err, bundle.ErrInvalid), errors.Is(err, bundle.ErrTooLarge):
 		return nil, &buildError{err}
 	case err != nil:
 		return nil, ofRepository(err)
 	}
-	log.say("%d files", len(files))
+	log.addLine("%d files", len(files))
 	return files, nil
 }
 
-// ofRepository is the error of reading files: problems of the repository are its owner's to mend.
+// ofRepository converts problems of the repository to a buildError.
 func ofRepository(err error) error {
 	var problems bundle.Problems
 	switch {
@@ -188,8 +192,8 @@ func ofRepository(err error) error {
 	return nil
 }
 
-// load validates the files.
-func load(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, error) {
+// loadProject validates the files.
+func loadProject(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, error) {
 	project, problems := checkFiles(files, check)
 	if len(problems) > 0 {
 		return nil, &buildError{problems}
@@ -197,8 +201,8 @@ func load(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bun
 	return project, nil
 }
 
-// upload packs and stores the bundle.
-func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project) (dispatchapi.BuildResult, error) {
+// uploadBundle packs and stores the bundle.
+func uploadBundle(ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project) (dispatchapi.BuildResult, error) {
 	var packed bytes.Buffer
 	digest, size, err := bundle.Pack(project.Files, &packed)
 	if errors.Is(err, bundle.ErrTooLarge) {
@@ -207,10 +211,10 @@ func upload(ctx context.Context, opts PackOptions, log *buildLog, project *bundl
 	if err != nil {
 		return dispatchapi.BuildResult{}, fmt.Errorf("packing: %w", err)
 	}
-	log.say("packed %d files into %d bytes, %s", len(project.Files), size, digest)
+	log.addLine("packed %d files into %d bytes, %s", len(project.Files), size, digest)
 	err = opts.Dispatch.PutBundle(ctx, digest, packed.Bytes())
 	if rejected := (*dispatchapi.RejectedError)(nil); errors.As(err, &rejected) {
-		return dispatchapi.BuildResult{}, &buildError{errors.New(rejected.Detail)} // as where the project's storage is full
+		return dispatchapi.BuildResult{}, &buildError{errors.New(rejected.Detail)} // for example if the project's storage is full
 	}
 	if err != nil {
 		return dispatchapi.BuildResult{}, fmt.Errorf("uploading the bundle: %w", err)

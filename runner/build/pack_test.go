@@ -22,7 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// desk records what a build tells.
+// desk records the reports of a build.
 type desk struct {
 	mu       sync.Mutex
 	log      []dispatchapi.BuildLog
@@ -30,10 +30,10 @@ type desk struct {
 	bundles  map[string][]byte
 	results  []dispatchapi.BuildResult
 	finished error
-	// uploaded is what was uploaded, fetching the error of asking for it.
+	// uploaded is the upload. fetching is the error of fetching it.
 	uploaded []byte
 	fetching error
-	// refusal is the error of reporting, full that of storing a bundle.
+	// refusal is the error of a report. full is the error of storing a bundle.
 	refusal, full error
 }
 
@@ -75,7 +75,7 @@ func (d *desk) text() string {
 	return all.String()
 }
 
-// fetched makes a folder as Fetch leaves it.
+// fetched creates the output folder of Fetch.
 func fetched(t *testing.T, r build.Result, pairs ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -91,7 +91,7 @@ func fetched(t *testing.T, r build.Result, pairs ...string) string {
 	return dir
 }
 
-func pack(t *testing.T, dir string, d *desk) error {
+func packProject(t *testing.T, dir string, d *desk) error {
 	t.Helper()
 	return packChecked(t, dir, d, engine.New(engine.Config{}).Check)
 }
@@ -104,7 +104,7 @@ func packChecked(t *testing.T, dir string, d *desk, check func(*bundle.Project) 
 	})
 }
 
-func TestPackUploadsTheBundle(t *testing.T) {
+func TestPack_UploadsBundle(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	everything := func(*bundle.Project) bundle.Problems { return nil }
@@ -127,23 +127,23 @@ func TestPackUploadsTheBundle(t *testing.T) {
 	}
 }
 
-// TestABuildOfAnotherCommitFails: as one that was lost and begins anew when the branch has moved.
-func TestABuildOfAnotherCommitFails(t *testing.T) {
+// This happens if a lost build starts again after the branch has moved.
+func TestPack_FailsForOtherCommit(t *testing.T) {
 	t.Parallel()
 	d := &desk{refusal: &dispatchapi.RejectedError{Detail: "commit abc is not def"}}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
 	require.Equal(t, []dispatchapi.BuildResult{{FailureReason: dispatchapi.FailureBuild, Message: "commit abc is not def"}}, d.results)
 }
 
-// TestABuildWhoseBundleIsNotTakenFails: with the reason, as where the storage is full.
-func TestABuildWhoseBundleIsNotTakenFails(t *testing.T) {
+// The failure has the reason, for example full storage.
+func TestPack_FailsIfBundleIsRejected(t *testing.T) {
 	t.Parallel()
 	d := &desk{full: &dispatchapi.RejectedError{Detail: "the project has stored all"}}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
 	require.Equal(t, []dispatchapi.BuildResult{{FailureReason: dispatchapi.FailureBuild, Message: "the project has stored all"}}, d.results)
 }
 
-func TestPackReportsWhatIsWrong(t *testing.T) {
+func TestPack_ReportsProblems(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		result build.Result
@@ -153,15 +153,15 @@ func TestPackReportsWhatIsWrong(t *testing.T) {
 		"fetch":       {build.Result{Error: "repository x does not exist"}, nil, "repository x does not exist"},
 		"YAML":        {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", "name: ok\nmodle: openai/x\n"}, `agents/ok.yaml:2:1: unknown key "modle"; did you mean "model"?`},
 		"unsupported": {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "guardrails: {}\n"}, `agents/ok.yaml:3:1: "guardrails" is not supported`},
-		"key":         {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "concurrency:\n  on_conflict: drop\n  key: input.id +\n"}, `agents/ok.yaml:5:3: "concurrency.key" is not the CEL expression of a key: at its line 1, column `},
-		"key of none": {build.Result{Commit: "abc"}, []string{"agents/_defaults.yaml", "concurrency: {key: '[input.id]'}\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"}, `agents/_defaults.yaml:1:15: "concurrency.key" is not the CEL expression of a key: it yields a list`},
+		"key":         {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent + "concurrency:\n  on_conflict: drop\n  key: input.id +\n"}, `agents/ok.yaml:5:3: "concurrency.key" is not the CEL expression of a key: at line 1, column `},
+		"key of none": {build.Result{Commit: "abc"}, []string{"agents/_defaults.yaml", "concurrency: {key: '[input.id]'}\n", "agents/a.yaml", okAgent, "agents/b.yaml", "name: b\nmodel: openai/x\n"}, `agents/_defaults.yaml:1:15: "concurrency.key" is not the CEL expression of a key: it returns a list`},
 		"no agents":   {build.Result{Commit: "abc"}, nil, "no agent found"},
 		"too large":   {build.Result{Commit: "abc"}, []string{"agents/ok.yaml", okAgent, "tools/x.star", strings.Repeat("x", bundle.MaxCodeSize)}, "at most 5242880 are allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := &desk{}
-			require.NoError(t, pack(t, fetched(t, tt.result, tt.files...), d))
+			require.NoError(t, packProject(t, fetched(t, tt.result, tt.files...), d))
 			require.Len(t, d.results, 1)
 			require.Equal(t, dispatchapi.FailureBuild, d.results[0].FailureReason)
 			require.Contains(t, d.results[0].Message, tt.want)
@@ -171,7 +171,7 @@ func TestPackReportsWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestPackTellsHowRunsAreKeyed(t *testing.T) {
+func TestPack_ReportsConcurrencyKeys(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]dispatchapi.Agent{
 		"":                               {},
@@ -181,7 +181,7 @@ func TestPackTellsHowRunsAreKeyed(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			d := &desk{}
-			require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent+text), d))
+			require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent+text), d))
 			require.Len(t, d.results[0].Agents, 1, d.results[0].Message)
 			got := d.results[0].Agents[0]
 			require.Equal(t, want, dispatchapi.Agent{ConcurrencyKey: got.ConcurrencyKey, ConcurrencyDrop: got.ConcurrencyDrop})
@@ -189,46 +189,46 @@ func TestPackTellsHowRunsAreKeyed(t *testing.T) {
 	}
 }
 
-func TestPackReportsConnectors(t *testing.T) {
+func TestPack_ReportsConnectors(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	const orders = "type: webhook\nmode: sync\nagents: [ok]\n"
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
 		"connectors/orders.yaml", orders, "connectors/nightly.yaml", "type: cron\nconfig: {schedule: '@daily'}\n"), d))
 	require.Equal(t, dispatchapi.Connectors{
 		{Key: "nightly", Content: "type: cron\nconfig: {schedule: '@daily'}\n"}, {Key: "orders", Content: orders},
 	}, d.results[0].Connectors)
 	d = &desk{}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
 		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n"), d))
-	require.Contains(t, d.results[0].Message, "connectors/out.yaml:4:1: the mode middleware of a link is not supported by this release")
+	require.Contains(t, d.results[0].Message, `connectors/out.yaml:4:38: "links[0].outbound.mode": middleware is not supported by this release`)
 }
 
-func TestPackNamesLinks(t *testing.T) {
+func TestPack_RejectsLinks(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	dir := fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent)
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "source/agents/link.yaml")))
 	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "source/tools")))
-	require.NoError(t, pack(t, dir, d))
+	require.NoError(t, packProject(t, dir, d))
 	require.Contains(t, d.results[0].Message, "agents/link.yaml: is a link")
 	require.Contains(t, d.results[0].Message, "tools: must be a folder")
 }
 
-func TestPackWhoseOutcomeIsDecided(t *testing.T) {
+func TestPack_EndsIfOutcomeIsFinal(t *testing.T) {
 	t.Parallel()
 	d := &desk{finished: dispatchapi.ErrFenced}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d))
 	d = &desk{finished: errors.New("away")}
-	require.ErrorContains(t, pack(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d), "reporting the build: away")
-	require.ErrorContains(t, pack(t, t.TempDir(), &desk{}), "run `runner build fetch` first")
+	require.ErrorContains(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent), d), "reporting the build: away")
+	require.ErrorContains(t, packProject(t, t.TempDir(), &desk{}), "run `runner build fetch` first")
 }
 
-func TestLogIsCutOff(t *testing.T) {
+func TestLog_IsTruncated(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	lines := []string{strings.Repeat("x", 2<<20) + "\n", "later\n"}
-	require.NoError(t, pack(t, fetched(t, build.Result{Commit: "abc", Log: lines}, "agents/ok.yaml", okAgent), d))
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc", Log: lines}, "agents/ok.yaml", okAgent), d))
 	require.Less(t, len(d.text()), 1<<20+100)
 	require.Contains(t, d.text(), "the log is cut off here")
 	require.NotContains(t, d.text(), "later")

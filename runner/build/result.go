@@ -19,21 +19,21 @@ const (
 	resultFile   = "fetch.json"
 )
 
-// Result is what Fetch leaves for Pack.
+// Result is the result of Fetch for Pack.
 type Result struct {
-	// Commit is the full hash; Message and Author are the commit's.
+	// Commit is the full hash. Message and Author belong to the commit.
 	Commit  string `json:"commit,omitempty"`
 	Message string `json:"message,omitempty"`
 	Author  string `json:"author,omitempty"`
-	// Branch is the branch or tag that was asked for, else the repository's default branch.
+	// Branch is the requested branch or tag, else the repository's default branch.
 	Branch string `json:"branch,omitempty"`
-	// Error says why there are no files, with the remedy; "" when there are.
+	// Error is the cause and the remedy if there are no files; otherwise "".
 	Error string `json:"error,omitempty"`
-	// Log are the lines of the fetch.
+	// Log contains the lines of the fetch.
 	Log []string `json:"log,omitempty"`
 }
 
-// maxCommitText is how many bytes of a commit's message and author are kept.
+// maxCommitText limits a commit's message and author, in bytes.
 const maxCommitText = 1000
 
 func writeResult(dir string, r Result) error {
@@ -62,13 +62,13 @@ func readResult(dir string) (Result, error) {
 	return r, nil
 }
 
-// say adds a line to the log.
-func (r *Result) say(now time.Time, format string, args ...any) {
-	r.Log = append(r.Log, line(now, format, args...))
+// addLine adds a line to the log.
+func (r *Result) addLine(now time.Time, format string, args ...any) {
+	r.Log = append(r.Log, logLine(now, format, args...))
 }
 
-// line is one line of a build's log.
-func line(now time.Time, format string, args ...any) string {
+// logLine formats one line of a build's log.
+func logLine(now time.Time, format string, args ...any) string {
 	text := strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n  ")
 	return now.UTC().Format("15:04:05") + " " + text + "\n"
 }

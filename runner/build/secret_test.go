@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// secret writes the files of a Git Secret (alternating names and contents).
+// secret writes the files of a Git Secret from alternating names and contents.
 func secret(t *testing.T, pairs ...string) string {
 	t.Helper()
 	dir := t.TempDir()

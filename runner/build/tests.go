@@ -14,29 +14,29 @@ import (
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
-// phaseTesting is the phase in which the tests run.
+// phaseTesting is the phase of the tests.
 const phaseTesting = "testing"
 
-// maxReason is the most bytes of the reason for which a case failed; the log has more.
+// maxReason limits the cause of a failed case, in bytes. The log has more.
 const maxReason = 2 << 10
 
-// cases counts the test cases of a repository.
-func cases(project *bundle.Project) (count int) {
+// countCases returns the number of test cases of a repository.
+func countCases(project *bundle.Project) (count int) {
 	for _, s := range project.Suites {
 		count += len(s.Cases)
 	}
 	return count
 }
 
-// test runs the tests of what was built. One case that fails fails the build.
-func test(
+// testProject runs the tests of a bundle. One failed case fails the build.
+func testProject(
 	ctx context.Context, opts PackOptions, log *buildLog, project *bundle.Project, built dispatchapi.BuildResult,
 ) (dispatchapi.BuildResult, error) {
 	switch {
 	case opts.SkipTests:
-		log.say("the test phase is left out, as the deployment asks")
+		log.addLine("the deployment skips the test phase")
 		return built, nil
-	case cases(project) == 0:
+	case countCases(project) == 0:
 		return built, nil
 	}
 	if err := opts.Dispatch.ReportBuild(ctx, dispatchapi.BuildReport{Phase: phaseTesting}); err != nil {
@@ -45,9 +45,9 @@ func test(
 	results, err := suite.Run(ctx, suite.Options{
 		Project: project, Models: opts.Models, Variables: opts.Variables, Prices: opts.Prices, Tools: opts.Tools, Timeout: opts.TestTimeout, Now: opts.Now,
 		Ended: func(p suite.Progress) {
-			log.say("%s", p)
+			log.addLine("%s", p)
 			if text := p.Explain(); text != "" {
-				log.say("%s", text)
+				log.addLine("%s", text)
 			}
 		},
 	})
@@ -56,20 +56,20 @@ func test(
 	}
 	built.TestResults = reported(results)
 	if failed, first := summary(results); failed != "" {
-		log.say("%s", failed)
+		log.addLine("%s", failed)
 		return dispatchapi.BuildResult{
 			BundleDigest: built.BundleDigest, TestResults: built.TestResults, FailureReason: dispatchapi.FailureTests,
 			Message: failed + "; " + first + "; the build's log has all",
 		}, nil
 	}
-	log.say("all %d test cases passed", len(results))
+	log.addLine("all %d test cases passed", len(results))
 	return built, nil
 }
 
-// maxFirst is the most bytes of why the first case has failed, in a build's message.
+// maxFirst limits the cause of the first failed case in a build's message, in bytes.
 const maxFirst = 500
 
-// summary names the cases that failed, and tells why the first did; "" where none did.
+// summary names the failed cases and the cause of the first one. It returns "" if all passed.
 func summary(results []suite.Result) (message, first string) {
 	var failed []string
 	for _, r := range results {
@@ -93,8 +93,7 @@ func summary(results []suite.Result) (message, first string) {
 	return fmt.Sprintf("%d of %d test cases failed: %s", len(failed), len(results), names), first
 }
 
-// reported are results as dispatch takes them: where they are too large together, with
-// shorter reasons.
+// reported converts results for dispatch. If they are too large together, it shortens the causes.
 func reported(results []suite.Result) dispatchapi.Tests {
 	for most := maxReason; ; most /= 2 {
 		out := make(dispatchapi.Tests, len(results))

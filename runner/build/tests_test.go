@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// tested builds an agent on a scripted model with a suite.
+// tested builds an agent with a scripted model and a suite.
 func tested(t *testing.T, ctx context.Context, d *desk, cases string, change func(*build.PackOptions)) error {
 	t.Helper()
 	opts := build.PackOptions{
@@ -39,7 +39,7 @@ const (
 	failing = "  - {name: bids-farewell, payload: hi, expected_result: output == 'bye'}\n"
 )
 
-func TestTestsThatPass(t *testing.T) {
+func TestTests_Pass(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	require.NoError(t, tested(t, t.Context(), d, passing, asIs))
@@ -56,9 +56,9 @@ func TestTestsThatPass(t *testing.T) {
 	require.Contains(t, d.text(), "all 1 test cases passed")
 }
 
-// TestOneCaseThatFails: fails the build, whose bundle is kept; its log says where in the
-// repository what was expected, and what came.
-func TestOneCaseThatFails(t *testing.T) {
+// The build fails and the bundle is kept. The log has the position, the expected result and the
+// actual result.
+func TestTests_FailedCaseFailsBuild(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	require.NoError(t, tested(t, t.Context(), d, passing+failing, asIs))
@@ -75,22 +75,22 @@ func TestOneCaseThatFails(t *testing.T) {
 	require.Contains(t, d.text(), "tests/t.yaml:4:6: ok/bids-farewell, run 1 of 1:\n    tests/t.yaml:4:40\n      expected: output == 'bye'\n      got:      status \"completed\", output \"hello\"\n")
 }
 
-func TestTestsThatAreLeftOut(t *testing.T) {
+func TestTests_AreSkipped(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	require.NoError(t, tested(t, t.Context(), d, failing, func(o *build.PackOptions) { o.SkipTests = true }))
 	require.Empty(t, d.results[0].FailureReason)
 	require.Nil(t, d.results[0].TestResults)
 	require.Len(t, d.reports, 1, "no test phase")
-	require.Contains(t, d.text(), "the test phase is left out")
+	require.Contains(t, d.text(), "the deployment skips the test phase")
 
 	d = &desk{}
 	require.NoError(t, tested(t, t.Context(), d, "  - {name: a, payload: x, expected_result: outptu == ''}\n", func(o *build.PackOptions) { o.SkipTests = true }))
 	require.Contains(t, d.results[0].Message, `tests/t.yaml:3:27: "expected_result" is not a CEL expression`, "they are read all the same")
 }
 
-// TestTestsThatAreCutOff: a build that is stopped reports no outcome of its tests.
-func TestTestsThatAreCutOff(t *testing.T) {
+// A cancelled build reports no test results.
+func TestTests_CancelledBuildReportsNone(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -99,9 +99,8 @@ func TestTestsThatAreCutOff(t *testing.T) {
 	require.Empty(t, d.results)
 }
 
-// TestResultsOfTestsFit: with as many cases as there may be, each with as much to say as it
-// can.
-func TestResultsOfTestsFit(t *testing.T) {
+// The limit holds for the maximum number of cases with the longest causes.
+func TestTests_ResultsFitIntoReport(t *testing.T) {
 	t.Parallel()
 	d := &desk{}
 	require.NoError(t, tested(t, t.Context(), d, passing, func(o *build.PackOptions) { many(t, o.Dir) }))
@@ -116,7 +115,7 @@ func TestResultsOfTestsFit(t *testing.T) {
 	require.True(t, strings.HasPrefix(d.results[0].Message, "1000 of 1000 test cases failed"))
 }
 
-// many writes suites of a thousand cases, each of which fails with a long output.
+// many writes suites with a thousand cases that fail with a long output.
 func many(t *testing.T, dir string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "source/models/ok.yaml"), []byte("steps: [{text: '"+strings.Repeat("<é>", 2000)+"'}]\n"), 0o600))

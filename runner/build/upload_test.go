@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/build"
 )
 
-// packed are the files as somebody uploads them, with their digest.
+// packed returns an upload of the files and its digest.
 func packed(t *testing.T, files bundle.Files) ([]byte, string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -23,8 +23,8 @@ func packed(t *testing.T, files bundle.Files) ([]byte, string) {
 	return b.Bytes(), digest
 }
 
-// TestPackOfAnUpload: there is no folder, and no commit to tell of; all else is as ever.
-func TestPackOfAnUpload(t *testing.T) {
+// An upload has no folder and no commit. Everything else is the same.
+func TestPack_BuildsUpload(t *testing.T) {
 	t.Parallel()
 	data, digest := packed(t, bundle.Files{"agents/ok.yaml": []byte(okAgent)})
 	d := &desk{uploaded: data}
@@ -34,11 +34,11 @@ func TestPackOfAnUpload(t *testing.T) {
 	require.Empty(t, d.results[0].FailureReason)
 	require.Equal(t, "ok", d.results[0].Agents[0].Name)
 	require.Contains(t, d.bundles, d.results[0].BundleDigest)
-	require.Contains(t, d.text(), "fetching what was uploaded, "+digest)
+	require.Contains(t, d.text(), "fetching the upload, "+digest)
 	require.Contains(t, d.text(), "valid; agents: 1")
 }
 
-func TestUploadsThatCannotBeBuilt(t *testing.T) {
+func TestPack_RejectsInvalidUploads(t *testing.T) {
 	t.Parallel()
 	wrong, digest := packed(t, bundle.Files{"agents/ok.yaml": []byte("name: ok\nmodle: openai/x\n")})
 	for name, tt := range map[string]struct {
@@ -48,7 +48,7 @@ func TestUploadsThatCannotBeBuilt(t *testing.T) {
 	}{
 		"gone":       {&desk{fetching: dispatchapi.ErrRejected}, digest, "upload the folder again"},
 		"YAML":       {&desk{uploaded: wrong}, digest, `agents/ok.yaml:2:1: unknown key "modle"`},
-		"no archive": {&desk{}, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "neither by gzip nor by zstd"},
+		"no archive": {&desk{}, "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "neither gzip nor zstd"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -10,10 +10,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// TestARequestHasNoMoreEntriesThanDispatchTakes: many small ones go in several.
-func TestARequestHasNoMoreEntriesThanDispatchTakes(t *testing.T) {
+// Many small entries are split into several requests.
+func TestBatch_LimitsEntries(t *testing.T) {
 	t.Parallel()
 	pending := make([]dispatchapi.JournalEntry, dispatchapi.MaxEntries+1)
-	require.Len(t, batch(pending), dispatchapi.MaxEntries)
-	require.Len(t, batch(pending[1:]), dispatchapi.MaxEntries)
+	require.Len(t, firstBatch(pending), dispatchapi.MaxEntries)
+	require.Len(t, firstBatch(pending[1:]), dispatchapi.MaxEntries)
 }

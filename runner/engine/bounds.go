@@ -5,51 +5,63 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
-// maxBatch is the most bytes of entries that one request appends, well below
+// maxBatch limits the entries in one append request, in bytes. It is well below
 // dispatchapi.MaxRequest.
 const maxBatch = 4 << 20
 
-// checkOutput fails a run whose output is too large to be stored.
+// checkOutput fails a run whose output is too large to store.
 func checkOutput(output string) error {
 	if len(output) <= dispatchapi.MaxOutput {
 		return nil
 	}
 	return &failure{code: CodeOutputTooLarge, message: fmt.Sprintf(
-		"the output has %d bytes, at most %d are stored; have the agent answer with less", len(output), dispatchapi.MaxOutput)}
+		"the output has %d bytes, the limit is %d; make the agent answer with less", len(output), dispatchapi.MaxOutput)}
 }
 
-// checkJournal fails a run whose journal would be too large to be stored.
+// checkJournal fails a run whose journal would be too large to store.
 func checkJournal(size int) error {
 	if size <= dispatchapi.MaxJournal {
 		return nil
 	}
 	return &failure{code: CodeJournalTooLarge, message: fmt.Sprintf(
-		"the answers of models and the results of tools have more than %d bytes together, which is the most that is stored of a run; "+
-			"have tools return less, or divide the work into several runs", dispatchapi.MaxJournal)}
+		"the answers of models and the results of tools have more than %d bytes together, the limit of a run; "+
+			"make tools return less, or divide the work into several runs", dispatchapi.MaxJournal)}
 }
 
-// boundedResult encodes a tool's result. One that is too large is cut and says
-// so, to the model as to the journal: its beginning stands as text under
-// "beginning".
+// boundedResult encodes a tool's result. A result that is too large is cut, for the model and for
+// the journal: "beginning" has its first part as text.
 func boundedResult(t toolResult) ([]byte, error) {
 	data, err := json.Marshal(t)
 	if err != nil {
-		t.Result, t.Error = nil, "the tool's result is no JSON"
+		t.Result, t.Error = nil, "the tool's result is not JSON"
 		data, err = json.Marshal(t)
 	}
 	if err != nil || len(data) <= dispatchapi.MaxToolResult {
 		return data, wrapped(err)
 	}
+	if t, err = withoutSides(t); err != nil {
+		return nil, wrapped(err)
+	}
+	if t.Stop != nil {
+		whole := t.Stop.Output
+		t.Stop = &Stop{Unpublished: t.Stop.Unpublished}
+		t.Stop.Output = cutEncoded(whole, remainingBytes(t))
+		data, err = json.Marshal(t)
+		return data, wrapped(err)
+	}
+	if data, err = json.Marshal(t); err != nil || len(data) <= dispatchapi.MaxToolResult {
+		return data, wrapped(err)
+	}
 	if t.Error != "" {
 		whole := t.Error
 		t.Error = ""
-		t.Error = cutEncoded(whole, room(t))
+		t.Error = cutEncoded(whole, remainingBytes(t))
 		data, err = json.Marshal(t)
 		return data, wrapped(err)
 	}
@@ -57,12 +69,78 @@ func boundedResult(t toolResult) ([]byte, error) {
 	if err != nil {
 		return nil, wrapped(err)
 	}
-	cut := map[string]any{"truncated": fmt.Sprintf("The result has %d bytes of JSON, at most %d are kept; this is its beginning. Ask for less at once.",
+	cut := map[string]any{"truncated": fmt.Sprintf("The result has %d bytes of JSON, the limit is %d; this is its beginning. Request less data.",
 		len(whole), dispatchapi.MaxToolResult), "beginning": ""}
 	t.Result = cut
-	cut["beginning"] = cutEncoded(string(whole), room(t))
+	cut["beginning"] = cutEncoded(string(whole), remainingBytes(t))
 	data, err = json.Marshal(t)
 	return data, wrapped(err)
+}
+
+// shownResult returns the result of a call as the model sees it. The middle of a result that is longer than the agent allows is
+// left out. The journal has the whole result.
+func (l *llmAgent) shownResult(tool string, r Result) map[string]any {
+	response := r.Response()
+	text, err := json.Marshal(response)
+	limit := l.agent.ToolOptions.MaxResult
+	if t := l.findTool(tool); err != nil || len(text) <= limit || t != nil && t.BoundsResult {
+		return response
+	}
+	const overhead = len(`{"result":"","note":""}`)
+	if r.Error != "" {
+		return map[string]any{"error": cutMiddle(r.Error, limit-overhead)}
+	}
+	note := fmt.Sprintf("The result has %d bytes of JSON, the limit is %d. Request less data if you need the middle.", len(text), limit)
+	return map[string]any{"result": cutMiddle(string(text), limit-overhead-len(note)), "note": note}
+}
+
+// middleMark stands for the middle of a shortened text.
+const middleMark = "\n[… %d bytes left out …]\n"
+
+// cutMiddle returns a third of most from the beginning of a text and two thirds from its end, with a mark between. The result
+// needs at most most bytes inside a JSON string. The text needs more.
+func cutMiddle(text string, most int) string {
+	most -= len(middleMark) + len("\\n\\n") + len("9223372036854775807")
+	begin, end := 0, len(text)
+	for rest := most / 3; begin < len(text); {
+		r, size := utf8.DecodeRuneInString(text[begin:])
+		if rest -= encodedLen(r); rest < 0 {
+			break
+		}
+		begin += size
+	}
+	for rest := most - most/3; end > begin; {
+		r, size := utf8.DecodeLastRuneInString(text[:end])
+		if rest -= encodedLen(r); rest < 0 {
+			break
+		}
+		end -= size
+	}
+	return text[:begin] + fmt.Sprintf(middleMark, end-begin) + text[end:]
+}
+
+// maxSide limits each of the log and the context of a large result, as JSON in bytes.
+const maxSide = 64 << 10
+
+// withoutSides drops a log or a context that would leave no room for the result. A dropped context is an error of the tool.
+func withoutSides(t toolResult) (toolResult, error) {
+	log, err := json.Marshal(t.Log)
+	if err != nil {
+		return t, err
+	}
+	if len(log) > maxSide {
+		t.MoreLog += len(t.Log)
+		t.Log = []LogLine{{Level: "warn", Text: fmt.Sprintf("The log of the call was dropped: it has %d bytes of JSON.", len(log))}}
+	}
+	changes, err := json.Marshal(t.Context)
+	if err != nil {
+		return t, err
+	}
+	if len(changes) > maxSide {
+		t.Context, t.Result, t.Stop = nil, nil, nil
+		t.Error = fmt.Sprintf("the changes of the context have %d bytes of JSON, the limit is %d", len(changes), maxSide)
+	}
+	return t, nil
 }
 
 func wrapped(err error) error {
@@ -72,8 +150,8 @@ func wrapped(err error) error {
 	return fmt.Errorf("encoding a tool's result: %w", err)
 }
 
-// room is how many encoded bytes a result has left.
-func room(t toolResult) int {
+// remainingBytes returns how many encoded bytes a result has left.
+func remainingBytes(t toolResult) int {
 	data, err := json.Marshal(t)
 	if err != nil {
 		return 0
@@ -81,11 +159,11 @@ func room(t toolResult) int {
 	return dispatchapi.MaxToolResult - len(data) - len(`,"error":""`)
 }
 
-// cutMark ends a text that was cut.
+// cutMark ends a shortened text.
 const cutMark = "… (cut)"
 
-// cutEncoded is the longest beginning of text, with a mark, that takes at most so
-// many bytes inside a JSON string.
+// cutEncoded returns the longest beginning of text with a mark that needs at most most bytes inside
+// a JSON string.
 func cutEncoded(text string, most int) string {
 	most -= len(cutMark)
 	for i, r := range text {
@@ -96,7 +174,7 @@ func cutEncoded(text string, most int) string {
 	return text
 }
 
-// encodedLen is at least what encoding/json writes for a character.
+// encodedLen returns an upper bound of the bytes that encoding/json writes for a character.
 func encodedLen(r rune) int {
 	switch {
 	case r == '"' || r == '\\':
@@ -108,16 +186,13 @@ func encodedLen(r rune) int {
 	}
 }
 
-// cut shortens text to at most so many bytes, whole characters and a mark.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(cutMark)], "") + cutMark
+// truncateText shortens text to at most most bytes, with whole characters and a mark.
+func truncateText(text string, most int) string {
+	return excerpt.Of(text, most, cutMark)
 }
 
-// batch is the beginning of entries that goes into one request.
-func batch(entries []dispatchapi.JournalEntry) []dispatchapi.JournalEntry {
+// firstBatch returns the first entries that fit into one request.
+func firstBatch(entries []dispatchapi.JournalEntry) []dispatchapi.JournalEntry {
 	size := 0
 	for i, e := range entries {
 		if size += len(e.Data); size > maxBatch && i > 0 || i == dispatchapi.MaxEntries {

@@ -3,62 +3,61 @@
 package engine
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/later"
 )
 
-// Check finds what a repository asks for and this release does not do. A build
-// refuses it: a guardrail that is silently left out would be worse.
+// Check returns the problems of a repository that uses what this release does not support, or a tool or variable that
+// cannot exist. A build fails for them.
 func (e *Engine) Check(p *bundle.Project) bundle.Problems {
-	var problems bundle.Problems
-	add := func(at bundle.Position, message string) {
-		problems = append(problems, bundle.Problem{Position: at, Message: message + " is not supported by this release; remove it"})
-	}
+	problems := p.Unsupported()
 	for _, a := range p.Agents {
-		if a.Type != bundle.AgentLLM && a.Type != bundle.AgentSequential {
-			add(a.At("type"), "type "+string(a.Type))
-		}
-		problems = append(problems, a.Unsupported()...)
 		for _, name := range PromptVariables(a.SystemPrompt) {
 			if !VariableName.MatchString(name) {
 				problems = append(problems, bundle.Problem{Position: a.At("system_prompt"), Message: "{" + variablePrefix + name +
-					"} never has a value: the names of variables are capital letters, digits and _, and no digit first; correct it"})
+					"} never has a value: the name of a variable has capital letters, digits and _, and no digit first; correct it"})
 			}
+		}
+		if a.ToolName != "" {
+			problems = append(problems, e.checkToolName(p, a)...)
 		}
 		for _, t := range a.Tools {
-			if _, known := e.tools[t.Reference]; !known {
-				problems = append(problems, bundle.Problem{Position: a.At("tools"), Message: "tool " + t.Reference + " is unknown; there is " + strings.Join(e.toolNames(), ", ")})
-			} else if t.Condition != "" {
-				add(a.At("tools"), "the condition of tool "+t.Reference)
+			problems = append(problems, e.checkReference(p, a.At("tools"), t.Reference)...)
+		}
+		for _, t := range a.DiscoverableTools {
+			problems = append(problems, e.checkReference(p, a.At("discoverable_tools"), t.Reference)...)
+		}
+		for i := range a.Steps {
+			for _, action := range a.Steps[i].Actions() {
+				if action.Tool != "" {
+					problems = append(problems, e.checkReference(p, a.AtStep(i), action.Tool)...)
+				}
 			}
 		}
 	}
-	for _, c := range p.Connectors {
-		problems = append(problems, c.Unsupported()...)
-	}
-	for _, s := range p.Suites {
-		for _, c := range s.Cases {
-			problems = append(problems, c.Unsupported()...)
+	for _, f := range e.features {
+		if f.Check != nil {
+			problems = append(problems, f.Check(p)...)
 		}
 	}
-	for _, file := range p.Files.Paths() {
-		folder, _, _ := strings.Cut(file, "/")
-		if later.Has(later.File, "folder."+folder, "") {
-			add(bundle.Position{File: file}, "the folder "+folder)
-		}
-	}
-	slices.SortStableFunc(problems, func(a, b bundle.Problem) int { return strings.Compare(a.String(), b.String()) })
-	return problems
+	return problems.With(nil)
 }
 
-func (e *Engine) toolNames() []string {
-	names := make([]string, 0, len(e.tools))
-	for name := range e.tools {
-		names = append(names, name)
+// checkReference returns the problem of a reference to a tool that no feature knows.
+func (e *Engine) checkReference(p *bundle.Project, at bundle.Position, reference string) bundle.Problems {
+	if len(e.namedTools(p, reference)) > 0 {
+		return nil
 	}
-	slices.Sort(names)
-	return names
+	return bundle.Problems{{Position: at, Message: "tool " + reference + " is unknown; use one of " + strings.Join(e.referenceForms(), ", ")}}
+}
+
+// referenceForms describes the references to tools that an agent can have.
+func (e *Engine) referenceForms() (forms []string) {
+	for _, f := range e.features {
+		if f.References != "" {
+			forms = append(forms, f.References)
+		}
+	}
+	return forms
 }

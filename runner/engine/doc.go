@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engine runs one agent run and is the only place that knows the agent
-// framework (ADK).
+// Package engine executes one agent run.
 //
-// # Resuming
+// # Features
 //
-// The framework keeps no state between attempts. Each attempt starts the agent
-// anew; the models and tools that the framework is given are wrapped, and what
-// the journal already holds is answered from it:
+// The engine runs the loop of model answers and tool calls. Everything else that agents can do is a
+// Feature. A feature adds tools, or wraps agents and calls.
 //
-//   - A model answer is found by the agent's path and its turn, so no model is
-//     asked twice for a turn whose answer was appended.
-//   - A tool result is found by the id of its call, which stands in the model's
-//     answer, so no tool is called twice.
-//   - A tool that was started and has no result: the run fails with
-//     tool_interrupted, unless the tool is declared idempotent; then it is called again.
+// # Resume
 //
-// Entries are buffered and appended before the next thing that has an effect
-// outside: a model request, or a tool call, whose tool_started is always
-// acknowledged before the call. So where a runner is killed, at most the last answer
-// is lost and its turn asked twice. The answers after the last such thing are handed
-// back with the outcome, so that a run of one model turn costs no append of its own.
-// A journal with entries of a kind that this release does not know is left to another
-// runner: to go on past them might repeat what they record.
+// Each attempt starts the agent again and replays the journal:
+//
+//   - A model answer is found by the agent's path and its turn. A turn whose answer was appended
+//     causes no second model request.
+//   - A tool result is found by the ID of its call, which the model's answer contains. A tool is
+//     never called twice for it. The effects of a script are found by the ID of their owner and
+//     their number.
+//   - A tool or effect that was started and has no result fails the run with tool_interrupted. An
+//     idempotent one is repeated instead.
+//   - A step, such as a script around an agent, is found by its ID and does not run again.
+//
+// Entries are buffered. They are appended before an effect that is not idempotent, and when they are
+// 250 ms old. So a killed runner repeats at most the model requests and reads of this time. The
+// outcome contains the entries after the last append, so a short run needs no append. A journal with
+// an unknown kind of entry is left to another runner, because continuing could repeat a recorded
+// effect.
 //
 // # Limits
 //
-// A run has the timeout of its agent, which counts from the beginning of its first
-// attempt and ends the model request or the tool that is under way. What the journal
-// holds is still answered from it: a run whose last answer was appended in time ends
-// with that. The data of its journal has a limit, too.
+// A run has the timeout of its agent. It counts from the beginning of the first attempt and ends the
+// current model request or tool call. The journal is still replayed after it: a run whose last answer
+// was appended in time completes. The size of a journal is limited too.
 //
-// # Ending
+// # Outcome
 //
-// Execute returns a value: completed, failed, or unfinished when the attempt was
-// told to stop, lost its claim or its context ended. An unfinished run may be
-// resumed by anyone from its journal.
+// Execute returns completed, failed, or unfinished if the attempt was stopped, lost its claim or its
+// context ended. Any runner can resume an unfinished run from its journal.
 package engine

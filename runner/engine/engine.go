@@ -3,17 +3,14 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
-
-	adkagent "google.golang.org/adk/v2/agent"
-	adkmodel "google.golang.org/adk/v2/model"
-	adkrunner "google.golang.org/adk/v2/runner"
-	"google.golang.org/adk/v2/session"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -22,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// Codes of failed runs, beside those of models.
+// Codes of failed runs, in addition to the codes of models.
 const (
 	CodeAgentNotFound   = "agent_not_found"
 	CodeToolInterrupted = "tool_interrupted"
@@ -31,16 +28,18 @@ const (
 	CodeFilesRequired   = "files_required"
 	CodeUnsupported     = "not_supported"
 	CodeVariable        = "variable_unavailable"
+	CodeStepTooLarge    = "step_too_large"
 	CodeInternal        = "internal_error"
 	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
 	CodeAnswerTooLarge  = dispatchapi.CodeAnswerTooLarge
 	CodeJournalTooLarge = dispatchapi.CodeJournalTooLarge
+	CodeContextTooLarge = dispatchapi.CodeContextTooLarge
 )
 
-// Models finds models by reference, provider/model.
+// Models resolves references, provider/model.
 type Models interface {
-	// Resolve returns a model; scripts are of the project. The error is a *model.Error.
-	Resolve(reference string, project *bundle.Project, settings model.Settings) (adkmodel.LLM, error)
+	// Resolve returns a model. Scripts come from the project. The error is a *model.Error.
+	Resolve(reference string, project *bundle.Project, settings model.Settings) (model.Model, error)
 }
 
 // Config configures an Engine.
@@ -49,134 +48,165 @@ type Config struct {
 	Models Models
 	// Tools are the built-in tools; nil means Builtin(time.Now).
 	Tools []Tool
-	// Variables returns the environment's variables of now, for {env.NAME} in prompts; nil means that there
-	// are none. It is called for each, so that values may be replaced.
+	// Features are the features of agents besides the built-in tools and sending.
+	Features []Feature
+	// ReplaceTool returns the tool that an agent gets in place of a tool, such as a mock; optional.
+	ReplaceTool func(t Tool) Tool
+	// Variables returns the environment's current variables for {env.NAME} in prompts; nil means
+	// none. It is called for each use, so values can be replaced.
 	Variables func() (runnerconfig.Variables, error)
-	// Prices returns the prices of models of now; nil means that none is known. It is called for each
-	// answer, so that they may be replaced. An answer whose price cannot be read has none.
+	// Prices returns the current prices of models; nil means none. It is called for each answer, so
+	// prices can be replaced. An answer without a readable price has no cost.
 	Prices func() (runnerconfig.Prices, error)
-	// Sleep waits between attempts of a model request; nil means real time.
+	// Now is the clock for the times in journals; nil means time.Now.
+	Now func() time.Time
+	// Sleep waits between attempts of a model request; nil uses real time.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Metrics count the calls of tools; nil counts nowhere.
+	// Metrics count tool calls; nil disables them.
 	Metrics *metrics.Runner
 }
 
-// Engine runs agents. It is safe for concurrent use.
+// Engine executes agents. It is safe for concurrent use.
 type Engine struct {
-	cfg   Config
-	tools map[string]Tool
+	cfg      Config
+	features []Feature
 }
 
-// New makes an engine.
+// New creates an engine.
 func New(cfg Config) *Engine {
 	if cfg.Tools == nil {
 		cfg.Tools = Builtin(time.Now)
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	if cfg.Metrics == nil {
 		cfg.Metrics = metrics.NewRunner(nil, nil, nil)
 	}
-	e := &Engine{cfg: cfg, tools: make(map[string]Tool, len(cfg.Tools))}
-	for _, t := range cfg.Tools {
-		e.tools[t.Name] = t
-	}
-	return e
+	return &Engine{cfg: cfg, features: append([]Feature{builtinTools(cfg.Tools), sending()}, cfg.Features...)}
 }
 
-// Journal keeps what a run did.
+// Journal stores the actions of a run.
 type Journal interface {
-	// Append makes entries durable before it returns. An error ends the attempt.
+	// Append stores entries durably before it returns. An error ends the attempt.
 	Append(ctx context.Context, entries []dispatchapi.JournalEntry) error
 }
 
 // File is an attachment.
-type File struct {
-	// Name is for the model to see, MIMEType says how it is to read Data.
-	Name, MIMEType string
-	Data           []byte
-}
+type File = model.File
 
 // Input is one attempt of a run.
 type Input struct {
-	RunID     string
-	AgentName string
-	// TestName is the A/B variant of the agent that executes the run; "" for the agent itself.
+	RunID string
+	// Traceparent is the W3C traceparent of the event; "" without one.
+	Traceparent string
+	AgentName   string
+	// TestName is the A/B variant that executes the run, or "" for the agent itself.
 	TestName string
 	Project  *bundle.Project
-	// Message is what the agent is asked.
+	// Message is the input for the agent.
 	Message string
-	// Files are attachments, which stand beside the message.
+	// Files are the attachments of the message.
 	Files []File
-	// Omitted is how many attachments there were beside them.
+	// Omitted is the number of omitted attachments.
 	Omitted int
-	// Context holds the values of {var} in prompts.
+	// Context contains the values for prompts, expressions and scripts. Scripts add values to it.
 	Context map[string]any
-	// Actions are the tools by which the agent sends to outbound connectors, Outbound what
-	// they send by; nil without any. Each agent in a sequence has them.
+	// Actions are the tools that send to outbound connectors, and Outbound sends their payloads;
+	// nil without actions. Each agent in a sequence has them.
 	Actions  []dispatchapi.Action
 	Outbound Outbound
-	// Prior is the journal of the attempts before, in order.
+	// Prior is the journal of earlier attempts in order.
 	Prior []dispatchapi.JournalEntry
-	// Journal takes what this attempt adds.
+	// Journal receives the entries of this attempt.
 	Journal Journal
-	// Spent is how long ago the run's first attempt began: the timeout is of all
+	// Attempt is the number of the attempt, from 1.
+	Attempt int
+	// Spent is the time since the run's first attempt began, because the timeout applies to all
 	// attempts together.
 	Spent time.Duration
-	// Gate, when set, waits until the runner's claim is confirmed; it is called
-	// before each tool call. An error ends the attempt.
+	// Gate waits until the runner's claim is confirmed; optional. It is called before each tool
+	// call. An error ends the attempt.
 	Gate func(ctx context.Context) error
-	// Stop, when closed, ends the attempt before its next model request or tool
-	// call; what is under way is awaited.
+	// Stop ends the attempt before its next model request or tool call when it is closed; optional.
+	// Current work is awaited.
 	Stop <-chan struct{}
 }
 
-// Status says how an attempt ended.
+// Status is the result of an attempt.
 type Status string
 
 // Statuses of outcomes.
 const (
 	Completed Status = "completed"
 	Failed    Status = "failed"
-	// Unfinished runs may be resumed from their journal.
+	// Unfinished runs can be resumed from their journal.
 	Unfinished Status = "unfinished"
 )
 
-// Outcome is what became of an attempt.
+// Outcome is the outcome of an attempt.
 type Outcome struct {
 	Status Status
 	// Output is the last agent's answer.
 	Output string
-	// ErrorCode and Error are set when the run failed; safe to show.
+	// Unpublished is true if outbound links must not send the result.
+	Unpublished bool
+	// ErrorCode and Error are set for a failed run. They are safe to show.
 	ErrorCode, Error string
+	// Context is what scripts set in the run's context, a JSON object; nil if they set nothing.
+	Context json.RawMessage
 	// Usage counts the tokens of all attempts.
 	Usage dispatchapi.TokenUsage
-	// Trailing are entries that are not appended yet; they belong into the
-	// completion. Empty when unfinished.
+	// Trailing are entries that are not appended yet and belong to the completion. Empty if
+	// unfinished.
 	Trailing []dispatchapi.JournalEntry
-	// Cause is why the attempt is unfinished, or what a failure wraps; for logs.
+	// Cause is the reason for an unfinished attempt or the error of a failure, for logs.
 	Cause error
 }
 
-// ErrStopped is the cause of an attempt that was told to stop.
-var ErrStopped = errors.New("told to stop")
+// ErrStopped is the cause of an attempt that was stopped.
+var ErrStopped = errors.New("stopped")
 
-// failure ends a run with a code and a message safe to show.
+// errStopRequested is the cause of an attempt that Input.Stop ended. Current work is awaited.
+var errStopRequested = fmt.Errorf("%w on request", ErrStopped)
+
+// failure ends a run with a code and a message that is safe to show.
 type failure struct {
 	code, message string
 	cause         error
 }
 
+// NewFailure returns an error that ends a run with a code. The message is shown to people, so it has no secrets. cause is
+// for logs and may be nil.
+func NewFailure(code, message string, cause error) error {
+	return &failure{code: code, message: message, cause: cause}
+}
+
 func (f *failure) Error() string { return f.code + ": " + f.message }
 func (f *failure) Unwrap() error { return f.cause }
 
-// Execute runs an attempt to its end. It does not return an error: whatever
-// happens is the outcome.
+// Execute executes an attempt. It returns every error as an outcome.
 func (e *Engine) Execute(ctx context.Context, in Input) Outcome {
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	a := &attempt{engine: e, in: in, cancel: cancel, end: endOf(in), journal: newRecorder(in.Prior, in.Journal)}
+	a := &attempt{
+		engine: e, in: in, cancel: cancel, begun: e.cfg.Now(), end: runDeadline(in), journal: newRecorder(in.Prior, in.Journal),
+	}
+	a.values = &runContext{values: in.Context, changed: map[string]bool{}}
+	if in.Context == nil {
+		a.values.values = map[string]any{}
+	}
 	a.journal.prices = e.cfg.Prices
-	output, err := a.run(own)
-	return a.outcome(ctx, output, err)
+	a.journal.flushAged = func() {
+		if err := a.journal.flushPending(own); err != nil && own.Err() == nil {
+			_ = a.stopAttempt(err)
+		}
+	}
+	output, stopped, err := a.runAgents(own)
+	out := a.outcome(ctx, output, err)
+	out.Unpublished = out.Status == Completed && stopped != nil && stopped.Unpublished
+	a.journal.takePending() // of an unfinished attempt; none otherwise
+	return out
 }
 
 // attempt is the state of one Execute.
@@ -184,58 +214,56 @@ type attempt struct {
 	engine  *Engine
 	in      Input
 	cancel  context.CancelCauseFunc
+	begun   time.Time
 	end     deadline // of the run
 	journal *recorder
+	values  *runContext
+	logs    logBudget
+	// scriptLimits counts scripts that exceeded a limit.
+	scriptLimits atomic.Int32
 }
 
-// run answers the last agent's text.
-func (a *attempt) run(ctx context.Context) (output string, err error) {
+// runAgents returns the text of the last agent, or the output of a script that stopped the run.
+func (a *attempt) runAgents(ctx context.Context) (output string, stopped *Stop, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicked(p)
 		}
 	}()
 	if f := a.journal.interrupted(); f != nil {
-		return "", f
+		return "", nil, f
 	}
-	root, err := a.tree()
+	input := model.TextContent(model.RoleUser, a.in.Message)
+	for i := range a.in.Files {
+		input.Parts = append(input.Parts, &model.Part{File: &a.in.Files[i]})
+	}
+	answer, err := a.runTree(ctx, Message{Content: input})
+	if errors.As(cmp.Or(a.journal.failure(), err), &stopped) {
+		return stopped.Output, stopped, nil
+	}
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
-	runner, err := adkrunner.New(adkrunner.Config{
-		AppName: "run", Agent: root, SessionService: session.InMemoryService(), AutoCreateSession: true,
-	})
-	if err != nil {
-		return "", fmt.Errorf("making the runner: %w", err)
-	}
-	message := genai.NewContentFromText(a.in.Message, genai.RoleUser)
-	message.Parts = append(message.Parts, standIns(a.in.Files)...)
-	for event, err := range runner.Run(ctx, "user", a.in.RunID, message, adkagent.RunConfig{}) {
-		if err != nil {
-			return "", err
-		}
-		if event.IsFinalResponse() && event.LLMResponse.Content != nil {
-			output = answerText(event.LLMResponse.Content)
-		}
-	}
-	return output, a.journal.failed()
+	return answer.Content.Text(), nil, nil
 }
 
-// outcome classifies how the attempt ended; ctx is the caller's, which the
-// attempt itself does not cancel.
+// outcome classifies the end of the attempt. ctx is the caller's context, which the attempt does
+// not cancel.
 func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome {
-	if first := a.journal.failed(); first != nil {
-		err = first // What the framework reports afterwards only follows from it.
+	var stop *Stop
+	if first := a.journal.failure(); first != nil && !errors.As(first, &stop) {
+		err = first // Later errors are consequences of the first one.
 	}
+	values, tooLarge := a.values.encodeChanged()
 	if err == nil {
-		err = checkOutput(output)
+		err = cmp.Or(checkOutput(output), tooLarge)
 	}
 	if late := a.journal.shorten(context.WithoutCancel(ctx)); late != nil {
 		err = late
 	}
-	out := Outcome{Status: Completed, Output: output, Usage: a.journal.usage(), Cause: err}
+	out := Outcome{Status: Completed, Output: output, Context: values, Usage: a.journal.totalUsage(), Cause: err}
 	if err == nil {
-		out.Trailing = a.journal.take()
+		out.Trailing = a.journal.takePending()
 		return out
 	}
 	var f *failure
@@ -250,42 +278,46 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 		}
 	}
 	out.Status, out.Output = Failed, ""
-	out.ErrorCode, out.Error = f.code, cut(f.message, dispatchapi.MaxError)
-	out.Trailing = a.journal.take()
+	out.ErrorCode, out.Error = f.code, truncateText(f.message, dispatchapi.MaxError)
+	out.Trailing = a.journal.takePending()
 	return out
 }
 
-// leavesOpen says that an error is none of the run's: another attempt may go on.
+// leavesOpen reports whether an error is not the run's fault, so another attempt can continue.
 func leavesOpen(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, errJournal) || errors.Is(err, ErrLaterJournal)
 }
 
-// unfinished appends what the attempt did last, so that nothing is asked again.
+// unfinished appends the last entries, so that nothing is repeated.
 func (a *attempt) unfinished(ctx context.Context, out Outcome) Outcome {
-	out.Status, out.Output = Unfinished, ""
+	out.Status, out.Output, out.Context = Unfinished, "", nil
 	if !errors.Is(out.Cause, errJournal) {
-		if err := a.journal.flush(context.WithoutCancel(ctx)); err != nil {
+		if err := a.journal.flushPending(context.WithoutCancel(ctx)); err != nil {
 			out.Cause = errors.Join(out.Cause, err)
 		}
 	}
 	return out
 }
 
-// stop ends the attempt with its first cause.
-func (a *attempt) stop(err error) error {
-	a.journal.fail(err)
-	a.cancel(err)
+// stopAttempt ends the attempt with its first cause. It cancels current work unless a stop was requested or a script has stopped
+// the run as completed: then a write in progress gets its result.
+func (a *attempt) stopAttempt(err error) error {
+	first := a.journal.endWith(err)
+	var stop *Stop
+	if !errors.Is(first, errStopRequested) && !errors.As(first, &stop) {
+		a.cancel(err)
+	}
 	return err
 }
 
-// mayGoOn says whether the next effect may happen.
+// mayGoOn returns an error if the next effect must not happen.
 func (a *attempt) mayGoOn(ctx context.Context) error {
-	if err := a.journal.failed(); err != nil {
+	if err := a.journal.failure(); err != nil {
 		return err
 	}
 	select {
 	case <-a.in.Stop:
-		return a.stop(ErrStopped)
+		return a.stopAttempt(errStopRequested)
 	default:
 	}
 	return ctx.Err()

@@ -4,17 +4,16 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -22,34 +21,41 @@ import (
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// house is an engine on scripted models with everything it does counted.
+// house is an engine with scripted models that counts all effects.
 type house struct {
 	registry model.Registry
 
 	mu       sync.Mutex
-	requests []*adkmodel.LLMRequest
+	requests []*model.Request
 	asked    []string // models, in order
 	called   []string // tools, in order
 	appended []dispatchapi.JournalEntry
 	appends  int
 
-	// failAppend, when set, fails the append of that number, from 1.
+	// appendTime is the duration of each append.
+	appendTime time.Duration
+	// failAppend is the number of the append that fails, from 1; 0 for none.
 	failAppend int
-	// onTool, when set, is called in the tool charge.
+	// onTool is called in the tool charge, if set.
 	onTool func(ctx context.Context) error
-	// onAsk, when set, is called before the model answers.
+	// onLook is called in the tool look, if set.
+	onLook func()
+	// onAsk is called before the model answers, if set.
 	onAsk func()
-	// says, when set, is what the model answers instead, in its turns.
-	says []*genai.Content
-	// huge, when set, is the tool of that name.
-	huge func(ctx context.Context, args map[string]any) (map[string]any, error)
-	// largest is the most bytes of entries in one append.
+	// says replaces the model's answers in its turns, if set.
+	says []*model.Content
+	// huge is the tool huge, if set.
+	huge func(ctx context.Context, call *engine.Call) (map[string]any, error)
+	// largest is the size of the largest append, in bytes.
 	largest int
 }
 
 var errFenced = errors.New("fenced")
 
 func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
+	if h.appendTime > 0 {
+		time.Sleep(h.appendTime) // in a bubble
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.appends++
@@ -65,71 +71,102 @@ func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) er
 	return nil
 }
 
-func (h *house) Resolve(reference string, p *bundle.Project, s model.Settings) (adkmodel.LLM, error) {
+func (h *house) Resolve(reference string, p *bundle.Project, s model.Settings) (model.Model, error) {
 	llm, err := h.registry.Resolve(reference, p, s)
 	if err != nil {
 		return nil, err
 	}
-	return &countingModel{LLM: llm, house: h}, nil
+	return &countingModel{Model: llm, house: h}, nil
 }
 
 type countingModel struct {
-	adkmodel.LLM
+	model.Model
 	house *house
 }
 
-func (m *countingModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, stream bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+func (m *countingModel) Generate(ctx context.Context, req *model.Request) (*model.Answer, error) {
 	m.house.mu.Lock()
 	m.house.requests = append(m.house.requests, req)
 	m.house.asked = append(m.house.asked, m.Name())
+	turn := len(m.house.asked)
 	m.house.mu.Unlock()
 	if m.house.onAsk != nil {
 		m.house.onAsk()
 	}
-	if turn := len(m.house.asked); turn <= len(m.house.says) {
-		return func(yield func(*adkmodel.LLMResponse, error) bool) {
-			yield(&adkmodel.LLMResponse{Content: m.house.says[turn-1], TurnComplete: true}, nil)
-		}
+	if turn <= len(m.house.says) {
+		return &model.Answer{Content: m.house.says[turn-1]}, nil
 	}
-	return m.LLM.GenerateContent(ctx, req, stream)
+	return m.Model.Generate(ctx, req)
 }
 
-// tools are charge, which has an effect, look, which has none, and broken,
-// which panics.
+// tools returns charge, which has an effect, look, which has none, and broken, which panics.
 func (h *house) tools() []engine.Tool {
-	call := func(name string) {
+	count := func(name string) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.called = append(h.called, name)
 	}
 	return []engine.Tool{
-		{Name: "charge", Run: func(ctx context.Context, args map[string]any) (map[string]any, error) {
-			call("charge")
+		{Name: "charge", Run: func(ctx context.Context, call *engine.Call) (map[string]any, error) {
+			count("charge")
 			if h.onTool != nil {
 				if err := h.onTool(ctx); err != nil {
 					return nil, err
 				}
 			}
-			return map[string]any{"charged": args["amount"]}, nil
+			return map[string]any{"charged": call.Arguments["amount"]}, nil
 		}},
-		{Name: "look", Idempotent: true, Run: func(context.Context, map[string]any) (map[string]any, error) {
-			call("look")
+		{Name: "look", Idempotent: true, Run: func(context.Context, *engine.Call) (map[string]any, error) {
+			count("look")
+			if h.onLook != nil {
+				h.onLook()
+			}
 			return map[string]any{"seen": true}, nil
 		}},
-		{Name: "broken", Run: func(context.Context, map[string]any) (map[string]any, error) { panic("boom") }},
+		{Name: "broken", Run: func(context.Context, *engine.Call) (map[string]any, error) { panic("boom") }},
 		{Name: "huge", Idempotent: true, Run: h.huge},
-		{Name: "refuses", Idempotent: true, Run: func(context.Context, map[string]any) (map[string]any, error) {
-			call("refuses")
+		{Name: "refuses", Idempotent: true, Run: func(context.Context, *engine.Call) (map[string]any, error) {
+			count("refuses")
 			return nil, errors.New("not today")
 		}},
 	}
 }
 
 func (h *house) engine() *engine.Engine {
-	return engine.New(engine.Config{Models: h, Tools: h.tools(), Sleep: func(context.Context, time.Duration) error { return nil }})
+	now := func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
+	return engine.New(engine.Config{Models: h, Tools: h.tools(), Now: now, Sleep: func(context.Context, time.Duration) error { return nil }, Features: []engine.Feature{h.scripting()}})
 }
 
-// project makes a repository of alternating paths and contents.
+// scripting is a feature whose scripts look, charge twice and count in the run's context.
+func (h *house) scripting() engine.Feature {
+	do := func(name string, isRead bool) engine.Effect {
+		return engine.Effect{Name: name, Read: isRead, Run: func(ctx context.Context, _ string) (map[string]any, error) {
+			h.mu.Lock()
+			h.called = append(h.called, name)
+			h.mu.Unlock()
+			if h.onTool != nil && !isRead {
+				return nil, h.onTool(ctx)
+			}
+			return nil, nil
+		}}
+	}
+	return engine.Feature{Name: "scripting", RunStep: func(ctx context.Context, at *engine.Scope, step engine.StepScript) (json.RawMessage, error) {
+		ended, err := at.RunScript(ctx, step.Owner, "script.run", nil, func(ctx context.Context, run *engine.ScriptRun) (engine.Step, error) {
+			for _, effect := range []engine.Effect{do("look", true), do("charge", false), do("look", true), do("charge", false)} {
+				if _, err := run.Effects.Do(ctx, effect); err != nil {
+					return engine.Step{}, err
+				}
+			}
+			scripts, _ := at.RunContext()["scripts"].(json.Number)
+			n, _ := scripts.Int64()
+			result, err := json.Marshal([]any{step.Input, step.Results, n, run.Began})
+			return engine.Step{Outcome: "ended", Result: result, Context: map[string]any{"scripts": json.Number(strconv.FormatInt(n+1, 10))}}, err
+		})
+		return ended.Result, err
+	}}
+}
+
+// project creates a repository from alternating paths and contents.
 func project(t require.TestingT, pairs ...string) *bundle.Project {
 	files := bundle.Files{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -146,7 +183,7 @@ func input(p *bundle.Project, h *house) engine.Input {
 
 const greeter = "name: main\nmodel: scripted/main\ntools: [charge, look, broken, refuses]\nsystem_prompt: Greet {name}.\ntemperature: 0.25\n"
 
-func TestOneTurnCostsNoAppend(t *testing.T) {
+func TestJournal_NeedsNoAppendForOneTurn(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", `steps: [{match: '"name":"(\w+)"', text: 'Hello ${1}!', tokens: {input: 5, output: 2}}]`), h)
@@ -161,24 +198,24 @@ func TestOneTurnCostsNoAppend(t *testing.T) {
 	require.EqualValues(t, 1, out.Trailing[0].Sequence)
 
 	req := h.requests[0]
-	require.Equal(t, "Greet Ada.", req.Config.SystemInstruction.Parts[0].Text)
-	require.InDelta(t, 0.25, *req.Config.Temperature, 1e-9)
-	require.Len(t, req.Config.Tools[0].FunctionDeclarations, 4)
-	require.Equal(t, []*genai.Content{genai.NewContentFromText(`{"name":"Ada"}`, genai.RoleUser)}, req.Contents)
+	require.Equal(t, "Greet Ada.", req.Instructions)
+	require.InDelta(t, 0.25, *req.Temperature, 1e-9)
+	require.Len(t, req.Tools, 4)
+	require.Equal(t, []*model.Content{model.TextContent(model.RoleUser, `{"name":"Ada"}`)}, req.Contents)
 }
 
-// TestPromptsHaveHeaders: their names have hyphens, and what is not there stays as it is.
-func TestPromptsHaveHeaders(t *testing.T) {
+// Header names contain hyphens. A missing header is not replaced.
+func TestPrompt_ReplacesHeaders(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\nsystem_prompt: '{headers.x-github-event}: {headers.x-other} {a-b}'\n",
 		"models/main.yaml", `steps: [{text: done}]`), h)
 	in.Context = map[string]any{"headers": map[string]any{"x-github-event": "push"}, "a-b": "no variable"}
 	require.Equal(t, engine.Completed, h.engine().Execute(t.Context(), in).Status)
-	require.Equal(t, "push: {headers.x-other} {a-b}", h.requests[0].Config.SystemInstruction.Parts[0].Text)
+	require.Equal(t, "push: {headers.x-other} {a-b}", h.requests[0].Instructions)
 }
 
-func TestToolsAreJournaledAroundTheCall(t *testing.T) {
+func TestTool_IsRecordedBeforeAndAfterCall(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	h.onTool = func(context.Context) error {
@@ -207,7 +244,7 @@ steps:
 	require.Equal(t, 2, h.appends)
 }
 
-func TestSequenceHandsAnswersOn(t *testing.T) {
+func TestSequence_PassesAnswersOn(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	out := h.engine().Execute(t.Context(), input(project(t,
@@ -223,7 +260,7 @@ func TestSequenceHandsAnswersOn(t *testing.T) {
 	require.Equal(t, []string{"scripted/draft", "scripted/polish", "scripted/draft"}, h.asked)
 }
 
-func TestFailures(t *testing.T) {
+func TestExecute_ReturnsFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		agent, script string
@@ -253,7 +290,7 @@ func TestFailures(t *testing.T) {
 	require.Equal(t, engine.CodeAgentNotFound, h.engine().Execute(t.Context(), in).ErrorCode)
 }
 
-func TestModelMayGoOnAfterAToolsError(t *testing.T) {
+func TestTool_ErrorIsShownToModel(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", `
@@ -266,7 +303,7 @@ steps:
 	require.Equal(t, "Sorry.", out.Output, out.Cause)
 }
 
-func TestFallbackAndRetries(t *testing.T) {
+func TestExecute_RetriesAndFallsBack(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	out := h.engine().Execute(t.Context(), input(project(t,
@@ -276,7 +313,7 @@ func TestFallbackAndRetries(t *testing.T) {
 	require.Equal(t, []string{"scripted/main", "scripted/main", "scripted/spare"}, h.asked)
 }
 
-func TestStopAwaitsWhatIsUnderWay(t *testing.T) {
+func TestStop_AwaitsCurrentWork(t *testing.T) {
 	t.Parallel()
 	p := project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: charge}]}, {text: done}]")
 	for name, arm := range map[string]func(h *house, stop chan struct{}){
@@ -297,7 +334,7 @@ func TestStopAwaitsWhatIsUnderWay(t *testing.T) {
 			require.Empty(t, out.Trailing)
 			require.Len(t, h.asked, 1)
 
-			// Someone else goes on where this one stopped.
+			// Another runner continues.
 			next := &house{}
 			resumed := input(p, next)
 			resumed.Prior = h.appended
@@ -309,7 +346,7 @@ func TestStopAwaitsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-func TestEndOfContextLeavesTheRunUnfinished(t *testing.T) {
+func TestExecute_ContextEndLeavesRunUnfinished(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := &house{onTool: func(ctx context.Context) error { cancel(); return ctx.Err() }}
@@ -328,7 +365,7 @@ func TestEndOfContextLeavesTheRunUnfinished(t *testing.T) {
 	require.Empty(t, next.asked)
 }
 
-func TestGateHoldsToolsBack(t *testing.T) {
+func TestGate_DelaysTools(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: charge}]}, {text: done}]"), h)
@@ -341,7 +378,7 @@ func TestGateHoldsToolsBack(t *testing.T) {
 	}
 }
 
-func TestUnreadableJournalFails(t *testing.T) {
+func TestJournal_UnreadableFailsRun(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
@@ -349,34 +386,35 @@ func TestUnreadableJournalFails(t *testing.T) {
 	require.Equal(t, engine.CodeInternal, h.engine().Execute(t.Context(), in).ErrorCode)
 }
 
-func TestCurrentTime(t *testing.T) {
+func TestBuiltin_CurrentTime(t *testing.T) {
 	t.Parallel()
 	tool := engine.Builtin(func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) })[0]
-	got, err := tool.Run(t.Context(), map[string]any{"timezone": "Asia/Tokyo"})
+	got, err := tool.Run(t.Context(), &engine.Call{Arguments: map[string]any{"timezone": "Asia/Tokyo"}})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"time": "2026-01-02T12:04:05+09:00", "timezone": "Asia/Tokyo", "weekday": "Friday"}, got)
-	got, err = tool.Run(t.Context(), nil)
+	got, err = tool.Run(t.Context(), &engine.Call{})
 	require.NoError(t, err)
 	require.Equal(t, "UTC", got["timezone"])
-	_, err = tool.Run(t.Context(), map[string]any{"timezone": "Local"})
+	_, err = tool.Run(t.Context(), &engine.Call{Arguments: map[string]any{"timezone": "Local"}})
 	require.Error(t, err)
 }
 
-func TestCheckNamesWhatIsNotSupported(t *testing.T) {
+func TestCheck_ReportsUnsupported(t *testing.T) {
 	t.Parallel()
 	p := project(t,
-		"agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time, magic, {current_time: x > 1}]\nguardrails: {input: [{type: pii}]}\n",
-		"agents/b.yaml", "name: b\ntype: tool\ntool_name: current_time\n",
-		"agents/c-test-short.yaml", "name: brief\ntool_name: current_time\ntype: tool\n",
+		"agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time, magic]\nguardrails: {input: [{type: pii}]}\n",
+		"agents/b.yaml", "name: b\ntype: remote\nurl: https://a.example\n",
+		"agents/c-test-short.yaml", "name: brief\nurl: https://a.example\ntype: remote\n",
+		"agents/e.yaml", "name: e\ntype: tool\ntool_name: magic\n",
 		"agents/c.yaml", "name: long\nmodel: openai/x\nvariants: {short: 10}\n",
-		"hooks/a.star", "x",
+		"guardrails/a.star", "def check(text, context):\n  return None\n",
 	)
 	require.EqualError(t, engine.New(engine.Config{}).Check(p), fmt.Sprint(
-		"agents/a.yaml:3:1: the condition of tool current_time is not supported by this release; remove it\n",
-		"agents/a.yaml:3:1: tool magic is unknown; there is current_time\n",
+		"agents/a.yaml:3:1: tool magic is unknown; use one of current_time\n",
 		`agents/a.yaml:4:1: "guardrails" is not supported by this release; remove it`, "\n",
-		"agents/b.yaml:2:1: type tool is not supported by this release; remove it\n",
-		"agents/c-test-short.yaml:3:1: type tool is not supported by this release; remove it\n",
-		"hooks/a.star: the folder hooks is not supported by this release; remove it"))
+		`agents/b.yaml:2:7: "type": remote is not supported by this release; use llm or sequential or tool`, "\n",
+		`agents/c-test-short.yaml:3:7: "type": remote is not supported by this release; use llm or sequential or tool`, "\n",
+		"agents/e.yaml:3:1: tool magic is unknown; use one of current_time\n",
+		"guardrails/a.star: the folder guardrails is not supported by this release; remove it"))
 	require.Empty(t, engine.New(engine.Config{}).Check(project(t, "agents/a.yaml", "name: a\nmodel: openai/x\ntools: [current_time]\n")))
 }

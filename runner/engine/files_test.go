@@ -6,14 +6,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// TestAttachmentsAreNotCopied: each turn of a model, and each stage's, sees the bytes that
-// the engine was given, not a copy of them.
-func TestAttachmentsAreNotCopied(t *testing.T) {
+// Each turn of each model gets the original bytes and not a copy.
+func TestFiles_AreNotCopied(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", "name: main\ntype: sequential\nagents: [first, second]\n",
@@ -24,18 +23,17 @@ func TestAttachmentsAreNotCopied(t *testing.T) {
 	require.Equal(t, "done", out.Output, out.Cause)
 	require.Len(t, h.requests, 3)
 	for _, req := range h.requests {
-		var found []*genai.Blob
+		var found []*model.File
 		for _, content := range req.Contents {
 			for _, part := range content.Parts {
-				require.Nil(t, part.FileData)
-				if part.InlineData != nil {
-					found = append(found, part.InlineData)
+				if part.File != nil {
+					found = append(found, part.File)
 				}
 			}
 		}
 		require.Len(t, found, len(in.Files))
 		for i, f := range in.Files {
-			require.Equal(t, &genai.Blob{DisplayName: f.Name, MIMEType: f.MIMEType, Data: f.Data}, found[i])
+			require.Equal(t, &model.File{Name: f.Name, MIMEType: f.MIMEType, Data: f.Data}, found[i])
 			require.Same(t, &f.Data[0], &found[i].Data[0])
 		}
 	}

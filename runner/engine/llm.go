@@ -5,129 +5,307 @@ package engine
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"iter"
-	"strings"
+	"slices"
 
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// scope is one place of the agent tree in one attempt.
-type scope struct {
-	*attempt
-	agent *bundle.Agent
-	path  string
-	stage *stage
-}
+// maxParallelCalls limits the concurrent tool calls of one model answer.
+const maxParallelCalls = 8
 
-// limit bounds a step by what the run and the stage have left.
-func (s *scope) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return s.end.sooner(s.stage.end()).bound(ctx)
-}
-
-// journaledModel answers from the journal what it holds, and records the rest.
-type journaledModel struct {
-	*scope
-	llm    adkmodel.LLM
+// llmAgent runs the loop of model answers and tool calls of an agent.
+type llmAgent struct {
+	*Scope
+	llm    model.Model
 	prompt string
-	turn   int // the framework asks one agent's model one thing at a time
+	tools  []Tool
+	call   CallFunc
+	talk   *conversation
+	turn   int // number of the last answer
+	// hidden has the tools that the model did not see in its last request, because of a condition.
+	hidden map[string]bool
+	// rejections are the invalid calls in a row, by tool.
+	rejections map[string]int
 }
 
-// Name is the model's reference.
-func (m *journaledModel) Name() string { return m.llm.Name() }
-
-// GenerateContent implements model.LLM; it gives one answer or one error.
-func (m *journaledModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) {
-		answer, err := m.next(ctx, req)
-		if err != nil {
-			yield(nil, m.stop(err))
-			return
-		}
-		yield(&adkmodel.LLMResponse{Content: answer.Content, FinishReason: answer.FinishReason, TurnComplete: true}, nil)
-	}
-}
-
-func (m *journaledModel) next(ctx context.Context, req *adkmodel.LLMRequest) (modelAnswer, error) {
-	m.turn++
-	if m.turn > m.agent.MaxIterations {
-		return modelAnswer{}, &failure{code: CodeMaxIterations, message: fmt.Sprintf("agent %q gave %d model answers without coming to an end (max_iterations)", m.agent.Name, m.agent.MaxIterations)}
-	}
-	if known, ok := m.journal.answer(m.path, m.turn); ok {
-		return known, nil
-	}
-	if err := m.mayGoOn(ctx); err != nil {
-		return modelAnswer{}, err
-	}
-	if err := m.journal.flush(ctx); err != nil {
-		return modelAnswer{}, err
-	}
-	resp, err := m.ask(ctx, req)
+func (s *Scope) buildLLM(talk *conversation) (AgentFunc, error) {
+	llm, err := s.buildModel()
 	if err != nil {
-		return modelAnswer{}, err
+		return nil, err
 	}
-	return m.journal.recordAnswer(modelAnswer{
-		Agent: m.path, Turn: m.turn, Model: cmp.Or(resp.ModelVersion, m.llm.Name()), Content: resp.Content,
-		FinishReason: resp.FinishReason, Usage: usageOf(resp.UsageMetadata),
-	})
+	if _, err := s.namedTools(); err != nil {
+		return nil, err
+	}
+	return (&llmAgent{Scope: s, llm: llm, call: s.engine.callFunc(), talk: talk, rejections: map[string]int{}}).converse, nil
 }
 
-func (m *journaledModel) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
-	ctx, cancel := m.limit(ctx)
-	defer cancel()
-	if late := timedOut(ctx); late != nil {
-		return nil, late
+// buildModel returns the agent's model with retries and fallback.
+func (s *Scope) buildModel() (model.Model, error) {
+	settings := model.Settings{ReasoningEffort: s.agent.ReasoningEffort}
+	first, err := s.engine.cfg.Models.Resolve(s.agent.Model, s.in.Project, settings)
+	if err != nil {
+		return nil, err
 	}
-	if err := attach(req.Contents, m.in.Files); err != nil {
-		return nil, fmt.Errorf("attaching the run's files: %w", err)
+	policy := model.Policy{
+		Attempts: s.agent.Retry.Attempts, InitialDelay: s.agent.Retry.InitialDelay.Std(),
+		MaxDelay: s.agent.Retry.MaxDelay.Std(), Sleep: s.engine.cfg.Sleep,
 	}
-	// The prompt is exactly the repository's; the framework adds words of its own.
-	req.Config.SystemInstruction = nil
-	if m.prompt != "" {
-		req.Config.SystemInstruction = genai.NewContentFromText(m.prompt, genai.RoleUser)
+	if s.agent.FallbackModel == "" {
+		return model.WithRetry(policy, first), nil
 	}
-	ctx = model.WithWaste(ctx, func(name string, f *model.Error) {
-		m.journal.recordFailure(modelFailure{Agent: m.path, Turn: m.turn, Model: name, Error: f.Code, Usage: usageOf(f.Usage)})
-	})
-	for resp, err := range m.llm.GenerateContent(ctx, req, false) {
-		if late := timedOut(ctx); err != nil && late != nil {
-			return nil, late
+	fallback, err := s.engine.cfg.Models.Resolve(s.agent.FallbackModel, s.in.Project, settings)
+	if err != nil {
+		return nil, err
+	}
+	return model.WithRetry(policy, first, fallback), nil
+}
+
+// buildTools returns the tools that the agent names, and the tools that features offer to it when it begins.
+func (s *Scope) buildTools(ctx context.Context) (tools []Tool, err error) {
+	if tools, err = s.namedTools(); err != nil {
+		return nil, err
+	}
+	for _, f := range s.engine.features {
+		if f.OfferedTools == nil {
+			continue
 		}
+		offered, err := f.OfferedTools(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		if resp.Content == nil {
-			resp.Content = &genai.Content{Role: genai.RoleModel}
+		for _, t := range offered {
+			if slices.ContainsFunc(tools, func(own Tool) bool { return own.Name == t.Name }) {
+				return nil, &failure{code: CodeToolNameTaken, message: fmt.Sprintf(
+					"agent %q has two tools with the name %q, one of them from %s; rename one of them", s.agent.Name, t.Name, f.Name)}
+			}
+			tools = append(tools, t)
 		}
-		return resp, nil
 	}
-	return nil, errors.New("the model gave no answer")
+	return tools, nil
 }
 
-func usageOf(u *genai.GenerateContentResponseUsageMetadata) dispatchapi.TokenUsage {
+// setTools builds the tools of the agent, with mocks in place of tools in tests of agents.
+func (l *llmAgent) setTools(ctx context.Context) (err error) {
+	if l.tools, err = l.buildTools(ctx); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(l.tools, func(t Tool) bool { return t.Discoverable }) {
+		l.tools = append(l.tools, l.discoveryTools()...)
+	}
+	if replace := l.engine.cfg.ReplaceTool; replace != nil {
+		for i := range l.tools {
+			l.tools[i] = replace(l.tools[i])
+		}
+	}
+	return nil
+}
+
+// callFunc returns the function that executes calls, with the wrappers of all features.
+func (e *Engine) callFunc() CallFunc {
+	call := CallFunc(runCall)
+	for _, f := range slices.Backward(e.features) {
+		if f.WrapCall != nil {
+			call = f.WrapCall(call)
+		}
+	}
+	return call
+}
+
+// namedTools returns the tools that a reference of an agent names, none if no feature knows it.
+func (e *Engine) namedTools(p *bundle.Project, reference string) []Tool {
+	for _, f := range e.features {
+		if f.NamedTools == nil {
+			continue
+		}
+		if tools := f.NamedTools(p, reference); len(tools) > 0 {
+			return tools
+		}
+	}
+	return nil
+}
+
+// converse implements AgentFunc.
+func (l *llmAgent) converse(ctx context.Context, in Message) (answer Message, err error) {
+	if l.prompt, err = l.systemPrompt(l.agent); err != nil { // steps before this one may have changed the context
+		return Message{}, l.stopAttempt(err)
+	}
+	if err := l.setTools(ctx); err != nil {
+		return Message{}, l.stopAttempt(err)
+	}
+	l.talk.addMessage("", in.Author, in.Content)
+	for _, failed := range l.journal.recordedFailures(l.path) {
+		l.stage.countUsage(failed.Model, failed.Usage, l.journal.callCost)
+	}
+	for {
+		if l.hidden, err = l.hideTools(ctx); err != nil {
+			return Message{}, l.stopAttempt(err)
+		}
+		answer, err := l.nextAnswer(ctx)
+		if err != nil {
+			return Message{}, l.stopAttempt(err)
+		}
+		calls := answer.Calls()
+		if len(calls) == 0 {
+			return Message{Author: l.agent.Name, Content: answer}, nil
+		}
+		l.talk.addMessage(l.path, l.agent.Name, answer)
+		results, err := l.callTools(ctx, calls)
+		if err != nil {
+			return Message{}, err
+		}
+		l.talk.addMessage(l.path, l.agent.Name, results)
+	}
+}
+
+func (l *llmAgent) nextAnswer(ctx context.Context) (*model.Content, error) {
+	l.turn++
+	if l.turn > l.agent.MaxIterations {
+		return nil, &failure{code: CodeMaxIterations, message: fmt.Sprintf("agent %q gave %d model answers without an end (max_iterations)", l.agent.Name, l.agent.MaxIterations)}
+	}
+	if known, ok := l.journal.recordedAnswer(l.path, l.turn); ok {
+		l.stage.countUsage(known.Model, known.Usage, l.journal.callCost)
+		return known.Content, nil
+	}
+	if err := l.stage.admitRequest(); err != nil {
+		return nil, err
+	}
+	if err := l.mayGoOn(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.journal.flushOld(ctx); err != nil {
+		return nil, err
+	}
+	answer, took, err := l.askModel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	recorded, err := l.journal.recordAnswer(modelAnswer{
+		Agent: l.path, Turn: l.turn, Model: cmp.Or(answer.Model, l.llm.Name()), Content: answer.Content,
+		FinishReason: answer.FinishReason, Usage: usageOf(answer.Usage), period: took,
+	})
+	l.stage.countUsage(recorded.Model, recorded.Usage, l.journal.callCost)
+	return recorded.Content, err
+}
+
+// askModel requests an answer. It also returns the time of the request, since the last unusable answer.
+func (l *llmAgent) askModel(ctx context.Context) (*model.Answer, period, error) {
+	ctx, cancel := l.limitTime(ctx)
+	defer cancel()
+	if late := timedOut(ctx); late != nil {
+		return nil, period{}, late
+	}
+	begin := l.engine.cfg.Now()
+	ctx = model.WithWaste(ctx, func(name string, f *model.Error) {
+		usage := usageOf(f.Usage)
+		l.stage.countUsage(name, usage, l.journal.callCost)
+		l.journal.recordFailure(modelFailure{Agent: l.path, Turn: l.turn, Model: name, Error: f.Code, Usage: usage, period: l.engine.periodSince(begin)})
+		begin = l.engine.cfg.Now()
+	})
+	answer, err := l.llm.Generate(ctx, &model.Request{
+		Instructions: l.prompt, Contents: l.talk.seenBy(l.path), Tools: l.declarations(), Temperature: l.agent.Temperature,
+	})
+	if late := timedOut(ctx); err != nil && late != nil {
+		return nil, period{}, late
+	}
+	if err != nil {
+		return nil, period{}, err
+	}
+	if answer.Content == nil {
+		answer.Content = &model.Content{Role: model.RoleModel}
+	}
+	return answer, l.engine.periodSince(begin), nil
+}
+
+// callTools executes the calls of an answer, several at a time, and returns the message with all results, in the order
+// of the calls.
+func (l *llmAgent) callTools(ctx context.Context, calls []*model.Call) (*model.Content, error) {
+	used := l.resolveCalls(calls)
+	problems, err := l.checkCalls(used)
+	if err == nil {
+		err = l.stage.countCalls(len(calls))
+	}
+	if err != nil {
+		return nil, l.stopAttempt(err)
+	}
+	results := make([]*model.Part, len(calls))
+	scopes := l.forkScopes(len(calls))
+	var group errgroup.Group
+	group.SetLimit(maxParallelCalls)
+	for i, c := range calls {
+		group.Go(func() (err error) {
+			defer func() {
+				if p := recover(); p != nil {
+					err = l.stopAttempt(panicked(p))
+				}
+			}()
+			result := Result{Error: problems[i]}
+			if problems[i] == "" {
+				if result, err = l.call(ctx, &Call{Scope: scopes[i], ID: c.ID, Tool: l.findTool(used[i].Name), Arguments: used[i].Args}); err != nil {
+					return l.stopAttempt(err)
+				}
+			}
+			results[i] = &model.Part{Result: &model.Result{ID: c.ID, Name: c.Name, Response: l.shownResult(used[i].Name, result)}}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	for _, s := range scopes {
+		s.values.join()
+	}
+	return &model.Content{Role: model.RoleUser, Parts: results}, nil
+}
+
+// forkScopes returns a scope for each call of an answer. Each has a copy of the run's context, so that the changes of calls
+// that run at the same time do not depend on their speed. They are joined in the order of the calls.
+func (l *llmAgent) forkScopes(calls int) []*Scope {
+	scopes := make([]*Scope, calls)
+	for i := range scopes {
+		fork := *l.Scope
+		fork.values = l.values.fork()
+		fork.values.begin()
+		scopes[i] = &fork
+	}
+	return scopes
+}
+
+// findTool returns the tool with a name, or nil.
+func (l *llmAgent) findTool(name string) *Tool {
+	at := slices.IndexFunc(l.tools, func(t Tool) bool { return t.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &l.tools[at]
+}
+
+// maxToolName limits the name of an unknown tool in a message, in bytes.
+const maxToolName = 64
+
+// declarations returns the tools that the model may call now.
+func (l *llmAgent) declarations() []model.ToolDeclaration {
+	out := make([]model.ToolDeclaration, 0, len(l.tools))
+	for _, t := range l.tools {
+		if l.hidden[t.Name] || t.Discoverable {
+			continue
+		}
+		shown := model.ToolDeclaration{Name: t.Name, Description: t.Description}
+		if t.Parameters != nil {
+			shown.Parameters = t.Parameters
+		}
+		out = append(out, shown)
+	}
+	return out
+}
+
+func usageOf(u *dispatchapi.TokenUsage) dispatchapi.TokenUsage {
 	if u == nil {
 		return dispatchapi.TokenUsage{}
 	}
-	return dispatchapi.TokenUsage{
-		InputTokens: int64(u.PromptTokenCount), OutputTokens: int64(u.CandidatesTokenCount),
-		ThinkingTokens: int64(u.ThoughtsTokenCount), CachedInputTokens: int64(u.CachedContentTokenCount),
-		TotalTokens: int64(u.TotalTokenCount),
-	}
-}
-
-// answerText is what an answer says, without thoughts.
-func answerText(content *genai.Content) string {
-	var text strings.Builder
-	for _, part := range content.Parts {
-		if !part.Thought {
-			text.WriteString(part.Text)
-		}
-	}
-	return text.String()
+	return *u
 }

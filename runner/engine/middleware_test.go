@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// ledger is a journal and what was sent, in memory.
+// ledger is an in-memory journal and outbox.
 type ledger struct {
 	entries []dispatchapi.JournalEntry
 	sent    []dispatchapi.SendRequest
@@ -32,68 +32,66 @@ func (l *ledger) Send(_ context.Context, req dispatchapi.SendRequest) (dispatcha
 	return dispatchapi.SendResponse{Status: dispatchapi.SendQueued}, l.err
 }
 
-// place is the agent of a project in an attempt that has a journal.
-func (l *ledger) place(t *testing.T, prior []dispatchapi.JournalEntry) *scope {
+// place returns the agent of a project in an attempt with a journal.
+func (l *ledger) place(t *testing.T, prior []dispatchapi.JournalEntry) *Scope {
 	t.Helper()
 	p, err := bundle.Parse(bundle.Files{"agents/main.yaml": []byte("name: main\nmodel: scripted/main\n"), "models/main.yaml": []byte("steps: [{text: hi}]")})
 	require.NoError(t, err)
 	in := Input{AgentName: "main", Project: p, Outbound: l, Journal: l, Prior: prior}
 	_, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	a := &attempt{engine: New(Config{}), in: in, cancel: cancel, end: endOf(in), journal: newRecorder(prior, l)}
+	a := &attempt{engine: New(Config{}), in: in, cancel: cancel, end: runDeadline(in), journal: newRecorder(prior, l), values: &runContext{values: map[string]any{}, changed: map[string]bool{}}}
 	agent := p.Agent("main")
-	return &scope{attempt: a, agent: agent, path: agent.Name, stage: &stage{agent: agent}}
+	return &Scope{attempt: a, agent: agent, path: agent.Name, stage: &stage{agent: agent}, values: a.values}
 }
 
-// TestMiddlewareSends: by the connector's name, from a position of the journal of which it
-// sends once.
-func TestMiddlewareSends(t *testing.T) {
+// Middleware sends by the connector's name. Each position of the journal sends once.
+func TestMiddleware_Sends(t *testing.T) {
 	t.Parallel()
 	var l ledger
 	s := l.place(t, nil)
+	effects := &Effects{scope: s, owner: MiddlewareOwner + "main:1"}
 	for number := 1; number <= 2; number++ {
-		result, refused, err := s.sendConnector(t.Context(), number, "Ops", map[string]any{"n": number})
+		result, err := effects.SendConnector(t.Context(), "Ops", map[string]any{"n": number})
 		require.NoError(t, err)
-		require.NoError(t, refused)
-		require.Equal(t, "queued", result["status"])
+		require.Equal(t, "queued", result.Value["status"])
 	}
 	want := []dispatchapi.SendRequest{
 		{Mode: dispatchapi.SendByMiddleware, Name: "Ops", Position: 1, Payload: json.RawMessage(`{"n":1}`)},
 		{Mode: dispatchapi.SendByMiddleware, Name: "Ops", Position: 3, Payload: json.RawMessage(`{"n":2}`)},
 	}
 	require.Equal(t, want, l.sent)
-	require.NoError(t, s.journal.flush(t.Context()))
+	require.NoError(t, s.journal.flushPending(t.Context()))
 	require.Len(t, l.entries, 4)
 
 	for cut := range l.entries {
 		again := ledger{}
 		resumed := again.place(t, slices.Clone(l.entries[:cut]))
+		effects := &Effects{scope: resumed, owner: MiddlewareOwner + "main:1"}
 		for number := 1; number <= 2; number++ {
-			result, refused, err := resumed.sendConnector(t.Context(), number, "Ops", map[string]any{"n": number})
-			require.NoError(t, errors.Join(refused, err))
-			require.Equal(t, "queued", result["status"])
+			result, err := effects.SendConnector(t.Context(), "Ops", map[string]any{"n": number})
+			require.NoError(t, err)
+			require.Equal(t, "queued", result.Value["status"])
 		}
 		require.Equal(t, want[cut/2:], again.sent, "cut at %d", cut)
 	}
 }
 
-func TestMiddlewareHearsARefusal(t *testing.T) {
+func TestMiddleware_GetsRejection(t *testing.T) {
 	t.Parallel()
 	l := ledger{err: &dispatchapi.RejectedError{Detail: "no link"}}
-	_, refused, err := l.place(t, nil).sendConnector(t.Context(), 1, "Ops", 1)
+	refused, err := (&Effects{scope: l.place(t, nil), owner: MiddlewareOwner}).SendConnector(t.Context(), "Ops", 1)
 	require.NoError(t, err)
-	require.EqualError(t, refused, "no link")
+	require.Equal(t, Result{Error: "no link"}, refused)
 
 	l.err = errors.New("away")
 	s := l.place(t, nil)
-	_, refused, err = s.sendConnector(t.Context(), 1, "Ops", 1)
-	require.NoError(t, refused)
+	_, err = (&Effects{scope: s, owner: MiddlewareOwner}).SendConnector(t.Context(), "Ops", 1)
 	require.ErrorIs(t, err, ErrStopped, "another attempt asks again")
-	require.ErrorIs(t, s.journal.failed(), ErrStopped)
 }
 
-// TestNoCallOfAModelIsMiddlewares: whatever its service calls it.
-func TestNoCallOfAModelIsMiddlewares(t *testing.T) {
+// A call ID of a model never equals a call ID of middleware, whatever its service returns.
+func TestMiddleware_HasReservedCallIDs(t *testing.T) {
 	t.Parallel()
 	var l ledger
 	s := l.place(t, nil)
@@ -101,5 +99,5 @@ func TestNoCallOfAModelIsMiddlewares(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(`{"content":{"parts":[{"functionCall":{"id":"middleware:main:1","name":"tell"}}]}}`), &a))
 	got, err := s.journal.recordAnswer(a)
 	require.NoError(t, err)
-	require.Equal(t, "call_1", got.Content.Parts[0].FunctionCall.ID)
+	require.Equal(t, "call_1", got.Content.Parts[0].Call.ID)
 }

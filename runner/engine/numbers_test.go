@@ -9,24 +9,24 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	runinput "github.com/agentplatform/agentplatform/runner/input"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// longNumbers are numbers that a double does not hold.
+// longNumbers are numbers that a double cannot represent.
 const longNumbers = `{"decimal":0.1000000000000000055511151231257827,"huge":99999999999999999999,"id":7615917337495251231,"one":1.0}`
 
-// A payload is delivered, and told to the model in its next turn, with the digits that the model wrote, also
-// when the run is resumed anywhere.
+// A payload keeps the digits of the model in the delivery and in the model's next turn, also after
+// a resume at any position.
 func TestSend_KeepsTheDigitsOfNumbers(t *testing.T) {
 	t.Parallel()
 	p := teller(t, `{payload: 1}`)
-	says := func() []*genai.Content {
+	says := func() []*model.Content {
 		args := map[string]any{"payload": json.RawMessage(longNumbers)}
-		return []*genai.Content{{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{Name: "tell", Args: args}}}}}
+		return []*model.Content{{Role: model.RoleModel, Parts: []*model.Part{{Call: &model.Call{Name: "tell", Args: args}}}}}
 	}
 	first := &house{says: says()}
 	whole := first.engine().Execute(t.Context(), sending(p, first, &post{}))
@@ -48,17 +48,17 @@ func TestSend_KeepsTheDigitsOfNumbers(t *testing.T) {
 		require.Len(t, calls, 1)
 		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, calls[0].Arguments))
 		told := h.requests[len(h.requests)-1].Contents
-		at := slices.IndexFunc(told, func(c *genai.Content) bool { return c.Parts[0].FunctionCall != nil })
-		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, told[at].Parts[0].FunctionCall.Args), "cut at %d", cut)
+		at := slices.IndexFunc(told, func(c *model.Content) bool { return c.Parts[0].Call != nil })
+		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, told[at].Parts[0].Call.Args), "cut at %d", cut)
 	}
 }
 
-// What a tool returns reaches the model with its digits, in the attempt that called it and in a later one.
+// A tool result reaches the model with its digits, in the attempt of the call and in a later one.
 func TestToolResult_KeepsTheDigitsOfNumbers(t *testing.T) {
 	t.Parallel()
 	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [huge]\n",
 		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: huge, arguments: {}}]}, {match: 'tool huge: (.*)', text: '${1}'}]")
-	answers := func(context.Context, map[string]any) (map[string]any, error) {
+	answers := func(context.Context, *engine.Call) (map[string]any, error) {
 		return map[string]any{"row": json.RawMessage(longNumbers)}, nil
 	}
 	first := &house{huge: answers}
@@ -75,14 +75,14 @@ func TestToolResult_KeepsTheDigitsOfNumbers(t *testing.T) {
 	}
 }
 
-// A placeholder of a prompt stands for the value as the input has it.
+// A placeholder in a prompt has the value of the input.
 func TestPrompt_KeepsTheDigitsOfNumbers(t *testing.T) {
 	t.Parallel()
 	_, values, err := runinput.Read("application/json", []byte(`{"id":9007199254740993,"o":{"n":[7615917337495251231,1.0]}}`), false, dispatchapi.Files{})
 	require.NoError(t, err)
 	h, out := prompted(t, "{id} {o} {o.n}", nil, values)
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
-	require.Equal(t, `9007199254740993 {"n":[7615917337495251231,1.0]} [7615917337495251231,1.0]`, h.requests[0].Config.SystemInstruction.Parts[0].Text)
+	require.Equal(t, `9007199254740993 {"n":[7615917337495251231,1.0]} [7615917337495251231,1.0]`, h.requests[0].Instructions)
 }
 
 func encoded(t *testing.T, value any) string {

@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// TestAnswersCarryTheirCost: by the prices of the moment at which each was given. An answer that the
-// journal has already is neither given nor priced again, and without a price there is no cost.
-func TestAnswersCarryTheirCost(t *testing.T) {
+// An answer uses the prices at its time. A replayed answer gets no new price. Without a price there
+// is no cost.
+func TestPrice_IsTakenWhenAnswered(t *testing.T) {
 	t.Parallel()
 	repository := project(t,
 		"agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [look]\n",

@@ -12,17 +12,18 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// variablePrefix begins what stands for a variable of the environment, whatever the run's context has.
+// variablePrefix begins a placeholder for a variable of the environment, regardless of the run's
+// context.
 const variablePrefix = "env."
 
-// VariableName is the form of the names of variables of an environment.
+// VariableName is the form of variable names of an environment.
 var VariableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
 
-// foreign are placeholders as other programs write them.
+// foreign matches placeholders in the syntax of other programs.
 var foreign = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
 
-// Warn finds placeholders of prompts that are written as other programs have them: no value takes their place, or
-// one takes the place of a part. A prompt may mean them so, which is why a build does not refuse them.
+// Warn returns placeholders in prompts that use the syntax of other programs. They are not
+// replaced, or only partly. A prompt can contain them on purpose, so a build does not reject them.
 func Warn(p *bundle.Project) (warnings bundle.Problems) {
 	if p == nil {
 		return nil
@@ -38,7 +39,7 @@ func Warn(p *bundle.Project) (warnings bundle.Problems) {
 
 var placeholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
 
-// PromptVariables are the names of the environment's variables that a system prompt has, in order.
+// PromptVariables returns the names of the environment's variables in a system prompt in order.
 func PromptVariables(prompt string) (names []string) {
 	for _, written := range placeholder.FindAllString(prompt, -1) {
 		if name, isVariable := strings.CutPrefix(written[1:len(written)-1], variablePrefix); isVariable && !slices.Contains(names, name) {
@@ -48,16 +49,17 @@ func PromptVariables(prompt string) (names []string) {
 	return names
 }
 
-// prompt is the agent's system prompt with values in place of what stands for them: {env.NAME} for a
-// variable of the environment, {var} and {var.field} for a value of the run's context.
-func (a *attempt) prompt(agent *bundle.Agent) (text string, err error) {
+// systemPrompt returns the agent's system prompt with replaced placeholders: {env.NAME} for a variable of
+// the environment, {var} and {var.field} for a value of the run's context.
+func (s *Scope) systemPrompt(agent *bundle.Agent) (text string, err error) {
+	values := s.values.copyValues()
 	text = placeholder.ReplaceAllStringFunc(agent.SystemPrompt, func(written string) string {
 		path := written[1 : len(written)-1]
 		name, isVariable := strings.CutPrefix(path, variablePrefix)
 		if !isVariable {
-			return inContext(written, path, a.in.Context)
+			return inContext(written, path, values)
 		}
-		value, problem := a.variable(name)
+		value, problem := s.variable(name)
 		if problem != nil && err == nil {
 			problem.message = fmt.Sprintf("the system prompt of agent %q has %s: %s", agent.Name, written, problem.message)
 			err = problem
@@ -67,10 +69,10 @@ func (a *attempt) prompt(agent *bundle.Agent) (text string, err error) {
 	return text, err
 }
 
-// variable is the value of a variable of the environment that a model may be told.
+// variable returns the value of an environment variable that models may see.
 func (a *attempt) variable(name string) (string, *failure) {
 	if a.engine.cfg.Variables == nil {
-		return "", &failure{code: CodeVariable, message: "there are no variables here"}
+		return "", &failure{code: CodeVariable, message: "variables are not available here"}
 	}
 	variables, err := a.engine.cfg.Variables()
 	if err != nil {
@@ -81,13 +83,13 @@ func (a *attempt) variable(name string) (string, *failure) {
 	case !there:
 		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the environment has no variable %q; add it", name)}
 	case found.Sensitive:
-		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the variable %q is sensitive, and no model is told such a value; name another one", name)}
+		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the variable %q is sensitive, and is never sent to a model; use another variable", name)}
 	}
 	return found.Value, nil
 }
 
-// inContext is the value at a path of the run's context, of which a field may have hyphens. What the context
-// lacks stays as it was written, so that braces can be.
+// inContext returns the value at a path of the run's context. A field can contain hyphens. A
+// placeholder without a value is not replaced, so prompts can contain braces.
 func inContext(written, path string, values map[string]any) string {
 	var value any = values
 	for field := range strings.SplitSeq(path, ".") {

@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// prompted executes a run of an agent with that prompt.
+// prompted executes a run of an agent with this prompt.
 func prompted(t *testing.T, prompt string, variables func() (runnerconfig.Variables, error), context map[string]any) (*house, engine.Outcome) {
 	t.Helper()
 	h := &house{}
@@ -26,16 +27,17 @@ func region() (runnerconfig.Variables, error) {
 	return runnerconfig.Sorted([]runnerconfig.Variable{{Name: "REGION", Value: "eu {name}"}, {Name: "TOKEN", Value: "hush", Sensitive: true}}), nil
 }
 
-// TestPromptsHaveVariables of the environment: never what the input calls env, and a value is no template.
-func TestPromptsHaveVariables(t *testing.T) {
+// Variables come from the environment and never from an input field env. A value is not expanded
+// again.
+func TestPrompt_ReplacesVariables(t *testing.T) {
 	t.Parallel()
 	h, out := prompted(t, "{env.REGION}, {env}, {name}, {envs.REGION}", region, map[string]any{"name": "Ada", "env": map[string]any{"REGION": "forged"}})
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
-	require.Equal(t, `eu {name}, {"REGION":"forged"}, Ada, {envs.REGION}`, h.requests[0].Config.SystemInstruction.Parts[0].Text)
+	require.Equal(t, `eu {name}, {"REGION":"forged"}, Ada, {envs.REGION}`, h.requests[0].Instructions)
 	require.Equal(t, []string{"REGION", "a-b.c"}, engine.PromptVariables("{env.REGION}, {env}, {name}, {envs.ZONE}, {env.a-b.c} {env.REGION}"))
 }
 
-func TestRunsWhoseVariableCannotBeHadFailBeforeAnythingIsDone(t *testing.T) {
+func TestPrompt_UnavailableVariableFailsRunFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prompt    string
@@ -44,8 +46,8 @@ func TestRunsWhoseVariableCannotBeHadFailBeforeAnythingIsDone(t *testing.T) {
 	}{
 		"unknown":        {"{env.ZONE} {env.TOKEN}", region, `{env.ZONE}: the environment has no variable "ZONE"; add it`},
 		"no such name":   {"{env.a-b.c}", region, `the environment has no variable "a-b.c"`},
-		"sensitive":      {"{env.TOKEN}", region, `the variable "TOKEN" is sensitive, and no model is told such a value`},
-		"none at all":    {"{env.REGION}", nil, "there are no variables here"},
+		"sensitive":      {"{env.TOKEN}", region, `the variable "TOKEN" is sensitive, and is never sent to a model`},
+		"none at all":    {"{env.REGION}", nil, "variables are not available here"},
 		"not to be read": {"{env.REGION}", func() (runnerconfig.Variables, error) { return runnerconfig.Variables{}, errors.New("hush") }, "could not be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,25 +63,28 @@ func TestRunsWhoseVariableCannotBeHadFailBeforeAnythingIsDone(t *testing.T) {
 	}
 }
 
-// TestARunResumesWithOtherVariables: what was answered before stays answered.
-func TestARunResumesWithOtherVariables(t *testing.T) {
+// Recorded answers do not change.
+func TestPrompt_ResumesWithChangedVariables(t *testing.T) {
 	t.Parallel()
-	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [look]\nsystem_prompt: In {env.REGION}.\n",
-		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: look, arguments: {}}]}, {text: done}]")
+	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [charge]\nsystem_prompt: In {env.REGION}.\n",
+		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: charge, arguments: {}}]}, {text: done}]")
 	of := func(h *house, value string) *engine.Engine {
 		return engine.New(engine.Config{Models: h, Tools: h.tools(), Variables: func() (runnerconfig.Variables, error) {
 			return runnerconfig.Variables{Variables: []runnerconfig.Variable{{Name: "REGION", Value: value}}}, nil
 		}})
 	}
-	first := &house{failAppend: 2}
-	out := of(first, "eu").Execute(t.Context(), input(p, first))
+	stop := make(chan struct{})
+	first := &house{onTool: func(context.Context) error { close(stop); return nil }}
+	in := input(p, first)
+	in.Stop = stop
+	out := of(first, "eu").Execute(t.Context(), in)
 	require.Equal(t, engine.Unfinished, out.Status)
 	second := &house{}
-	in := input(p, second)
+	in = input(p, second)
 	in.Prior = first.appended
 	out = of(second, "us").Execute(t.Context(), in)
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
 	require.Equal(t, "done", out.Output)
 	require.Len(t, second.asked, 1)
-	require.Equal(t, "In us.", second.requests[0].Config.SystemInstruction.Parts[0].Text)
+	require.Equal(t, "In us.", second.requests[0].Instructions)
 }

@@ -9,99 +9,73 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"google.golang.org/genai"
+	"time"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// errJournal says that entries could not be appended.
+// errJournal is the error for entries that could not be appended.
 var errJournal = errors.New("appending to the journal")
 
-// ErrLaterJournal is the cause of an attempt that was not begun because the journal
-// holds a kind of entry that this release does not know: to go on without it might
-// repeat what it records.
+// ErrLaterJournal is the cause of an attempt that did not begin because the journal has an unknown
+// kind of entry. Continuing could repeat a recorded effect.
 var ErrLaterJournal = errors.New("the journal is of a later release")
-
-// modelAnswer is the data of a model_answer entry.
-type modelAnswer struct {
-	// Agent is the path of the agent in the tree, Turn counts its answers from 1.
-	Agent        string                 `json:"agent"`
-	Turn         int                    `json:"turn"`
-	Model        string                 `json:"model"`
-	Content      *genai.Content         `json:"content"`
-	FinishReason genai.FinishReason     `json:"finish_reason,omitempty"`
-	Usage        dispatchapi.TokenUsage `json:"usage"`
-}
-
-// modelFailure is the data of a model_failure entry: an answer that was of no use.
-type modelFailure struct {
-	Agent string                 `json:"agent"`
-	Turn  int                    `json:"turn"`
-	Model string                 `json:"model"`
-	Error string                 `json:"error"`
-	Usage dispatchapi.TokenUsage `json:"usage"`
-}
-
-// toolStarted is the data of a tool_started entry.
-type toolStarted struct {
-	Agent     string         `json:"agent"`
-	CallID    string         `json:"call_id"`
-	Tool      string         `json:"tool"`
-	Arguments map[string]any `json:"arguments"`
-	// Sends says that it sends to a connector.
-	Sends bool `json:"sends,omitempty"`
-}
-
-// toolResult is the data of a tool_result entry: a result or an error.
-type toolResult struct {
-	CallID string         `json:"call_id"`
-	Tool   string         `json:"tool"`
-	Result map[string]any `json:"result,omitempty"`
-	Error  string         `json:"error,omitempty"`
-}
 
 type turnKey struct {
 	agent string
 	turn  int
 }
 
-// recorder is a run's journal as one attempt sees it: what is there to be
-// answered again, and what is yet to be appended.
+// recorder is a run's journal in one attempt: the entries to replay and the entries to append.
 type recorder struct {
 	sink   Journal
-	prices func() (runnerconfig.Prices, error) // nil: none is known
+	prices func() (runnerconfig.Prices, error) // nil without prices
 
 	mu      sync.Mutex
 	next    int64
 	size    int // bytes of the data of all entries
 	pending []dispatchapi.JournalEntry
-	answers map[turnKey]modelAnswer
-	started map[string]startedTool
-	results map[string]toolResult
-	calls   map[string]bool // ids of calls that were answered so far
-	tokens  dispatchapi.TokenUsage
-	err     error // the first that ended the attempt
-	broken  error // the prior journal cannot be read
+	since   time.Time // when the oldest pending entry was added
+	aging   *time.Timer
+	// flushAged appends entries that are maxPendingAge old. It is called in a goroutine of its own.
+	flushAged func()
+	answers   map[turnKey]modelAnswer
+	started   map[string]startedTool
+	results   map[string]toolResult
+	steps     map[string]stepEntry
+	failures  map[string][]modelFailure // of earlier attempts, by agent
+	waiting   *waitEntry                // the last wait, nil if it ended
+	calls     map[string]bool           // IDs of answered calls
+	tokens    dispatchapi.TokenUsage
+	err       error // first error that ended the attempt
+	broken    error // the prior journal cannot be read
 
-	flushing sync.Mutex // appends are in order
+	// flushing keeps appends in order. It guards sinkErr, the first failed append, and closed. After either of them nothing
+	// is appended.
+	flushing chan struct{} // has a token while nothing is appended
+	sinkErr  error
+	closed   bool
 }
 
 type startedTool struct {
-	name          string
+	name, digest  string
 	unsafe, sends bool
-	position      int64 // of its entry
+	tells         bool
+	position      int64 // position of its entry
+	at            time.Time
 }
 
 func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
 	r := &recorder{
 		sink: sink, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
-		results: map[string]toolResult{}, calls: map[string]bool{},
+		results: map[string]toolResult{}, steps: map[string]stepEntry{}, calls: map[string]bool{},
+		failures: map[string][]modelFailure{}, flushing: make(chan struct{}, 1),
 	}
+	r.flushing <- struct{}{}
 	for _, entry := range prior {
-		if err := r.load(entry); err != nil {
+		if err := r.loadEntry(entry); err != nil {
 			r.broken = fmt.Errorf("reading journal entry %d: %w", entry.Sequence, err)
 			return r
 		}
@@ -111,132 +85,78 @@ func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
 	return r
 }
 
-func (r *recorder) load(entry dispatchapi.JournalEntry) error {
-	switch entry.Kind {
-	case dispatchapi.JournalModelAnswer:
-		var a modelAnswer
-		if err := exactjson.Decode(entry.Data, &a); err != nil {
-			return err
-		}
-		r.answers[turnKey{a.Agent, a.Turn}] = a
-		r.count(a.Usage)
-	case dispatchapi.JournalModelFailure:
-		var f modelFailure
-		if err := exactjson.Decode(entry.Data, &f); err != nil {
-			return err
-		}
-		r.count(f.Usage)
-	case dispatchapi.JournalToolStarted:
-		var s toolStarted
-		if err := exactjson.Decode(entry.Data, &s); err != nil {
-			return err
-		}
-		r.started[s.CallID] = startedTool{name: s.Tool, unsafe: entry.Unsafe, sends: s.Sends, position: entry.Sequence}
-	case dispatchapi.JournalToolResult:
-		var t toolResult
-		if err := exactjson.Decode(entry.Data, &t); err != nil {
-			return err
-		}
-		r.results[t.CallID] = t
-	default:
-		return fmt.Errorf("%w: kind %q", ErrLaterJournal, entry.Kind)
-	}
-	return nil
-}
+// recordedFailures returns the unusable answers to an agent in earlier attempts.
+func (r *recorder) recordedFailures(agent string) []modelFailure { return r.failures[agent] }
 
-// interrupted finds a tool that may have had an effect that nobody knows of, or a
-// journal from which nobody can tell.
-func (r *recorder) interrupted() error {
-	if errors.Is(r.broken, ErrLaterJournal) {
-		return r.broken
-	}
-	if r.broken != nil {
-		return &failure{code: CodeInternal, message: "the run's journal cannot be read", cause: r.broken}
-	}
-	for id, s := range r.started {
-		if _, done := r.results[id]; !done && s.unsafe {
-			return &failure{code: CodeToolInterrupted, message: fmt.Sprintf(
-				"tool %q was interrupted and may or may not have taken effect; it is not declared idempotent, so it was not called again", s.name)}
-		}
-	}
-	return nil
-}
-
-// answer returns a journaled model answer.
-func (r *recorder) answer(agent string, turn int) (modelAnswer, bool) {
+// recordedAnswer returns a recorded model answer.
+func (r *recorder) recordedAnswer(agent string, turn int) (modelAnswer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, ok := r.answers[turnKey{agent, turn}]
-	if ok {
-		r.remember(a)
-	}
 	return a, ok
 }
 
-// recordAnswer gives every call an id that is unique in the run and records
-// the answer.
+// recordAnswer gives each call an ID that is unique in the run and records the answer.
 func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, part := range a.Content.Parts {
-		if call := part.FunctionCall; call != nil {
-			for n := len(r.calls) + 1; call.ID == "" || r.calls[call.ID] || reserved(call.ID); n++ {
-				call.ID = fmt.Sprintf("call_%d", n)
-			}
-			r.calls[call.ID] = true
+	for _, call := range a.Content.Calls() {
+		for n := len(r.calls) + 1; call.ID == "" || r.calls[call.ID] || reserved(call.ID); n++ {
+			call.ID = fmt.Sprintf("call_%d", n)
 		}
+		r.calls[call.ID] = true
 	}
+	a.Cost = r.callCost(a.Model, a.Usage)
 	data, err := json.Marshal(a)
 	if err != nil {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
 	if len(data) > dispatchapi.MaxModelAnswer {
-		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: CodeAnswerTooLarge, Usage: a.Usage})
+		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: CodeAnswerTooLarge, Usage: a.Usage, period: a.period})
 		return a, &failure{code: CodeAnswerTooLarge, message: fmt.Sprintf(
-			"the model's answer has %d bytes, at most %d are stored; have it say less in one answer", len(data), dispatchapi.MaxModelAnswer)}
+			"the model's answer has %d bytes, the limit is %d; make it answer with less", len(data), dispatchapi.MaxModelAnswer)}
 	}
-	// What goes on is what a later attempt will read.
+	// The attempt continues with the value that a later attempt will read.
 	var same modelAnswer
 	if err := exactjson.Decode(data, &same); err != nil {
 		return a, fmt.Errorf("decoding a model's answer: %w", err)
 	}
-	r.count(a.Usage)
-	return same, r.add(dispatchapi.JournalEntry{
+	r.countUsage(a.Usage)
+	return same, r.addEntry(dispatchapi.JournalEntry{
 		Kind: dispatchapi.JournalModelAnswer, Data: data,
-		Usage: r.used(a.Model, a.Usage),
+		Usage: usageWith(a.Model, a.Usage, a.Cost),
 	})
 }
 
-// recordFailure records an answer that was of no use, where it is said what it has used: that is
-// paid for.
+// recordFailure records an unusable answer with a known usage, because the usage is paid.
 func (r *recorder) recordFailure(f modelFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.addFailure(f)
 }
 
-// addFailure is recordFailure with the lock held. Where the journal has no room for it, the run ends
-// for that soon.
+// addFailure is recordFailure with the lock held. If the journal is full, the run fails soon for
+// that reason.
 func (r *recorder) addFailure(f modelFailure) {
 	if f.Usage == (dispatchapi.TokenUsage{}) {
 		return
 	}
+	f.Cost = r.callCost(f.Model, f.Usage)
 	data, err := json.Marshal(f)
-	if err != nil { // cannot be: it has texts and numbers alone
+	if err != nil { // impossible: it has only texts and numbers
 		return
 	}
-	if r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalModelFailure, Data: data, Usage: r.used(f.Model, f.Usage)}) == nil {
-		r.count(f.Usage)
+	if r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalModelFailure, Data: data, Usage: usageWith(f.Model, f.Usage, f.Cost)}) == nil {
+		r.countUsage(f.Usage)
 	}
 }
 
-// used is what a call has used, with what that costs by the prices of now.
-func (r *recorder) used(model string, usage dispatchapi.TokenUsage) *dispatchapi.ModelUsage {
-	return &dispatchapi.ModelUsage{Model: model, TokenUsage: usage, Cost: r.cost(model, usage)}
+func usageWith(model string, usage dispatchapi.TokenUsage, cost *dispatchapi.Cost) *dispatchapi.ModelUsage {
+	return &dispatchapi.ModelUsage{Model: model, TokenUsage: usage, Cost: cost}
 }
 
-// cost is nil where no price is known.
-func (r *recorder) cost(model string, usage dispatchapi.TokenUsage) *dispatchapi.Cost {
+// callCost returns the cost of a call at current prices, and nil without a known price.
+func (r *recorder) callCost(model string, usage dispatchapi.TokenUsage) *dispatchapi.Cost {
 	if r.prices == nil {
 		return nil
 	}
@@ -250,41 +170,57 @@ func (r *recorder) cost(model string, usage dispatchapi.TokenUsage) *dispatchapi
 	})}
 }
 
-func (r *recorder) remember(a modelAnswer) {
-	for _, part := range a.Content.Parts {
-		if part.FunctionCall != nil {
-			r.calls[part.FunctionCall.ID] = true
-		}
+// rememberCalls reserves the IDs of the calls of a recorded answer. Agents that run at the same time ask in any order, so
+// the IDs of all recorded answers are reserved before the first request.
+func (r *recorder) rememberCalls(a modelAnswer) {
+	for _, call := range a.Content.Calls() {
+		r.calls[call.ID] = true
 	}
 }
 
-// result returns a journaled tool result.
-func (r *recorder) result(callID string) (toolResult, bool) {
+// recordedResult returns the recorded result of an action. The error is a divergence: the action of this attempt is not
+// the recorded one.
+func (r *recorder) recordedResult(s toolStarted) (toolResult, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, ok := r.results[callID]
-	return t, ok
+	if t, ok := r.results[s.CallID]; ok {
+		if t.Digest != s.Digest {
+			return toolResult{}, false, diverged(s, t.Tool)
+		}
+		return t, true, nil
+	}
+	if known, ok := r.started[s.CallID]; ok && known.digest != s.Digest {
+		return toolResult{}, false, diverged(s, known.name)
+	}
+	return toolResult{}, false, nil
 }
 
-// recordStart records that a tool is about to be called, once, and returns the position
-// of that entry.
-func (r *recorder) recordStart(s toolStarted, unsafe bool) (position int64, err error) {
+// hasBegun reports whether a call has begun in this attempt or an earlier one.
+func (r *recorder) hasBegun(callID string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, begun := r.started[callID]
+	return begun
+}
+
+// recordStart records once that an action is about to happen, and returns what a later attempt will read.
+func (r *recorder) recordStart(s toolStarted, unsafe bool) (startedTool, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
-		return 0, fmt.Errorf("encoding a tool's arguments: %w", err)
+		return startedTool{}, fmt.Errorf("encoding a tool's arguments: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if known, ok := r.started[s.CallID]; ok {
-		return known.position, nil
+		return known, nil
 	}
-	position = r.next
-	r.started[s.CallID] = startedTool{name: s.Tool, unsafe: unsafe, sends: s.Sends, position: position}
-	return position, r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolStarted, Data: data, Unsafe: unsafe})
+	began := startedTool{name: s.Tool, digest: s.Digest, unsafe: unsafe, sends: s.Sends, tells: s.Tells, position: r.next, at: s.At}
+	r.started[s.CallID] = began
+	return began, r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolStarted, Data: data, Unsafe: unsafe})
 }
 
-// sentBy are the names of the tools that sent in attempts before, but for middleware.
-func (r *recorder) sentBy() (names []string) {
+// sendingTools returns the names of the tools that sent in earlier attempts, without middleware.
+func (r *recorder) sendingTools() (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, s := range r.started {
@@ -296,97 +232,133 @@ func (r *recorder) sentBy() (names []string) {
 	return names
 }
 
-// recordResult records what a tool returned and answers it as a later attempt
-// will read it.
-func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
+// recordResult records the result of an action and returns the value that a later attempt will read.
+func (r *recorder) recordResult(t toolResult, unsafe bool) (same toolResult, err error) {
 	data, err := boundedResult(t)
 	if err != nil {
-		return t, err
+		return same, err
 	}
-	var same toolResult
 	if err := exactjson.Decode(data, &same); err != nil {
-		return t, fmt.Errorf("decoding a tool's result: %w", err)
+		return same, fmt.Errorf("decoding a tool's result: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.results[t.CallID] = same
-	return same, r.add(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolResult, Data: data, Unsafe: unsafe})
+	return same, r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolResult, Data: data, Unsafe: unsafe})
 }
 
-// add numbers an entry, unless the journal has no room for it.
-func (r *recorder) add(entry dispatchapi.JournalEntry) error {
+// addEntry numbers an entry. It returns an error if the journal is full.
+func (r *recorder) addEntry(entry dispatchapi.JournalEntry) error {
 	if err := checkJournal(r.size + entry.Size()); err != nil {
 		return err
 	}
 	entry.Sequence = r.next
+	if len(r.pending) == 0 {
+		r.since = time.Now()
+		if r.flushAged != nil {
+			r.aging = time.AfterFunc(maxPendingAge, r.flushAged)
+		}
+	}
 	r.pending = append(r.pending, entry)
 	r.size += entry.Size()
 	r.next++
 	return nil
 }
 
-// flush appends what is pending.
-func (r *recorder) flush(ctx context.Context) error {
-	r.flushing.Lock()
-	defer r.flushing.Unlock()
+// maxPendingAge is the age at which an entry is appended, also if no effect needs it to be durable. A runner that is
+// killed repeats at most the model requests and reads of this time.
+const maxPendingAge = 250 * time.Millisecond
+
+// flushOld appends pending entries if the oldest is older than maxPendingAge.
+func (r *recorder) flushOld(ctx context.Context) error {
+	r.mu.Lock()
+	young := len(r.pending) == 0 || time.Since(r.since) < maxPendingAge
+	r.mu.Unlock()
+	if young {
+		return nil
+	}
+	return r.flushPending(ctx)
+}
+
+// flushPending appends pending entries.
+func (r *recorder) flushPending(ctx context.Context) error {
+	<-r.flushing
+	defer func() { r.flushing <- struct{}{} }()
+	if r.closed || r.sinkErr != nil {
+		return r.sinkErr
+	}
 	for {
 		r.mu.Lock()
-		next := batch(r.pending)
+		next := firstBatch(r.pending)
 		r.mu.Unlock()
 		if len(next) == 0 {
 			return nil
 		}
 		if err := r.sink.Append(ctx, next); err != nil {
-			return fmt.Errorf("%w: %w", errJournal, err)
+			r.sinkErr = fmt.Errorf("%w: %w", errJournal, err)
+			return r.sinkErr
 		}
 		r.mu.Lock()
 		r.pending = r.pending[len(next):]
+		r.stopAging()
 		r.mu.Unlock()
 	}
 }
 
-// shorten appends what is too much for the request that ends a run.
+// shorten appends pending entries that do not fit into the request that ends a run.
 func (r *recorder) shorten(ctx context.Context) error {
 	r.mu.Lock()
-	fits := len(batch(r.pending)) == len(r.pending)
+	fits := len(firstBatch(r.pending)) == len(r.pending)
 	r.mu.Unlock()
 	if fits {
 		return nil
 	}
-	return r.flush(ctx)
+	return r.flushPending(ctx)
 }
 
-// take hands over what is pending.
-func (r *recorder) take() []dispatchapi.JournalEntry {
+// takePending ends the recording. It returns the entries that are not appended.
+func (r *recorder) takePending() []dispatchapi.JournalEntry {
+	<-r.flushing // an append in the background ends first
+	defer func() { r.flushing <- struct{}{} }()
+	r.closed = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	batch := r.pending
 	r.pending = nil
+	r.stopAging()
 	return batch
 }
 
-// fail keeps the first error that ended the attempt.
-func (r *recorder) fail(err error) {
+// stopAging stops the timer of pending entries if there are none.
+func (r *recorder) stopAging() {
+	if len(r.pending) == 0 && r.aging != nil {
+		r.aging.Stop()
+	}
+}
+
+// endWith stores the first error that ended the attempt, and returns it.
+func (r *recorder) endWith(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.err == nil {
 		r.err = err
 	}
+	return r.err
 }
 
-func (r *recorder) failed() error {
+func (r *recorder) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-func (r *recorder) usage() dispatchapi.TokenUsage {
+func (r *recorder) totalUsage() dispatchapi.TokenUsage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tokens
 }
 
-func (r *recorder) count(u dispatchapi.TokenUsage) {
+func (r *recorder) countUsage(u dispatchapi.TokenUsage) {
 	r.tokens.InputTokens += u.InputTokens
 	r.tokens.OutputTokens += u.OutputTokens
 	r.tokens.ThinkingTokens += u.ThinkingTokens

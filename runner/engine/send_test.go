@@ -13,21 +13,21 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// post takes what is sent, each position once, as dispatch does.
+// post receives payloads, each position once, like dispatch.
 type post struct {
 	mutex sync.Mutex
 	sent  map[int64]dispatchapi.SendRequest
 	asked int
 	err   error
-	// skipped is why nothing is sent.
+	// skipped is the reason for not sending.
 	skipped string
 }
 
@@ -52,8 +52,8 @@ func (p *post) Send(_ context.Context, req dispatchapi.SendRequest) (dispatchapi
 	return resp, nil
 }
 
-// upTo is what may have been sent by an attempt of whose journal so many entries are kept:
-// each is announced before.
+// upTo returns the payloads that an attempt may have sent if this number of its entries is kept.
+// Each is announced before.
 func (p *post) upTo(cut int) *post {
 	before := &post{sent: map[int64]dispatchapi.SendRequest{}}
 	for position, req := range p.sent {
@@ -64,7 +64,7 @@ func (p *post) upTo(cut int) *post {
 	return before
 }
 
-// teller calls the tool tell with these arguments, as YAML, and says what became of it.
+// teller calls the tool tell with these arguments, as YAML, and returns the result.
 func teller(t require.TestingT, calls ...string) *bundle.Project {
 	var script strings.Builder
 	script.WriteString("steps:\n  - turn: 1\n    tool_calls:\n")
@@ -75,14 +75,14 @@ func teller(t require.TestingT, calls ...string) *bundle.Project {
 	return project(t, "agents/main.yaml", greeter, "models/main.yaml", script.String())
 }
 
-// sending is an input of an agent with the tool tell.
+// sending is an input for an agent with the tool tell.
 func sending(p *bundle.Project, h *house, to *post) engine.Input {
 	in := input(p, h)
 	in.Actions, in.Outbound = []dispatchapi.Action{{Name: "tell", Connector: "Ops"}}, to
 	return in
 }
 
-// results are those of the tools in a journal.
+// results returns the tool results in a journal.
 func results(t require.TestingT, journal []dispatchapi.JournalEntry) (out []map[string]any) {
 	for _, e := range journal {
 		var data struct {
@@ -101,7 +101,7 @@ func results(t require.TestingT, journal []dispatchapi.JournalEntry) (out []map[
 	return out
 }
 
-func TestAnAgentSendsByATool(t *testing.T) {
+func TestSend_ByTool(t *testing.T) {
 	t.Parallel()
 	h, to := &house{}, &post{}
 	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: {n: 1, of: [a]}}`), h, to))
@@ -112,13 +112,13 @@ func TestAnAgentSendsByATool(t *testing.T) {
 	}, to.sent, "from where the journal announces it")
 	require.Equal(t, []map[string]any{{"delivery_id": uuid.NewSHA1(uuid.Nil, []byte{2}).String(), "status": "queued"}},
 		results(t, slices.Concat(h.appended, out.Trailing)))
-	require.Contains(t, h.requests[0].Tools, "tell")
-	tool := h.requests[0].Config.Tools[0].FunctionDeclarations
-	require.Contains(t, tool[len(tool)-1].Description, `"Ops"`)
+	tools := h.requests[0].Tools
+	require.Equal(t, "tell", tools[len(tools)-1].Name)
+	require.Contains(t, tools[len(tools)-1].Description, `"Ops"`)
 }
 
-// TestASendIsToldToTheModel: also that nothing is sent, and why.
-func TestASendIsToldToTheModel(t *testing.T) {
+// The model also learns that nothing was sent, and why.
+func TestSend_ReturnsResultToModel(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		call   string
@@ -143,48 +143,48 @@ func TestASendIsToldToTheModel(t *testing.T) {
 	}
 }
 
-func TestAPayloadBeyondTheLimitIsRefused(t *testing.T) {
+func TestSend_RejectsLargePayload(t *testing.T) {
 	t.Parallel()
-	call := &genai.Part{FunctionCall: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": strings.Repeat("x", dispatchapi.MaxPayload)}}}
-	h, to := &house{says: []*genai.Content{{Role: genai.RoleModel, Parts: []*genai.Part{call}}}}, &post{}
+	call := &model.Part{Call: &model.Call{Name: "tell", Args: map[string]any{"payload": strings.Repeat("x", dispatchapi.MaxPayload)}}}
+	h, to := &house{says: []*model.Content{{Role: model.RoleModel, Parts: []*model.Part{call}}}}, &post{}
 	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: 1}`), h, to))
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
-	require.Contains(t, strings.Join(texts(results(t, slices.Concat(h.appended, out.Trailing))), ""), "at most 262144")
+	require.Contains(t, strings.Join(texts(results(t, slices.Concat(h.appended, out.Trailing))), ""), "the limit is 262144")
 	require.Zero(t, to.asked)
 }
 
-// A model's number keeps its digits, so that one that no receiver can read gets as far as the tool. The model
-// hears of it, and the run goes on.
+// A model's number keeps its digits, so a number that receivers cannot read reaches the tool. The
+// model gets an error, and the run continues.
 func TestTool_RejectsNumbersThatReceiversCannotRead(t *testing.T) {
 	t.Parallel()
 	digits := strings.Repeat("7", jsonscan.MaxNumber+1)
 	for name, row := range map[string]struct {
-		call   *genai.FunctionCall
-		result map[string]any // of the tool huge
+		call   *model.Call
+		result map[string]any // result of the tool huge
 		says   string
 	}{
 		"payload beyond float64": {
-			call: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": map[string]any{"n": json.Number("1e400")}}},
+			call: &model.Call{Name: "tell", Args: map[string]any{"payload": map[string]any{"n": json.Number("1e400")}}},
 			says: "the arguments of the tool cannot be used as JSON: the number is too large",
 		},
 		"payload of many digits": {
-			call: &genai.FunctionCall{Name: "tell", Args: map[string]any{"payload": json.Number("0." + digits)}},
+			call: &model.Call{Name: "tell", Args: map[string]any{"payload": json.Number("0." + digits)}},
 			says: "the arguments of the tool cannot be used as JSON: the number has more than 1000 characters",
 		},
 		"arguments of another tool": {
-			call: &genai.FunctionCall{Name: "huge", Args: map[string]any{"n": json.Number("-1e309")}},
+			call: &model.Call{Name: "huge", Args: map[string]any{"n": json.Number("-1e309")}},
 			says: "the arguments of the tool cannot be used as JSON: the number is too large",
 		},
 		"result of a tool": {
-			call:   &genai.FunctionCall{Name: "huge"},
+			call:   &model.Call{Name: "huge"},
 			result: map[string]any{"n": json.Number("1e400")},
 			says:   "the result of the tool cannot be used as JSON: the number is too large",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, to := &house{says: []*genai.Content{{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: row.call}}}, says("done")}}, &post{}
-			h.huge = func(context.Context, map[string]any) (map[string]any, error) {
+			h, to := &house{says: []*model.Content{{Role: model.RoleModel, Parts: []*model.Part{{Call: row.call}}}, says("done")}}, &post{}
+			h.huge = func(context.Context, *engine.Call) (map[string]any, error) {
 				if row.result == nil {
 					t.Error("the tool is called")
 				}
@@ -211,9 +211,8 @@ func texts(all []map[string]any) (out []string) {
 	return out
 }
 
-// TestASendIsRepeatedFromItsPosition: cut anywhere, a run sends what it would have, and
-// nothing twice, also where its link is gone meanwhile.
-func TestASendIsRepeatedFromItsPosition(t *testing.T) {
+// A run that is cut anywhere sends the same payloads, and none twice, even if its link was deleted.
+func TestSend_ResumesAtItsPosition(t *testing.T) {
 	t.Parallel()
 	p := teller(t, `{payload: 1}`, `{payload: 2}`)
 	first, to := &house{}, &post{}
@@ -242,8 +241,8 @@ func TestASendIsRepeatedFromItsPosition(t *testing.T) {
 	}
 }
 
-// TestWhatMayHaveBeenSentLeavesTheRunOpen: another attempt asks again.
-func TestWhatMayHaveBeenSentLeavesTheRunOpen(t *testing.T) {
+// Another attempt sends again.
+func TestSend_UnknownOutcomeLeavesRunOpen(t *testing.T) {
 	t.Parallel()
 	h, to := &house{}, &post{err: dispatchapi.ErrFenced}
 	out := h.engine().Execute(t.Context(), sending(teller(t, `{payload: 1}`), h, to))
@@ -252,8 +251,8 @@ func TestWhatMayHaveBeenSentLeavesTheRunOpen(t *testing.T) {
 	require.Empty(t, results(t, h.appended))
 }
 
-// TestTwoToolsOfOneNameFailTheRun: the model could not tell them apart.
-func TestTwoToolsOfOneNameFailTheRun(t *testing.T) {
+// The model could not distinguish the tools.
+func TestSend_DuplicateToolNameFailsRun(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	in := sending(teller(t, `{payload: 1}`), h, &post{})
@@ -264,8 +263,8 @@ func TestTwoToolsOfOneNameFailTheRun(t *testing.T) {
 	require.Empty(t, h.asked)
 }
 
-// TestEachAgentOfASequenceSends: a link to the sequence is one to what it runs.
-func TestEachAgentOfASequenceSends(t *testing.T) {
+// A link to the sequence applies to its agents.
+func TestSend_FromEachAgentOfSequence(t *testing.T) {
 	t.Parallel()
 	script := "steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: 1}}]}, {text: done}]"
 	p := project(t, "agents/main.yaml", "name: main\ntype: sequential\nagents: [one, two]\n",

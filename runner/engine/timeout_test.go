@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// TestTimeouts: a run has its agent's timeout, over all attempts, and 15 minutes
-// where the file names none; a step has its own in one attempt.
-func TestTimeouts(t *testing.T) {
+// A run has its agent's timeout for all attempts together, 15 minutes by default. A step has its
+// own timeout in one attempt.
+func TestTimeout_OfRunsAndSteps(t *testing.T) {
 	t.Parallel()
 	const quick = "name: main\nmodel: scripted/main\n"
 	steps := func(sequence, step string) []string {
@@ -27,12 +27,12 @@ func TestTimeouts(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		agents []string
-		delay  string // of each model answer
+		delay  string // delay of each model answer
 		spent  time.Duration
-		want   string // "" when the run completes
+		want   string // "" if the run completes
 		after  time.Duration
 	}{
-		"default":             {[]string{"agents/main.yaml", quick}, "9m", 10 * time.Minute, "15m0s, the timeout of agent \"main\" for a run", 5 * time.Minute},
+		"default":             {[]string{"agents/main.yaml", quick}, "9m", 10 * time.Minute, "15m0s, the timeout of agent \"main\" for all attempts", 5 * time.Minute},
 		"default, in time":    {[]string{"agents/main.yaml", quick}, "9m", 5 * time.Minute, "", 9 * time.Minute},
 		"named":               {[]string{"agents/main.yaml", quick + "timeout: 1m\n"}, "2m", 0, "1m0s", time.Minute},
 		"named longer":        {[]string{"agents/main.yaml", quick + "timeout: 1h\n"}, "9m", 50 * time.Minute, "", 9 * time.Minute},
@@ -62,9 +62,9 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestATimeoutCutsAToolOffAndBeginsNone: one that is under way is told by its
-// context; what has not begun is not recorded as begun.
-func TestATimeoutCutsAToolOffAndBeginsNone(t *testing.T) {
+// A tool in progress is cancelled by its context. A tool that has not begun is not recorded as
+// started.
+func TestTimeout_CancelsToolAndStartsNone(t *testing.T) {
 	t.Parallel()
 	const agent = greeter + "timeout: 1m\n"
 	synctest.Test(t, func(t *testing.T) {
@@ -84,9 +84,8 @@ func TestATimeoutCutsAToolOffAndBeginsNone(t *testing.T) {
 	})
 }
 
-// TestAJournalThatHoldsTheEndIsInTime: a run whose last answer was appended ends with
-// it, however late its runner reports.
-func TestAJournalThatHoldsTheEndIsInTime(t *testing.T) {
+// A run whose last answer was appended completes, regardless of when its runner reports.
+func TestTimeout_CompleteJournalIsInTime(t *testing.T) {
 	t.Parallel()
 	p := project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: done}]")
 	first := &house{}

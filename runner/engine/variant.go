@@ -14,10 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 )
 
-// Choose is which A/B variant of an agent executes a run, "" for the agent itself. It
-// depends on nothing but the shares, the agent's name and the run's concurrency key, or
-// its input where it has none: the same always comes to the same variant. Where shares
-// change, few more runs move than have to.
+// Choose returns the A/B variant that executes a run, or "" for the agent itself. It depends only
+// on the shares, the agent's name and the run's concurrency key, or its input if there is no key.
+// The same values always select the same variant. A change of shares moves as few runs as possible.
 func Choose(project *bundle.Project, agent string, input []byte) string {
 	a := project.Agent(agent)
 	if a == nil || len(a.Variants) == 0 {
@@ -29,19 +28,19 @@ func Choose(project *bundle.Project, agent string, input []byte) string {
 			by = []byte(key)
 		}
 	}
-	return choose(a.Name, a.Variants, by)
+	return chooseVariant(a.Name, a.Variants, by)
 }
 
-// choose is rendezvous hashing with weights: each variant draws a number by its own hash,
-// distributed exponentially with its share as the rate, and the smallest one wins. What it
-// answers is promised to stay: a run goes on elsewhere, perhaps in another release.
-func choose(agent string, shares map[string]int, by []byte) (chosen string) {
+// chooseVariant is weighted rendezvous hashing: each variant gets a number from its own hash,
+// exponentially distributed with its share as the rate, and the smallest number wins. The result
+// must never change, because a run can continue in another release.
+func chooseVariant(agent string, shares map[string]int, by []byte) (chosen string) {
 	left, least, input := 100, math.Inf(1), sha256.Sum256(by)
 	draw := func(variant string, share int) {
 		if share <= 0 {
 			return
 		}
-		if drawn := -math.Log(unit(agent, variant, input)) / float64(share); drawn < least {
+		if drawn := -math.Log(hashFraction(agent, variant, input)) / float64(share); drawn < least {
 			chosen, least = variant, drawn
 		}
 	}
@@ -53,14 +52,14 @@ func choose(agent string, shares map[string]int, by []byte) (chosen string) {
 	return chosen
 }
 
-// unit is a number between 0 and 1, neither of them, that a hash of its arguments tells.
-func unit(agent, variant string, input [sha256.Size]byte) float64 {
+// hashFraction returns a number between 0 and 1, exclusive, from a hash of its arguments.
+func hashFraction(agent, variant string, input [sha256.Size]byte) float64 {
 	hash := sha256.Sum256(append([]byte(agent+"\x00"+variant+"\x00"), input[:]...))
 	return (float64(binary.BigEndian.Uint64(hash[:])>>11) + 0.5) / (1 << 53)
 }
 
-// agent is the one that executes the run: the variant where there is one.
-func (in Input) agent() (*bundle.Agent, error) {
+// executingAgent returns the agent that executes the run: the variant if there is one.
+func (in Input) executingAgent() (*bundle.Agent, error) {
 	of := in.Project.Agent(in.AgentName)
 	switch {
 	case of == nil:

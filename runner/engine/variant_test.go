@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// tried is a repository with an agent that two variants share the runs of.
+// tried is a repository with an agent and two variants.
 func tried(t *testing.T, short, long int, more string) *bundle.Project {
 	return project(t,
 		"agents/greet.yaml", fmt.Sprintf("name: greeter\nmodel: scripted/base\nvariants: {short: %d, long: %d}\n%s", short, long, more),
@@ -28,9 +28,8 @@ func tried(t *testing.T, short, long int, more string) *bundle.Project {
 
 func inputOf(i int) []byte { return fmt.Appendf(nil, `{"customer":"c%d","order":%d}`, i%7, i) }
 
-// TestSharesOfVariants: over many inputs each variant gets its share, and the same input
-// the same variant.
-func TestSharesOfVariants(t *testing.T) {
+// Over many inputs each variant gets its share. The same input selects the same variant.
+func TestVariant_GetsItsShare(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	for _, shares := range [][2]int{{10, 30}, {50, 50}, {1, 0}, {0, 0}, {100, 0}, {33, 67}} {
@@ -52,9 +51,8 @@ func TestSharesOfVariants(t *testing.T) {
 	}
 }
 
-// TestFewRunsMove: where a share grows none of its runs leaves the variant, and few more
-// move than it grows by.
-func TestFewRunsMove(t *testing.T) {
+// If a share grows, no run leaves the variant, and few more runs move than the growth.
+func TestVariant_MovesFewRuns(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
 	before, after, moved := tried(t, 10, 30, ""), tried(t, 20, 30, ""), 0
@@ -65,13 +63,13 @@ func TestFewRunsMove(t *testing.T) {
 			require.NotEqual(t, "short", was)
 		}
 	}
-	// Of those that move some go from the agent itself to long, and as many from long to short.
+	// Some runs move from the agent itself to long, and the same number from long to short.
 	require.Greater(t, float64(moved)/n, 0.09)
 	require.Less(t, float64(moved)/n, 0.14)
 }
 
-// TestChoicesStay: another release goes on with a run of this one.
-func TestChoicesStay(t *testing.T) {
+// Another release can continue a run of this one.
+func TestVariant_ChoiceIsStable(t *testing.T) {
 	t.Parallel()
 	p, got := tried(t, 20, 30, ""), ""
 	for i := range 24 {
@@ -80,9 +78,8 @@ func TestChoicesStay(t *testing.T) {
 	require.Equal(t, "slbllsblllbbblbbbllbsbbb", got)
 }
 
-// TestChoiceByKey: with a concurrency key it is the key that counts, and the input where
-// it has none.
-func TestChoiceByKey(t *testing.T) {
+// The concurrency key selects the variant, or the input if there is no key.
+func TestVariant_ChoiceByConcurrencyKey(t *testing.T) {
 	t.Parallel()
 	p, chosen := tried(t, 30, 30, "concurrency: {key: input.customer}\n"), map[string]map[string]bool{}
 	for i := range 70 {
@@ -104,8 +101,8 @@ func TestChoiceByKey(t *testing.T) {
 	require.Empty(t, engine.Choose(p, "greeter-short", inputOf(1)), "a variant has none")
 }
 
-// TestVariantsExecute: the variant's file is what is run, as a run of the agent.
-func TestVariantsExecute(t *testing.T) {
+// The file of the variant executes as a run of the agent.
+func TestVariant_Executes(t *testing.T) {
 	t.Parallel()
 	p := tried(t, 20, 30, "")
 	for variant, want := range map[string]string{"": "base", "long": "long"} {
@@ -126,8 +123,8 @@ func TestVariantsExecute(t *testing.T) {
 	}
 }
 
-// TestVariantsTimeOut: by the timeout of their own file.
-func TestVariantsTimeOut(t *testing.T) {
+// A variant has the timeout of its own file.
+func TestVariant_HasOwnTimeout(t *testing.T) {
 	t.Parallel()
 	h := &house{}
 	out := h.engine().Execute(t.Context(), engine.Input{
@@ -137,8 +134,8 @@ func TestVariantsTimeOut(t *testing.T) {
 	require.Contains(t, out.Error, `agent "greeter-long"`)
 }
 
-// TestVariantsResume: from a journal cut anywhere the variant goes on where it was.
-func TestVariantsResume(t *testing.T) {
+// A variant resumes from a journal that is cut anywhere.
+func TestVariant_Resumes(t *testing.T) {
 	t.Parallel()
 	p := tried(t, 20, 30, "")
 	run := func(h *house, prior []dispatchapi.JournalEntry) engine.Outcome {

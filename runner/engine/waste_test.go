@@ -19,19 +19,17 @@ import (
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// answers of a model service, each of 10 tokens of input and 5 of output.
+// answers of a model service, with 10 input and 5 output tokens each.
 const (
 	spentTokens = `"usage":{"prompt_tokens":10,"completion_tokens":5,"total_tokens":15}}`
 	noWords     = `{"choices":[{"finish_reason":"length","message":{"role":"assistant","content":""}}],` + spentTokens
 	noChoice    = `{"choices":[],` + spentTokens
-	noArguments = `{"choices":[{"message":{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"look","arguments":"{"}}]}}],` + spentTokens
 	hello       = `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hello"}}],` + spentTokens
 	unsaid      = `{"choices":[]}`
 )
 
-// TestAnswersOfNoUseCostToo: they are asked again, or fail the run, and what they have used counts in
-// any case.
-func TestAnswersOfNoUseCostToo(t *testing.T) {
+// An unusable answer is requested again or fails the run. Its usage always counts.
+func TestCost_CountsUnusableAnswers(t *testing.T) {
 	t.Parallel()
 	const failed, answered = dispatchapi.JournalModelFailure, dispatchapi.JournalModelAnswer
 	for name, c := range map[string]struct {
@@ -39,7 +37,7 @@ func TestAnswersOfNoUseCostToo(t *testing.T) {
 		status  engine.Status
 		kinds   []string
 	}{
-		"asked again":      {[]string{noWords, noArguments, hello}, engine.Completed, []string{failed, failed, answered}},
+		"asked again":      {[]string{noWords, noChoice, hello}, engine.Completed, []string{failed, failed, answered}},
 		"without end":      {[]string{noChoice, noChoice, noChoice}, engine.Failed, []string{failed, failed, failed}},
 		"says no tokens":   {[]string{unsaid, hello}, engine.Completed, []string{answered}},
 		"an answer of use": {[]string{hello}, engine.Completed, []string{answered}},
@@ -74,7 +72,7 @@ func TestAnswersOfNoUseCostToo(t *testing.T) {
 			require.Equal(t, c.kinds, kinds)
 			require.EqualValues(t, 15*len(kinds), out.Usage.TotalTokens)
 
-			// Who takes the run over counts them too.
+			// The next runner counts them too.
 			in.Prior = entries
 			if c.status == engine.Completed {
 				again := engine.New(engine.Config{Models: &model.Registry{Providers: func() (runnerconfig.Providers, error) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package input turns what came in for a run into what its agent is given, for the runs of
-// connectors and of tests alike.
+// Package input converts the raw input of a run to the agent's input, for runs of connectors and of
+// tests.
 package input
 
 import (
@@ -18,15 +18,14 @@ import (
 )
 
 var (
-	// ErrInvalid: it is not what it says it is.
+	// ErrInvalid: the input does not have its declared type.
 	ErrInvalid = errors.New("the input is not what its content type says")
-	// ErrTooComplex: decoded it would take too much memory.
+	// ErrTooComplex: the decoded input would need too much memory.
 	ErrTooComplex = errors.New("the input is larger than a runner can decode")
 )
 
-// Read turns a raw input into what the agent is asked and the values of
-// its context: the fields of a JSON object, also as "input". Of an input with attachments these
-// say what is known of them. The error is
+// Read converts a raw input to the agent's message and the values of its context: the fields of a
+// JSON object, also as "input". With attachments both contain their metadata. The error is
 // ErrInvalid or ErrTooComplex.
 func Read(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files) (message string, values map[string]any, err error) {
 	values = map[string]any{}
@@ -71,9 +70,8 @@ func Read(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files
 	return compact.String(), values, nil
 }
 
-// About puts what is known of a run beside its input into the values of its context: the
-// headers of its event also where there are none, for a field of the input is not taken for
-// them.
+// About adds the run's data to the values of its context. It always sets the headers of the event,
+// so that an input field with that name is not used.
 func About(values map[string]any, runID, agent string, headers map[string]string) {
 	shown := make(map[string]any, len(headers))
 	for name, value := range headers {
@@ -82,7 +80,7 @@ func About(values map[string]any, runID, agent string, headers map[string]string
 	values["run_id"], values["agent_name"], values["headers"] = runID, agent, shown
 }
 
-// withFiles puts what is known of attachments into an input.
+// withFiles adds the metadata of attachments to an input.
 func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
 	about := fields.About{Files: files.Files}
 	if len(files.Issues) > 0 {
@@ -95,17 +93,17 @@ func withFiles(raw []byte, files dispatchapi.Files) ([]byte, error) {
 	return out, nil
 }
 
-// checkSize refuses JSON that would take the memory of all runs once decoded.
+// checkSize rejects JSON that would take the memory of all runs.
 func checkSize(raw []byte) error {
 	if !json.Valid(raw) {
-		return nil // decoding it says what is wrong, before it takes memory
+		return nil // the decoder reports the error before it allocates memory
 	}
 	switch size := jsonscan.Measure(raw); {
 	case size.Values > dispatchapi.MaxInputValues:
-		return fmt.Errorf("%w: it has %d JSON values, at most %d are taken; send fewer, or send them as one text",
+		return fmt.Errorf("%w: it has %d JSON values, the limit is %d; send fewer, or send them as one text",
 			ErrTooComplex, size.Values, dispatchapi.MaxInputValues)
 	case size.Depth > dispatchapi.MaxInputDepth:
-		return fmt.Errorf("%w: its JSON is nested %d deep, at most %d are taken", ErrTooComplex, size.Depth, dispatchapi.MaxInputDepth)
+		return fmt.Errorf("%w: its JSON is nested %d deep, the limit is %d", ErrTooComplex, size.Depth, dispatchapi.MaxInputDepth)
 	}
 	return nil
 }

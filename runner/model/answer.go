@@ -16,18 +16,18 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
-// part is one part of a content that is a list.
+// part is one part of a list content.
 type part struct {
 	Type    string `json:"type"`
 	Text    string `json:"text"`
 	Refusal string `json:"refusal"`
 }
 
-// answerOf returns the text of a message, or the model's refusal. The client makes a text of whatever JSON
-// stands in the place of one, so the JSON itself is read: a text, null, or a list of parts, of which those of
-// the type text are joined. All other parts, such as what the model thought, are left out.
+// answerOf returns the text of a message, or the model's refusal. It reads the raw JSON, because
+// the client converts any JSON value to a text. The content is a text, null, or a list of parts.
+// The text parts are joined; other parts, such as thinking, are ignored.
 func answerOf(message openai.ChatCompletionMessage) (string, error) {
-	refusal, err := textIn("refusal", message.JSON.Refusal.Raw())
+	refusal, err := fieldText("refusal", message.JSON.Refusal.Raw())
 	if err != nil {
 		return "", err
 	}
@@ -36,7 +36,7 @@ func answerOf(message openai.ChatCompletionMessage) (string, error) {
 	if strings.HasPrefix(raw, "[") {
 		var parts []part
 		if err := exactjson.Decode([]byte(raw), &parts); err != nil {
-			return "", invalid("the model's answer has a content with parts that are none", err)
+			return "", invalid("the model's answer has a content with invalid parts", err)
 		}
 		var texts strings.Builder
 		for _, p := range parts {
@@ -48,7 +48,7 @@ func answerOf(message openai.ChatCompletionMessage) (string, error) {
 			}
 		}
 		text = texts.String()
-	} else if text, err = textIn("content", raw); err != nil {
+	} else if text, err = fieldText("content", raw); err != nil {
 		return "", err
 	}
 	if text == "" {
@@ -57,23 +57,23 @@ func answerOf(message openai.ChatCompletionMessage) (string, error) {
 	return text, nil
 }
 
-// textIn is the text of a field of an answer; "" without the field, or if it is null.
-func textIn(field, raw string) (text string, err error) {
+// fieldText returns the text of a field of a response, or "" if the field is missing or null.
+func fieldText(field, raw string) (text string, err error) {
 	if raw == "" {
 		return "", nil
 	}
 	if err := exactjson.Decode([]byte(raw), &text); err != nil {
-		return "", invalid(fmt.Sprintf("the model's answer has a %s that is no text", field), err)
+		return "", invalid(fmt.Sprintf("the model's answer has a %s that is not a text", field), err)
 	}
 	return text, nil
 }
 
-// invalid is the error of an answer that cannot be read.
+// invalid returns the error for a response that cannot be read.
 func invalid(message string, err error) *Error {
 	return &Error{Code: CodeInvalidAnswer, Message: message, Retryable: true, err: err}
 }
 
-// checkText refuses an answer that is not UTF-8, as JSON must be.
+// checkText rejects a response that is not UTF-8, as JSON requires.
 func checkText(c *openai.ChatCompletion) error {
 	if !utf8.ValidString(c.RawJSON()) {
 		return invalid("the model's answer is not UTF-8", nil)
@@ -81,7 +81,7 @@ func checkText(c *openai.ChatCompletion) error {
 	return nil
 }
 
-// serviceError is an error that a service reports with the status 200, in the ways that services do:
+// serviceError is an error that a service reports with the status 200. Services use these forms:
 // {"error": {"message", "code"}}, {"error": "message"} and {"object": "error", "message", "code"}.
 type serviceError struct {
 	Object  string          `json:"object"`
@@ -91,8 +91,8 @@ type serviceError struct {
 	Status  any             `json:"status"`
 }
 
-// errorIn returns the error that an answer without choices reports, nil if it reports none. The message is
-// the service's, without keys.
+// errorIn returns the error in a response without choices, or nil. Its message is the service's,
+// without keys.
 func errorIn(c *openai.ChatCompletion, key string, after time.Duration) *Error {
 	if len(c.Choices) > 0 {
 		return nil
@@ -114,19 +114,20 @@ func errorIn(c *openai.ChatCompletion, key string, after time.Duration) *Error {
 			reported, message = object, object.Message
 		}
 	default:
-		_ = exactjson.Decode(reported.Error, &message) // Shown as it is if it is no text.
+		_ = exactjson.Decode(reported.Error, &message) // A value that is not a text is shown unchanged.
 	}
 	if message == "" {
 		message = c.RawJSON()
 	}
-	message = shorten(redact(message, key))
+	message = shorten(redactMessage(message, key))
 	if status := statusOf(reported.Code, reported.Status); status != 0 {
 		return statusError(status, message, after)
 	}
 	return &Error{Code: CodeUnavailable, Message: "the model answered with an error: " + message, Retryable: true, RetryAfter: after}
 }
 
-// statusOf is the first value that is the HTTP status of an error, as a number or a text; 0 without one.
+// statusOf returns the first value that is the HTTP status of an error, as a number or a text, or
+// 0.
 func statusOf(values ...any) int {
 	for _, value := range values {
 		status, err := strconv.Atoi(fmt.Sprint(value))

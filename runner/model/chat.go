@@ -12,37 +12,34 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/shared"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 )
 
-// toolParams translates the tools on offer.
-func toolParams(tools []*genai.Tool) ([]openai.ChatCompletionToolUnionParam, error) {
+// toolParams converts the available tools.
+func toolParams(tools []ToolDeclaration) ([]openai.ChatCompletionToolUnionParam, error) {
 	var out []openai.ChatCompletionToolUnionParam
-	for _, t := range tools {
-		for _, declaration := range t.FunctionDeclarations {
-			function := shared.FunctionDefinitionParam{Name: declaration.Name}
-			if declaration.Description != "" {
-				function.Description = openai.String(declaration.Description)
-			}
-			if schema := declaration.ParametersJsonSchema; schema != nil {
-				parameters, err := written(schema)
-				if err != nil {
-					return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("tool %q has parameters that are no JSON Schema", declaration.Name), err: err}
-				}
-				function.Parameters = parameters
-			}
-			out = append(out, openai.ChatCompletionFunctionTool(function))
+	for _, declaration := range tools {
+		function := shared.FunctionDefinitionParam{Name: declaration.Name}
+		if declaration.Description != "" {
+			function.Description = openai.String(declaration.Description)
 		}
+		if schema := declaration.Parameters; schema != nil {
+			parameters, err := encodeSchema(schema)
+			if err != nil {
+				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("tool %q has parameters that are not a JSON Schema", declaration.Name), err: err}
+			}
+			function.Parameters = parameters
+		}
+		out = append(out, openai.ChatCompletionFunctionTool(function))
 	}
 	return out, nil
 }
 
-// written is a JSON Schema whose keywords are JSON already: the client's own encoder would make texts of
-// numbers that are exact.
-func written(schema any) (shared.FunctionParameters, error) {
+// encodeSchema converts a JSON Schema whose keywords are already JSON. The client's own encoder would
+// convert exact numbers to texts.
+func encodeSchema(schema any) (shared.FunctionParameters, error) {
 	data, err := json.Marshal(schema)
 	if err != nil {
 		return nil, err
@@ -58,23 +55,23 @@ func written(schema any) (shared.FunctionParameters, error) {
 	return out, nil
 }
 
-// messagesOf translates one message; results of tools become one message each.
-func messagesOf(content *genai.Content) ([]openai.ChatCompletionMessageParamUnion, error) {
-	if content.Role == genai.RoleModel {
+// messagesOf converts one message. Each tool result becomes a message.
+func messagesOf(content *Content) ([]openai.ChatCompletionMessageParamUnion, error) {
+	if content.Role == RoleModel {
 		return assistantMessage(content)
 	}
 	var out []openai.ChatCompletionMessageParamUnion
 	var parts []openai.ChatCompletionContentPartUnionParam
 	for _, part := range content.Parts {
 		switch {
-		case part.FunctionResponse != nil:
-			result, err := json.Marshal(part.FunctionResponse.Response)
+		case part.Result != nil:
+			result, err := json.Marshal(part.Result.Response)
 			if err != nil {
-				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the result of tool %q is no JSON", part.FunctionResponse.Name), err: err}
+				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the result of tool %q is not JSON", part.Result.Name), err: err}
 			}
-			out = append(out, openai.ToolMessage(string(result), part.FunctionResponse.ID))
-		case part.InlineData != nil:
-			parts = append(parts, filePart(part.InlineData))
+			out = append(out, openai.ToolMessage(string(result), part.Result.ID))
+		case part.File != nil:
+			parts = append(parts, filePart(part.File))
 		case part.Text != "":
 			parts = append(parts, openai.TextContentPart(part.Text))
 		}
@@ -88,12 +85,12 @@ func messagesOf(content *genai.Content) ([]openai.ChatCompletionMessageParamUnio
 	return out, nil
 }
 
-func filePart(blob *genai.Blob) openai.ChatCompletionContentPartUnionParam {
+func filePart(blob *File) openai.ChatCompletionContentPartUnionParam {
 	data := "data:" + blob.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(blob.Data)
 	if strings.HasPrefix(blob.MIMEType, "image/") {
 		return openai.ImageContentPart(openai.ChatCompletionContentPartImageImageURLParam{URL: data})
 	}
-	name := blob.DisplayName
+	name := blob.Name
 	if name == "" {
 		name = "file"
 	}
@@ -102,19 +99,19 @@ func filePart(blob *genai.Blob) openai.ChatCompletionContentPartUnionParam {
 	})
 }
 
-func assistantMessage(content *genai.Content) ([]openai.ChatCompletionMessageParamUnion, error) {
+func assistantMessage(content *Content) ([]openai.ChatCompletionMessageParamUnion, error) {
 	var message openai.ChatCompletionAssistantMessageParam
-	if text := textOf(content); text != "" {
+	if text := content.Text(); text != "" {
 		message.Content.OfString = openai.String(text)
 	}
 	for _, part := range content.Parts {
-		call := part.FunctionCall
+		call := part.Call
 		if call == nil {
 			continue
 		}
 		args, err := json.Marshal(call.Args)
 		if err != nil {
-			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the arguments of tool %q are no JSON", call.Name), err: err}
+			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the arguments of tool %q are not JSON", call.Name), err: err}
 		}
 		if call.Args == nil {
 			args = []byte("{}")
@@ -129,78 +126,80 @@ func assistantMessage(content *genai.Content) ([]openai.ChatCompletionMessagePar
 		})
 	}
 	if len(message.ToolCalls) > 0 && !message.Content.OfString.Valid() {
-		// Strict services refuse a message without content.
+		// Strict services reject a message without content.
 		message.Content = param.NullStruct[openai.ChatCompletionAssistantMessageParamContentUnion]()
 	}
 	return []openai.ChatCompletionMessageParamUnion{{OfAssistant: &message}}, nil
 }
 
-// readCompletion translates an answer; what one of no use has used is said with its error.
-func readCompletion(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
+// readCompletion converts a response. The error for an unusable response contains its usage.
+func readCompletion(c *openai.ChatCompletion) (*Answer, error) {
 	resp, err := readChoice(c)
 	if failure, ok := AsError(err); ok {
-		failure.Usage = tokens(c.Usage)
+		failure.Usage = tokenUsage(c.Usage)
 	}
 	return resp, err
 }
 
-// readChoice translates the first choice.
-func readChoice(c *openai.ChatCompletion) (*adkmodel.LLMResponse, error) {
+// readChoice converts the first choice.
+func readChoice(c *openai.ChatCompletion) (*Answer, error) {
 	if len(c.Choices) == 0 {
 		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer has no choices", Retryable: true}
 	}
 	choice := c.Choices[0]
-	content := &genai.Content{Role: genai.RoleModel}
+	content := &Content{Role: RoleModel}
 	text, err := answerOf(choice.Message)
 	if err != nil {
 		return nil, err
 	}
 	if text != "" {
-		content.Parts = append(content.Parts, genai.NewPartFromText(text))
+		content.Parts = append(content.Parts, &Part{Text: text})
 	}
 	for _, call := range choice.Message.ToolCalls {
-		if _, err := textIn("tool name", call.Function.JSON.Name.Raw()); err != nil {
+		if _, err := fieldText("tool name", call.Function.JSON.Name.Raw()); err != nil {
 			return nil, err
 		}
-		args := map[string]any{}
+		part := &Part{Call: &Call{ID: call.ID, Name: call.Function.Name, Args: map[string]any{}}}
 		if raw := call.Function.Arguments; strings.TrimSpace(raw) != "" {
-			if err := exactjson.Decode([]byte(raw), &args); err != nil {
-				return nil, &Error{Code: CodeInvalidAnswer, Message: fmt.Sprintf("the model called tool %q with arguments that are no JSON object", shorten(call.Function.Name)), Retryable: true, err: err}
+			if err := exactjson.Decode([]byte(raw), &part.Call.Args); err != nil {
+				part.Call.Args, part.Call.Problem = nil, "the arguments are not a JSON object"
 			}
 		}
-		content.Parts = append(content.Parts, &genai.Part{FunctionCall: &genai.FunctionCall{ID: call.ID, Name: call.Function.Name, Args: args}})
+		content.Parts = append(content.Parts, part)
 	}
-	reason := genai.FinishReasonStop
+	reason := FinishStop
 	switch choice.FinishReason {
 	case "length":
-		reason = genai.FinishReasonMaxTokens
+		reason = FinishMaxTokens
 	case "content_filter":
-		reason = genai.FinishReasonSafety
+		reason = FinishSafety
 	}
 	if len(content.Parts) == 0 {
-		if reason == genai.FinishReasonSafety {
+		if reason == FinishSafety {
 			return nil, &Error{Code: CodeRejected, Message: "the model service filtered the answer"}
 		}
 		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer is empty", Retryable: true}
 	}
-	return &adkmodel.LLMResponse{
-		Content: content, ModelVersion: c.Model, FinishReason: reason, TurnComplete: true, UsageMetadata: tokens(c.Usage),
+	return &Answer{
+		Content: content, Model: c.Model, FinishReason: reason, Usage: tokenUsage(c.Usage),
 	}, nil
 }
 
-// tokens translates usage: what was thought is counted apart from what was
-// answered. OpenAI counts it among the completion's tokens, Gemini in the total alone.
-func tokens(u openai.CompletionUsage) *genai.GenerateContentResponseUsageMetadata {
+// tokenUsage converts usage and counts thinking tokens separately. OpenAI includes them in the
+// completion tokens, Gemini only in the total.
+func tokenUsage(u openai.CompletionUsage) *dispatchapi.TokenUsage {
 	beside := max(0, u.TotalTokens-u.PromptTokens-u.CompletionTokens)
 	among := max(0, u.CompletionTokensDetails.ReasoningTokens-beside)
-	return &genai.GenerateContentResponseUsageMetadata{
-		PromptTokenCount:        clip(u.PromptTokens),
-		CandidatesTokenCount:    clip(u.CompletionTokens - among),
-		ThoughtsTokenCount:      clip(among + beside),
-		CachedContentTokenCount: clip(u.PromptTokensDetails.CachedTokens),
-		TotalTokenCount:         clip(u.TotalTokens),
+	return &dispatchapi.TokenUsage{
+		InputTokens:       clampCount(u.PromptTokens),
+		OutputTokens:      clampCount(u.CompletionTokens - among),
+		ThinkingTokens:    clampCount(among + beside),
+		CachedInputTokens: clampCount(u.PromptTokensDetails.CachedTokens),
+		TotalTokens:       clampCount(u.TotalTokens),
 	}
 }
 
-// clip keeps what a service claims within the type of genai.
-func clip(n int64) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
+// maxCount limits a number of tokens that a service reports, so that sums cannot overflow.
+const maxCount = math.MaxInt32
+
+func clampCount(n int64) int64 { return min(max(n, 0), maxCount) }

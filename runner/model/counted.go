@@ -4,43 +4,36 @@ package model
 
 import (
 	"context"
-	"iter"
 	"time"
 
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
-
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// counted is a model whose requests are counted.
+// counted is a model with request metrics.
 type counted struct {
-	adkmodel.LLM
+	Model
 	provider string
 	metrics  *metrics.Runner
 }
 
-func (r *Registry) counted(provider string, llm adkmodel.LLM) adkmodel.LLM {
+func (r *Registry) counted(provider string, llm Model) Model {
 	if r.Metrics == nil {
 		return llm
 	}
-	return counted{LLM: llm, provider: provider, metrics: r.Metrics}
+	return counted{Model: llm, provider: provider, metrics: r.Metrics}
 }
 
-// GenerateContent implements model.LLM; it gives one answer or one error.
-func (c counted) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, stream bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) {
-		begin := time.Now()
-		for resp, err := range c.LLM.GenerateContent(ctx, req, stream) {
-			c.metrics.Asked(c.provider, outcome(ctx, err), time.Since(begin), spent(resp, err))
-			yield(resp, err)
-			return
-		}
-	}
+// Generate implements Model.
+func (c counted) Generate(ctx context.Context, req *Request) (*Answer, error) {
+	begin := time.Now()
+	answer, err := c.Model.Generate(ctx, req)
+	c.metrics.Asked(c.provider, outcome(ctx, err), time.Since(begin), tokensOf(answer, err))
+	return answer, err
 }
 
-// outcome is ok, cancelled, or the code of the error; that of a request which was
-// given up is the reason for it.
+// outcome returns ok, cancelled, or the code of the error. For a request that timed out it returns
+// the reason.
 func outcome(ctx context.Context, err error) string {
 	failure, known := AsError(givenUp(ctx, err))
 	_, slow := AsError(context.Cause(ctx))
@@ -55,19 +48,16 @@ func outcome(ctx context.Context, err error) string {
 	return metrics.Other
 }
 
-// spent are the tokens of an answer, also of one that is of no use.
-func spent(resp *adkmodel.LLMResponse, err error) metrics.Tokens {
-	var u *genai.GenerateContentResponseUsageMetadata
+// tokensOf returns the tokens of a response, also of an unusable one.
+func tokensOf(answer *Answer, err error) metrics.Tokens {
+	var u *dispatchapi.TokenUsage
 	if failure, ok := AsError(err); ok {
 		u = failure.Usage
-	} else if resp != nil {
-		u = resp.UsageMetadata
+	} else if answer != nil {
+		u = answer.Usage
 	}
 	if u == nil {
 		return metrics.Tokens{}
 	}
-	return metrics.Tokens{
-		Input: int64(u.PromptTokenCount), Output: int64(u.CandidatesTokenCount),
-		Thinking: int64(u.ThoughtsTokenCount), CachedInput: int64(u.CachedContentTokenCount),
-	}
+	return metrics.Tokens{Input: u.InputTokens, Output: u.OutputTokens, Thinking: u.ThinkingTokens, CachedInput: u.CachedInputTokens}
 }

@@ -8,44 +8,39 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"iter"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
-// answering is a model that always says the same.
+// answering is a model that always returns the same response.
 type answering struct {
-	resp *adkmodel.LLMResponse
+	resp *Answer
 	err  error
 }
 
 func (answering) Name() string { return "CANARY" }
 
-func (a answering) GenerateContent(context.Context, *adkmodel.LLMRequest, bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) { yield(a.resp, a.err) }
-}
+func (a answering) Generate(context.Context, *Request) (*Answer, error) { return a.resp, a.err }
 
-// TestRequestsAreCountedByTheirOutcome: a code of ours, and nothing that a service
-// says.
-func TestRequestsAreCountedByTheirOutcome(t *testing.T) {
+// Outcomes are codes of this package and never texts of a service.
+func TestCounted_CountsRequestsByOutcome(t *testing.T) {
 	t.Parallel()
-	usage := &genai.GenerateContentResponseUsageMetadata{PromptTokenCount: 3, CandidatesTokenCount: 2, ThoughtsTokenCount: 1, CachedContentTokenCount: 1}
+	usage := &dispatchapi.TokenUsage{InputTokens: 3, OutputTokens: 2, ThinkingTokens: 1, CachedInputTokens: 1}
 	for outcome, c := range map[string]struct {
 		cancelled bool
 		answer    answering
 		tokens    int
 	}{
-		"ok":                 {false, answering{resp: &adkmodel.LLMResponse{UsageMetadata: usage}}, 4},
+		"ok":                 {false, answering{resp: &Answer{Usage: usage}}, 4},
 		"model_rate_limited": {false, answering{err: &Error{Code: CodeRateLimited, Message: "CANARY"}}, 0},
 		"cancelled":          {true, answering{err: &Error{Code: CodeUnavailable}}, 0},
 		"other":              {false, answering{err: errors.New("CANARY")}, 0},
@@ -57,7 +52,7 @@ func TestRequestsAreCountedByTheirOutcome(t *testing.T) {
 			}
 			registry := prometheus.NewRegistry()
 			r := &Registry{Metrics: metrics.NewRunner(registry, ProviderTypes, Codes)}
-			_, err := once(ctx, r.counted(runnerconfig.ProviderOpenAI, c.answer), nil)
+			_, err := generateOnce(ctx, r.counted(runnerconfig.ProviderOpenAI, c.answer), nil)
 			require.Equal(t, c.answer.err, err)
 			s := metrictest.Of(t, registry)
 			moved := s.Moved()
@@ -69,9 +64,8 @@ func TestRequestsAreCountedByTheirOutcome(t *testing.T) {
 	}
 }
 
-// TestEveryProviderOfARegistryIsCounted: what Resolve gives counts under one of
-// ProviderTypes.
-func TestEveryProviderOfARegistryIsCounted(t *testing.T) {
+// All models of Resolve are counted under one of ProviderTypes.
+func TestRegistry_CountsAllProviders(t *testing.T) {
 	t.Parallel()
 	r := &Registry{Metrics: metrics.NewRunner(nil, ProviderTypes, Codes), Providers: func() (runnerconfig.Providers, error) {
 		return runnerconfig.Providers{Providers: []runnerconfig.Provider{{Prefix: "corp", Type: runnerconfig.ProviderOpenAI}}}, nil
@@ -89,8 +83,8 @@ func TestEveryProviderOfARegistryIsCounted(t *testing.T) {
 	}
 }
 
-// TestEveryCodeIsKnown: a code that is not in Codes would be counted as another.
-func TestEveryCodeIsKnown(t *testing.T) {
+// A code that is not in Codes would be counted under another code.
+func TestCodes_ListsAllCodes(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "error.go", nil, 0)
 	require.NoError(t, err)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model is the models that agents ask, each a small model.LLM: services
-// that speak OpenAI's Chat Completions, and scripted, a deterministic model that
-// answers from a script of the repository. Failed requests are repeated here,
-// and only here: an agent as a whole is never run twice.
+// Package model provides the models of agents as a small model.LLM: services with OpenAI's Chat
+// Completions API, and scripted, a deterministic model that answers from a script of the
+// repository. Only this package retries failed requests. An agent as a whole never runs twice.
 package model

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/genai"
-
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
@@ -25,39 +23,38 @@ const (
 	CodeForbidden       = dispatchapi.ModelErrors + "address_forbidden"
 )
 
-// Codes are all codes of errors.
+// Codes lists all codes of errors.
 var Codes = []string{
 	CodeUnknownProvider, CodeUnavailable, CodeTimeout, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
 }
 
-// Error is a failed model request. Its message is for the project: it may hold
-// words of the provider, but no key.
+// Error is a failed model request. The project can read its message, which can contain text of the
+// provider but no key.
 type Error struct {
 	Code    string
 	Message string
-	// Retryable says that the same request may succeed later.
+	// Retryable is true if the same request can succeed later.
 	Retryable bool
-	// RetryAfter is how long the provider asks to wait; 0 when it does not say.
+	// RetryAfter is the pause that the provider requests, or 0.
 	RetryAfter time.Duration
-	// Usage is what an answer that is of no use has used, nil of a request without one.
-	Usage *genai.GenerateContentResponseUsageMetadata
+	// Usage is the usage of an unusable response, or nil.
+	Usage *dispatchapi.TokenUsage
 	err   error
 }
 
-// Error is the message with the code.
+// Error returns the message with the code.
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
 // Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.err }
 
-// AsError finds an Error in a chain.
+// AsError returns the Error in a chain.
 func AsError(err error) (*Error, bool) {
 	var e *Error
 	return e, errors.As(err, &e)
 }
 
-// statusError is the error of an HTTP status. The message is the provider's,
-// without keys.
+// statusError returns the error for an HTTP status. Its message is the provider's, without keys.
 func statusError(status int, message string, retryAfter time.Duration) *Error {
 	e := &Error{Code: CodeRejected, Message: fmt.Sprintf("the model answered %d: %s", status, message), RetryAfter: retryAfter}
 	switch {

@@ -3,12 +3,10 @@
 package model
 
 import (
-	adkmodel "google.golang.org/adk/v2/model"
-
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
-// Scripted is a model that answers from a script, under a name.
-func Scripted(name string, script *bundle.Script) adkmodel.LLM {
+// Scripted returns a model that answers from a script.
+func Scripted(name string, script *bundle.Script) Model {
 	return &scriptedModel{name: name, script: script}
 }

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,17 +15,16 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/shared"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// defaultBaseURL is used when a provider names none.
+// defaultBaseURL is the default address of a provider.
 const defaultBaseURL = runnerconfig.OpenAIAddress
 
-// openAI asks a service that speaks Chat Completions.
+// openAI calls a service with the Chat Completions API.
 type openAI struct {
 	service  openai.ChatCompletionService
 	provider string
@@ -35,13 +33,13 @@ type openAI struct {
 	settings Settings
 }
 
-// newOpenAI builds the client from the provider alone: nothing is read from the
-// environment, which holds tenants' variables.
+// newOpenAI configures the client only from the provider. It reads nothing from the process
+// environment, which contains variables of tenants.
 func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client *http.Client) *openAI {
 	base, query, _ := strings.Cut(cmp.Or(p.BaseURL, defaultBaseURL), "?")
 	opts := []option.RequestOption{
 		option.WithBaseURL(strings.TrimSuffix(base, "/") + "/"),
-		option.WithMaxRetries(0), // WithRetry repeats, as the agent says.
+		option.WithMaxRetries(0), // WithRetry retries according to the agent
 		option.WithHTTPClient(client),
 		option.WithMiddleware(withQuery(query), giveUpOnSilence, refuseRedirects),
 	}
@@ -51,26 +49,23 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 	return &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
 }
 
-// withQuery adds the query of the base URL to each request, such as ?api-version=…, which the client drops.
+// withQuery adds the query of the base URL, such as ?api-version=…, to each request, because the
+// client drops it.
 func withQuery(query string) option.Middleware {
 	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		if query != "" {
-			req.URL.RawQuery = query // requests have none of their own
+			req.URL.RawQuery = query // requests have no query of their own
 		}
 		return next(req)
 	}
 }
 
-// Name is the reference, provider/model.
+// Name returns the reference, provider/model.
 func (m *openAI) Name() string { return m.provider + "/" + m.model }
 
-// GenerateContent implements model.LLM.
-func (m *openAI) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) { yield(m.ask(ctx, req)) }
-}
-
-func (m *openAI) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
-	params, err := m.params(req)
+// Generate implements Model.
+func (m *openAI) Generate(ctx context.Context, req *Request) (*Answer, error) {
+	params, err := m.requestParams(req)
 	if err != nil {
 		return nil, err
 	}
@@ -88,28 +83,22 @@ func (m *openAI) ask(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.L
 	return readCompletion(completion)
 }
 
-func (m *openAI) params(req *adkmodel.LLMRequest) (openai.ChatCompletionNewParams, error) {
+func (m *openAI) requestParams(req *Request) (openai.ChatCompletionNewParams, error) {
 	params := openai.ChatCompletionNewParams{Model: m.model}
 	if m.settings.ReasoningEffort != "" {
 		params.ReasoningEffort = shared.ReasoningEffort(m.settings.ReasoningEffort)
 	}
-	if config := req.Config; config != nil {
-		if config.Temperature != nil {
-			// By way of text, so that 0.1 is sent and not 0.10000000149.
-			t, err := strconv.ParseFloat(strconv.FormatFloat(float64(*config.Temperature), 'g', -1, 32), 64)
-			if err == nil {
-				params.Temperature = openai.Float(t)
-			}
-		}
-		if text := textOf(config.SystemInstruction); text != "" {
-			params.Messages = append(params.Messages, openai.SystemMessage(text))
-		}
-		tools, err := toolParams(config.Tools)
-		if err != nil {
-			return params, err
-		}
-		params.Tools = tools
+	if req.Temperature != nil {
+		params.Temperature = openai.Float(*req.Temperature)
 	}
+	if req.Instructions != "" {
+		params.Messages = append(params.Messages, openai.SystemMessage(req.Instructions))
+	}
+	tools, err := toolParams(req.Tools)
+	if err != nil {
+		return params, err
+	}
+	params.Tools = tools
 	for _, content := range req.Contents {
 		messages, err := messagesOf(content)
 		if err != nil {
@@ -120,7 +109,7 @@ func (m *openAI) params(req *adkmodel.LLMRequest) (openai.ChatCompletionNewParam
 	return params, nil
 }
 
-// requestError classifies what the client returned.
+// requestError classifies an error of the client.
 func (m *openAI) requestError(ctx context.Context, err error) error {
 	var api *openai.Error
 	switch {
@@ -131,9 +120,9 @@ func (m *openAI) requestError(ctx context.Context, err error) error {
 		if message == "" {
 			message = http.StatusText(api.StatusCode)
 		}
-		return statusError(api.StatusCode, shorten(redact(message, m.key)), retryAfter(api.Response))
+		return statusError(api.StatusCode, shorten(redactMessage(message, m.key)), retryAfter(api.Response))
 	case errors.Is(err, egress.ErrForbidden):
-		return &Error{Code: CodeForbidden, Message: "the address of the model service is not public, and the operator has not allowed its range for model", err: err}
+		return &Error{Code: CodeForbidden, Message: "the address of the model service is not public, and the operator does not allow its range for model", err: err}
 	case errors.Is(err, egress.ErrTooLarge):
 		return &Error{Code: CodeInvalidAnswer, Message: "the model's answer is too large", err: err}
 	}
@@ -147,7 +136,7 @@ func (m *openAI) requestError(ctx context.Context, err error) error {
 	return &Error{Code: CodeInvalidAnswer, Message: "the model's answer is incomplete or not JSON", Retryable: true, err: err}
 }
 
-// refuseRedirects turns an answer that points elsewhere into an error.
+// refuseRedirects turns a redirect into an error.
 func refuseRedirects(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 	resp, err := next(req)
 	if err != nil || resp.StatusCode < 300 || resp.StatusCode >= 400 {
@@ -158,7 +147,7 @@ func refuseRedirects(req *http.Request, next option.MiddlewareNext) (*http.Respo
 	})
 }
 
-// retryAfter reads the header in seconds or as a date; 0 without it.
+// retryAfter reads the header in seconds or as a date. It returns 0 without the header.
 func retryAfter(resp *http.Response) time.Duration {
 	if resp == nil {
 		return 0
@@ -175,21 +164,5 @@ func retryAfter(resp *http.Response) time.Duration {
 
 func shorten(text string) string {
 	const most = 500
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
-}
-
-func textOf(content *genai.Content) string {
-	if content == nil {
-		return ""
-	}
-	var parts []string
-	for _, part := range content.Parts {
-		if part.Text != "" && !part.Thought {
-			parts = append(parts, part.Text)
-		}
-	}
-	return strings.Join(parts, "\n")
+	return excerpt.Of(strings.ToValidUTF8(text, ""), most, excerpt.Ellipsis)
 }

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
@@ -24,13 +22,13 @@ import (
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// service is a Chat Completions service on the wire.
+// service is a Chat Completions service.
 type service struct {
 	status   int
 	header   http.Header
 	answer   string
 	requests []map[string]any
-	bodies   []string // of the requests
+	bodies   []string // request bodies
 	auth     string
 	path     string
 	query    string
@@ -52,7 +50,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, s.answer)
 }
 
-// reached is a registry with a provider at a base URL.
+// reached returns a registry with a provider at a base URL.
 func reached(t *testing.T, baseURL, key string) *model.Registry {
 	t.Helper()
 	ranges, err := egress.Flags{Allow: loopback}.Rules()
@@ -64,7 +62,7 @@ func reached(t *testing.T, baseURL, key string) *model.Registry {
 	}}
 }
 
-// TestOpenAI_SendsQueryOfBaseURL with each request.
+// The query of the base URL is part of each request.
 func TestOpenAI_SendsQueryOfBaseURL(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, base, path, query string }{
@@ -80,9 +78,8 @@ func TestOpenAI_SendsQueryOfBaseURL(t *testing.T) {
 			llm, err := reached(t, server.URL+row.base, "").Resolve("ours/m", nil, model.Settings{})
 			require.NoError(t, err)
 			for range 2 {
-				for _, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{genai.NewContentFromText("Hi", genai.RoleUser)}}, false) {
-					require.NoError(t, err)
-				}
+				_, err := llm.Generate(t.Context(), &model.Request{Contents: []*model.Content{model.TextContent(model.RoleUser, "Hi")}})
+				require.NoError(t, err)
 				require.Equal(t, row.path, s.path)
 				require.Equal(t, row.query, s.query)
 			}
@@ -90,7 +87,7 @@ func TestOpenAI_SendsQueryOfBaseURL(t *testing.T) {
 	}
 }
 
-// TestRegistry_RefusesKeyThatCannotBeSent: it is no matter of the network, and another attempt is of no use.
+// A key that cannot be sent is not a network error, and a retry does not help.
 func TestRegistry_RefusesKeyThatCannotBeSent(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -110,20 +107,19 @@ func TestRegistry_RefusesKeyThatCannotBeSent(t *testing.T) {
 				require.True(t, ok)
 				require.Equal(t, model.CodeUnauthorized, refused.Code)
 				require.False(t, refused.Retryable)
-				require.ErrorContains(t, err, `the API key of model provider "ours" holds a line break`)
+				require.ErrorContains(t, err, `the API key of model provider "ours" contains a line break`)
 				require.Empty(t, s.requests)
 				return
 			}
 			require.NoError(t, err)
-			for _, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{genai.NewContentFromText("Hi", genai.RoleUser)}}, false) {
-				require.NoError(t, err)
-			}
+			_, err = llm.Generate(t.Context(), &model.Request{Contents: []*model.Content{model.TextContent(model.RoleUser, "Hi")}})
+			require.NoError(t, err)
 			require.Equal(t, row.sent, s.auth)
 		})
 	}
 }
 
-func openAI(t *testing.T, s *service, allowed string) adkmodel.LLM {
+func openAI(t *testing.T, s *service, allowed string) model.Model {
 	t.Helper()
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -149,35 +145,28 @@ func openAI(t *testing.T, s *service, allowed string) adkmodel.LLM {
 
 const loopback = "model=127.0.0.0/8"
 
-func TestOpenAISendsTheConversation(t *testing.T) {
+func TestOpenAI_SendsConversation(t *testing.T) {
 	t.Parallel()
 	s := &service{status: 200, answer: `{"model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}],
 		"usage":{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":5}}}`}
 	llm := openAI(t, s, loopback)
-	req := &adkmodel.LLMRequest{
-		Contents: []*genai.Content{
+	req := &model.Request{
+		Contents: []*model.Content{
 			user("What time is it?"),
-			{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: &genai.FunctionCall{ID: "c1", Name: "current_time", Args: map[string]any{"zone": "UTC"}}}}},
-			{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: "c1", Name: "current_time", Response: map[string]any{"time": "noon"}}}}},
-			{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "Look"}, {InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte{1}}}}},
+			{Role: model.RoleModel, Parts: []*model.Part{{Call: &model.Call{ID: "c1", Name: "current_time", Args: map[string]any{"zone": "UTC"}}}}},
+			{Role: model.RoleUser, Parts: []*model.Part{{Result: &model.Result{ID: "c1", Name: "current_time", Response: map[string]any{"time": "noon"}}}}},
+			{Role: model.RoleUser, Parts: []*model.Part{{Text: "Look"}, {File: &model.File{MIMEType: "image/png", Data: []byte{1}}}}},
 		},
-		Config: &genai.GenerateContentConfig{
-			SystemInstruction: user("Be brief."),
-			Temperature:       genai.Ptr[float32](0.1),
-			Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
-				Name: "current_time", Description: "The time", ParametersJsonSchema: map[string]any{"type": "object"},
-			}}}},
-		},
+		Instructions: "Be brief.",
+		Temperature:  new(0.1),
+		Tools:        []model.ToolDeclaration{{Name: "current_time", Description: "The time", Parameters: map[string]any{"type": "object"}}},
 	}
-	var resp *adkmodel.LLMResponse
-	for got, err := range llm.GenerateContent(t.Context(), req, false) {
-		require.NoError(t, err)
-		resp = got
-	}
+	resp, err := llm.Generate(t.Context(), req)
+	require.NoError(t, err)
 	require.Equal(t, "Hi", resp.Content.Parts[0].Text)
-	require.Equal(t, &genai.GenerateContentResponseUsageMetadata{
-		PromptTokenCount: 10, CandidatesTokenCount: 2, ThoughtsTokenCount: 5, CachedContentTokenCount: 4, TotalTokenCount: 17,
-	}, resp.UsageMetadata)
+	require.Equal(t, &dispatchapi.TokenUsage{
+		InputTokens: 10, OutputTokens: 2, ThinkingTokens: 5, CachedInputTokens: 4, TotalTokens: 17,
+	}, resp.Usage)
 	require.Equal(t, "Bearer sk-test", s.auth)
 	require.Equal(t, "/v1/chat/completions", s.path)
 	sent, err := json.Marshal(s.requests[0])
@@ -192,11 +181,11 @@ func TestOpenAISendsTheConversation(t *testing.T) {
 		"tools":[{"type":"function","function":{"name":"current_time","description":"The time","parameters":{"type":"object"}}}]}`, string(sent))
 }
 
-// TestWhatWasThoughtIsCounted: OpenAI counts it among the tokens of the completion, Gemini beside them,
-// and says it or does not.
-func TestWhatWasThoughtIsCounted(t *testing.T) {
+// OpenAI counts thinking tokens as part of the completion, Gemini separately, with or without a
+// field.
+func TestOpenAI_CountsThinkingTokens(t *testing.T) {
 	t.Parallel()
-	for usage, want := range map[string][2]int32{ // what was answered and thought
+	for usage, want := range map[string][2]int64{ // answer and thinking tokens
 		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17,"completion_tokens_details":{"reasoning_tokens":5}}`:    {2, 5},
 		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":17}`:                                                       {7, 0},
 		`{"prompt_tokens":10,"completion_tokens":7,"total_tokens":517}`:                                                      {7, 500},
@@ -205,33 +194,32 @@ func TestWhatWasThoughtIsCounted(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.60s", usage), func(t *testing.T) {
 			llm := openAI(t, &service{status: 200, answer: `{"choices":[{"message":{"role":"assistant","content":"Hi"}}],"usage":` + usage + `}`}, loopback)
-			for resp, err := range llm.GenerateContent(t.Context(), &adkmodel.LLMRequest{Contents: []*genai.Content{user("Hello")}, Config: &genai.GenerateContentConfig{}}, false) {
-				require.NoError(t, err)
-				require.Equal(t, want, [2]int32{resp.UsageMetadata.CandidatesTokenCount, resp.UsageMetadata.ThoughtsTokenCount}, usage)
-			}
+			resp, err := ask(t.Context(), llm, user("Hello"))
+			require.NoError(t, err)
+			require.Equal(t, want, [2]int64{resp.Usage.OutputTokens, resp.Usage.ThinkingTokens}, usage)
 		})
 	}
 }
 
-// TestFilesOfEveryTypeAreParts: images as such, all others as files with name and type, after the
-// text and in their order.
-func TestFilesOfEveryTypeAreParts(t *testing.T) {
+// Images are image parts. All other files are file parts with name and type, after the text and in
+// order.
+func TestOpenAI_SendsFilesAsParts(t *testing.T) {
 	t.Parallel()
-	file := func(name, mimeType, data string) *genai.Part {
-		return &genai.Part{InlineData: &genai.Blob{DisplayName: name, MIMEType: mimeType, Data: []byte(data)}}
+	file := func(name, mimeType, data string) *model.Part {
+		return &model.Part{File: &model.File{Name: name, MIMEType: mimeType, Data: []byte(data)}}
 	}
 	for name, c := range map[string]struct {
-		parts []*genai.Part
+		parts []*model.Part
 		want  string
 	}{
-		"an image":            {[]*genai.Part{file("a.heic", "image/heic", "a")}, `[{"type":"image_url","image_url":{"url":"data:image/heic;base64,YQ=="}}]`},
-		"a PDF":               {[]*genai.Part{file("a.pdf", "application/pdf", "%PDF")}, `[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERg=="}}]`},
-		"text":                {[]*genai.Part{file("a.txt", "text/plain", "a")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,YQ=="}}]`},
-		"audio":               {[]*genai.Part{file("a.mp3", "audio/mpeg", "a")}, `[{"type":"file","file":{"filename":"a.mp3","file_data":"data:audio/mpeg;base64,YQ=="}}]`},
-		"a file without name": {[]*genai.Part{file("", "text/csv", "a")}, `[{"type":"file","file":{"filename":"file","file_data":"data:text/csv;base64,YQ=="}}]`},
-		"an empty file":       {[]*genai.Part{file("a.txt", "text/plain", "")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,"}}]`},
+		"an image":            {[]*model.Part{file("a.heic", "image/heic", "a")}, `[{"type":"image_url","image_url":{"url":"data:image/heic;base64,YQ=="}}]`},
+		"a PDF":               {[]*model.Part{file("a.pdf", "application/pdf", "%PDF")}, `[{"type":"file","file":{"filename":"a.pdf","file_data":"data:application/pdf;base64,JVBERg=="}}]`},
+		"text":                {[]*model.Part{file("a.txt", "text/plain", "a")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,YQ=="}}]`},
+		"audio":               {[]*model.Part{file("a.mp3", "audio/mpeg", "a")}, `[{"type":"file","file":{"filename":"a.mp3","file_data":"data:audio/mpeg;base64,YQ=="}}]`},
+		"a file without name": {[]*model.Part{file("", "text/csv", "a")}, `[{"type":"file","file":{"filename":"file","file_data":"data:text/csv;base64,YQ=="}}]`},
+		"an empty file":       {[]*model.Part{file("a.txt", "text/plain", "")}, `[{"type":"file","file":{"filename":"a.txt","file_data":"data:text/plain;base64,"}}]`},
 		"many beside the text": {
-			[]*genai.Part{{Text: "Look"}, file("b.csv", "text/csv", "b"), file("a.png", "image/png", "a")},
+			[]*model.Part{{Text: "Look"}, file("b.csv", "text/csv", "b"), file("a.png", "image/png", "a")},
 			`[{"type":"text","text":"Look"},{"type":"file","file":{"filename":"b.csv","file_data":"data:text/csv;base64,Yg=="}},
 				{"type":"image_url","image_url":{"url":"data:image/png;base64,YQ=="}}]`,
 		},
@@ -239,10 +227,9 @@ func TestFilesOfEveryTypeAreParts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := &service{status: 200, answer: `{"model":"m","choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`}
-			req := &adkmodel.LLMRequest{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: c.parts}}, Config: &genai.GenerateContentConfig{}}
-			for _, err := range openAI(t, s, loopback).GenerateContent(t.Context(), req, false) {
-				require.NoError(t, err)
-			}
+			req := &model.Request{Contents: []*model.Content{{Role: model.RoleUser, Parts: c.parts}}}
+			_, err := openAI(t, s, loopback).Generate(t.Context(), req)
+			require.NoError(t, err)
 			sent, err := json.Marshal(s.requests[0]["messages"])
 			require.NoError(t, err)
 			require.JSONEq(t, `[{"role":"user","content":`+c.want+`}]`, string(sent))
@@ -250,17 +237,14 @@ func TestFilesOfEveryTypeAreParts(t *testing.T) {
 	}
 }
 
-// TestAModelThatTakesNoSuchFile: the run fails at once, with what the service said of it.
-func TestAModelThatTakesNoSuchFile(t *testing.T) {
+// The run fails at once with the message of the service.
+func TestOpenAI_FailsOnUnsupportedFile(t *testing.T) {
 	t.Parallel()
 	s := &service{status: 400, answer: `{"error":{"message":"this model takes no files of type audio/mpeg","type":"invalid_request_error","code":"invalid_value"}}`}
-	req := &adkmodel.LLMRequest{Config: &genai.GenerateContentConfig{}, Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{
-		{Text: "Listen"}, {InlineData: &genai.Blob{DisplayName: "a.mp3", MIMEType: "audio/mpeg", Data: []byte("a")}},
+	req := &model.Request{Contents: []*model.Content{{Role: model.RoleUser, Parts: []*model.Part{
+		{Text: "Listen"}, {File: &model.File{Name: "a.mp3", MIMEType: "audio/mpeg", Data: []byte("a")}},
 	}}}}
-	var failed error
-	for _, err := range openAI(t, s, loopback).GenerateContent(t.Context(), req, false) {
-		failed = err
-	}
+	_, failed := openAI(t, s, loopback).Generate(t.Context(), req)
 	e, ok := model.AsError(failed)
 	require.True(t, ok, "%v", failed)
 	require.Equal(t, model.CodeRejected, e.Code)
@@ -269,17 +253,18 @@ func TestAModelThatTakesNoSuchFile(t *testing.T) {
 	require.Len(t, s.requests, 1)
 }
 
-func TestOpenAIReadsToolCalls(t *testing.T) {
+func TestOpenAI_ReadsToolCalls(t *testing.T) {
 	t.Parallel()
 	s := &service{status: 200, answer: `{"choices":[{"finish_reason":"tool_calls","message":{"tool_calls":[
 		{"id":"a","type":"function","function":{"name":"f","arguments":"{\"n\":1}"}},{"id":"b","type":"function","function":{"name":"g","arguments":""}}]}}]}`}
 	resp, err := ask(t.Context(), openAI(t, s, loopback), user("hi"))
 	require.NoError(t, err)
-	require.Equal(t, &genai.FunctionCall{ID: "a", Name: "f", Args: map[string]any{"n": json.Number("1")}}, resp.Content.Parts[0].FunctionCall)
-	require.Equal(t, &genai.FunctionCall{ID: "b", Name: "g", Args: map[string]any{}}, resp.Content.Parts[1].FunctionCall)
+	require.Equal(t, &model.Call{ID: "a", Name: "f", Args: map[string]any{"n": json.Number("1")}}, resp.Content.Parts[0].Call)
+	require.Equal(t, &model.Call{ID: "b", Name: "g", Args: map[string]any{}}, resp.Content.Parts[1].Call)
 }
 
-// A content is a text, null, or a list whose parts of the type text are the answer; anything else is none.
+// A content is a text, null, or a list of parts whose text parts are the answer. Anything else is
+// invalid.
 func TestOpenAI_ReadsContent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ message, want, wrong string }{
@@ -290,12 +275,12 @@ func TestOpenAI_ReadsContent(t *testing.T) {
 		"a refusal":           {`{"content":null,"refusal":"I cannot"}`, "I cannot", ""},
 		"a refusal as a part": {`{"content":[{"type":"refusal","refusal":"I cannot"}]}`, "I cannot", ""},
 		"thinking alone":      {`{"content":[{"type":"thinking","thinking":[]}]}`, "", "is empty"},
-		"an object":           {`{"content":{"a":1}}`, "", "a content that is no text"},
-		"a number":            {`{"content":42}`, "", "a content that is no text"},
-		"a bool":              {`{"content":true}`, "", "a content that is no text"},
-		"a list of texts":     {`{"content":["a"]}`, "", "parts that are none"},
-		"a part without text": {`{"content":[{"type":"text","text":{"a":1}}]}`, "", "parts that are none"},
-		"a refusal as a list": {`{"content":null,"refusal":["no"]}`, "", "a refusal that is no text"},
+		"an object":           {`{"content":{"a":1}}`, "", "a content that is not a text"},
+		"a number":            {`{"content":42}`, "", "a content that is not a text"},
+		"a bool":              {`{"content":true}`, "", "a content that is not a text"},
+		"a list of texts":     {`{"content":["a"]}`, "", "invalid parts"},
+		"a part without text": {`{"content":[{"type":"text","text":{"a":1}}]}`, "", "invalid parts"},
+		"a refusal as a list": {`{"content":null,"refusal":["no"]}`, "", "a refusal that is not a text"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -314,7 +299,7 @@ func TestOpenAI_ReadsContent(t *testing.T) {
 	}
 }
 
-// Numbers come from the model, and go back to it, with the digits that they were written with.
+// Numbers keep their digits on the way from the model and back to it.
 func TestOpenAI_KeepsTheDigitsOfNumbers(t *testing.T) {
 	t.Parallel()
 	const arguments = `{"decimal":0.1000000000000000055511151231257827,"huge":99999999999999999999,"id":9007199254740993,"one":1.0}`
@@ -325,22 +310,36 @@ func TestOpenAI_KeepsTheDigitsOfNumbers(t *testing.T) {
 	require.NoError(t, err)
 	var result map[string]any
 	require.NoError(t, exactjson.Decode([]byte(arguments), &result))
-	req := &adkmodel.LLMRequest{Contents: []*genai.Content{
+	req := &model.Request{Contents: []*model.Content{
 		user("hi"), resp.Content,
-		{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: "a", Name: "f", Response: result}}}},
-	}, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
-		Name: "f", ParametersJsonSchema: map[string]any{"type": "object", "properties": map[string]any{"id": map[string]any{"maximum": json.Number("9007199254740993")}}},
-	}}}}}}
-	for _, err := range llm.GenerateContent(t.Context(), req, false) {
-		require.NoError(t, err)
-	}
+		{Role: model.RoleUser, Parts: []*model.Part{{Result: &model.Result{ID: "a", Name: "f", Response: result}}}},
+	}, Tools: []model.ToolDeclaration{{
+		Name: "f", Parameters: map[string]any{"type": "object", "properties": map[string]any{"id": map[string]any{"maximum": json.Number("9007199254740993")}}},
+	}}}
+	_, err = llm.Generate(t.Context(), req)
+	require.NoError(t, err)
 	sent := s.bodies[1]
 	require.Contains(t, sent, `"arguments":`+strconv.Quote(arguments))
 	require.Contains(t, sent, `"content":`+strconv.Quote(arguments))
 	require.Contains(t, sent, `"maximum":9007199254740993}`)
 }
 
-func TestOpenAIErrors(t *testing.T) {
+// The model made a call that nobody can read. The call is an answer, so that the model learns of its mistake.
+func TestOpenAI_MarksUnreadableArguments(t *testing.T) {
+	t.Parallel()
+	for name, arguments := range map[string]string{"cut": `{`, "list": `[1]`, "text": `"a"`, "two values": `{} {}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[
+				{"id":"a","type":"function","function":{"name":"f","arguments":` + strconv.Quote(arguments) + `}}]}}]}`}
+			answer, err := ask(t.Context(), openAI(t, s, loopback), user("hi"))
+			require.NoError(t, err)
+			require.Equal(t, []*model.Call{{ID: "a", Name: "f", Problem: "the arguments are not a JSON object"}}, answer.Content.Calls())
+		})
+	}
+}
+
+func TestOpenAI_ClassifiesErrors(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		service   service
@@ -361,7 +360,6 @@ func TestOpenAIErrors(t *testing.T) {
 		"no choice":     {service: service{status: 200, answer: `{"choices":[]}`}, code: model.CodeInvalidAnswer, retryable: true},
 		"empty":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":""}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
 		"filtered":      {service: service{status: 200, answer: `{"choices":[{"finish_reason":"content_filter","message":{"content":""}}]}`}, code: model.CodeRejected},
-		"bad arguments": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
 		"not UTF-8":     {service: service{status: 200, answer: "{\"choices\":[{\"message\":{\"content\":\"caf\xe9\"}}]}"}, code: model.CodeInvalidAnswer, retryable: true},
 		"name of a tool": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":{"a":1},"arguments":"{}"}}]}}]}`},
 			code: model.CodeInvalidAnswer, retryable: true},

@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// requestTime is the most that one request takes, whatever its model.
+	// requestTime limits one request, for all models.
 	requestTime = 10 * time.Minute
-	// silenceTime is the most that a service sends nothing at all, from the request
-	// to the first byte of its answer and from each byte to the next.
+	// silenceTime limits the time without a byte from the service: from the request to the first
+	// byte of the response, and between two bytes.
 	silenceTime = 2 * time.Minute
 )
 
 var (
 	errSlow = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
-		"the model did not answer within %s, and the request was given up", requestTime)}
+		"the model did not answer within %s, and the request timed out", requestTime)}
 	errSilent = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
-		"the model service sent nothing for %s, and the request was given up", silenceTime)}
+		"the model service sent nothing for %s, and the request timed out", silenceTime)}
 )
 
-// givenUp is the error with which a context of ours was given up, or err.
+// givenUp returns the cause if one of our timeouts ended the context, or else err.
 func givenUp(ctx context.Context, err error) error {
 	if own, ok := AsError(context.Cause(ctx)); ok {
 		return own
@@ -51,7 +51,7 @@ func giveUpOnSilence(req *http.Request, next option.MiddlewareNext) (*http.Respo
 	return resp, nil
 }
 
-// heardBody is an answer's body of which each byte ends a silence.
+// heardBody is a response body that restarts the silence timer with each byte.
 type heardBody struct {
 	io.ReadCloser
 	ctx     context.Context //nolint:containedctx // the request's own life

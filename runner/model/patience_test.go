@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
-	adkmodel "google.golang.org/adk/v2/model"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
@@ -25,8 +24,8 @@ import (
 
 const completion = `{"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`
 
-// slow is a service that sends the first byte of its answer after a while, and each
-// further one as long after the one before. Beyond most bytes it sends nothing.
+// slow is a service that sends the bytes of its response with equal pauses. After most bytes it
+// sends nothing more.
 type slow struct {
 	header, each time.Duration
 	most         int
@@ -76,7 +75,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 func (b *slowBody) Close() error { return nil }
 
-func slowModel(t *testing.T, s slow, registry *prometheus.Registry) adkmodel.LLM {
+func slowModel(t *testing.T, s slow, registry *prometheus.Registry) model.Model {
 	t.Helper()
 	models := &model.Registry{
 		HTTP: &http.Client{Transport: s}, Metrics: metrics.NewRunner(registry, model.ProviderTypes, model.Codes),
@@ -89,13 +88,13 @@ func slowModel(t *testing.T, s slow, registry *prometheus.Registry) adkmodel.LLM
 	return llm
 }
 
-// TestARequestThatGoesNowhereIsGivenUp: after two minutes without a byte, and after
-// ten whatever comes; it is repeated as the agent says.
-func TestARequestThatGoesNowhereIsGivenUp(t *testing.T) {
+// A request times out after two minutes without a byte, and after ten minutes in total. It is
+// retried according to the agent.
+func TestOpenAI_TimesOutSilentRequests(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		service slow
-		want    string // "" when it is answered
+		want    string // "" for a response
 		after   time.Duration
 	}{
 		"no header":        {slow{header: time.Hour}, "sent nothing for 2m0s", 2 * time.Minute},
@@ -127,8 +126,9 @@ func TestARequestThatGoesNowhereIsGivenUp(t *testing.T) {
 	}
 }
 
-// TestARequestEndsWithItsRun: at once, and as cancelled, not as a failure of the model.
-func TestARequestEndsWithItsRun(t *testing.T) {
+// The end of the run ends the request immediately. It counts as cancelled and not as a failure of
+// the model.
+func TestOpenAI_CancelsRequestWithRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ended := errors.New("ended")
@@ -145,8 +145,8 @@ func TestARequestEndsWithItsRun(t *testing.T) {
 	})
 }
 
-// TestAnyModelHasTheTimeOfARequest: also one that is no service.
-func TestAnyModelHasTheTimeOfARequest(t *testing.T) {
+// The limit also applies to models that are not services.
+func TestRetry_LimitsRequestTimeOfAllModels(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		llm := scripted(t, "steps: [{text: x, delay: 1h}]")

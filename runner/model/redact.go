@@ -9,25 +9,25 @@ import (
 
 const (
 	redacted = "********"
-	// telling is how many characters of a key, one after the other, tell of it.
+	// telling is the number of consecutive characters that reveal a part of a key.
 	telling = 6
 )
 
 var word = regexp.MustCompile("[^\\s\"'`,;:(){}\\[\\]<>]+")
 
-// redact blots out words of a provider's message that hold the key or a part of
-// it, or look like a key that the provider itself has shortened.
-func redact(message, key string) string {
+// redactMessage masks words of a provider's message that contain the key or a part of it, or that
+// look like a key which the provider has shortened.
+func redactMessage(message, key string) string {
 	return word.ReplaceAllStringFunc(message, func(w string) string {
-		if strings.Contains(w, "**") || strings.Contains(w, "..") && strings.HasPrefix(w, "sk-") || tells(w, key) {
+		if strings.Contains(w, "**") || strings.Contains(w, "..") && strings.HasPrefix(w, "sk-") || containsKey(w, key) {
 			return redacted
 		}
 		return w
 	})
 }
 
-// tells says whether a word holds the key, or telling characters of it.
-func tells(w, key string) bool {
+// containsKey reports whether a word contains the key, or telling consecutive characters of it.
+func containsKey(w, key string) bool {
 	if len(key) < telling {
 		return key != "" && strings.Contains(w, key)
 	}

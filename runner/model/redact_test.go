@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestKeysAreBlottedOut(t *testing.T) {
+func TestError_RedactsKeys(t *testing.T) {
 	t.Parallel()
 	const key = "sk-proj-Zm9vYmFyYmF6cXV4"
 	for message, want := range map[string]string{
@@ -21,9 +21,9 @@ func TestKeysAreBlottedOut(t *testing.T) {
 		"see https://x.example/?k=Zm9vYmFyYmF6":            "see https:********",
 	} {
 		t.Run(message, func(t *testing.T) {
-			require.Equal(t, want, redact(message, key))
+			require.Equal(t, want, redactMessage(message, key))
 		})
 	}
-	require.Equal(t, "key ******** is bad", redact("key abc is bad", "abc"))
-	require.Equal(t, "all is well", redact("all is well", ""))
+	require.Equal(t, "key ******** is bad", redactMessage("key abc is bad", "abc"))
+	require.Equal(t, "all is well", redactMessage("all is well", ""))
 }

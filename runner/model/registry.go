@@ -7,39 +7,37 @@ import (
 	"net/http"
 	"strings"
 
-	adkmodel "google.golang.org/adk/v2/model"
-
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// scriptedPrefix is the provider of models that are scripts of the repository.
+// scriptedPrefix is the provider of scripted models.
 const scriptedPrefix = "scripted"
 
-// Settings are an agent's wishes that are not part of a request.
+// Settings are settings of an agent that are not part of a request.
 type Settings struct {
-	// ReasoningEffort is minimal, low, medium or high; "" leaves it to the model.
+	// ReasoningEffort is minimal, low, medium or high, or "" for the default of the model.
 	ReasoningEffort string
 }
 
-// Registry finds models by their references.
+// Registry resolves references to models.
 type Registry struct {
-	// Providers returns the model services of now; nil means none. It is called
-	// for every reference, so that keys may be replaced.
+	// Providers returns the current model services; nil means none. It is called for each
+	// reference, so keys can be replaced.
 	Providers func() (runnerconfig.Providers, error)
-	// HTTP reaches model services.
+	// HTTP sends requests to model services.
 	HTTP *http.Client
-	// Metrics count requests and tokens; nil counts nowhere.
+	// Metrics count requests and tokens; nil disables them.
 	Metrics *metrics.Runner
 }
 
-// ProviderTypes are the types of model services that a Registry knows.
+// ProviderTypes lists the types of model services of a Registry.
 var ProviderTypes = []string{scriptedPrefix, runnerconfig.ProviderOpenAI}
 
-// Resolve returns the model of a reference, provider/model. Scripts are of the
-// given project. The error is an *Error.
-func (r *Registry) Resolve(reference string, project *bundle.Project, settings Settings) (adkmodel.LLM, error) {
+// Resolve returns the model for a reference, provider/model. Scripts come from the given project.
+// The error is an *Error.
+func (r *Registry) Resolve(reference string, project *bundle.Project, settings Settings) (Model, error) {
 	prefix, name, _ := strings.Cut(reference, "/")
 	if prefix == scriptedPrefix {
 		script, ok := project.Scripts[name]
@@ -57,7 +55,7 @@ func (r *Registry) Resolve(reference string, project *bundle.Project, settings S
 			continue
 		}
 		if p.Type != runnerconfig.ProviderOpenAI {
-			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not speak; use openai", prefix, p.Type)}
+			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not support; use openai", prefix, p.Type)}
 		}
 		var problem string
 		if p.APIKey, problem = runnerconfig.Credential(p.APIKey); problem != "" {

@@ -5,117 +5,107 @@ package model
 import (
 	"context"
 	"errors"
-	"iter"
 	"time"
-
-	adkmodel "google.golang.org/adk/v2/model"
 
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-// Policy says how failed requests are repeated.
+// Policy configures retries.
 type Policy struct {
-	// Attempts counts the first one; at least 1.
+	// Attempts includes the first attempt; at least 1.
 	Attempts int
-	// InitialDelay is waited before the second attempt and doubles up to MaxDelay.
+	// InitialDelay is the pause before the second attempt. It doubles up to MaxDelay.
 	InitialDelay, MaxDelay time.Duration
-	// Sleep waits, or returns the context's error; nil means real time.
+	// Sleep waits, or returns the error of the context; nil uses real time.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// delay is the wait after a failed attempt, counted from 1. What the provider
-// asks for is kept within MaxDelay.
-func (p Policy) delay(attempt int, err *Error) time.Duration {
+// Delay returns the pause after a failed attempt, counted from 1. A pause that a service requests is limited to MaxDelay.
+func (p Policy) Delay(attempt int, requested time.Duration) time.Duration {
 	d := p.InitialDelay
 	for range attempt - 1 {
 		if d *= 2; d >= p.MaxDelay {
 			break
 		}
 	}
-	return min(max(d, err.RetryAfter), p.MaxDelay)
+	return min(max(d, requested), p.MaxDelay)
 }
 
-// WithRetry repeats requests to the models in turn: the first one as often as
-// the policy says, then the next one as often.
-func WithRetry(policy Policy, first adkmodel.LLM, fallbacks ...adkmodel.LLM) adkmodel.LLM {
+// WithRetry sends a request to the first model as often as the policy allows, and then to each
+// fallback in the same way.
+func WithRetry(policy Policy, first Model, fallbacks ...Model) Model {
 	if policy.Sleep == nil {
 		policy.Sleep = pause.For
 	}
-	return &retrying{policy: policy, models: append([]adkmodel.LLM{first}, fallbacks...)}
+	return &retrying{policy: policy, models: append([]Model{first}, fallbacks...)}
 }
 
 type retrying struct {
 	policy Policy
-	models []adkmodel.LLM
+	models []Model
 }
 
-// Name is the first model's.
+// Name returns the name of the first model.
 func (r *retrying) Name() string { return r.models[0].Name() }
 
-// GenerateContent implements model.LLM; it gives one answer or one error.
-func (r *retrying) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) {
-		var failure error
-		for _, llm := range r.models {
-			resp, err := r.ask(ctx, llm, req)
-			if err == nil {
-				yield(resp, nil)
-				return
-			}
-			failure = err
-			if ctx.Err() != nil {
-				break
-			}
+// Generate implements Model.
+func (r *retrying) Generate(ctx context.Context, req *Request) (*Answer, error) {
+	var failure error
+	for _, llm := range r.models {
+		answer, err := r.askWithRetries(ctx, llm, req)
+		if err == nil {
+			return answer, nil
 		}
-		yield(nil, failure)
+		failure = err
+		if ctx.Err() != nil {
+			break
+		}
 	}
+	return nil, failure
 }
 
-func (r *retrying) ask(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
+func (r *retrying) askWithRetries(ctx context.Context, llm Model, req *Request) (*Answer, error) {
 	for attempt := 1; ; attempt++ {
-		resp, err := once(withAttempt(ctx, attempt), llm, req)
+		answer, err := generateOnce(withAttempt(ctx, attempt), llm, req)
 		if err == nil {
-			return resp, nil
+			return answer, nil
 		}
 		failure, ok := AsError(err)
 		if ok && failure.Usage != nil {
-			wasted(ctx, llm.Name(), failure)
+			countWasted(ctx, llm.Name(), failure)
 		}
 		if !ok || !failure.Retryable || attempt >= r.policy.Attempts || ctx.Err() != nil {
 			return nil, err
 		}
-		if err := r.policy.Sleep(ctx, r.policy.delay(attempt, failure)); err != nil {
+		if err := r.policy.Sleep(ctx, r.policy.Delay(attempt, failure.RetryAfter)); err != nil {
 			return nil, errors.Join(failure, err)
 		}
 	}
 }
 
-// once takes the one answer of a model that does not stream, within the time of a
-// request. The answer says by ModelVersion which model gave it.
-func once(ctx context.Context, llm adkmodel.LLM, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
+// generateOnce returns the answer of a model within requestTime, with the name of the model.
+func generateOnce(ctx context.Context, llm Model, req *Request) (*Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, requestTime, errSlow)
 	defer cancel()
-	for resp, err := range llm.GenerateContent(limited, req, false) {
-		if err != nil {
-			return nil, givenUp(limited, err)
-		}
-		resp.ModelVersion = llm.Name()
-		return resp, nil
+	answer, err := llm.Generate(limited, req)
+	if err != nil {
+		return nil, givenUp(limited, err)
 	}
-	return nil, &Error{Code: CodeInvalidAnswer, Message: "the model gave no answer", Retryable: true}
+	answer.Model = llm.Name()
+	return answer, nil
 }
 
-// Waste takes what answers have used that are of no use: of which model, and why.
+// Waste records the usage of unusable responses, by model and failure.
 type Waste func(model string, failure *Error)
 
 type wasteKey struct{}
 
-// WithWaste has the requests of a context tell of such answers.
+// WithWaste sets the recorder of unusable responses for a context.
 func WithWaste(ctx context.Context, waste Waste) context.Context {
 	return context.WithValue(ctx, wasteKey{}, waste)
 }
 
-func wasted(ctx context.Context, model string, failure *Error) {
+func countWasted(ctx context.Context, model string, failure *Error) {
 	if waste, ok := ctx.Value(wasteKey{}).(Waste); ok {
 		waste(model, failure)
 	}
@@ -127,7 +117,7 @@ func withAttempt(ctx context.Context, attempt int) context.Context {
 	return context.WithValue(ctx, attemptKey{}, attempt)
 }
 
-// attemptOf is the number of the attempt that a request belongs to, from 1.
+// attemptOf returns the number of the attempt of a request, from 1.
 func attemptOf(ctx context.Context) int {
 	if n, ok := ctx.Value(attemptKey{}).(int); ok {
 		return n

@@ -6,41 +6,33 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"regexp"
 	"strings"
-
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/pause"
 )
 
-// scriptedModel answers from a script. It keeps no state: the turn and what a
-// step matches are read from the request.
+// scriptedModel answers from a script. It has no state: it reads the turn and the matches from the
+// request.
 type scriptedModel struct {
 	name   string
 	script *bundle.Script
 }
 
-// maxExpanded is the most bytes of all text of an answer, expanded: what is stored of one.
+// maxExpanded limits the expanded texts of an answer in bytes, because an answer is stored.
 const maxExpanded = dispatchapi.MaxModelAnswer
 
 // all matches any conversation.
 var all = regexp.MustCompile(`(?s).*`)
 
-// Name is the reference, scripted/<file>.
+// Name returns the reference, scripted/<file>.
 func (m *scriptedModel) Name() string { return m.name }
 
-// GenerateContent implements model.LLM.
-func (m *scriptedModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
-	return func(yield func(*adkmodel.LLMResponse, error) bool) { yield(m.answer(ctx, req)) }
-}
-
-func (m *scriptedModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*adkmodel.LLMResponse, error) {
-	turn, conversation := read(req.Contents)
+// Generate implements Model.
+func (m *scriptedModel) Generate(ctx context.Context, req *Request) (*Answer, error) {
+	turn, conversation := ReadConversation(req.Contents)
 	for _, step := range m.script.Steps {
 		if step.Turn != 0 && step.Turn != turn {
 			continue
@@ -54,7 +46,7 @@ func (m *scriptedModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*
 			continue
 		}
 		answer := &expansion{pattern: pattern, conversation: conversation, match: match, left: maxExpanded}
-		response, err := m.play(ctx, step, turn, answer.expand, conversation)
+		response, err := m.playStep(ctx, step, turn, answer.expandTemplate, conversation)
 		if err == nil && answer.left < 0 {
 			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s: the answer has more than %d bytes when it is expanded; match less", m.script.SourcePath, maxExpanded)}
 		}
@@ -63,8 +55,8 @@ func (m *scriptedModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*
 	return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s has no step for turn %d and this conversation; add one without turn and match", m.script.SourcePath, turn)}
 }
 
-// play turns a step into an answer.
-func (m *scriptedModel) play(ctx context.Context, step bundle.Step, turn int, expand func(string) string, conversation string) (*adkmodel.LLMResponse, error) {
+// playStep converts a step to an answer.
+func (m *scriptedModel) playStep(ctx context.Context, step bundle.Step, turn int, expand func(string) string, conversation string) (*Answer, error) {
 	if step.Delay > 0 {
 		if err := pause.For(ctx, step.Delay.Std()); err != nil {
 			return nil, err
@@ -73,36 +65,35 @@ func (m *scriptedModel) play(ctx context.Context, step bundle.Step, turn int, ex
 	if e := step.Error; e != nil && (e.Times == 0 || attemptOf(ctx) <= e.Times) {
 		return nil, statusError(e.Status, e.Message, 0)
 	}
-	content := &genai.Content{Role: genai.RoleModel}
+	content := &Content{Role: RoleModel}
 	if step.Text != "" {
-		content.Parts = append(content.Parts, genai.NewPartFromText(expand(step.Text)))
+		content.Parts = append(content.Parts, &Part{Text: expand(step.Text)})
 	}
 	for i, call := range step.ToolCalls {
 		args, _ := expandValue(call.Arguments, expand).(map[string]any)
-		content.Parts = append(content.Parts, &genai.Part{FunctionCall: &genai.FunctionCall{
+		content.Parts = append(content.Parts, &Part{Call: &Call{
 			ID: fmt.Sprintf("call_%d_%d", turn, i), Name: call.Name, Args: args,
 		}})
 	}
-	if len(content.Parts) == 0 { // A step that only fails, and whose failures are over.
-		content.Parts = append(content.Parts, genai.NewPartFromText(""))
+	if len(content.Parts) == 0 { // The step only fails, and its failures are used up.
+		content.Parts = append(content.Parts, &Part{Text: ""})
 	}
-	return &adkmodel.LLMResponse{
-		Content: content, TurnComplete: true, FinishReason: genai.FinishReasonStop,
-		UsageMetadata: usage(step.Tokens, conversation, content),
+	return &Answer{
+		Content: content, FinishReason: FinishStop,
+		Usage: scriptedUsage(step.Tokens, conversation, content),
 	}, nil
 }
 
-// expansion puts what a step matched into its texts, as long as these are not too large
-// together.
+// expansion inserts the matches of a step into its texts, up to a limit for all of them.
 type expansion struct {
 	pattern      *regexp.Regexp
 	conversation string
 	match        []int
-	left         int // bytes that may still be made, negative where it was too much
+	left         int // remaining bytes, negative after the limit
 }
 
-// expand expands a reference at a time: of a text that becomes too large no more is made.
-func (e *expansion) expand(template string) string {
+// expandTemplate expands one reference at a time and stops when the text becomes too large.
+func (e *expansion) expandTemplate(template string) string {
 	var out []byte
 	for template != "" && e.left >= 0 {
 		piece := template[:untilReference(template)]
@@ -114,8 +105,8 @@ func (e *expansion) expand(template string) string {
 	return string(out)
 }
 
-// untilReference is where the second reference of a template begins, or the first one where
-// it does not begin with one.
+// untilReference returns the start of the second reference of a template, or of the first one if
+// the template does not begin with a reference.
 func untilReference(template string) int {
 	if strings.HasPrefix(template, "$$") {
 		return 2
@@ -147,8 +138,8 @@ func expandValue(v any, expand func(string) string) any {
 	}
 }
 
-// usage is what the script says, or the number of words.
-func usage(t *bundle.Tokens, conversation string, answer *genai.Content) *genai.GenerateContentResponseUsageMetadata {
+// scriptedUsage returns the usage in the script, or the number of words.
+func scriptedUsage(t *bundle.Tokens, conversation string, answer *Content) *dispatchapi.TokenUsage {
 	if t == nil {
 		words := 0
 		for _, part := range answer.Parts {
@@ -156,22 +147,21 @@ func usage(t *bundle.Tokens, conversation string, answer *genai.Content) *genai.
 		}
 		t = &bundle.Tokens{Input: int64(len(strings.Fields(conversation))), Output: int64(words)}
 	}
-	return &genai.GenerateContentResponseUsageMetadata{
-		PromptTokenCount: clip(t.Input), CandidatesTokenCount: clip(t.Output),
-		ThoughtsTokenCount: clip(t.Thinking), CachedContentTokenCount: clip(t.CachedInput),
-		TotalTokenCount: clip(t.Input + t.Output + t.Thinking),
+	return &dispatchapi.TokenUsage{
+		InputTokens: clampCount(t.Input), OutputTokens: clampCount(t.Output),
+		ThinkingTokens: clampCount(t.Thinking), CachedInputTokens: clampCount(t.CachedInput),
+		TotalTokens: clampCount(t.Input + t.Output + t.Thinking),
 	}
 }
 
-// read returns the number of the answer that is asked for, from 1, and the
-// conversation as text: one message a line, files as "file <name>: <type>, <size> bytes",
-// tool results as "tool <name>: <JSON>".
-// The model's own answers are left out.
-func read(contents []*genai.Content) (turn int, conversation string) {
+// ReadConversation returns the number of the requested answer, from 1, and the conversation as text. Each
+// message is a line. Files are "file <name>: <type>, <size> bytes", tool results are "tool <name>:
+// <JSON>". The model's own answers are left out.
+func ReadConversation(contents []*Content) (turn int, conversation string) {
 	turn = 1
 	var lines []string
 	for _, content := range contents {
-		if content.Role == genai.RoleModel {
+		if content.Role == RoleModel {
 			turn++
 			continue
 		}
@@ -179,14 +169,14 @@ func read(contents []*genai.Content) (turn int, conversation string) {
 			switch {
 			case part.Text != "":
 				lines = append(lines, part.Text)
-			case part.InlineData != nil:
-				lines = append(lines, fmt.Sprintf("file %q: %s, %d bytes", part.InlineData.DisplayName, part.InlineData.MIMEType, len(part.InlineData.Data)))
-			case part.FunctionResponse != nil:
-				result, err := json.Marshal(part.FunctionResponse.Response)
+			case part.File != nil:
+				lines = append(lines, fmt.Sprintf("file %q: %s, %d bytes", part.File.Name, part.File.MIMEType, len(part.File.Data)))
+			case part.Result != nil:
+				result, err := json.Marshal(part.Result.Response)
 				if err != nil {
 					result = []byte("{}")
 				}
-				lines = append(lines, fmt.Sprintf("tool %s: %s", part.FunctionResponse.Name, result))
+				lines = append(lines, fmt.Sprintf("tool %s: %s", part.Result.Name, result))
 			}
 		}
 	}

@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	adkmodel "google.golang.org/adk/v2/model"
-	"google.golang.org/genai"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
-// scripted returns the model of a script.
-func scripted(t *testing.T, script string) adkmodel.LLM {
+// scripted returns the model for a script.
+func scripted(t *testing.T, script string) model.Model {
 	t.Helper()
 	p, err := bundle.Parse(bundle.Files{
 		"agents/a.yaml": []byte("name: a\nmodel: scripted/s\n"),
@@ -31,21 +29,18 @@ func scripted(t *testing.T, script string) adkmodel.LLM {
 	return llm
 }
 
-// ask takes the one answer of a model.
-func ask(ctx context.Context, llm adkmodel.LLM, contents ...*genai.Content) (*adkmodel.LLMResponse, error) {
-	for resp, err := range llm.GenerateContent(ctx, &adkmodel.LLMRequest{Contents: contents}, false) {
-		return resp, err
-	}
-	panic("no answer")
+// ask returns the answer of a model.
+func ask(ctx context.Context, llm model.Model, contents ...*model.Content) (*model.Answer, error) {
+	return llm.Generate(ctx, &model.Request{Contents: contents})
 }
 
-func user(text string) *genai.Content { return genai.NewContentFromText(text, genai.RoleUser) }
+func user(text string) *model.Content { return model.TextContent(model.RoleUser, text) }
 
-func toolResult(name string, result map[string]any) *genai.Content {
-	return genai.NewContentFromParts([]*genai.Part{genai.NewPartFromFunctionResponse(name, result)}, genai.RoleUser)
+func toolResult(name string, result map[string]any) *model.Content {
+	return &model.Content{Role: model.RoleUser, Parts: []*model.Part{{Result: &model.Result{Name: name, Response: result}}}}
 }
 
-func TestScriptedStepsByTurnAndMatch(t *testing.T) {
+func TestScripted_SelectsStepByTurnAndMatch(t *testing.T) {
 	t.Parallel()
 	llm := scripted(t, `
 steps:
@@ -60,13 +55,13 @@ steps:
 `)
 	first, err := ask(t.Context(), llm, user(`{"name": "Ada"}`))
 	require.NoError(t, err)
-	call := first.Content.Parts[0].FunctionCall
+	call := first.Content.Parts[0].Call
 	require.Equal(t, "current_time", call.Name)
 	require.NotEmpty(t, call.ID)
 	require.Equal(t, map[string]any{"zone": "UTC", "who": []any{"Ada", json.Number("3")}}, call.Args)
-	require.EqualValues(t, 11, first.UsageMetadata.PromptTokenCount)
-	require.EqualValues(t, 4, first.UsageMetadata.CachedContentTokenCount)
-	require.EqualValues(t, 16, first.UsageMetadata.TotalTokenCount)
+	require.EqualValues(t, 11, first.Usage.InputTokens)
+	require.EqualValues(t, 4, first.Usage.CachedInputTokens)
+	require.EqualValues(t, 16, first.Usage.TotalTokens)
 
 	second, err := ask(t.Context(), llm, user(`{"name": "Ada"}`), first.Content, toolResult("current_time", map[string]any{"time": "noon"}))
 	require.NoError(t, err)
@@ -75,11 +70,11 @@ steps:
 	other, err := ask(t.Context(), llm, user("hi there"))
 	require.NoError(t, err)
 	require.Equal(t, "Hello, stranger, who said hi there", other.Content.Parts[0].Text)
-	require.EqualValues(t, 2, other.UsageMetadata.PromptTokenCount)
-	require.EqualValues(t, 6, other.UsageMetadata.CandidatesTokenCount)
+	require.EqualValues(t, 2, other.Usage.InputTokens)
+	require.EqualValues(t, 6, other.Usage.OutputTokens)
 }
 
-func TestScriptedWithoutFittingStep(t *testing.T) {
+func TestScripted_FailsWithoutMatchingStep(t *testing.T) {
 	t.Parallel()
 	_, err := ask(t.Context(), scripted(t, "steps: [{turn: 2, text: x}]"), user("hi"))
 	failure, ok := model.AsError(err)
@@ -88,7 +83,7 @@ func TestScriptedWithoutFittingStep(t *testing.T) {
 	require.Contains(t, failure.Message, "models/s.yaml has no step for turn 1")
 }
 
-func TestScriptedDelayEndsWithItsContext(t *testing.T) {
+func TestScripted_DelayEndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -96,7 +91,7 @@ func TestScriptedDelayEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-func TestRetry(t *testing.T) {
+func TestRetry_FollowsPolicy(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		script string
@@ -128,7 +123,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-func TestFallbackAnswersWhenTheFirstModelFails(t *testing.T) {
+func TestRetry_UsesFallbackModel(t *testing.T) {
 	t.Parallel()
 	broken, spare := scripted(t, "steps: [{error: {status: 401}}]"), scripted(t, "steps: [{text: spare}]")
 	resp, err := ask(t.Context(), model.WithRetry(model.Policy{Attempts: 2}, broken, spare), user("hi"))
@@ -136,7 +131,7 @@ func TestFallbackAnswersWhenTheFirstModelFails(t *testing.T) {
 	require.Equal(t, "spare", resp.Content.Parts[0].Text)
 }
 
-func TestRetryEndsWithItsContext(t *testing.T) {
+func TestRetry_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	policy := model.Policy{Attempts: 3, InitialDelay: time.Hour, MaxDelay: time.Hour, Sleep: func(ctx context.Context, _ time.Duration) error {
@@ -147,9 +142,8 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestScriptedTextIsBounded: however often it names what a step matched, in the text and in
-// arguments together.
-func TestScriptedTextIsBounded(t *testing.T) {
+// The limit applies to the text and the arguments together, for any number of references.
+func TestScripted_LimitsExpandedText(t *testing.T) {
 	t.Parallel()
 	said := user(strings.Repeat("x", 60_000))
 	for name, script := range map[string]string{

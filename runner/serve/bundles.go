@@ -16,24 +16,25 @@ import (
 )
 
 const (
-	// maxRefused is the most refused bundles that are remembered, the last ones.
+	// maxRefused limits the remembered refused bundles to the latest ones.
 	maxRefused = dispatchapi.MaxDigests
-	// refusedTime is how long: a bundle that came damaged is tried again.
+	// refusedTime is how long a refused bundle is remembered. A damaged bundle is fetched again
+	// after it.
 	refusedTime = 10 * time.Minute
 )
 
-// errUnopened is the error of a bundle whose bytes are there and that this runner
-// cannot open; a runner of another release may.
+// errUnopened is the error for a fetched bundle that this runner cannot open. A runner of another
+// release may be able to.
 var errUnopened = errors.New("this runner cannot open the bundle")
 
-// bundleCache holds the bundles used last, by digest. Runs keep the bundle that
-// they began with, also after it left the cache.
+// bundleCache holds the most recently used bundles by digest. A run keeps its bundle after the
+// cache has dropped it.
 type bundleCache struct {
 	source interface {
 		Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 	}
 	most    int
-	changed chan struct{} // a bundle was opened or refused
+	changed chan struct{} // closed when a bundle is opened or refused
 
 	mu      sync.Mutex
 	held    map[string]*bundle.Project
@@ -48,7 +49,7 @@ type refusal struct {
 	until  time.Time
 }
 
-// fetching is a fetch that several wait for.
+// fetching is a fetch that several callers wait for.
 type fetching struct {
 	done    chan struct{}
 	project *bundle.Project
@@ -59,14 +60,14 @@ func newBundleCache(d Dispatch, most int) *bundleCache {
 	return &bundleCache{source: d, most: most, changed: make(chan struct{}, 1), held: map[string]*bundle.Project{}, pending: map[string]*fetching{}}
 }
 
-// digests lists what is held.
+// digests lists the cached bundles.
 func (b *bundleCache) digests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.order)
 }
 
-// refusals lists what could not be opened.
+// refusals lists the bundles that could not be opened.
 func (b *bundleCache) refusals() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,25 +80,25 @@ func (b *bundleCache) refusals() []string {
 	return digests
 }
 
-// settled says that there is no use in fetching a bundle.
+// settled reports whether fetching a bundle is pointless.
 func (b *bundleCache) settled(digest string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held[digest] != nil || b.refuses(digest)
 }
 
-// refuses says that a bundle could not be opened; b.mu is held.
+// refuses reports whether a bundle could not be opened. The caller holds b.mu.
 func (b *bundleCache) refuses(digest string) bool {
 	now := time.Now()
 	return slices.ContainsFunc(b.refused, func(r refusal) bool { return r.digest == digest && now.Before(r.until) })
 }
 
-// get returns a bundle, fetching it when needed; errUnopened.
-func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, error) {
+// getBundle returns a bundle and fetches it if needed. It can return errUnopened.
+func (b *bundleCache) getBundle(ctx context.Context, digest string) (*bundle.Project, error) {
 	for {
 		b.mu.Lock()
 		if p := b.held[digest]; p != nil {
-			b.use(digest)
+			b.markUsed(digest)
 			b.mu.Unlock()
 			return p, nil
 		}
@@ -112,7 +113,7 @@ func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, 
 		}
 		b.mu.Unlock()
 		if !waiting {
-			b.fetch(ctx, digest, f)
+			b.fetchBundle(ctx, digest, f)
 			return f.project, f.err
 		}
 		select {
@@ -120,7 +121,7 @@ func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, 
 			if f.err == nil {
 				return f.project, nil
 			}
-			// The one that fetched may have been cut off: try it alone.
+			// The caller that fetched may have been cancelled, so fetch again.
 			if ctx.Err() == nil {
 				continue
 			}
@@ -131,15 +132,15 @@ func (b *bundleCache) get(ctx context.Context, digest string) (*bundle.Project, 
 	}
 }
 
-func (b *bundleCache) fetch(ctx context.Context, digest string, f *fetching) {
-	f.project, f.err = b.open(ctx, digest)
+func (b *bundleCache) fetchBundle(ctx context.Context, digest string, f *fetching) {
+	f.project, f.err = b.openBundle(ctx, digest)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.pending, digest)
 	switch {
 	case f.err == nil:
 		b.held[digest] = f.project
-		b.use(digest)
+		b.markUsed(digest)
 		if len(b.order) > b.most {
 			delete(b.held, b.order[0])
 			b.order = b.order[1:]
@@ -149,10 +150,10 @@ func (b *bundleCache) fetch(ctx context.Context, digest string, f *fetching) {
 		b.refused = b.refused[max(0, len(b.refused)-maxRefused):]
 	}
 	close(f.done)
-	wake(b.changed)
+	notifyOnce(b.changed)
 }
 
-func (b *bundleCache) open(ctx context.Context, digest string) (*bundle.Project, error) {
+func (b *bundleCache) openBundle(ctx context.Context, digest string) (*bundle.Project, error) {
 	data, err := b.source.Bundle(ctx, digest, bundle.MaxSize)
 	if err != nil {
 		return nil, fmt.Errorf("fetching bundle %s: %w", digest, err)
@@ -164,8 +165,8 @@ func (b *bundleCache) open(ctx context.Context, digest string) (*bundle.Project,
 	return project, nil
 }
 
-// use moves a digest to the end of the order.
-func (b *bundleCache) use(digest string) {
+// markUsed moves a digest to the end of the order.
+func (b *bundleCache) markUsed(digest string) {
 	if i := slices.Index(b.order, digest); i >= 0 {
 		b.order = slices.Delete(b.order, i, i+1)
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
-// TestClaimsGoOnWhileABundleIsFetched: also where the fetch takes for ever.
-func TestClaimsGoOnWhileABundleIsFetched(t *testing.T) {
+// Claims continue during a fetch, even if it never ends.
+func TestClaims_ContinueDuringBundleFetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -47,8 +47,8 @@ func TestClaimsGoOnWhileABundleIsFetched(t *testing.T) {
 	})
 }
 
-// TestAFailedPrefetchIsTriedAgain: with growing pauses, however often dispatch asks.
-func TestAFailedPrefetchIsTriedAgain(t *testing.T) {
+// Pauses grow, regardless of how often dispatch asks.
+func TestPrefetch_RetriesWithGrowingPauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -66,9 +66,9 @@ func TestAFailedPrefetchIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestABundleThatCannotBeOpenedIsLeftToOthers: it is named and not fetched again, and
-// its run waits for a runner that can.
-func TestABundleThatCannotBeOpenedIsLeftToOthers(t *testing.T) {
+// The runner names the bundle and does not fetch it again. The run waits for a runner that can open
+// it.
+func TestBundles_ReportUnopenedBundle(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]string{"damaged": "something else", "of a later release": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -101,8 +101,8 @@ func TestABundleThatCannotBeOpenedIsLeftToOthers(t *testing.T) {
 	}
 }
 
-// TestARunOfARefusedBundleIsReleased: one that is handed out although it was named.
-func TestARunOfARefusedBundleIsReleased(t *testing.T) {
+// Dispatch can hand out a run although the runner named its bundle.
+func TestBundles_ReleaseRunOfRefusedBundle(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -122,7 +122,7 @@ func TestARunOfARefusedBundleIsReleased(t *testing.T) {
 	})
 }
 
-func TestABundleThatIsGoneFailsItsRuns(t *testing.T) {
+func TestBundles_FailRunOfDeletedBundle(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	p.digest = "sha256:" + strings.Repeat("0", 64)
@@ -131,8 +131,8 @@ func TestABundleThatIsGoneFailsItsRuns(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-// TestWhatDoesNotComeIsGivenBack: a run does not wait for its bundle for ever.
-func TestWhatDoesNotComeIsGivenBack(t *testing.T) {
+// A run does not wait for its bundle forever.
+func TestBundles_ReleaseRunAfterFetchTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowPort{runnerPort: newPort(t, repo()).as("one")}
@@ -154,8 +154,8 @@ func (s *slowPort) Bundle(ctx context.Context, _ string, _ int64) ([]byte, error
 	return nil, ctx.Err()
 }
 
-// TestRefusalsAreBounded: the last ones are remembered.
-func TestRefusalsAreBounded(t *testing.T) {
+// The latest refusals are remembered.
+func TestBundles_LimitRememberedRefusals(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	cache := serve.NewBundleCache(p.as("one"), 4)
@@ -173,8 +173,8 @@ func TestRefusalsAreBounded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("sha256:%064d", 3), refused[0])
 }
 
-// TestALongJournalIsFetched: one that is too large for the claim.
-func TestALongJournalIsFetched(t *testing.T) {
+// A journal that is too large for the claim is fetched.
+func TestJournal_FetchesLongJournal(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	one := started(t, p, "one", nil, nil)
@@ -191,8 +191,8 @@ func TestALongJournalIsFetched(t *testing.T) {
 	require.Zero(t, calls.Load())
 }
 
-// TestAJournalOfALaterReleaseIsGivenBack: after a while, for a runner that can.
-func TestAJournalOfALaterReleaseIsGivenBack(t *testing.T) {
+// After a while the run is released for a runner that can read the journal.
+func TestJournal_ReleasesRunOfNewerRelease(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	run := p.queue("hello", "text/plain", "x")
@@ -204,8 +204,8 @@ func TestAJournalOfALaterReleaseIsGivenBack(t *testing.T) {
 	require.Empty(t, p.ends)
 }
 
-// TestATimeoutCountsFromTheFirstAttempt: by the database's clock, not by this one's.
-func TestATimeoutCountsFromTheFirstAttempt(t *testing.T) {
+// The timeout uses the clock of the database and not of the runner.
+func TestTimeout_CountsFromFirstAttempt(t *testing.T) {
 	t.Parallel()
 	for age, code := range map[time.Duration]string{14 * time.Minute: "", 16 * time.Minute: engine.CodeTimeout} {
 		t.Run(age.String(), func(t *testing.T) {

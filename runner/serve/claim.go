@@ -11,10 +11,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// errLost is the cause of runs whose claim is no longer this runner's.
+// errLost is the cause for runs whose claim this runner has lost.
 var errLost = errors.New("claim was lost")
 
-// claim is a run that this runner holds.
+// claim is a run that this runner has claimed.
 type claim struct {
 	run dispatchapi.Run
 	// ctx ends with the claim, and when runs are cut off.
@@ -25,8 +25,8 @@ type claim struct {
 
 	mu        sync.Mutex
 	test      string        // the A/B variant that executes the run
-	until     time.Time     // the lease, by this process's clock
-	known     bool          // it was confirmed once
+	until     time.Time     // end of the lease, by the clock of this process
+	known     bool          // confirmed at least once
 	confirmed chan struct{} // closed and replaced by each confirmation
 	ask       func()
 }
@@ -40,31 +40,31 @@ func newClaim(ctx context.Context, run dispatchapi.Run, askHeartbeat func()) *cl
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-func (c *claim) lease() dispatchapi.Lease {
+func (c *claim) leaseOf() dispatchapi.Lease {
 	return dispatchapi.Lease{RunID: c.run.ID, Token: c.run.Token}
 }
 
-// held is the claim as a heartbeat names it.
-func (c *claim) held() dispatchapi.Held {
-	return dispatchapi.Held{Lease: c.lease(), TestName: c.testName()}
+// heldRun returns the claim for a heartbeat.
+func (c *claim) heldRun() dispatchapi.Held {
+	return dispatchapi.Held{Lease: c.leaseOf(), TestName: c.testName()}
 }
 
-// executedBy notes which A/B variant executes the run.
+// executedBy records the A/B variant that executes the run.
 func (c *claim) executedBy(test string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.test = test
 }
 
-// testName is the A/B variant that executes the run, "" while none is chosen.
+// testName returns the A/B variant that executes the run, or "" before the choice.
 func (c *claim) testName() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.test
 }
 
-// lost says that the claim is another's by now.
-func (c *claim) lost() bool { return errors.Is(context.Cause(c.ctx), errLost) }
+// isLost reports whether another runner has the claim.
+func (c *claim) isLost() bool { return errors.Is(context.Cause(c.ctx), errLost) }
 
 // confirm extends the lease.
 func (c *claim) confirm(until time.Time) {
@@ -75,15 +75,15 @@ func (c *claim) confirm(until time.Time) {
 	c.confirmed = make(chan struct{})
 }
 
-// fresh says that the claim was not confirmed yet: its lease is short.
-func (c *claim) fresh() bool {
+// isUnconfirmed reports whether the claim has not been confirmed yet. Its lease is then short.
+func (c *claim) isUnconfirmed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !c.known
 }
 
-// gate waits until the lease is confirmed; an error when the claim ends first.
-func (c *claim) gate(ctx context.Context) error {
+// awaitLease waits until the lease is confirmed. It returns an error if the claim ends before.
+func (c *claim) awaitLease(ctx context.Context) error {
 	for {
 		if cause := context.Cause(c.ctx); cause != nil {
 			return cause
@@ -104,9 +104,9 @@ func (c *claim) gate(ctx context.Context) error {
 	}
 }
 
-// age is how long ago the run's first attempt began: up to the claim by the database's
-// clock, from then on by this process's.
-func (c *claim) age() time.Duration {
+// runAge returns the time since the run's first attempt began, by the database's clock until the claim
+// and by this process's clock after it.
+func (c *claim) runAge() time.Duration {
 	since := time.Since(c.arrived)
 	if c.run.StartedAt.IsZero() || c.run.Now.IsZero() {
 		return since

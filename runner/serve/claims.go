@@ -16,62 +16,61 @@ import (
 )
 
 const (
-	// claimWait is how long dispatch holds a claim request open.
+	// claimWait is how long dispatch keeps a claim request open.
 	claimWait = 20 * time.Second
-	// claimPause is the pause after a claim that failed; each further one is longer,
-	// up to maxClaimPause.
+	// claimPause is the first pause after a failed claim request. The pauses grow to maxClaimPause.
 	claimPause, maxClaimPause = 500 * time.Millisecond, 5 * time.Second
-	// settleTime is how long a full runner waits for a place before it asks what was
-	// cancelled: of short runs one ends by then, and no request has to be broken off.
+	// settleTime is how long a full runner waits for a free slot before it polls for cancelled
+	// runs. Short runs often end in this time, and then no request has to be cancelled.
 	settleTime = 250 * time.Millisecond
-	// stalePause is the pause after an answer that says nothing new, such as what to
-	// prefetch while that is being fetched.
+	// stalePause is the pause after a response without news, for example with a bundle that is
+	// already being prefetched.
 	stalePause = 500 * time.Millisecond
 )
 
-// errPlace is the cause of a wait that ended because a place is free.
-var errPlace = errors.New("a place is free")
+// errPlace is the cause for ending a wait when a slot becomes free.
+var errPlace = errors.New("a slot is free")
 
-// claims asks for runs until ctx ends.
-func (s *Server) claims(ctx context.Context, l life) {
+// claimLoop claims runs until ctx ends.
+func (s *Server) claimLoop(ctx context.Context, l life) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = claimPause, maxClaimPause
 	for ctx.Err() == nil {
-		resp, err := s.ask(ctx)
+		resp, err := s.requestRuns(ctx)
 		if err != nil && (ctx.Err() != nil || errors.Is(err, errPlace)) {
 			continue
 		}
 		s.opts.Metrics.Polled(err)
-		s.note(func() { s.unanswered = err != nil })
+		s.updateState(func() { s.unanswered = err != nil })
 		if err != nil {
 			next := pauses.NextBackOff()
 			slog.WarnContext(ctx, "claiming runs", "error", err, "again", next.String())
-			_ = pause.For(ctx, next) // the loop looks at ctx
+			_ = pause.For(ctx, next) // the loop checks ctx
 			continue
 		}
 		pauses.Reset()
-		s.note(func() { s.polled = s.opts.Now() })
-		if !s.take(ctx, l, resp) {
+		s.updateState(func() { s.polled = s.opts.Now() })
+		if !s.applyResponse(ctx, l, resp) {
 			s.awaitNews(ctx)
 		}
 	}
 }
 
-// ask claims once. A runner without a free place asks as well, to hear what was
-// cancelled; that request, and it alone, is broken off when a place becomes free:
-// errPlace. Of the others the answer may hold runs.
-func (s *Server) ask(ctx context.Context) (dispatchapi.ClaimResponse, error) {
+// requestRuns sends one claim request. A runner without a free slot also asks, to learn about cancelled
+// runs. Only that request is cancelled when a slot becomes free (errPlace), because the response of
+// any other can contain runs.
+func (s *Server) requestRuns(ctx context.Context) (dispatchapi.ClaimResponse, error) {
 	full, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if !s.awaitPlace(end) {
 		return s.opts.Dispatch.Claim(ctx, s.request())
 	}
-	defer s.note(func() { s.freed = nil })
+	defer s.updateState(func() { s.freed = nil })
 	if err := pause.For(full, settleTime); err != nil {
 		return dispatchapi.ClaimResponse{}, err
 	}
 	req := s.request()
-	req.Limit = 0 // a place may have become free just now; then full has ended
+	req.Limit = 0 // if a slot became free just now, full has ended
 	resp, err := s.opts.Dispatch.Claim(full, req)
 	if err != nil && errors.Is(context.Cause(full), errPlace) {
 		return resp, errPlace
@@ -79,55 +78,55 @@ func (s *Server) ask(ctx context.Context) (dispatchapi.ClaimResponse, error) {
 	return resp, err
 }
 
-// request says what this runner has, works on and wants.
+// request describes the state of this runner and its free slots.
 func (s *Server) request() dispatchapi.ClaimRequest {
 	req := dispatchapi.ClaimRequest{RunnerID: s.opts.RunnerID, Digests: s.bundles.digests(), Refused: s.bundles.refusals()}
 	for _, c := range s.holding() {
-		req.Holding = append(req.Holding, c.lease())
+		req.Holding = append(req.Holding, c.leaseOf())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ending {
 		return req
 	}
-	req.Places, req.Limit, req.Unanswered = s.opts.Concurrency, s.free(), s.unanswered
-	if !s.polled.IsZero() { // the first one only makes the runner known
+	req.Places, req.Limit, req.Unanswered = s.opts.Concurrency, s.freeSlots(), s.unanswered
+	if !s.polled.IsZero() { // the first request only registers the runner
 		req.WaitSeconds = int(claimWait.Seconds())
 	}
 	return req
 }
 
-// free is how many runs may begin; s.mu is held.
-func (s *Server) free() int { return max(0, s.opts.Concurrency-s.busy) }
+// freeSlots returns the number of free slots. The caller holds s.mu.
+func (s *Server) freeSlots() int { return max(0, s.opts.Concurrency-s.busy) }
 
-// awaitPlace has end called when a place becomes free; false when one is.
+// awaitPlace calls end when a slot becomes free. It returns false if one is free already.
 func (s *Server) awaitPlace(end context.CancelCauseFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.free() > 0 {
+	if s.freeSlots() > 0 {
 		return false
 	}
 	s.freed = end
 	return true
 }
 
-// take does what an answer says, and says whether to ask anew at once. An answer that
-// hands out or prefetches what is already at hand would come again at once; one about
-// claims that ended meanwhile does not, for they are not named again.
-func (s *Server) take(ctx context.Context, l life, resp dispatchapi.ClaimResponse) bool {
-	isNew := s.lose(ctx, resp.Lost)
+// applyResponse applies a response and reports whether to ask again immediately. It returns false for a
+// response with known runs or prefetches, because the same response would return at once. Claims
+// that ended in the meantime do not count, because the next request does not name them.
+func (s *Server) applyResponse(ctx context.Context, l life, resp dispatchapi.ClaimResponse) bool {
+	isNew := s.loseClaims(ctx, resp.Lost)
 	for _, run := range resp.Runs {
-		if c := s.hold(l, run); c != nil {
+		if c := s.addClaim(l, run); c != nil {
 			isNew = true
-			s.start(l, c)
-			wake(s.fresh)
+			s.startRun(l, c)
+			notifyOnce(s.fresh)
 		}
 	}
-	s.prefetch.want(resp.Prefetch)
+	s.prefetch.setWanted(resp.Prefetch)
 	return isNew || len(resp.Runs)+len(resp.Prefetch) == 0
 }
 
-// awaitNews waits until a bundle has come or asking again cannot hurt.
+// awaitNews waits until a bundle has arrived or until another request is useful.
 func (s *Server) awaitNews(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, stalePause)
 	defer cancel()
@@ -137,11 +136,10 @@ func (s *Server) awaitNews(ctx context.Context) {
 	}
 }
 
-// hold makes a run that was handed out a claim of this runner; nil when there is
-// nothing to begin. A claim that it holds already was handed out again because a
-// request and an answer crossed; one beyond what a heartbeat can name is left to the
-// end of its lease.
-func (s *Server) hold(l life, run dispatchapi.Run) *claim {
+// addClaim records a run as a claim of this runner. It returns nil if there is nothing to start: the
+// runner already has the claim because a request and a response crossed, or a heartbeat cannot name
+// any more claims. The lease of such a claim expires.
+func (s *Server) addClaim(l life, run dispatchapi.Run) *claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.runs[run.ID]
@@ -149,7 +147,7 @@ func (s *Server) hold(l life, run dispatchapi.Run) *claim {
 	case before != nil && before.run.Token == run.Token:
 		return nil
 	case before != nil:
-		before.end(errLost) // This runner itself has claimed the run anew.
+		before.end(errLost) // This runner itself has claimed the run again.
 	case len(s.runs) >= dispatchapi.MaxLeases:
 		return nil
 	}
@@ -159,21 +157,21 @@ func (s *Server) hold(l life, run dispatchapi.Run) *claim {
 	return c
 }
 
-// start executes a run in a goroutine of its own.
-func (s *Server) start(l life, c *claim) {
+// startRun executes a run in its own goroutine.
+func (s *Server) startRun(l life, c *claim) {
 	s.opts.Metrics.Began()
 	s.group.Go(func() {
 		status := metrics.RunUnreported
 		defer func() {
 			s.opts.Metrics.Left(status)
-			s.leave(c)
+			s.endClaim(c)
 		}()
 		status = s.execute(l, c)
 	})
 }
 
-// leave ends a claim and frees its place.
-func (s *Server) leave(c *claim) {
+// endClaim ends a claim and frees its slot.
+func (s *Server) endClaim(c *claim) {
 	defer c.end(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,13 +179,13 @@ func (s *Server) leave(c *claim) {
 		delete(s.runs, c.run.ID)
 	}
 	s.busy--
-	if s.freed != nil && s.free() > 0 {
+	if s.freed != nil && s.freeSlots() > 0 {
 		s.freed(errPlace)
 	}
 }
 
-// lose ends the claims that are no longer current, and says whether there was any.
-func (s *Server) lose(ctx context.Context, leases []dispatchapi.Lease) bool {
+// loseClaims ends the claims that are no longer current and reports whether there were any.
+func (s *Server) loseClaims(ctx context.Context, leases []dispatchapi.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := false
@@ -203,13 +201,13 @@ func (s *Server) lose(ctx context.Context, leases []dispatchapi.Lease) bool {
 	return ended
 }
 
-// holding are the claims that this runner works on.
+// holding returns the claims of this runner.
 func (s *Server) holding() []*claim {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make([]*claim, 0, len(s.runs))
 	for _, c := range s.runs {
-		if !c.lost() {
+		if !c.isLost() {
 			held = append(held, c)
 		}
 	}

@@ -18,19 +18,18 @@ import (
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
-// single lets a server execute one run at a time, with the heartbeats of every day.
+// single configures a server with one slot and the default heartbeats.
 func single(o *serve.Options) { o.Concurrency, o.Heartbeat = 1, 0 }
 
-// last is the latest request for runs.
+// last returns the latest claim request.
 func (p *port) last() dispatchapi.ClaimRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.asked[len(p.asked)-1]
 }
 
-// TestAFullRunnerHearsOfCancelledRuns: it asks without wanting a run, and what was
-// cancelled ends at once.
-func TestAFullRunnerHearsOfCancelledRuns(t *testing.T) {
+// A full runner polls without claiming, and cancelled runs end immediately.
+func TestClaims_FullRunnerEndsCancelledRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -56,9 +55,8 @@ func TestAFullRunnerHearsOfCancelledRuns(t *testing.T) {
 	})
 }
 
-// TestAFreePlaceEndsTheRequestOfAFullRunner: the next run begins at once, and a
-// request that was broken off is no failure.
-func TestAFreePlaceEndsTheRequestOfAFullRunner(t *testing.T) {
+// The next run begins immediately, and the cancelled request is no failure.
+func TestClaims_FreeSlotEndsRequestOfFullRunner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		registry := metrics.NewRegistry()
@@ -81,9 +79,8 @@ func TestAFreePlaceEndsTheRequestOfAFullRunner(t *testing.T) {
 	})
 }
 
-// TestShortRunsBreakNoRequestOff: a full runner first sees whether a place becomes
-// free by itself.
-func TestShortRunsBreakNoRequestOff(t *testing.T) {
+// A full runner first waits for a slot to become free.
+func TestClaims_FullRunnerWaitsForShortRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -99,9 +96,8 @@ func TestShortRunsBreakNoRequestOff(t *testing.T) {
 	})
 }
 
-// TestFreshClaimsAreConfirmedSoon: within a quarter of a second, those that come
-// meanwhile together, and from then on as ever.
-func TestFreshClaimsAreConfirmedSoon(t *testing.T) {
+// Fresh claims are confirmed together within a quarter of a second, and then regularly.
+func TestHeartbeat_ConfirmsFreshClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, finish := newPort(t, repo()), make(chan struct{})
@@ -136,9 +132,9 @@ func TestFreshClaimsAreConfirmedSoon(t *testing.T) {
 	})
 }
 
-// TestARunWhoseAnswerWasLostIsBegun: by the same claim, once. The request after the lost
-// answer, and no other while it works, says that it was.
-func TestARunWhoseAnswerWasLostIsBegun(t *testing.T) {
+// The run begins once, with the same claim. The request after the lost response, and no other one
+// during the run, reports the loss.
+func TestClaims_StartRunAfterLostResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -159,9 +155,8 @@ func TestARunWhoseAnswerWasLostIsBegun(t *testing.T) {
 	})
 }
 
-// TestARunThatIsHandedOutTwiceIsBegunOnce: the runner knows what it holds, and is not
-// driven round by being told again.
-func TestARunThatIsHandedOutTwiceIsBegunOnce(t *testing.T) {
+// The runner knows its claims and does not loop because of a repeated response.
+func TestClaims_StartRepeatedRunOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, finish := newPort(t, repo()), make(chan struct{})
@@ -180,9 +175,9 @@ func TestARunThatIsHandedOutTwiceIsBegunOnce(t *testing.T) {
 	})
 }
 
-// TestMoreRunsThanPlacesWait: what is handed out beyond the places is held and begins
-// when one is free; what is beyond a heartbeat's names is left to its lease.
-func TestMoreRunsThanPlacesWait(t *testing.T) {
+// Runs beyond the slots wait for a free slot. Runs beyond the claims in a heartbeat wait for the
+// end of their lease.
+func TestClaims_QueueRunsBeyondSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := newPort(t, repo())
@@ -214,9 +209,8 @@ func TestMoreRunsThanPlacesWait(t *testing.T) {
 	})
 }
 
-// TestDrainingGivesBackWhatWasLost: a run that was leased by the request which the
-// end cut off goes back at once; what is worked on goes on.
-func TestDrainingGivesBackWhatWasLost(t *testing.T) {
+// A run that the cancelled request leased is released immediately. Open runs continue.
+func TestDrain_ReleasesLostClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, finish := newPort(t, repo()), make(chan struct{})
@@ -224,7 +218,7 @@ func TestDrainingGivesBackWhatWasLost(t *testing.T) {
 		working := p.queue("charger", "text/plain", "x")
 		time.Sleep(time.Second)
 		stranded := uuid.New()
-		p.mu.Lock() // Without a word to those who wait: the answer never comes.
+		p.mu.Lock() // Without a wake-up: the response never arrives.
 		p.runs[stranded] = &portRun{status: "running", runner: "one", run: dispatchapi.Run{ID: stranded, Token: 9}}
 		p.mu.Unlock()
 		one.stop()
@@ -240,7 +234,7 @@ func TestDrainingGivesBackWhatWasLost(t *testing.T) {
 	})
 }
 
-// deafPort never answers a runner that drains.
+// deafPort never responds to a runner that drains.
 type deafPort struct {
 	*runnerPort
 	farewells atomic.Int32
@@ -255,8 +249,8 @@ func (d *deafPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dis
 	return d.runnerPort.Claim(ctx, req)
 }
 
-// TestNobodyHearsThatARunnerDrains: three tries of a second, and it ends.
-func TestNobodyHearsThatARunnerDrains(t *testing.T) {
+// The runner tries three times for a second each and then ends.
+func TestDrain_EndsWithoutResponse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		deaf := &deafPort{runnerPort: newPort(t, repo()).as("one")}

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package serve executes agent runs: it claims them from dispatch, fetches the
-// bundle that each names, runs the agent, and reports how it ended.
+// Package serve executes agent runs. It claims them from dispatch, fetches their bundles, runs the
+// agents and reports the results.
 //
 // # Claims
 //
-// A claim holds for a lease, which is short until the first heartbeat names it, and is
-// renewed by heartbeats. While dispatch cannot be reached, runs go on: what they did is
-// appended when it is back. Only tool calls wait: none begins without a confirmed
-// lease, because another runner may have the run by then. A claim that is lost, or
-// whose run was cancelled, ends its run here at once and without a word.
+// A claim has a lease. The lease is short until the first heartbeat confirms it, and heartbeats
+// renew it. If dispatch cannot be reached, runs continue and append their journals later. Only tool
+// calls wait: no call begins without a confirmed lease, because another runner may have the run. If
+// a claim is lost or its run is cancelled, the run ends here immediately and without a report.
 //
-// Requests for runs name what the runner works on. So dispatch hands out again what
-// got lost on its way, and says what is no longer current; a runner without a free
-// place asks for the sake of that alone.
+// Claim requests name the runner's current runs. So dispatch can repeat a claim that was lost on
+// its way and can name claims that are no longer current. A runner without a free slot sends
+// requests only for this reason.
 //
 // # Bundles
 //
-// What is about to go live is fetched beside all else. A bundle that this runner cannot
-// open may be of a later release: it says so, and gives the runs of it back for others.
+// The runner prefetches bundles that are about to go live. If it cannot open a bundle, the bundle
+// may belong to a newer release. The runner then reports it and releases its runs for other
+// runners.
 //
-// # Ending
+// # Shutdown
 //
-// When Run's context ends, no more runs are claimed, and dispatch is told so. What is under way (a model
-// request, a tool) is awaited, recorded, and the runs are given back, so that
-// another runner resumes them. At the end of the grace period the rest is cut off.
+// When the context of Run ends, the runner claims no more runs and tells dispatch. Model requests
+// and tool calls in progress can finish and are recorded. Then the runs are released, and another
+// runner resumes them. After the grace period the runner cancels the remaining work.
 package serve

@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -24,20 +26,19 @@ const (
 )
 
 const (
-	// maxInput is the most bytes of an input.
+	// maxInput limits an input, in bytes.
 	maxInput = 32 << 20
-	// prepareTime bounds fetching what a run needs.
+	// prepareTime limits the time to fetch the data of a run.
 	prepareTime = 2 * time.Minute
-	// elsewhereDelay is how long a run that this runner cannot execute is left alone
-	// when it is given back: another runner may, and without one it waits like that.
+	// elsewhereDelay is the delay after the release of a run that this runner cannot execute.
+	// Another runner may claim it; without one it is retried at this interval.
 	elsewhereDelay = 5 * time.Second
 )
 
-// errPrepare is the cause of runs whose bundle, input or journal does not come.
-var errPrepare = errors.New("what the run needs could not be fetched in time")
+// errPrepare is the cause for runs whose bundle, input or journal does not arrive.
+var errPrepare = errors.New("the data of the run could not be fetched in time")
 
-// execute runs a claimed run to its end or until it is given back, and says how it
-// left the runner.
+// execute runs a claimed run until it ends or is released, and returns the outcome for the metrics.
 func (s *Server) execute(l life, c *claim) (status string) {
 	log := slog.With("run", c.run.ID, "agent", c.run.AgentName, "attempt", c.run.Attempt)
 	defer func() {
@@ -47,24 +48,24 @@ func (s *Server) execute(l life, c *claim) (status string) {
 		}
 	}()
 	out := s.attempt(l, c)
-	if c.lost() || errors.Is(out.Cause, dispatchapi.ErrFenced) {
-		log.Info("run is another's", "cause", out.Cause)
+	if c.isLost() || errors.Is(out.Cause, dispatchapi.ErrFenced) {
+		log.Info("another runner has the run", "cause", out.Cause)
 		return metrics.RunLost
 	}
 	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatchapi.ErrRejected) {
 		return s.fallback(l, c, log, out.Cause, notStored)
 	}
 	if out.Status == engine.Unfinished {
-		log.Info("giving run back", "cause", out.Cause)
+		log.Info("releasing run", "cause", out.Cause)
 		return s.release(l, c, log, releaseDelay(out.Cause))
 	}
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
 		Token: c.run.Token, TestName: c.testName(), Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
-		Output: out.Output, Usage: out.Usage, Journal: out.Trailing,
+		Output: out.Output, Usage: out.Usage, Context: out.Context, Unpublished: out.Unpublished, Journal: out.Trailing,
 	})
 	switch {
 	case errors.Is(err, dispatchapi.ErrFenced):
-		log.Info("run is another's")
+		log.Info("another runner has the run")
 		return metrics.RunLost
 	case errors.Is(err, dispatchapi.ErrRejected):
 		return s.fallback(l, c, log, err, notStored)
@@ -76,8 +77,8 @@ func (s *Server) execute(l life, c *claim) (status string) {
 	return string(out.Status)
 }
 
-// endLevel is that of the line about a run that ended. Runs that completed are counted by metrics: a line for
-// each would push warnings out of what a node keeps of a container's log.
+// endLevel returns the log level for an ended run. Metrics count completed runs. A log line for
+// each of them would push warnings out of the log that a node keeps.
 func endLevel(out engine.Outcome) slog.Level {
 	if out.Status == engine.Completed && out.Cause == nil {
 		return slog.LevelDebug
@@ -85,10 +86,10 @@ func endLevel(out engine.Outcome) slog.Level {
 	return slog.LevelInfo
 }
 
-const notStored = "what the run did could not be stored"
+const notStored = "the journal of the run could not be stored"
 
-// fallback reports a run whose journal or outcome dispatch does not accept, or
-// that breaks the runner, so that it does not come back for ever.
+// fallback reports a run whose journal or outcome dispatch rejects, or that crashes the runner, so
+// that the run does not return forever.
 func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) (status string) {
 	log.Error(message, "error", cause)
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
@@ -102,8 +103,7 @@ func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, messa
 	return dispatchapi.StatusFailed
 }
 
-// releaseDelay is how long a run is handed to nobody once it is given back: the same
-// runner could do nothing else with it.
+// releaseDelay returns how long a released run cannot be claimed. The same runner would fail again.
 func releaseDelay(cause error) time.Duration {
 	if errors.Is(cause, errUnopened) || errors.Is(cause, errPrepare) || errors.Is(cause, engine.ErrLaterJournal) {
 		return elsewhereDelay
@@ -111,21 +111,21 @@ func releaseDelay(cause error) time.Duration {
 	return 0
 }
 
-// release gives a run back, so that another runner resumes it soon; without
-// that, it is resumed when the lease ends.
+// release releases a run, so that another runner resumes it soon. Otherwise it is resumed when the
+// lease expires.
 func (s *Server) release(l life, c *claim, log *slog.Logger, delay time.Duration) (status string) {
 	err := s.opts.Dispatch.Release(l.reporting, c.run.ID, dispatchapi.ReleaseRequest{Token: c.run.Token, DelaySeconds: int(delay.Seconds())})
 	switch {
 	case errors.Is(err, dispatchapi.ErrFenced):
 		return metrics.RunLost
 	case err != nil:
-		log.Warn("giving a run back", "error", err)
+		log.Warn("releasing a run", "error", err)
 		return metrics.RunUnreported
 	}
 	return metrics.RunReleased
 }
 
-// attempt waits for a place, prepares the run and hands it to the engine.
+// attempt waits for a slot, prepares the run and calls the engine.
 func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	select {
 	case s.places <- struct{}{}:
@@ -135,7 +135,7 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	case <-c.ctx.Done():
 		return engine.Outcome{Status: engine.Unfinished, Cause: context.Cause(c.ctx)}
 	}
-	files, release, err := s.attach(c, l.stop)
+	files, release, err := s.attachFiles(c, l.stop)
 	if err != nil {
 		return unprepared(err)
 	}
@@ -146,15 +146,15 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	}
 	in.Journal = &journal{dispatch: s.opts.Dispatch, claim: c, life: l}
 	in.Actions, in.Outbound = c.run.Actions, &outbound{dispatch: s.opts.Dispatch, claim: c}
-	in.Gate, in.Stop, in.Spent = c.gate, l.stop, c.age()
+	in.Gate, in.Stop, in.Attempt, in.Spent = c.awaitLease, l.stop, c.run.Attempt, c.runAge()
 	return s.opts.Engine.Execute(c.ctx, in)
 }
 
-// prepare fetches and reads what a run needs; a fault where it cannot be had.
+// prepare fetches and reads the data of a run. It returns a fault if the data does not exist.
 func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, prepareTime, errPrepare)
 	defer cancel()
-	project, err := s.bundles.get(ctx, c.run.BundleDigest)
+	project, err := s.bundles.getBundle(ctx, c.run.BundleDigest)
 	if err != nil {
 		return engine.Input{}, faultOf(ctx, codeBundle, "the deployment's bundle could not be fetched", err)
 	}
@@ -185,13 +185,16 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 		return engine.Input{}, err
 	}
 	input.About(values, c.run.ID.String(), c.run.AgentName, c.run.Headers)
+	if c.run.ConnectorID != uuid.Nil {
+		values["connector_id"] = c.run.ConnectorID.String()
+	}
 	return engine.Input{
-		RunID: c.run.ID.String(), AgentName: c.run.AgentName, TestName: c.testName(), Project: project,
+		RunID: c.run.ID.String(), Traceparent: c.run.Traceparent, AgentName: c.run.AgentName, TestName: c.testName(), Project: project,
 		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,
 	}, nil
 }
 
-// fault fails a run before its agent began.
+// fault fails a run before its agent begins.
 type fault struct {
 	code, message string
 	cause         error
@@ -200,8 +203,8 @@ type fault struct {
 func (f *fault) Error() string { return f.message + ": " + f.cause.Error() }
 func (f *fault) Unwrap() error { return f.cause }
 
-// faultOf is a fault where dispatch says that there is nothing to be had. Otherwise
-// another attempt may do better, and err says why this one did not.
+// faultOf returns a fault if dispatch reports that the data does not exist. Otherwise it returns
+// err, and another attempt may succeed.
 func faultOf(ctx context.Context, code, message string, err error) error {
 	switch {
 	case errors.Is(err, dispatchapi.ErrRejected):
@@ -212,7 +215,7 @@ func faultOf(ctx context.Context, code, message string, err error) error {
 	return fmt.Errorf("%s: %w", message, err)
 }
 
-// unprepared is what becomes of a run that could not be prepared.
+// unprepared returns the outcome of a run that could not be prepared.
 func unprepared(err error) engine.Outcome {
 	var f *fault
 	if errors.As(err, &f) {
@@ -221,7 +224,7 @@ func unprepared(err error) engine.Outcome {
 	return engine.Outcome{Status: engine.Unfinished, Cause: err}
 }
 
-// outbound sends under a run's claim.
+// outbound sends deliveries under a run's claim.
 type outbound struct {
 	dispatch Dispatch
 	claim    *claim
@@ -233,8 +236,8 @@ func (o *outbound) Send(ctx context.Context, req dispatchapi.SendRequest) (dispa
 	return o.dispatch.Send(ctx, o.claim.run.ID, req)
 }
 
-// journal appends to a run's journal. Once runs are cut off it still takes what
-// was done, until reporting ends.
+// journal appends to a run's journal. After runs are cancelled it still records finished work until
+// reporting ends.
 type journal struct {
 	dispatch Dispatch
 	claim    *claim
@@ -246,7 +249,7 @@ func (j *journal) Append(_ context.Context, entries []dispatchapi.JournalEntry) 
 	ctx, cancel := context.WithCancelCause(j.life.reporting)
 	defer cancel(nil)
 	defer context.AfterFunc(j.claim.ctx, func() {
-		if j.claim.lost() {
+		if j.claim.isLost() {
 			cancel(errLost)
 		}
 	})()

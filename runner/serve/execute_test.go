@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// A run that completed leaves no line in the log of a runner, and any other run one.
+// Only runs that did not complete write a line to the log.
 func TestEndLevel_ShowsRunsThatDidNotComplete(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -19,7 +19,7 @@ func NewBundleCache(d Dispatch, most int) BundleCache { return BundleCache{newBu
 
 // Get is get.
 func (b BundleCache) Get(ctx context.Context, digest string) (*bundle.Project, error) {
-	return b.get(ctx, digest)
+	return b.getBundle(ctx, digest)
 }
 
 // Refusals is refusals.

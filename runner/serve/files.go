@@ -10,13 +10,13 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// maxFileBytes is how many bytes of attachments this runner holds at once, for all its
-// runs; those of more wait. A request to a model takes a few times what its files have.
+// maxFileBytes limits the attachments in memory for all runs, in bytes. Further runs wait. A model
+// request needs several times the size of its files.
 const maxFileBytes = 32 << 20
 
-// attach lists the attachments of a claimed run, and takes the memory that they need
-// until release is called. It waits for it as long as the claim lasts.
-func (s *Server) attach(c *claim, stop <-chan struct{}) (files dispatchapi.Files, release func(), err error) {
+// attachFiles lists the attachments of a claimed run and reserves their memory until release is called.
+// It waits for memory as long as the claim lasts.
+func (s *Server) attachFiles(c *claim, stop <-chan struct{}) (files dispatchapi.Files, release func(), err error) {
 	release = func() {}
 	if !c.run.Files {
 		return files, release, nil
@@ -31,7 +31,7 @@ func (s *Server) attach(c *claim, stop <-chan struct{}) (files dispatchapi.Files
 		size += f.Size
 	}
 	if size > dispatchapi.MaxFiles {
-		return files, release, &fault{codeInput, "the run's files are larger than they may be", dispatchapi.ErrRejected}
+		return files, release, &fault{codeInput, "the run's files exceed the size limit", dispatchapi.ErrRejected}
 	}
 	waiting, end := context.WithCancelCause(c.ctx)
 	defer end(nil)

@@ -23,14 +23,14 @@ func filesRepo() bundle.Files {
 	return files
 }
 
-// queueFiles queues a run with accepted files of these texts and one that was omitted.
+// queueFiles queues a run with accepted files of these texts and one omitted file.
 func (p *port) queueFiles(agent string, texts ...string) uuid.UUID {
 	run := fileRun(agent, texts...)
 	run.files.Issues = []dispatchapi.FileIssue{{Name: "b.exe", FieldName: "f", Reason: "unsupported_type"}}
 	return p.add(run)
 }
 
-// fileRun is a run with accepted files of these texts.
+// fileRun returns a run with accepted files of these texts.
 func fileRun(agent string, texts ...string) portRun {
 	run := portRun{data: texts, run: dispatchapi.Run{
 		AgentName: agent, ContentType: "application/json", Input: []byte(`{"q":"<x>","files":"theirs"}`), Files: true,
@@ -41,7 +41,7 @@ func fileRun(agent string, texts ...string) portRun {
 	return run
 }
 
-func TestFilesReachTheModel(t *testing.T) {
+func TestFiles_ReachModel(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, filesRepo())
 	one := started(t, p, "one", nil, nil)
@@ -49,9 +49,8 @@ func TestFilesReachTheModel(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-// TestAnAgentMayRequireFiles: its run fails before it begins where there is none, or one
-// was omitted.
-func TestAnAgentMayRequireFiles(t *testing.T) {
+// The run fails before it begins if there is no file or if one was omitted.
+func TestFiles_RequiredByAgent(t *testing.T) {
 	t.Parallel()
 	files := filesRepo()
 	files["agents/hello.yaml"] = append(files["agents/hello.yaml"], "files_required: true\n"...)
@@ -64,7 +63,7 @@ func TestAnAgentMayRequireFiles(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestAFileThatIsNotThereFailsTheRun(t *testing.T) {
+func TestFiles_MissingFileFailsRun(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, filesRepo())
 	run := fileRun("reader", "hello")
@@ -77,9 +76,9 @@ func TestAFileThatIsNotThereFailsTheRun(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-// TestFilesWaitForMemory: runs whose files there is no room for wait until others have
-// ended; those without files do not, and a runner that stops gives them back.
-func TestFilesWaitForMemory(t *testing.T) {
+// A run waits for memory until other runs have ended. Runs without files do not wait. A runner that
+// stops releases waiting runs.
+func TestFiles_WaitForMemory(t *testing.T) {
 	t.Parallel()
 	calls, finish := make(chan struct{}, 10), make(chan struct{})
 	p := newPort(t, filesRepo())

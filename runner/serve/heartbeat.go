@@ -10,24 +10,24 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// confirmTime is how soon a fresh claim is confirmed, whose lease is short until then.
-// Those that are younger share the heartbeat; runs that are over by then cost none.
+// confirmTime is how soon a fresh claim is confirmed, because its lease is short until then. Newer
+// claims share the heartbeat. Runs that end earlier need none.
 const confirmTime = 250 * time.Millisecond
 
-// wake asks for something once, however often it is asked for.
-func wake(signal chan<- struct{}) {
+// notifyOnce sends one pending signal, regardless of the number of calls.
+func notifyOnce(signal chan<- struct{}) {
 	select {
 	case signal <- struct{}{}:
 	default:
 	}
 }
 
-// askHeartbeat asks for a heartbeat now.
-func (s *Server) askHeartbeat() { wake(s.beat) }
+// askHeartbeat requests a heartbeat now.
+func (s *Server) askHeartbeat() { notifyOnce(s.beat) }
 
 // heartbeats renews claims until ctx ends.
 func (s *Server) heartbeats(ctx context.Context) {
-	var failed time.Time // until when none is sent by itself
+	var failed time.Time // no regular heartbeat before
 	regular := time.Now().Add(s.opts.Heartbeat)
 	timer := time.NewTimer(s.opts.Heartbeat)
 	defer timer.Stop()
@@ -56,12 +56,12 @@ func (s *Server) heartbeats(ctx context.Context) {
 	}
 }
 
-// beatDue is when the next heartbeat is due: the regular one, or one that confirms the
-// first of the fresh claims; none before failed.
+// beatDue returns when the next heartbeat is due: the regular one, or one for the first fresh
+// claim. It is never before failed.
 func beatDue(held []*claim, regular, failed time.Time) time.Time {
 	due := regular
 	for _, c := range held {
-		if confirm := c.arrived.Add(confirmTime); c.fresh() && confirm.Before(due) {
+		if confirm := c.arrived.Add(confirmTime); c.isUnconfirmed() && confirm.Before(due) {
 			due = confirm
 		}
 	}
@@ -79,18 +79,18 @@ func (s *Server) heartbeat(ctx context.Context) error {
 	}
 	req := dispatchapi.HeartbeatRequest{Leases: make([]dispatchapi.Held, 0, len(held))}
 	for _, c := range held {
-		req.Leases = append(req.Leases, c.held())
+		req.Leases = append(req.Leases, c.heldRun())
 	}
 	try, cancel := context.WithTimeout(ctx, heartbeatTimeout)
 	defer cancel()
-	sent := time.Now() // The lease began no earlier.
+	sent := time.Now() // The lease did not begin earlier.
 	resp, err := s.opts.Dispatch.Heartbeat(try, req)
 	if err != nil {
 		return err
 	}
-	s.lose(ctx, resp.Lost)
+	s.loseClaims(ctx, resp.Lost)
 	for _, c := range held {
-		if !c.lost() {
+		if !c.isLost() {
 			c.confirm(sent.Add(seconds(resp.LeaseSeconds)))
 		}
 	}

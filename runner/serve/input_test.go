@@ -14,25 +14,24 @@ import (
 	"github.com/agentplatform/agentplatform/runner/input"
 )
 
-// list is a JSON object with so many values in all.
+// list returns a JSON object with this number of values.
 func list(values int) string {
 	return `{"name":"Ada","a":[0` + strings.Repeat(",0", values-4) + `]}`
 }
 
-// nested is a JSON object so deep.
+// nested returns a JSON object with this depth.
 func nested(depth int) string {
 	return `{"name":"Ada","a":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
 }
 
-// TestRunsWithTooComplexInputsFailAtOnce: with a code and words of their own,
-// before anything of them is decoded.
-func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
+// The run fails with its own code and message before the input is decoded.
+func TestInput_RejectsComplexInput(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	r := started(t, p, "one", nil, nil)
 	for input, want := range map[string]string{
-		list(dispatchapi.MaxInputValues + 1):  fmt.Sprintf("it has %d JSON values, at most %d", dispatchapi.MaxInputValues+1, dispatchapi.MaxInputValues),
-		nested(dispatchapi.MaxInputDepth + 1): fmt.Sprintf("nested %d deep, at most %d", dispatchapi.MaxInputDepth+1, dispatchapi.MaxInputDepth),
+		list(dispatchapi.MaxInputValues + 1):  fmt.Sprintf("it has %d JSON values, the limit is %d", dispatchapi.MaxInputValues+1, dispatchapi.MaxInputValues),
+		nested(dispatchapi.MaxInputDepth + 1): fmt.Sprintf("nested %d deep, the limit is %d", dispatchapi.MaxInputDepth+1, dispatchapi.MaxInputDepth),
 	} {
 		t.Run(fmt.Sprintf("%.60s", input), func(t *testing.T) {
 			run := p.queueElsewhere("hello", input)
@@ -52,9 +51,8 @@ func TestRunsWithTooComplexInputsFailAtOnce(t *testing.T) {
 	require.NoError(t, r.end(t))
 }
 
-// TestInputsTakeBoundedMemory: those within the bound some tens of MiB, others
-// next to nothing.
-func TestInputsTakeBoundedMemory(t *testing.T) { // not beside others, whose memory would count
+// Inputs within the limit need some tens of MiB, others almost nothing.
+func TestInput_LimitsMemory(t *testing.T) { // not parallel, because the memory of other tests would count
 	for element, each := range map[string]int{`0`: 1, `{}`: 1, `[]`: 1, `[0]`: 2, `{"":0}`: 2, `"x"`: 1} {
 		t.Run(element, func(t *testing.T) {
 			for _, elements := range []int{(dispatchapi.MaxInputValues - 2) / each, 16 << 20 / (len(element) + 1)} {

@@ -12,9 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// TestEachProcessHasANameOfItsOwn: one that is started anew in the same pod is not
-// handed what its predecessor died of, which then counts as a loss.
-func TestEachProcessHasANameOfItsOwn(t *testing.T) {
+// A process that restarts in the same pod does not get the claims of its predecessor, which may
+// have crashed it. They count as lost.
+func TestRunnerID_IsUniquePerProcess(t *testing.T) {
 	t.Parallel()
 	names := map[string]bool{}
 	for range 2 {

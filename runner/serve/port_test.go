@@ -19,8 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// port is the dispatch port in memory, with its fencing. Its state is read
-// through until, set or after the servers have ended.
+// port is an in-memory dispatch port with fencing. Read its state with until or set, or after the
+// servers have ended.
 type port struct {
 	mu      sync.Mutex
 	changed chan struct{}
@@ -45,18 +45,18 @@ type port struct {
 	released int
 
 	rejectJournal bool
-	loseAnswers   int          // so many answers to claims with runs are lost on their way
-	repeat        bool         // hands out what the runner says it holds, too
-	onBundle      func() error // before a bundle is sent
+	loseAnswers   int          // number of claim responses with runs that are lost
+	repeat        bool         // also hands out runs that the runner names
+	onBundle      func() error // called before a bundle is sent
 }
 
 type portRun struct {
 	run       dispatchapi.Run
 	status    string
-	runner    string // who holds it
+	runner    string // owner of the claim
 	elsewhere []byte
 	files     dispatchapi.Files
-	data      []string // of the files; one that is missing is not there
+	data      []string // content of the files; a missing one does not exist
 }
 
 func newPort(t *testing.T, files bundle.Files) *port {
@@ -86,7 +86,7 @@ func (p *port) addBundleLocked(t *testing.T, files bundle.Files) string {
 	return digest
 }
 
-// set changes the state and wakes whoever waits for a change.
+// set changes the state and wakes waiting calls.
 func (p *port) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *port) queue(agent, contentType, input string) uuid.UUID {
 	return p.queueRun(dispatchapi.Run{AgentName: agent, ContentType: contentType, Input: []byte(input)})
 }
 
-// queueRun queues a run and gives it its id.
+// queueRun queues a run and returns its ID.
 func (p *port) queueRun(run dispatchapi.Run) uuid.UUID { return p.add(portRun{run: run}) }
 
 func (p *port) queueElsewhere(agent, input string) uuid.UUID {
@@ -134,8 +134,7 @@ func (p *port) queueElsewhere(agent, input string) uuid.UUID {
 	}})
 }
 
-// add queues a run with all that belongs to it, and gives it its id: a runner may claim it
-// at once.
+// add queues a run with its data and returns its ID. A runner can claim it immediately.
 func (p *port) add(run portRun) uuid.UUID {
 	run.run.ID, run.status = uuid.New(), "queued"
 	p.set(func() { p.runs[run.run.ID] = &run })
@@ -148,14 +147,14 @@ func (p *port) status(id uuid.UUID) (status string) {
 	return p.runs[id].status
 }
 
-// attempts is how often a run was claimed.
+// attempts returns how often a run was claimed.
 func (p *port) attempts(id uuid.UUID) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runs[id].run.Attempt
 }
 
-// steal lets another runner have a run.
+// steal gives a run to another runner.
 func (p *port) steal(id uuid.UUID) {
 	p.set(func() { p.runs[id].run.Token++; p.runs[id].runner = "another" })
 }
@@ -168,7 +167,7 @@ func (p *port) await(t *testing.T, id uuid.UUID) dispatchapi.CompleteRequest {
 	return p.ends[id]
 }
 
-// as is the port as one runner sees it.
+// as returns the port for one runner.
 func (p *port) as(id string) *runnerPort { return &runnerPort{port: p, id: id} }
 
 type runnerPort struct {
@@ -206,7 +205,7 @@ func (r *runnerPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (d
 	}
 }
 
-// answer is what there is to say at the moment; r.mu is held.
+// answer returns the current news. The caller holds r.mu.
 func (r *runnerPort) answer(req dispatchapi.ClaimRequest) (resp dispatchapi.ClaimResponse) {
 	for _, l := range req.Holding {
 		run := r.runs[l.RunID]
@@ -266,7 +265,7 @@ func (r *runnerPort) Heartbeat(_ context.Context, req dispatchapi.HeartbeatReque
 	return resp, err
 }
 
-// fenced runs change when the token is current.
+// fenced changes a run if the token is current.
 func (r *runnerPort) fenced(id uuid.UUID, token int64, change func(run *portRun)) (err error) {
 	r.set(func() {
 		run := r.runs[id]

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// prefetchTime bounds fetching one bundle ahead.
+	// prefetchTime limits the prefetch of one bundle.
 	prefetchTime = time.Minute
-	// prefetchPause is the pause after a fetch that failed; each further one is
-	// longer, up to maxPrefetchPause.
+	// prefetchPause is the first pause after a failed prefetch. The pauses grow to
+	// maxPrefetchPause.
 	prefetchPause, maxPrefetchPause = time.Second, 30 * time.Second
 )
 
-// prefetcher fetches bundles that are about to go live, beside everything else.
+// prefetcher fetches bundles that are about to go live.
 type prefetcher struct {
 	bundles *bundleCache
 	changed chan struct{}
@@ -34,20 +34,20 @@ func newPrefetcher(b *bundleCache) *prefetcher {
 	return &prefetcher{bundles: b, changed: make(chan struct{}, 1)}
 }
 
-// want says what dispatch wants by now. What it wanted before goes on as it is: a
-// failed fetch is not tried again sooner for being asked for again.
-func (p *prefetcher) want(digests []string) {
+// setWanted sets the wanted bundles. A request for the same bundle does not shorten the pause after a
+// failure.
+func (p *prefetcher) setWanted(digests []string) {
 	missing := slices.DeleteFunc(slices.Clone(digests), p.bundles.settled)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !slices.Equal(p.wanted, missing) {
 		p.wanted = missing
-		wake(p.changed)
+		notifyOnce(p.changed)
 	}
 }
 
-// run fetches what is wanted until ctx ends.
-func (p *prefetcher) run(ctx context.Context) {
+// runLoop fetches wanted bundles until ctx ends.
+func (p *prefetcher) runLoop(ctx context.Context) {
 	pauses := backoff.NewExponentialBackOff()
 	pauses.InitialInterval, pauses.MaxInterval = prefetchPause, maxPrefetchPause
 	again := time.NewTimer(maxPrefetchPause)
@@ -63,17 +63,17 @@ func (p *prefetcher) run(ctx context.Context) {
 		p.mu.Lock()
 		wanted := slices.Clone(p.wanted)
 		p.mu.Unlock()
-		if p.fetch(ctx, wanted) {
-			p.done(wanted)
+		if p.fetchMissing(ctx, wanted) {
+			p.clearWanted(wanted)
 		} else {
 			again.Reset(pauses.NextBackOff())
 		}
 	}
 }
 
-// done forgets what was wanted, unless that is something else by now: what leaves the
-// cache may be wanted again.
-func (p *prefetcher) done(wanted []string) {
+// clearWanted clears the wanted bundles unless they have changed. A bundle that leaves the cache can be
+// wanted again.
+func (p *prefetcher) clearWanted(wanted []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if slices.Equal(p.wanted, wanted) {
@@ -81,15 +81,15 @@ func (p *prefetcher) done(wanted []string) {
 	}
 }
 
-// fetch fetches what is missing; false when that is worth repeating.
-func (p *prefetcher) fetch(ctx context.Context, wanted []string) bool {
+// fetchMissing fetches missing bundles. It returns false if a retry is useful.
+func (p *prefetcher) fetchMissing(ctx context.Context, wanted []string) bool {
 	ok := true
 	for _, digest := range wanted {
 		if p.bundles.settled(digest) {
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, prefetchTime)
-		_, err := p.bundles.get(limited, digest)
+		_, err := p.bundles.getBundle(limited, digest)
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			slog.WarnContext(ctx, "prefetching a bundle", "digest", digest, "error", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
-// gatedPort answers a request for runs when the test lets it.
+// gatedPort responds to a claim request when the test allows it.
 type gatedPort struct {
 	*runnerPort
 	asked   chan dispatchapi.ClaimRequest
@@ -40,9 +40,9 @@ func (g *gatedPort) Claim(ctx context.Context, req dispatchapi.ClaimRequest) (di
 	}
 }
 
-// TestARunnerIsReadyWhileDispatchKnowsIt: from its first request for runs, which
-// does not wait for any, until none was answered for too long or it drains.
-func TestARunnerIsReadyWhileDispatchKnowsIt(t *testing.T) {
+// The runner is ready after its first claim request, which does not wait for runs. It is not ready
+// after too long without a response, and while it drains.
+func TestReady_FollowsClaimResponses(t *testing.T) {
 	t.Parallel()
 	var clock sync.Mutex
 	now := time.Unix(0, 0)
@@ -82,9 +82,8 @@ func TestARunnerIsReadyWhileDispatchKnowsIt(t *testing.T) {
 	require.ErrorContains(t, server.Ready(t.Context()), "draining")
 }
 
-// TestWhatARunnerDoesIsCounted: each end of a run, each request to a model, each
-// call of a tool.
-func TestWhatARunnerDoesIsCounted(t *testing.T) {
+// Metrics count ends of runs, model requests and tool calls.
+func TestMetrics_CountRunsRequestsAndCalls(t *testing.T) {
 	t.Parallel()
 	registry := metrics.NewRegistry()
 	metrics.Build(registry, metrics.ProcessRunner)
@@ -94,7 +93,7 @@ func TestWhatARunnerDoesIsCounted(t *testing.T) {
 	one := started(t, p, "one", nil, func(o *serve.Options) {
 		o.Metrics = counted
 		o.Engine = engine.New(engine.Config{Metrics: counted, Models: &model.Registry{Metrics: counted}, Tools: []engine.Tool{{
-			Name: "charge", Run: func(ctx context.Context, _ map[string]any) (map[string]any, error) {
+			Name: "charge", Run: func(ctx context.Context, _ *engine.Call) (map[string]any, error) {
 				calling <- struct{}{}
 				select {
 				case <-finish:

@@ -20,27 +20,26 @@ import (
 )
 
 const (
-	// heartbeatInterval is how often claims are renewed, heartbeatRetry how soon
-	// after a failed try.
+	// heartbeatInterval is the interval of heartbeats, heartbeatRetry the pause after a failed one.
 	heartbeatInterval = 10 * time.Second
 	heartbeatRetry    = time.Second
 	heartbeatTimeout  = 5 * time.Second
-	// presence is how long after its last answered request a runner counts as
-	// waiting for runs: a request that waits, and some.
+	// presence is how long a runner is ready after its last answered claim request: the time of an
+	// open request, and some margin.
 	presence = claimWait + 10*time.Second
-	// reportTime is the end of the grace period that is kept for reporting.
+	// reportTime is the end of the grace period, reserved for reports.
 	reportTime = 5 * time.Second
-	// farewellTime bounds each of the tries, farewells in number, to tell dispatch
-	// that the runner drains; farewellPause is between them.
+	// farewellTime limits each attempt to tell dispatch that the runner drains. farewells is the
+	// number of attempts, farewellPause the pause between them.
 	farewellTime  = time.Second
 	farewells     = 3
 	farewellPause = 200 * time.Millisecond
 )
 
-// processBytes is how much of a random id tells processes of one name apart.
+// processBytes is the number of random bytes that distinguish processes with the same name.
 const processBytes = 8
 
-// Dispatch is the port that runs come from. *dispatchapi.Client is one.
+// Dispatch is the source of runs. *dispatchapi.Client implements it.
 type Dispatch interface {
 	Claim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error)
 	Heartbeat(ctx context.Context, req dispatchapi.HeartbeatRequest) (dispatchapi.HeartbeatResponse, error)
@@ -60,21 +59,20 @@ type Options struct {
 	// Dispatch and Engine are required.
 	Dispatch Dispatch
 	Engine   *engine.Engine
-	// RunnerID names this runner for people; required. To dispatch each process has a
-	// name of its own: what is leased to one that was killed is not handed to the one
-	// after it under the same name.
+	// RunnerID names this runner for people; required. Dispatch sees another name for each process,
+	// so a restarted runner does not get the leases of a killed one.
 	RunnerID string
-	// Concurrency is the most runs at a time; 0 means 10.
+	// Concurrency is the maximum number of parallel runs; 0 means 10.
 	Concurrency int
-	// Grace is how long runs may go on after the end of Run's context; 0 means 30 s.
+	// Grace is how long runs can continue after the end of Run's context; 0 means 30 s.
 	Grace time.Duration
-	// Bundles is the most bundles held; 0 means 16.
+	// Bundles is the maximum number of cached bundles; 0 means 16.
 	Bundles int
 	// Heartbeat is the interval of heartbeats; 0 means 10 s.
 	Heartbeat time.Duration
-	// Metrics count runs and requests; nil counts nowhere.
+	// Metrics count runs and requests; nil disables them.
 	Metrics *metrics.Runner
-	// Now is the clock by which the runner is ready; nil means time.Now.
+	// Now is the clock for readiness; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -85,25 +83,25 @@ type Server struct {
 	prefetch *prefetcher
 
 	mu     sync.Mutex
-	polled time.Time // when dispatch last answered a request for runs
+	polled time.Time // last answered claim request
 	ending bool      // the runner drains
-	// unanswered: the answer to the request for runs before did not come.
+	// unanswered is true if the previous claim request got no response.
 	unanswered bool
 	runs       map[uuid.UUID]*claim
-	busy       int                     // runs under way, also those that were lost and have not ended yet
-	freed      context.CancelCauseFunc // ends what waits for a free place; nil when nothing does
+	busy       int                     // open runs, including lost ones that have not ended
+	freed      context.CancelCauseFunc // ends the wait for a free slot; nil if nothing waits
 
-	memory *semaphore.Weighted // in bytes, for the attachments of runs
-	places chan struct{}       // one token for each run that is executed
-	beat   chan struct{}       // asks for a heartbeat now
-	fresh  chan struct{}       // asks for a heartbeat soon
+	memory *semaphore.Weighted // bytes for attachments
+	places chan struct{}       // one token per executed run
+	beat   chan struct{}       // requests a heartbeat now
+	fresh  chan struct{}       // requests a heartbeat soon
 	group  sync.WaitGroup
 }
 
-// New makes a server; an error names the option that is missing.
+// New creates a server. The error names a missing option.
 func New(opts Options) (*Server, error) {
 	if opts.Dispatch == nil || opts.Engine == nil || opts.RunnerID == "" {
-		return nil, errors.New("dispatch, engine and runner id are required")
+		return nil, errors.New("dispatch, engine and runner ID are required")
 	}
 	if opts.Concurrency == 0 {
 		opts.Concurrency = 10
@@ -136,11 +134,11 @@ func New(opts Options) (*Server, error) {
 	}, nil
 }
 
-// Run claims and executes runs until ctx ends, and then drains. It returns nil
-// when all runs were ended or given back within the grace period.
+// Run claims and executes runs until ctx ends, and then drains. It returns nil if all runs ended or
+// were released within the grace period.
 func (s *Server) Run(ctx context.Context) error {
-	// reporting outlives ctx: it is the life of heartbeats and reports; working
-	// is the life of models and tools.
+	// reporting outlives ctx for heartbeats and reports. working ends model requests and tool
+	// calls.
 	reporting, endReporting := context.WithCancel(context.WithoutCancel(ctx))
 	defer endReporting()
 	working, endWorking := context.WithCancelCause(reporting)
@@ -149,28 +147,28 @@ func (s *Server) Run(ctx context.Context) error {
 	s.opts.Metrics.Places(s.opts.Concurrency)
 	var beside sync.WaitGroup
 	beside.Go(func() { s.heartbeats(reporting) })
-	beside.Go(func() { s.prefetch.run(ctx) })
-	s.claims(ctx, life{working: working, reporting: reporting, stop: ctx.Done()})
-	s.note(func() { s.ending = true })
+	beside.Go(func() { s.prefetch.runLoop(ctx) })
+	s.claimLoop(ctx, life{working: working, reporting: reporting, stop: ctx.Done()})
+	s.updateState(func() { s.ending = true })
 	slog.InfoContext(ctx, "draining", "runs", len(s.holding()))
 	s.group.Go(func() { s.farewell(reporting) })
-	err := s.drain(endWorking, endReporting)
+	err := s.drainRuns(endWorking, endReporting)
 	endReporting()
 	beside.Wait()
 	return err
 }
 
-// life is how long the parts of a run may live.
+// life contains the contexts of a run.
 type life struct {
 	working, reporting context.Context //nolint:containedctx // lives of a run, handed to its goroutine
 	stop               <-chan struct{}
 }
 
-// errGrace is the cause of runs that are cut off.
+// errGrace is the cause for runs that are cancelled after the grace period.
 var errGrace = errors.New("grace period is over")
 
-// drain waits for the runs, cuts off what is left, and then stops waiting.
-func (s *Server) drain(endWorking context.CancelCauseFunc, endReporting context.CancelFunc) error {
+// drainRuns waits for the runs, cancels the remaining ones, and then stops waiting.
+func (s *Server) drainRuns(endWorking context.CancelCauseFunc, endReporting context.CancelFunc) error {
 	done := make(chan struct{})
 	go func() { s.group.Wait(); close(done) }()
 	steps := []struct {
@@ -190,13 +188,12 @@ func (s *Server) drain(endWorking context.CancelCauseFunc, endReporting context.
 			step.then()
 		}
 	}
-	<-done // Everything's context has ended.
+	<-done // The context of all work has ended.
 	return fmt.Errorf("draining: %w", errGrace)
 }
 
-// farewell tells dispatch what this runner still works on. What else is leased to it
-// was lost on its way, with the request that the end of claiming cut off, and may
-// begin elsewhere at once.
+// farewell tells dispatch the open runs of this runner. Other claims were lost with the cancelled
+// claim request and can begin elsewhere immediately.
 func (s *Server) farewell(ctx context.Context) {
 	for range farewells {
 		try, cancel := context.WithTimeout(ctx, farewellTime)
@@ -207,21 +204,21 @@ func (s *Server) farewell(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		slog.WarnContext(ctx, "telling dispatch that the runner drains", "error", err)
+		slog.WarnContext(ctx, "reporting the drain to dispatch", "error", err)
 		if pause.For(ctx, farewellPause) != nil {
 			return
 		}
 	}
 }
 
-func (s *Server) note(change func()) {
+func (s *Server) updateState(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// Ready says why no run would come to this runner: dispatch has not answered a
-// request for runs lately, or the runner drains. One without a free place is ready.
+// Ready returns an error if no runs can reach this runner: dispatch has not answered a claim
+// request lately, or the runner drains. A runner without a free slot is ready.
 func (s *Server) Ready(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

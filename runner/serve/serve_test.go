@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// hello greets by name; charger calls a tool with an effect before it answers.
+// repo has two agents: hello greets by name, charger calls a tool with an effect before it answers.
 func repo() bundle.Files {
 	return bundle.Files{
 		"agents/hello.yaml":   []byte("name: hello\nmodel: scripted/hello\n"),
@@ -46,7 +47,7 @@ func (r *runner) end(t *testing.T) error {
 	return <-r.done
 }
 
-// started runs a server whose tool charge does what charge does.
+// started runs a server with the given function as the tool charge.
 func started(t *testing.T, p *port, id string, charge func(context.Context) error, change func(*serve.Options)) *runner {
 	t.Helper()
 	if charge == nil {
@@ -55,7 +56,7 @@ func started(t *testing.T, p *port, id string, charge func(context.Context) erro
 	opts := serve.Options{
 		Dispatch: p.as(id), RunnerID: id, Concurrency: 4, Heartbeat: time.Hour,
 		Engine: engine.New(engine.Config{Models: &model.Registry{}, Tools: []engine.Tool{{
-			Name: "charge", Run: func(ctx context.Context, _ map[string]any) (map[string]any, error) { return nil, charge(ctx) },
+			Name: "charge", Run: func(ctx context.Context, _ *engine.Call) (map[string]any, error) { return nil, charge(ctx) },
 		}}}),
 	}
 	if change != nil {
@@ -69,7 +70,7 @@ func started(t *testing.T, p *port, id string, charge func(context.Context) erro
 	return r
 }
 
-func TestRunsAreExecutedAndReported(t *testing.T) {
+func TestServer_ExecutesAndReportsRuns(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	r := started(t, p, "one", nil, nil)
@@ -88,8 +89,8 @@ func TestRunsAreExecutedAndReported(t *testing.T) {
 	require.NoError(t, r.end(t))
 }
 
-// TestAnAgentSends: by the tools that its claim names, under its claim's token.
-func TestAnAgentSends(t *testing.T) {
+// The agent sends with the tools of its claim, under the claim's token.
+func TestServer_SendsUnderClaim(t *testing.T) {
 	t.Parallel()
 	files := repo()
 	files["models/hello.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: {n: 1}}}]}, {match: queued, text: told}]")
@@ -105,7 +106,7 @@ func TestAnAgentSends(t *testing.T) {
 	}}, p.sends)
 }
 
-func TestDrainLetsToolsEndAndGivesRunsBack(t *testing.T) {
+func TestDrain_FinishesToolsAndReleasesRuns(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	calling, finish := make(chan struct{}), make(chan struct{})
@@ -123,23 +124,25 @@ func TestDrainLetsToolsEndAndGivesRunsBack(t *testing.T) {
 	require.NoError(t, two.end(t))
 }
 
-func TestGraceCutsToolsOff(t *testing.T) {
+func TestDrain_CancelsToolsAfterGrace(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, repo())
-	calling := make(chan struct{})
-	one := started(t, p, "one", func(ctx context.Context) error { close(calling); <-ctx.Done(); return ctx.Err() },
-		func(o *serve.Options) { o.Grace = 20 * time.Millisecond })
-	run := p.queue("charger", "application/json", `{}`)
-	<-calling
-	require.NoError(t, one.end(t))
-	require.Equal(t, "queued", p.status(run))
+	synctest.Test(t, func(t *testing.T) {
+		p := newPort(t, repo())
+		calling := make(chan struct{})
+		one := started(t, p, "one", func(ctx context.Context) error { close(calling); <-ctx.Done(); return ctx.Err() },
+			func(o *serve.Options) { o.Grace = time.Minute })
+		run := p.queue("charger", "application/json", `{}`)
+		<-calling
+		require.NoError(t, one.end(t))
+		require.Equal(t, "queued", p.status(run))
 
-	two := started(t, p, "two", nil, nil)
-	require.Equal(t, engine.CodeToolInterrupted, p.await(t, run).ErrorCode)
-	require.NoError(t, two.end(t))
+		two := started(t, p, "two", nil, nil)
+		require.Equal(t, engine.CodeToolInterrupted, p.await(t, run).ErrorCode)
+		require.NoError(t, two.end(t))
+	})
 }
 
-func TestLostClaimEndsTheRunWithoutAWord(t *testing.T) {
+func TestClaim_LostClaimEndsRunSilently(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	calling := make(chan struct{})
@@ -148,13 +151,13 @@ func TestLostClaimEndsTheRunWithoutAWord(t *testing.T) {
 	run := p.queue("charger", "application/json", `{}`)
 	<-calling
 	p.steal(run)
-	p.until(t, func() bool { return p.claims["one"] > 1 }) // its place is free again
+	p.until(t, func() bool { return p.claims["one"] > 1 }) // its slot is free again
 	require.NoError(t, one.end(t))
 	require.Equal(t, "running", p.status(run))
 	require.Zero(t, p.released)
 }
 
-func TestToolsWaitForAConfirmedLease(t *testing.T) {
+func TestClaim_ToolsWaitForConfirmedLease(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	p.lease = 0 // over at once
@@ -175,7 +178,7 @@ func TestToolsWaitForAConfirmedLease(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestPrefetchAndCache(t *testing.T) {
+func TestBundles_PrefetchAndCache(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	other := p.addBundle(t, bundle.Files{"agents/hello.yaml": []byte("name: hello\nmodel: scripted/x\n"), "models/x.yaml": []byte("steps: [{text: two}]")})
@@ -188,7 +191,7 @@ func TestPrefetchAndCache(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestPrefetchGoesOnWithoutAFreePlace(t *testing.T) {
+func TestPrefetch_ContinuesWithoutFreeSlot(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	other := p.addBundle(t, bundle.Files{"agents/a.yaml": []byte("name: a\nmodel: openai/x\n")})
@@ -204,7 +207,7 @@ func TestPrefetchGoesOnWithoutAFreePlace(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestRejectedJournalFailsTheRun(t *testing.T) {
+func TestJournal_RejectionFailsRun(t *testing.T) {
 	t.Parallel()
 	p := newPort(t, repo())
 	p.rejectJournal = true
@@ -215,13 +218,13 @@ func TestRejectedJournalFailsTheRun(t *testing.T) {
 	require.NoError(t, one.end(t))
 }
 
-func TestOptions(t *testing.T) {
+func TestNew_ValidatesOptions(t *testing.T) {
 	t.Parallel()
 	_, err := serve.New(serve.Options{})
 	require.Error(t, err)
 }
 
-func TestPairsAreReadAsAnObject(t *testing.T) {
+func TestInput_ReadsPairsAsObject(t *testing.T) {
 	t.Parallel()
 	message, values, err := input.Read(fields.ContentType, []byte(`[["name","Ada"],["a","1"],["a","2"]]`), false, dispatchapi.Files{})
 	require.NoError(t, err)

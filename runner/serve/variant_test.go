@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
-// tried has an agent whose variant, which calls a tool, executes half of its runs.
+// tried has an agent with a variant that calls a tool and executes half of the runs.
 func tried() bundle.Files {
 	return bundle.Files{
 		"agents/hello.yaml":            []byte("name: hello\nmodel: scripted/hello\nvariants: {short: 50}\n"),
@@ -28,9 +28,9 @@ func tried() bundle.Files {
 	}
 }
 
-// TestVariantsAreReported: with the end of each run, of every content type, and the same
-// input comes to the same variant.
-func TestVariantsAreReported(t *testing.T) {
+// Each end of a run reports its variant, for all content types. The same input selects the same
+// variant.
+func TestVariant_IsReported(t *testing.T) {
 	t.Parallel()
 	p, by := newPort(t, tried()), map[string]string{}
 	r := started(t, p, "one", nil, nil)
@@ -48,9 +48,8 @@ func TestVariantsAreReported(t *testing.T) {
 	require.NoError(t, r.end(t))
 }
 
-// TestARunKeepsItsVariant: the one that its claim names goes on, whatever would be chosen
-// now, and heartbeats name it.
-func TestARunKeepsItsVariant(t *testing.T) {
+// A run continues with the variant of its claim, and heartbeats name it.
+func TestVariant_IsKeptByRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		files, finish := tried(), make(chan struct{})
@@ -71,8 +70,8 @@ func TestARunKeepsItsVariant(t *testing.T) {
 	})
 }
 
-// TestAChosenVariantIsSaidSoon: by the heartbeat that confirms the claim.
-func TestAChosenVariantIsSaidSoon(t *testing.T) {
+// The heartbeat that confirms the claim names the variant.
+func TestVariant_IsInFirstHeartbeat(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		files, finish := tried(), make(chan struct{})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package suite runs the tests of a repository: each case as often as it says, by the engine
-// that executes runs in production, with what its mocks replace. Nothing is stored and nothing
-// is sent: what a run does is kept until it is judged. It needs no dispatch port, so that a
-// build and a command line run the same tests.
+// Package suite runs the tests of a repository. It runs each case with the engine of production and
+// the case's mocks. It stores and sends nothing: the actions of a run are kept in memory until they
+// are judged. It does not need dispatch, so a build and a command line run the same tests.
 package suite

@@ -12,29 +12,30 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
-// maxShown is the most bytes of what came that a finding shows.
+// maxShown limits the actual value in a finding, in bytes.
 const maxShown = 2 << 10
 
-// run is what a run did, for the judge.
+// run contains the actions of a run for the judge.
 type run struct {
 	expr.Ended
-	code  string // of the error
-	calls []engine.Call
+	code  string // code of the error
+	calls []engine.CallRecord
 }
 
-// judge finds what is not as the case expects.
-func (t *trial) judge(ctx context.Context, r run) (findings []Finding) {
+// judgeRun returns the differences between a run and its case.
+func (t *trial) judgeRun(ctx context.Context, r run) (findings []Finding) {
 	if f := t.judgeResult(ctx, r); f != nil {
 		findings = append(findings, *f)
 	}
 	for i, call := range t.ExpectedToolCalls {
 		found := 0
 		for _, made := range r.calls {
-			if made.Tool == call.Tool && contains(made.Arguments, plain(call.Arguments)) {
+			if made.Tool == bundle.ModelToolName(call.Tool) && contains(made.Arguments, journalForm(call.Arguments)) {
 				found++
 			}
 		}
@@ -44,16 +45,15 @@ func (t *trial) judge(ctx context.Context, r run) (findings []Finding) {
 		findings = append(findings, Finding{At: t.At("expected_tool_calls"), Expected: expectedCall(i, call), Got: shownCalls(r.calls)})
 	}
 	for _, tool := range t.ExpectedNoToolCalls {
-		if slices.ContainsFunc(r.calls, func(made engine.Call) bool { return made.Tool == tool }) {
+		if slices.ContainsFunc(r.calls, func(made engine.CallRecord) bool { return made.Tool == bundle.ModelToolName(tool) }) {
 			findings = append(findings, Finding{At: t.At("expected_no_tool_calls"), Expected: fmt.Sprintf("no call of tool %q", tool), Got: shownCalls(r.calls)})
 		}
 	}
 	return findings
 }
 
-// judgeResult judges how the run ended. A run that did not complete is as expected only
-// where the expression looks at status or error: what is true of an empty output is no
-// success.
+// judgeResult judges the outcome of a run. A run that did not complete passes only if the
+// expression uses status or error, because a condition on an empty output is no success.
 func (t *trial) judgeResult(ctx context.Context, r run) *Finding {
 	completed := r.Status == string(engine.Completed)
 	if t.verdict == nil || !completed && !t.verdict.LooksAt("status") && !t.verdict.LooksAt("error") {
@@ -65,18 +65,18 @@ func (t *trial) judgeResult(ctx context.Context, r run) *Finding {
 	holds, err := t.verdict.Holds(ctx, r.Ended)
 	switch {
 	case err != nil:
-		return &Finding{At: t.At("expected_result"), Expected: t.ExpectedResult, Got: fmt.Sprintf("%s, of which it cannot be said: %v", shownEnd(r), err)}
+		return &Finding{At: t.At("expected_result"), Expected: t.ExpectedResult, Got: fmt.Sprintf("%s, which cannot be evaluated: %v", shownEnd(r), err)}
 	case !holds:
 		return &Finding{At: t.At("expected_result"), Expected: t.ExpectedResult, Got: shownEnd(r)}
 	}
 	return nil
 }
 
-// plain is a value as the journal has it.
-func plain(value map[string]any) map[string]any {
+// journalForm converts a value to the form in the journal.
+func journalForm(value map[string]any) map[string]any {
 	data, err := json.Marshal(value)
 	if err != nil {
-		return value // Cannot be: it is of YAML.
+		return value // Impossible: the value comes from YAML.
 	}
 	var out map[string]any
 	if exactjson.Decode(data, &out) != nil {
@@ -85,8 +85,11 @@ func plain(value map[string]any) map[string]any {
 	return out
 }
 
-// contains says whether a value has all that is expected: of a map a part is enough, also
-// inside it; a list has as many items.
+// Contains reports whether the arguments of a call have all expected ones.
+func Contains(got, want map[string]any) bool { return contains(journalForm(got), journalForm(want)) }
+
+// contains reports whether a value has all expected parts. Maps can have other keys at any depth;
+// lists must have equal length.
 func contains(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -128,8 +131,8 @@ func expectedCall(i int, call bundle.ExpectedCall) string {
 	return fmt.Sprintf("%s (expected_tool_calls[%d])", out, i)
 }
 
-// shownCalls are the calls of a run, for people.
-func shownCalls(calls []engine.Call) string {
+// shownCalls describes the calls of a run for people.
+func shownCalls(calls []engine.CallRecord) string {
 	if len(calls) == 0 {
 		return "no call of any tool"
 	}
@@ -137,19 +140,19 @@ func shownCalls(calls []engine.Call) string {
 	for i, c := range calls {
 		shown[i] = c.Tool + " " + shownJSON(c.Arguments)
 	}
-	return cut("calls of "+strings.Join(shown, ", "), maxShown)
+	return truncateText("calls of "+strings.Join(shown, ", "), maxShown)
 }
 
-// shownEnd is how a run ended, for people.
+// shownEnd describes the outcome of a run for people.
 func shownEnd(r run) string {
 	if r.Status != string(engine.Completed) {
 		reason := r.Error
 		if r.code != "" {
 			reason = r.code + ": " + reason
 		}
-		return cut(fmt.Sprintf("status %q, %s", r.Status, reason), maxShown)
+		return truncateText(fmt.Sprintf("status %q, %s", r.Status, reason), maxShown)
 	}
-	return cut(fmt.Sprintf("status %q, output %q", r.Status, r.Output[:min(len(r.Output), maxShown)]), maxShown)
+	return truncateText(fmt.Sprintf("status %q, output %q", r.Status, r.Output[:min(len(r.Output), maxShown)]), maxShown)
 }
 
 func shownJSON(value map[string]any) string {
@@ -157,13 +160,8 @@ func shownJSON(value map[string]any) string {
 	if err != nil || value == nil {
 		return "{}"
 	}
-	return cut(string(data), maxShown/2)
+	return truncateText(string(data), maxShown/2)
 }
 
-// cut shortens text to at most so many bytes and a mark.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + " … (cut)"
-}
+// truncateText shortens text to at most most bytes, with a mark.
+func truncateText(text string, most int) string { return excerpt.Of(text, most, " … (cut)") }

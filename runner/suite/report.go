@@ -12,8 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/filetype"
 )
 
-// Check finds what cannot be run: expressions that are none, and attachments that no event
-// could have.
+// Check finds cases that cannot run: invalid expressions, and attachments that no event can have.
 func Check(project *bundle.Project) (problems bundle.Problems) {
 	add := func(at bundle.Position, format string, args ...any) {
 		problems = append(problems, bundle.Problem{Position: at, Message: fmt.Sprintf(format, args...)})
@@ -27,7 +26,7 @@ func Check(project *bundle.Project) (problems bundle.Problems) {
 			}
 			for _, name := range c.Files {
 				if filetype.Of(name, project.Files[bundle.TestFile(name)]) == "" {
-					add(c.At("files"), "%s is of a type that agents are not given; an event with it would leave it out", bundle.TestFile(name))
+					add(c.At("files"), "%s has a type that is not accepted; an event would omit it", bundle.TestFile(name))
 				}
 			}
 		}
@@ -35,7 +34,7 @@ func Check(project *bundle.Project) (problems bundle.Problems) {
 	return problems
 }
 
-// String is one line about the case that ended and how far all are.
+// String describes the ended case and the total progress in one line.
 func (p Progress) String() string {
 	verdict := "passed"
 	if !p.Passed {
@@ -45,8 +44,8 @@ func (p Progress) String() string {
 		p.Done, p.Total, p.Failed, p.Agent, p.Case.Name, verdict, p.Successes, p.Case.Runs, p.Duration.Round(time.Millisecond), p.Usage.TotalTokens)
 }
 
-// Explain says of a case that was not always as expected what was not: where the
-// repository says so, what it expects and what came. It is "" of any other.
+// Explain describes a failed case with the position in the repository, the expected result and the
+// actual result. It returns "" for a case that passed in all runs.
 func (r Result) Explain() string {
 	if len(r.Findings) == 0 {
 		return ""
@@ -59,14 +58,14 @@ func (r Result) Explain() string {
 	return out.String()
 }
 
-// Reason is Explain in one line; "" of a case that passed.
+// Reason is Explain in one line. It returns "" for a case that passed.
 func (r Result) Reason() string {
 	if r.Passed || len(r.Findings) == 0 {
 		return ""
 	}
 	f := r.Findings[0]
 	out := fmt.Sprintf("%d of %d runs were as expected, at least %d must be; run %d at %s: expected %s; got %s",
-		r.Successes, r.Case.Runs, enough(r.Case.Runs, r.Case.SuccessThreshold), r.Run, f.At, f.Expected, f.Got)
+		r.Successes, r.Case.Runs, requiredPasses(r.Case.Runs, r.Case.SuccessThreshold), r.Run, f.At, f.Expected, f.Got)
 	if more := len(r.Findings) - 1; more > 0 {
 		out += fmt.Sprintf("; and %d more, see the log", more)
 	}

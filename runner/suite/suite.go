@@ -17,79 +17,85 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/script"
 )
 
-// maxAtOnce is how many runs go on at once: each may hold the files of its case.
+// maxAtOnce limits parallel runs, because each can hold the files of its case.
 const maxAtOnce = 4
 
-// Options say what to test, and with what.
+// Options configure a test run.
 type Options struct {
-	// Project has the suites; Check found nothing in it.
+	// Project has the suites. Check found no problems in it.
 	Project *bundle.Project
-	// Only says which cases of an agent are run; nil means all.
+	// Only selects the cases of an agent; nil selects all.
 	Only func(agent string, c *bundle.Case) bool
-	// Models are asked where no mock stands in for them.
+	// Models answer requests without a mock.
 	Models engine.Models
 	// Variables are engine.Config's.
 	Variables func() (runnerconfig.Variables, error)
 	// Prices are engine.Config's.
 	Prices func() (runnerconfig.Prices, error)
-	// Tools are the built-in tools; nil means those of the engine.
+	// Tools are the built-in tools; nil means the tools of the engine.
 	Tools []engine.Tool
-	// Timeout is of all runs together; 0 for none.
+	// Timeout limits all runs together; 0 for no limit.
 	Timeout time.Duration
-	// Ended is told each case that ended, one at a time; nil tells nobody.
+	// Ended is called for each ended case, one at a time; optional.
 	Ended func(Progress)
-	// Now is the clock by which runs are timed; nil means time.Now.
+	// Now is the clock for the duration of runs; nil means time.Now.
 	Now func() time.Time
 }
 
-// Progress is a case that ended, and how far all are.
+// Progress is an ended case and the total progress.
 type Progress struct {
 	Result
 	Done, Failed, Total int
 }
 
-// Result is what became of a case.
+// Result is the result of a case.
 type Result struct {
-	// Agent is the name of the agent that was tested.
+	// Agent is the name of the tested agent.
 	Agent string
 	Case  *bundle.Case
-	// Passed: as many runs as the case wants were as expected.
+	// Passed is true if enough runs passed.
 	Passed    bool
 	Successes int
-	// Duration and Usage are of all its runs together.
+	// Duration and Usage are totals of all its runs.
 	Duration time.Duration
 	Usage    dispatchapi.TokenUsage
-	// Costs are of all its runs together, by the days on which they began and by currency.
+	// Costs are totals of all its runs by day and currency.
 	Costs dispatchapi.DayCosts
-	// Run is the number of the first run that was not as expected, from 1, and Findings
-	// what was not in it; empty where all were.
+	// Run is the number of the first failed run, from 1, and Findings are its findings; empty if
+	// all runs passed.
 	Run      int
 	Findings []Finding
 }
 
-// Finding is something that is not as expected.
+// Finding is a difference from the expected result.
 type Finding struct {
-	// At is where the repository expects it.
+	// At is the position of the expectation in the repository.
 	At       bundle.Position
 	Expected string
 	Got      string
 }
 
-// Run runs all cases and answers by agent and name. The error is that of ctx, or of a
-// repository that Check refuses; a case that fails is none.
+// Run runs all cases and returns the results sorted by agent and name. It returns the error of ctx,
+// or of a repository that Check rejects. A failed case is no error.
 func Run(ctx context.Context, opts Options) ([]Result, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	trials, err := prepareAll(opts)
+	scripts, err := script.NewPool(script.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("preparing scripts: %w", err)
+	}
+	defer scripts.Close()
+	trials, err := prepareAll(opts, scripts)
 	if err != nil {
 		return nil, err
 	}
 	bounded, cancel := ctx, context.CancelFunc(func() {})
 	if opts.Timeout > 0 {
-		bounded, cancel = context.WithTimeoutCause(ctx, opts.Timeout, &lateError{fmt.Sprintf("the %s that all tests together may take were over", opts.Timeout)})
+		bounded, cancel = context.WithTimeoutCause(ctx, opts.Timeout, &lateError{fmt.Sprintf("the %s for all tests together were over", opts.Timeout)})
 	}
 	defer cancel()
 	all := &board{ended: opts.Ended, total: len(trials)}
@@ -98,13 +104,13 @@ func Run(ctx context.Context, opts Options) ([]Result, error) {
 	for _, t := range trials {
 		for number := range t.Runs {
 			runs.Go(func() error {
-				t.outcomes[number] = t.try(bounded, number+1)
-				all.count(t)
+				t.outcomes[number] = t.runOnce(bounded, number+1)
+				all.countRun(t)
 				return nil
 			})
 		}
 	}
-	_ = runs.Wait() // none has an error: whatever happens is an outcome
+	_ = runs.Wait() // no error is possible: every end is an outcome
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("running the tests: %w", context.Cause(ctx))
 	}
@@ -114,7 +120,7 @@ func Run(ctx context.Context, opts Options) ([]Result, error) {
 	return all.results, nil
 }
 
-// board collects the results of the cases whose runs have all ended.
+// board collects the results of cases whose runs have ended.
 type board struct {
 	ended func(Progress)
 	total int
@@ -124,14 +130,14 @@ type board struct {
 	results []Result
 }
 
-// count counts a run of a case that ended.
-func (b *board) count(t *trial) {
+// countRun counts an ended run of a case.
+func (b *board) countRun(t *trial) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if t.done++; t.done < t.Runs {
 		return
 	}
-	r := t.result()
+	r := t.caseResult()
 	b.results = append(b.results, r)
 	if !r.Passed {
 		b.failed++
@@ -141,8 +147,8 @@ func (b *board) count(t *trial) {
 	}
 }
 
-// result sums a case up.
-func (t *trial) result() Result {
+// caseResult returns the result of a case.
+func (t *trial) caseResult() Result {
 	r := Result{Agent: t.agent, Case: t.Case}
 	for i, o := range t.outcomes {
 		r.Duration += o.took
@@ -159,11 +165,11 @@ func (t *trial) result() Result {
 			r.Run, r.Findings = i+1, o.findings
 		}
 	}
-	r.Passed = r.Successes >= enough(t.Runs, t.SuccessThreshold)
+	r.Passed = r.Successes >= requiredPasses(t.Runs, t.SuccessThreshold)
 	return r
 }
 
-// addCosts adds costs to others, which are in the order of their days and currencies.
+// addCosts adds costs to a list that is sorted by day and currency.
 func addCosts(costs dispatchapi.DayCosts, more ...dispatchapi.DayCost) dispatchapi.DayCosts {
 	for _, one := range more {
 		at, found := slices.BinarySearchFunc(costs, one, func(a, b dispatchapi.DayCost) int {
@@ -179,8 +185,8 @@ func addCosts(costs dispatchapi.DayCosts, more ...dispatchapi.DayCost) dispatcha
 	return costs
 }
 
-// enough is how many of the runs must be as expected.
-func enough(runs int, threshold float64) int {
+// requiredPasses returns the number of runs that must pass.
+func requiredPasses(runs int, threshold float64) int {
 	const rounding = 1e-9
 	return int(math.Ceil(threshold*float64(runs) - rounding))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -20,7 +21,7 @@ import (
 const (
 	agentHelper = "name: helper\nmodel: openai/gpt-5\nsystem_prompt: Be kind.\ntools: [current_time]\n"
 	agentFlow   = "name: flow\ntype: sequential\nagents: [helper]\n"
-	// script asks for the time and tells it.
+	// script calls for the time and returns it.
 	script = `steps:
   - turn: 1
     tool_calls: [{name: current_time, arguments: {timezone: UTC}}]
@@ -56,13 +57,13 @@ func ran(t *testing.T, text string, more ...string) suite.Result {
 	return results[0]
 }
 
-// helper is a suite of one case with the model mocked by the script.
+// helper is a suite with one case whose model is mocked by the script.
 func helper(keys string) string {
 	return "agent: helper\ncases:\n  - name: a\n    payload: {question: what time}\n    mocks: {models: {openai/gpt-5: scripted/clock}, tools: {current_time: {result: {time: noon}}}}\n    " +
 		strings.ReplaceAll(keys, "\n", "\n    ") + "\n"
 }
 
-func TestACaseThatPasses(t *testing.T) {
+func TestRun_CasePasses(t *testing.T) {
 	t.Parallel()
 	r := ran(t, helper(`runs: 3
 expected_result: output.contains("noon") && status == "completed" && error == "" && context.question == "what time"
@@ -76,9 +77,9 @@ expected_tool_calls: [{tool: current_time, arguments: {timezone: UTC}, times: 1}
 	require.Empty(t, r.Reason())
 }
 
-// TestAVariantIsTested: by its name, whatever its share is, as a run of its base; cases of
-// the base test the base.
-func TestAVariantIsTested(t *testing.T) {
+// A variant is tested by its name with any share, as a run of its base. Cases of the base test the
+// base.
+func TestRun_TestsVariant(t *testing.T) {
 	t.Parallel()
 	more := []string{
 		"agents/hello.yaml", "name: hello\nmodel: scripted/base\nvariants: {short: 0, long: 100}\n",
@@ -95,15 +96,15 @@ func TestAVariantIsTested(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotAsExpected: each with where it is expected, what is and what came.
-func TestWhatIsNotAsExpected(t *testing.T) {
+// A finding has the position, the expected result and the actual result.
+func TestRun_ReportsFindings(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ keys, at, expected, got string }{
 		"the output":           {`expected_result: output == "hello"`, "tests/t.yaml:6:5", `output == "hello"`, `status "completed", output "It is {\"time\":\"noon\"}"`},
 		"a call":               {"expected_tool_calls: [{tool: current_time, arguments: {timezone: Europe/Paris}}]", "tests/t.yaml:6:5", `at least one call of tool "current_time" with {"timezone":"Europe/Paris"} (expected_tool_calls[0])`, `calls of current_time {"timezone":"UTC"}`},
 		"the number of calls":  {"expected_tool_calls: [{tool: current_time, times: 2}]", "tests/t.yaml:6:5", `2 calls of tool "current_time" (expected_tool_calls[0])`, `calls of current_time {"timezone":"UTC"}`},
 		"a call that is not":   {"expected_no_tool_calls: [current_time]", "tests/t.yaml:6:5", `no call of tool "current_time"`, `calls of current_time {"timezone":"UTC"}`},
-		"an output of no JSON": {`expected_result: json(output).a == 1`, "tests/t.yaml:6:5", `json(output).a == 1`, "of which it cannot be said: json: the text is no JSON"},
+		"an output of no JSON": {`expected_result: json(output).a == 1`, "tests/t.yaml:6:5", `json(output).a == 1`, "which cannot be evaluated: json: the text is not JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := ran(t, helper(c.keys))
@@ -120,7 +121,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 	}
 }
 
-// Neighbors of numbers that doubles do not tell apart are not as expected.
+// Neighboring numbers that are equal as doubles do not pass.
 func TestCase_ComparesNumbersByTheirDigits(t *testing.T) {
 	t.Parallel()
 	calls := []string{"models/n.yaml", "steps: [{turn: 1, tool_calls: [{name: current_time, arguments: {n: 9007199254740993, m: [1.0]}}]}, {text: done}]\n"}
@@ -137,14 +138,17 @@ func TestCase_ComparesNumbersByTheirDigits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := "agent: helper\nmocks: {models: {openai/gpt-5: scripted/n}}\ncases:\n  - name: a\n    " + strings.ReplaceAll(c.keys, "\n", "\n    ") + "\n"
-			r := ran(t, text, calls...)
+			anything := engine.Tool{Name: "current_time", Run: func(context.Context, *engine.Call) (map[string]any, error) { return nil, nil }}
+			results, err := suite.Run(t.Context(), suite.Options{Project: project(t, text, calls...), Models: &model.Registry{}, Tools: []engine.Tool{anything}})
+			require.NoError(t, err)
+			r := results[0]
 			require.Equal(t, c.passes, r.Passed, r.Explain())
 		})
 	}
 }
 
-// TestARunThatFailed: is as expected only where the expression looks at status or error.
-func TestARunThatFailed(t *testing.T) {
+// A failed run passes only if the expression uses status or error.
+func TestRun_FailedRunNeedsStatusOrError(t *testing.T) {
 	t.Parallel()
 	failing := func(expected string) string {
 		return "agent: flow\nmocks: {models: {openai/gpt-5: {steps: [{error: {status: 400, message: broken}}]}}}\ncases:\n  - name: a\n    payload: hi\n" + expected
@@ -166,9 +170,8 @@ func TestARunThatFailed(t *testing.T) {
 	}
 }
 
-// TestToolsOfTests: a mock's error is what the model sees; and without a mock the tool
-// itself is called.
-func TestToolsOfTests(t *testing.T) {
+// The model sees the error of a mock. Without a mock the tool itself is called.
+func TestMocks_OfTools(t *testing.T) {
 	t.Parallel()
 	r := ran(t, strings.Replace(helper(`expected_result: output.contains("no clock")`), "result: {time: noon}", "error: no clock", 1))
 	require.True(t, r.Passed, r.Explain())
@@ -176,8 +179,8 @@ func TestToolsOfTests(t *testing.T) {
 	require.True(t, r.Passed, r.Explain())
 }
 
-// TestTheMocksOfASuite: stand behind those of a case.
-func TestTheMocksOfASuite(t *testing.T) {
+// Mocks of the case take precedence.
+func TestMocks_CaseTakesPrecedence(t *testing.T) {
 	t.Parallel()
 	p := project(t, `agent: helper
 mocks:
@@ -194,16 +197,16 @@ cases:
 	}
 }
 
-// TestAModelThatNothingMocks: is asked, and where there is none the case says so.
-func TestAModelThatNothingMocks(t *testing.T) {
+// The model is called. If it does not exist, the case reports it.
+func TestMocks_CallsUnmockedModel(t *testing.T) {
 	t.Parallel()
 	r := ran(t, "agent: helper\ncases: [{name: a, payload: x}]\n")
 	require.False(t, r.Passed)
 	require.Contains(t, r.Reason(), `no model provider has the prefix "openai"; add it to modelProviders of the Project`)
 }
 
-// TestWhatATestedRunIsGiven: files, headers and payload as a run of a connector's.
-func TestWhatATestedRunIsGiven(t *testing.T) {
+// A test run gets files, headers and payload like a run of a connector.
+func TestRun_ReceivesFilesHeadersAndPayload(t *testing.T) {
 	t.Parallel()
 	r := ran(t, `agent: flow
 cases:
@@ -221,8 +224,8 @@ cases:
 	require.True(t, r.Passed, r.Explain())
 }
 
-// TestPromptsOfTestsKnowVariables: those of the environment that the build names.
-func TestPromptsOfTestsKnowVariables(t *testing.T) {
+// The variables belong to the environment of the build.
+func TestRun_ReplacesVariables(t *testing.T) {
 	t.Parallel()
 	opts := suite.Options{Models: &model.Registry{}, Project: project(t,
 		"agent: local\ncases: [{name: a, payload: x, mocks: {models: {openai/gpt-5: {steps: [{text: ok}]}}}}]\n",
@@ -239,8 +242,8 @@ func TestPromptsOfTestsKnowVariables(t *testing.T) {
 	require.True(t, results[0].Passed, results[0].Reason())
 }
 
-// TestACallCostsOnItsDay: not on that of its run, whose calls may be of several.
-func TestACallCostsOnItsDay(t *testing.T) {
+// The day belongs to the call and not to the run, whose calls can be on several days.
+func TestCosts_BelongToDayOfCall(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	results, err := suite.Run(t.Context(), suite.Options{
@@ -256,8 +259,8 @@ func TestACallCostsOnItsDay(t *testing.T) {
 	require.Less(t, costs[0].Day, costs[1].Day)
 }
 
-// TestWhatATestSendsIsKept: and goes nowhere; the call can be expected.
-func TestWhatATestSendsIsKept(t *testing.T) {
+// A payload is kept and not delivered. The call can be expected.
+func TestRun_KeepsPayloads(t *testing.T) {
 	t.Parallel()
 	r := ran(t, `agent: helper
 cases:
@@ -278,8 +281,8 @@ cases:
 	require.True(t, r.Passed, r.Explain())
 }
 
-// TestHowManyRunsAreEnough: a share of them. The id of a run tells the first one.
-func TestHowManyRunsAreEnough(t *testing.T) {
+// A share of the runs must pass. The ID of a run identifies the first one.
+func TestRun_AppliesSuccessThreshold(t *testing.T) {
 	t.Parallel()
 	first := uuid.NewSHA1(uuid.NameSpaceURL, []byte("test:helper/a/1")).String()
 	for threshold, passes := range map[string]bool{"0.5": true, "0.51": false, "1": false} {
@@ -293,8 +296,8 @@ func TestHowManyRunsAreEnough(t *testing.T) {
 	}
 }
 
-// TestTestsEnd: each at its own time, all at theirs, and what was not run says so.
-func TestTestsEnd(t *testing.T) {
+// Each run has a limit, and all runs together. Runs that did not start are reported.
+func TestRun_TimesOut(t *testing.T) {
 	t.Parallel()
 	hang := "mocks: {models: {openai/gpt-5: {steps: [{delay: 900, text: x}]}}}"
 	r := ran(t, "agent: helper\ncases: [{name: a, payload: x, timeout_s: 1, "+hang+"}]\n")
@@ -303,7 +306,7 @@ func TestTestsEnd(t *testing.T) {
 	p := project(t, "agent: helper\ncases: [{name: a, payload: x, runs: 9, "+hang+"}]\n")
 	results, err := suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}, Timeout: time.Millisecond})
 	require.NoError(t, err)
-	require.Contains(t, results[0].Explain(), "the 1ms that all tests together may take were over")
+	require.Contains(t, results[0].Explain(), "the 1ms for all tests together were over")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -311,8 +314,8 @@ func TestTestsEnd(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 }
 
-// TestProgress: each case once, with how far all are.
-func TestProgress(t *testing.T) {
+// Each case is reported once with the total progress.
+func TestRun_ReportsProgress(t *testing.T) {
 	t.Parallel()
 	p := project(t, `agent: helper
 mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}
@@ -330,8 +333,8 @@ cases: [{name: a, payload: x, runs: 5}, {name: b, payload: x, expected_result: '
 	require.Contains(t, told[2].String(), "test 3 of 3, 1 failed: helper/")
 }
 
-// TestWhatCannotBeTested: with its place.
-func TestWhatCannotBeTested(t *testing.T) {
+// The problem has its position.
+func TestCheck_ReportsInvalidCases(t *testing.T) {
 	t.Parallel()
 	p, err := bundle.Parse(bundle.Files{
 		"agents/helper.yaml": []byte(agentHelper), "tests/files/a.exe": []byte("MZ\x90\x00\x03\x00"),
@@ -340,14 +343,14 @@ func TestWhatCannotBeTested(t *testing.T) {
 	require.NoError(t, err)
 	problems := suite.Check(p)
 	require.Len(t, problems, 2)
-	require.Contains(t, problems.Error(), `tests/t.yaml:5:5: "expected_result" is not a CEL expression over output, error, status and context: at its line 1, column 1: undeclared reference to 'outptu'`)
-	require.Contains(t, problems.Error(), "tests/t.yaml:4:5: tests/files/a.exe is of a type that agents are not given")
+	require.Contains(t, problems.Error(), `tests/t.yaml:5:5: "expected_result" is not a CEL expression over output, error, status and context: at line 1, column 1: undeclared reference to 'outptu'`)
+	require.Contains(t, problems.Error(), "tests/t.yaml:4:5: tests/files/a.exe has a type that is not accepted")
 	_, err = suite.Run(t.Context(), suite.Options{Project: p, Models: &model.Registry{}})
 	require.ErrorContains(t, err, "tests/t.yaml:3:5: reading expected_result")
 }
 
-// TestSomeCasesAlone: those that are asked for, and no others count.
-func TestSomeCasesAlone(t *testing.T) {
+// Only the selected cases run and count.
+func TestRun_SelectsCases(t *testing.T) {
 	t.Parallel()
 	p := project(t, `agent: helper
 mocks: {models: {openai/gpt-5: {steps: [{text: x}]}}}

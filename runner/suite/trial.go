@@ -21,47 +21,48 @@ import (
 	"github.com/agentplatform/agentplatform/internal/filetype"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/input"
+	"github.com/agentplatform/agentplatform/runner/script"
 )
 
-// trial is a case that is ready to be run, with what became of its runs.
+// trial is a prepared case with the results of its runs.
 type trial struct {
 	*bundle.Case
 	agent   string
 	opts    Options
 	engine  *engine.Engine
-	verdict *expr.Verdict // nil expects that the run completes
+	verdict *expr.Verdict // nil expects a completed run
 	message string
 	files   []engine.File
 	actions []dispatchapi.Action
-	// values makes the run's context anew.
+	// values creates the run's context.
 	values func() map[string]any
 
 	outcomes []outcome
-	done     int // of the runs, guarded by the board
+	done     int // ended runs, guarded by the board
 }
 
-// outcome is what became of one run.
+// outcome is the outcome of one run.
 type outcome struct {
 	took     time.Duration
 	usage    dispatchapi.TokenUsage
 	findings []Finding
-	// costs are those of its calls of models, by their days.
+	// costs are the costs of its model calls by day.
 	costs dispatchapi.DayCosts
 }
 
-// lateError is the cause of what took too long.
+// lateError is the cause of a timeout.
 type lateError struct{ message string }
 
 func (e *lateError) Error() string { return e.message }
 
-// prepareAll makes the cases of all suites ready.
-func prepareAll(opts Options) (trials []*trial, err error) {
+// prepareAll prepares the cases of all suites.
+func prepareAll(opts Options, scripts *script.Pool) (trials []*trial, err error) {
 	for _, s := range opts.Project.Suites {
 		for _, c := range s.Cases {
 			if opts.Only != nil && !opts.Only(s.Agent, c) {
 				continue
 			}
-			t, err := prepare(opts, s, c)
+			t, err := prepare(opts, scripts, s, c)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.At(), err)
 			}
@@ -71,8 +72,8 @@ func prepareAll(opts Options) (trials []*trial, err error) {
 	return trials, nil
 }
 
-func prepare(opts Options, s *bundle.Suite, c *bundle.Case) (*trial, error) {
-	t := &trial{Case: c, agent: s.Agent, opts: opts, engine: engineOf(opts, s, c), outcomes: make([]outcome, c.Runs)}
+func prepare(opts Options, scripts *script.Pool, s *bundle.Suite, c *bundle.Case) (*trial, error) {
+	t := &trial{Case: c, agent: s.Agent, opts: opts, engine: engineOf(opts, scripts, s, c), outcomes: make([]outcome, c.Runs)}
 	if c.ExpectedResult != "" {
 		verdict, err := expr.NewVerdict(c.ExpectedResult)
 		if err != nil {
@@ -80,7 +81,7 @@ func prepare(opts Options, s *bundle.Suite, c *bundle.Case) (*trial, error) {
 		}
 		t.verdict = verdict
 	}
-	for _, a := range opts.Project.Actions(opts.Project.RunsOf(s.Agent)) {
+	for _, a := range opts.Project.Actions(opts.Project.BaseName(s.Agent)) {
 		t.actions = append(t.actions, dispatchapi.Action{Name: a.Name, Connector: a.Connector})
 	}
 	var about dispatchapi.Files
@@ -107,15 +108,15 @@ func prepare(opts Options, s *bundle.Suite, c *bundle.Case) (*trial, error) {
 	t.values = func() map[string]any {
 		_, values, err := read()
 		if err != nil {
-			return nil // Cannot be: it was read before.
+			return nil // Impossible: it was read before.
 		}
 		return values
 	}
 	return t, nil
 }
 
-// try runs the case once and judges it.
-func (t *trial) try(ctx context.Context, number int) (out outcome) {
+// runOnce runs the case once and judges it.
+func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 	if ctx.Err() != nil {
 		return outcome{findings: []Finding{{At: t.At(), Expected: "the case is run", Got: "it was not: " + context.Cause(ctx).Error()}}}
 	}
@@ -127,16 +128,18 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	for name, value := range t.Context.Headers {
 		headers[strings.ToLower(name)] = value
 	}
-	of := t.opts.Project.RunsOf(t.agent)
+	of := t.opts.Project.BaseName(t.agent)
 	input.About(values, id, of, headers)
 	journal := &memory{now: t.opts.Now}
 	begin := t.opts.Now()
-	ended := t.engine.Execute(own, engine.Input{
+	var requests, unmockedCalls unmockedList
+	mocked := withUnmocked(withUnmocked(own, unmockedRequest, &requests), unmockedCall, &unmockedCalls)
+	ended := t.engine.Execute(mocked, engine.Input{
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
-		Actions: t.actions, Outbound: nowhere{}, Journal: journal,
+		Actions: t.actions, Outbound: Nowhere{}, Journal: journal,
 	})
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
-	journal.add(ended.Trailing)
+	journal.addEntries(ended.Trailing)
 	out.costs = journal.costs
 	calls, err := engine.Calls(journal.entries)
 	if err != nil {
@@ -145,12 +148,14 @@ func (t *trial) try(ctx context.Context, number int) (out outcome) {
 	}
 	judging, done := context.WithTimeoutCause(ctx, limit, &lateError{fmt.Sprintf("the verdict took longer than %s", limit)})
 	defer done()
-	out.findings = t.judge(judging, run{Ended: endOf(own, ended, values), code: ended.ErrorCode, calls: calls})
+	out.findings = slices.Concat(requests.listFindings(t.At("mocks", "http"), "a mock in mocks.http answers each request"),
+		unmockedCalls.listFindings(t.At("mocks", "mcp"), "a mock in mocks.mcp answers each call"),
+		t.judgeRun(judging, run{Ended: endedRun(own, ended, values), code: ended.ErrorCode, calls: calls}))
 	return out
 }
 
-// endOf is how a run ended. One that was cut off by a timeout failed: nobody resumes it.
-func endOf(ctx context.Context, out engine.Outcome, values map[string]any) expr.Ended {
+// endedRun returns the outcome of a run. A run that timed out has failed, because nothing resumes it.
+func endedRun(ctx context.Context, out engine.Outcome, values map[string]any) expr.Ended {
 	ended := expr.Ended{Output: out.Output, Error: out.Error, Status: string(out.Status), Context: values}
 	if out.Status != engine.Unfinished {
 		return ended
@@ -166,7 +171,7 @@ func endOf(ctx context.Context, out engine.Outcome, values map[string]any) expr.
 	return ended
 }
 
-// memory is the journal of one run, with what its calls of models have cost.
+// memory is the journal of one run, with the cost of its model calls.
 type memory struct {
 	now     func() time.Time
 	mu      sync.Mutex
@@ -178,13 +183,13 @@ type memory struct {
 func (m *memory) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.add(entries)
+	m.addEntries(entries)
 	return nil
 }
 
-// add is Append for who has the journal alone. A call is of the day on which it is added: the engine
-// does so before it asks again.
-func (m *memory) add(entries []dispatchapi.JournalEntry) {
+// addEntries is Append for a caller that has exclusive access. A call counts for the day on which it is
+// added, because the engine adds it before the next request.
+func (m *memory) addEntries(entries []dispatchapi.JournalEntry) {
 	const secondsOfDay = 24 * 60 * 60
 	for _, e := range entries {
 		if e.Usage == nil {
@@ -199,11 +204,11 @@ func (m *memory) add(entries []dispatchapi.JournalEntry) {
 	m.entries = append(m.entries, slices.Clone(entries)...)
 }
 
-// nowhere takes what a run sends and delivers nothing: the call stands in the journal.
-type nowhere struct{}
+// Nowhere accepts payloads and delivers nothing. The journal has the call.
+type Nowhere struct{}
 
-// Send implements engine.Outbound; it answers as if the payload waited for its delivery.
-func (nowhere) Send(_ context.Context, req dispatchapi.SendRequest) (dispatchapi.SendResponse, error) {
+// Send implements engine.Outbound. It responds as if the payload was queued.
+func (Nowhere) Send(_ context.Context, req dispatchapi.SendRequest) (dispatchapi.SendResponse, error) {
 	id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "test:%s/%d", req.Name, req.Position))
 	return dispatchapi.SendResponse{DeliveryID: id, Status: dispatchapi.SendQueued}, nil
 }

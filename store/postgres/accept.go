@@ -14,9 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// Accept implements store.Ingest: one statement for all events, but for those
-// whose idempotency key another event of the batch has too: they are answered by
-// what became of that one.
+// Accept implements store.Ingest: one statement for all events. Events whose idempotency key
+// another event of the batch has get the result of that event.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
 	decided := make([]bool, len(events))
@@ -37,8 +36,8 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 	return out, failed
 }
 
-// acceptSplit accepts the events that which names; when the data of one is at
-// fault it halves them until that one is alone.
+// acceptSplit accepts the events with the given indexes. If the data of one is invalid, it
+// halves the batch until that event is alone.
 func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
 	err := again(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
 	switch {
@@ -55,38 +54,37 @@ func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []i
 	return s.acceptSplit(ctx, events, which[half:], out, decided)
 }
 
-// acceptStatement asserts the connectors' versions and that the secrets have not
-// ended, claims the idempotency keys and inserts the rows of the events that pass.
-// The sub-selects that are no plain joins are so on purpose: they run as index
-// look-ups and hashed sets whatever the planner thinks of the arrays' lengths. Blobs
-// are locked before it is seen whether they are there, so that none goes in between. Keys
-// are claimed in their order, so that two batches cannot wait for each other. What a batch
-// has none of is left out: most have neither blobs nor keys, and the server prepares each
-// part of a statement again for each batch.
+// acceptStatement asserts the versions of connectors and that secrets have not expired, claims the
+// idempotency keys, and inserts the rows of the events that pass. Some sub-selects are deliberately
+// not joins: they run as index lookups and hashed sets, whatever the planner assumes about the
+// lengths of the arrays. Blobs are locked before their existence is checked, so that none is
+// deleted in between. Keys are claimed in order, which prevents deadlocks between batches. Unused
+// parts are omitted: most batches have neither blobs nor keys, and the server prepares each part
+// for each batch.
 func acceptStatement(p acceptParts) string {
 	return `WITH clock AS MATERIALIZED (
 	SELECT now_us() AS us
-)` + either(p.blobs, `, stored AS MATERIALIZED (
+)` + chooseText(p.blobs, `, stored AS MATERIALIZED (
 	SELECT b.project_id, b.id, b.size, b.complete FROM unnest($2::uuid[], $9::uuid[]) AS w (project_id, id)
 	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
 )`, "") + `, ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
-		` + either(p.blobs, `COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size)`, `e.input_size`) +
-		` + e.files_size AS input_size, e.files, e.headers, e.hops,
+		` + chooseText(p.blobs, `COALESCE((SELECT b.size FROM stored b WHERE b.project_id = e.project_id AND b.id = e.input_blob), e.input_size)`, `e.input_size`) +
+		` + e.added_size AS input_size, e.files, e.headers, e.hops, e.traceparent,
 		e.input_blob, e.content_type, ARRAY(SELECT stamp(u, clock.us, e.first_run + n) FROM unnest(e.run_ids::uuid[]) WITH ORDINALITY AS t (u, n) ORDER BY n) AS run_ids,
 		cardinality(e.run_ids::uuid[]) AS runs, e.key, e.fingerprint, e.ttl, e.repeat, e.number,
 		COALESCE((SELECT c.version FROM connectors c
 			WHERE c.project_id = e.project_id AND c.id = e.connector_id) = e.version, FALSE)
 			AND (e.secret_until IS NULL OR clock.us < e.secret_until) AS current,
-		` + either(p.blobs, `e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
+		` + chooseText(p.blobs, `e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE)`, `TRUE`) + ` AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
-		` + either(p.begun, `CASE WHEN e.runner IS NOT NULL THEN `+sqlcore.LiveAgent+` END`, `NULL::text`) + ` AS live
+		` + chooseText(p.begun, `CASE WHEN e.runner IS NOT NULL THEN `+sqlcore.LiveAgent+` END`, `NULL::text`) + ` AS live
 	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
 		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
-		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[], $39::bigint[])
+		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[], $39::bigint[], $40::text[])
 		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
-			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, files_size, headers, replay_of, hops)
-)` + either(p.keys, `, keyed AS (
+			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, added_size, headers, replay_of, hops, traceparent)
+)` + chooseText(p.keys, `, keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
 	WHERE current AND whole AND NOT repeat AND key IS NOT NULL ORDER BY project_id, connector_id, key
@@ -94,12 +92,12 @@ func acceptStatement(p acceptParts) string {
 		connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
 	WHERE k.expires_at <= now_us() RETURNING project_id, connector_run_id
 )`, "") + `, chosen AS MATERIALIZED (
-	SELECT * FROM ev WHERE current AND whole AND NOT repeat ` + either(p.keys, `AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))`, "") + `
-)` + either(p.blobs, `, kept AS (
+	SELECT * FROM ev WHERE current AND whole AND NOT repeat ` + chooseText(p.keys, `AND (key IS NULL OR (project_id, id) IN (SELECT project_id, connector_run_id FROM keyed))`, "") + `
+)` + chooseText(p.blobs, `, kept AS (
 	UPDATE blobs b SET mark = 'history' FROM chosen WHERE b.project_id = chosen.project_id AND b.id = chosen.input_blob
 )`, "") + `, input_rows AS (
-	INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops)
-	SELECT project_id, id, content_type, input, input_blob, files, headers, hops FROM chosen
+	INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops, traceparent)
+	SELECT project_id, id, content_type, input, input_blob, files, headers, hops, traceparent FROM chosen
 ), connector_rows AS (
 	INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 		input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
@@ -114,7 +112,7 @@ func acceptStatement(p acceptParts) string {
 			$29::text[], $30::boolean[])
 		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class, concurrency_key, blocked)
 	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen WHERE live IS NULL)) IS TRUE
-)` + either(p.begun, `, begun_rows AS (
+)` + chooseText(p.begun, `, begun_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
 	SELECT project_id, run_ids[1], environment_id, connector_id, id, link, agent, id, 'running', 0, clock.us, clock.us,
@@ -124,10 +122,11 @@ func acceptStatement(p acceptParts) string {
 SELECT current, whole, ((project_id, ev.id) IN (SELECT project_id, id FROM chosen)) IS TRUE, clock.us, live FROM ev, clock`
 }
 
-// acceptParts are what a batch has some of: events with a blob or a key, or whose run begins at once.
+// acceptParts are the optional parts of a batch: events with a blob, with a key, or with a direct
+// handoff.
 type acceptParts struct{ blobs, keys, begun bool }
 
-// acceptStatements are those of all parts, made once.
+// acceptStatements are the statements for all combinations, built once.
 var acceptStatements = func() map[acceptParts]string {
 	all := map[acceptParts]string{}
 	for n := range 8 {
@@ -137,24 +136,24 @@ var acceptStatements = func() map[acceptParts]string {
 	return all
 }()
 
-// either is one text or the other.
-func either(wanted bool, text, otherwise string) string {
+// chooseText returns one text or the other.
+func chooseText(wanted bool, text, otherwise string) string {
 	if wanted {
 		return text
 	}
 	return otherwise
 }
 
-// fate is what the statement says of an event.
+// fate is the result of the statement for an event.
 type fate struct {
 	current, whole, chosen bool
 	at                     int64
-	live                   *string // deployment and bundle by which its run has begun
+	live                   *string // deployment and bundle of a started run
 }
 
-// acceptBatch accepts events of different keys. Runs that are recorded as failed
-// at once end in the same transaction, and those with a concurrency key try to get
-// it, which is why it takes one only then.
+// acceptBatch accepts events with different keys. Runs that fail at once end in the same
+// transaction, and runs with a concurrency key try to get it. Only these batches need a transaction
+// of several statements.
 func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
 	var (
 		columns  eventColumns
@@ -196,7 +195,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	earlier := s.earlier(ctx, events, which, fates)
 	for n, i := range which {
-		out[i], decided[i] = earlier.judge(events[i], i, fates[n], columns.admitted(events[i], n, fates[n]))
+		out[i], decided[i] = earlier.judgeEvent(events[i], i, fates[n], columns.admitted(events[i], n, fates[n]))
 		if fates[n].chosen && fates[n].live == nil && !sqlcore.EndsAtOnce(events[i]) {
 			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
@@ -210,7 +209,7 @@ func readFates(ctx context.Context, q sqlcore.Queryer, statement string, args []
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var f fate
 		if err := rows.Scan(&f.current, &f.whole, &f.chosen, &f.at, &f.live); err != nil {
@@ -221,20 +220,19 @@ func readFates(ctx context.Context, q sqlcore.Queryer, statement string, args []
 	return fates, rows.Err()
 }
 
-// earlierStatement reads what keys stand for: $1 numbers them.
+// earlierStatement selects the earlier events with idempotency keys, numbered by $1.
 const earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.run_ids
 	FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::text[]) AS w (number, project_id, connector_id, key)
 	JOIN idempotency_keys k ON k.project_id = w.project_id AND k.connector_id = w.connector_id AND k.key = w.key
 	WHERE k.expires_at > now_us()`
 
-// earlier is what the keys of events stand for, by their numbers; or err, and nobody knows.
+// earlier are the earlier events with the same keys, by number; or err if they are unknown.
 type earlier struct {
 	first map[int64]*sqlcore.First
 	err   error
 }
 
-// earlier reads, at once, what stands for those events that were not chosen for their
-// keys.
+// earlier reads, in one query, the earlier events for events that lost their keys.
 func (s *Store) earlier(ctx context.Context, events []store.Event, which []int, fates []fate) earlier {
 	var (
 		number             []int64
@@ -259,7 +257,7 @@ func (s *Store) readEarlier(ctx context.Context, into map[int64]*sqlcore.First, 
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var (
 			number int64
@@ -273,9 +271,8 @@ func (s *Store) readEarlier(ctx context.Context, into map[int64]*sqlcore.First, 
 	return rows.Err()
 }
 
-// judge is the answer to the event of a number; not decided is one whose key expired in
-// this moment.
-func (known earlier) judge(e store.Event, number int, f fate, admitted store.Admission) (a store.Admission, decided bool) {
+// judgeEvent returns the result of an event. It is not decided if its key has just expired.
+func (known earlier) judgeEvent(e store.Event, number int, f fate, admitted store.Admission) (a store.Admission, decided bool) {
 	switch {
 	case !f.current:
 		return store.Admission{Verdict: store.Outdated}, true
@@ -283,7 +280,7 @@ func (known earlier) judge(e store.Event, number int, f fate, admitted store.Adm
 		return store.Admission{Err: fmt.Errorf("input blob %s: %w", e.InputBlob, store.ErrNotFound)}, true
 	case f.chosen:
 		return admitted, true
-	case known.err != nil: // the others of the batch are committed
+	case known.err != nil: // the other events of the batch are committed
 		return store.Admission{Err: known.err}, true
 	}
 	first := known.first[int64(number)]

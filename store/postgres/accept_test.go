@@ -19,9 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestABlobThatGoesIsNobodysInput: an event is accepted with its input or not at all,
-// also when the blob is being deleted as it comes.
-func TestABlobThatGoesIsNobodysInput(t *testing.T) {
+// An event is accepted with its input or not at all, also if the blob is being deleted meanwhile.
+func TestAccept_RejectsDeletedBlob(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
@@ -56,7 +55,7 @@ func TestABlobThatGoesIsNobodysInput(t *testing.T) {
 	require.ErrorIs(t, (<-accepted)[0].Err, store.ErrNotFound)
 }
 
-// statements counts those that are sent.
+// statements counts the executed statements.
 type statements struct{ atomic.Int64 }
 
 // TraceQueryStart implements pgx.QueryTracer.
@@ -68,9 +67,9 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// TestABatchCostsAFewStatements: whatever its events are. They wait for each other, and
-// one sender chooses what kind of events those of the others wait for.
-func TestABatchCostsAFewStatements(t *testing.T) {
+// A batch costs few statements, whatever its events are. The events wait for each other, and
+// another tenant chooses their kind.
+func TestAccept_UsesFewStatements(t *testing.T) {
 	t.Parallel()
 	const many = 60
 	for name, change := range map[string]func(e *store.Event){
@@ -81,11 +80,11 @@ func TestABatchCostsAFewStatements(t *testing.T) {
 		"with another body": func(e *store.Event) {
 			e.Idempotency = &store.Idempotency{Key: "known", Fingerprint: []byte("x"), TTL: time.Hour}
 		},
-		"that are too late":  func(e *store.Event) { e.Repeat, e.Idempotency = true, &store.Idempotency{Key: uuid.NewString()} },
-		"of an old version":  func(e *store.Event) { e.ConnectorVersion-- },
-		"for who waits":      func(e *store.Event) { e.RunnerID = "r" },
-		"with keys":          func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: uuid.NewString(), TTL: time.Hour} },
-		"with the same slot": func(e *store.Event) { e.Runs[0].Concurrency.Text = "k" },
+		"that are too late":     func(e *store.Event) { e.Repeat, e.Idempotency = true, &store.Idempotency{Key: uuid.NewString()} },
+		"with an old version":   func(e *store.Event) { e.ConnectorVersion-- },
+		"with a waiting runner": func(e *store.Event) { e.RunnerID = "r" },
+		"with keys":             func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: uuid.NewString(), TTL: time.Hour} },
+		"with the same slot":    func(e *store.Event) { e.Runs[0].Concurrency.Text = "k" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,10 +114,10 @@ func TestABatchCostsAFewStatements(t *testing.T) {
 	}
 }
 
-// TestWhatWasAcceptedBeforeAFailureStaysSo: a batch may take several statements, each of
-// which commits. When the server fails at a later one, events of those before have their
-// verdicts; the outcome of the others is unknown, and they have the error.
-func TestWhatWasAcceptedBeforeAFailureStaysSo(t *testing.T) {
+// A batch may need several statements, each with its own commit. If the server fails at a later
+// one, earlier events keep their verdicts. The outcome of the others is unknown, and they have the
+// error.
+func TestAccept_KeepsVerdictsBeforeFailure(t *testing.T) {
 	t.Parallel()
 	key := &store.Idempotency{Key: "k", TTL: time.Hour}
 	plain := func(*store.Event) {}
@@ -126,15 +125,15 @@ func TestWhatWasAcceptedBeforeAFailureStaysSo(t *testing.T) {
 	late := func(e *store.Event) { e.ContentType = "late/late" }
 	for name, batch := range map[string]struct {
 		changes []func(e *store.Event)
-		// decided are the verdicts of the first ones.
+		// decided are the verdicts of the first events.
 		decided []store.Verdict
 	}{
-		"of a later round": {[]func(e *store.Event){
+		"in a later round": {[]func(e *store.Event){
 			func(e *store.Event) { e.ConnectorVersion, e.Idempotency = e.ConnectorVersion-1, key },
 			plain,
 			func(e *store.Event) { late(e); e.Idempotency = key },
 		}, []store.Verdict{store.Outdated, store.Accepted}},
-		"of a later half": {[]func(e *store.Event){plain, bad, late, plain}, []store.Verdict{store.Accepted, noVerdict}},
+		"in a later half": {[]func(e *store.Event){plain, bad, late, plain}, []store.Verdict{store.Accepted, noVerdict}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +154,7 @@ func TestWhatWasAcceptedBeforeAFailureStaysSo(t *testing.T) {
 					require.Equal(t, err, a.Err, "event %d", i)
 				case batch.decided[i] == noVerdict:
 					require.Error(t, a.Err, "event %d", i)
-					require.NotErrorIs(t, err, a.Err, "it has an error of its own")
+					require.NotErrorIs(t, err, a.Err, "it has its own error")
 				default:
 					require.NoError(t, a.Err, "event %d", i)
 					require.Equal(t, batch.decided[i], a.Verdict, "event %d", i)
@@ -172,17 +171,18 @@ func TestWhatWasAcceptedBeforeAFailureStaysSo(t *testing.T) {
 	}
 }
 
-// noVerdict is that of an event with an error.
+// noVerdict marks an event with an error.
 const noVerdict store.Verdict = -1
 
-// fullDisk lets the server fail at inputs of a content type, through no fault of the event.
+// fullDisk makes the server fail for inputs with a content type, with an error that is not the
+// event's fault.
 const fullDisk = `CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.content_type = 'late/late' THEN RAISE 'the disk is full' USING ERRCODE = 'disk_full'; END IF;
 		RETURN NEW;
 	END $$;
 	CREATE TRIGGER fail BEFORE INSERT ON inputs FOR EACH ROW EXECUTE FUNCTION fail()`
 
-// TestAcceptStatements_Parse: each is a statement, also those of batches that no test makes.
+// Every statement is valid, also for batches that no test has.
 func TestAcceptStatements_Parse(t *testing.T) {
 	t.Parallel()
 	_, _, db := scene(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestABundleIsHeldOrGone: an activation that comes while the sweep takes a bundle is refused, and
-// the sweep leaves the bundle of one that came before.
-func TestABundleIsHeldOrGone(t *testing.T) {
+// An activation during the sweep of its bundle is rejected. The sweep keeps the bundle of an
+// earlier activation.
+func TestActivate_HoldsBundleAgainstSweep(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
@@ -46,7 +46,7 @@ func TestABundleIsHeldOrGone(t *testing.T) {
 	_, err = s.SweepExpired(t.Context(), 10)
 	require.NoError(t, err)
 	require.NoError(t, activation.Commit())
-	require.Equal(t, 1, bundles(), "somebody holds it")
+	require.Equal(t, 1, bundles(), "the transaction holds it")
 	_, err = s.SweepExpired(t.Context(), 10)
 	require.NoError(t, err)
 	require.Equal(t, 1, bundles())
@@ -67,8 +67,8 @@ func TestABundleIsHeldOrGone(t *testing.T) {
 	require.ErrorIs(t, <-done, store.ErrBundleGone)
 }
 
-// TestWhatIsOpenIsLookedThroughOnceForAllBundles: of a project whose bundles are due, however many.
-func TestWhatIsOpenIsLookedThroughOnceForAllBundles(t *testing.T) {
+// The open runs of a project are read once, however many of its bundles expire.
+func TestSweepExpired_ReadsOpenRunsOnce(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 1)
@@ -78,7 +78,7 @@ func TestWhatIsOpenIsLookedThroughOnceForAllBundles(t *testing.T) {
 	for _, statement := range []string{
 		`UPDATE environments SET live_deployment_id = NULL, live_rank = 0, live_activated_at = NULL, wanted_bundle_digest = ''`,
 		`UPDATE deployments SET status = 'failed'`,
-		// Each with a deployment; of one there is a run.
+		// Each bundle has a deployment, and one of them has a run.
 		`INSERT INTO deployments SELECT (r).* FROM (SELECT json_populate_record(d, json_build_object('id', md5('d' || n), 'name', 'd' || n,
 			'object_uid', 'd' || n, 'sequence', d.sequence + n, 'bundle_digest', 'sha256:' || n)) AS r FROM deployments d, generate_series(1, 30) n) s`,
 		`INSERT INTO bundles SELECT b.project_id, 'sha256:' || n, b.size, b.blob_id, b.created_at, 0 FROM bundles b, generate_series(1, 30) n`,
@@ -91,7 +91,7 @@ func TestWhatIsOpenIsLookedThroughOnceForAllBundles(t *testing.T) {
 		require.NoError(t, err, statement)
 	}
 	var seen plans
-	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("auto")))
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("auto")))
 	require.NoError(t, err)
 	_, err = s.SweepExpired(t.Context(), 100)
 	require.NoError(t, err)

@@ -16,10 +16,10 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// The statements of a look, in this order, so that a claim which commits in between
-// is seen by the pool's version.
+// The statements of a look. This order lets the pool's version show a claim that commits in
+// between.
 const (
-	// poolStatement reads the pool, and whether the runner is recorded as it is.
+	// poolStatement reads the pool, and whether the record of the runner is current.
 	poolStatement = `SELECT e.live_deployment_id, p.version, p.served, p.turns,
 			(SELECT COALESCE(sum(w.places), 0) FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2
 				AND w.id <> $3 AND w.seen_at > now_us() - $7::bigint)::bigint,
@@ -27,16 +27,16 @@ const (
 				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6::bigint)
 		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
 		WHERE e.project_id = $1 AND e.id = $2`
-	// busyStatement counts what is under way, and reads the claims of the runner: at
-	// once, for what has ended and is not vacuumed is in the way of each statement.
+	// busyStatement counts the runs in progress, and reads the claims of the runner. One statement
+	// does both, because each one walks over dead rows that are not vacuumed yet.
 	busyStatement = `SELECT agent_name, count(*), count(*) FILTER (WHERE class > 0 AND fresh),
 			COALESCE(array_agg(id) FILTER (WHERE runner_id = $3), '{}'), COALESCE(array_agg(token) FILTER (WHERE runner_id = $3), '{}')
 		FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running' GROUP BY agent_name`
 )
 
-// waitingStatement reads the heads of the queue: of each line the first runs that may
-// be claimed by now. They are looked for from the first of the line on, which the walk
-// has found: not again from those that have left the queue before it.
+// waitingStatement reads the heads of the queues: the first claimable runs of each queue. It starts
+// at the first run that the walk has found, and does not walk again over the runs that have left
+// the queue before it.
 var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `,
 	l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(sqlcore.MaxLines) + `)
 	SELECT h.id, c.class, c.agent_name, c.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
@@ -96,7 +96,7 @@ func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {
 		others int
 	)
 	err := row.Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
-	if errors.Is(err, pgx.ErrNoRows) { // the environment is gone
+	if errors.Is(err, pgx.ErrNoRows) { // the environment is deleted
 		look.Seen = true
 		return nil
 	}

@@ -26,17 +26,18 @@ type eventColumns struct {
 	// number and firstRun order the events, and their runs among all of them.
 	number, firstRun []int64
 
-	// How its run begins with an event's acceptance; nothing where it is queued.
+	// beginning has the direct handoff of each event; nil if its run is queued.
 	beginning               []*sqlcore.Beginning
 	beginRunner, beginAgent []*string
 	beginToken              []int64
 	beginLink               []pgtype.UUID
 
 	files     []*string
-	filesSize []int64 // with that of the key
+	addedSize []int64 // of the files and the key, in addition to the input
 	headers   []*string
 	replayOf  []pgtype.UUID
 	hops      []int64
+	parent    []*string // traceparent
 
 	run, runProject, runLink                      []pgtype.UUID
 	runEnvironment, runConnector, runConnectorRun []pgtype.UUID
@@ -66,15 +67,16 @@ func (c *eventColumns) add(e store.Event) {
 	c.version, c.trigger = append(c.version, e.ConnectorVersion), append(c.trigger, string(e.Trigger))
 	c.runIDs = append(c.runIDs, "{"+strings.Join(ids, ",")+"}")
 	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
-	c.inputSize = append(c.inputSize, int64(len(e.Input))) // that of a blob is known to the store
+	c.inputSize = append(c.inputSize, int64(len(e.Input))) // the store knows the size of a blob
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	files, filesSize := sqlcore.FilesColumn(e.Files)
-	c.files, c.filesSize = append(c.files, files), append(c.filesSize, filesSize+sqlcore.KeySize(e))
+	c.files, c.addedSize = append(c.files, files), append(c.addedSize, filesSize+sqlcore.KeySize(e))
 	c.headers = append(c.headers, sqlcore.HeadersColumn(e.Headers))
 	c.replayOf, c.hops = append(c.replayOf, maybe(e.ReplayOf)), append(c.hops, int64(e.Hops))
+	c.parent = append(c.parent, sqlcore.TraceparentColumn(e.Traceparent))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
-	c.begins(sqlcore.BeginningOf(e))
+	c.addBeginning(sqlcore.BeginningOf(e))
 	if i := e.Idempotency; i != nil {
 		key := sqlcore.Text(i.Key)
 		c.key, c.fingerprint, c.ttl = append(c.key, &key), append(c.fingerprint, i.Fingerprint), append(c.ttl, i.TTL.Microseconds())
@@ -83,7 +85,7 @@ func (c *eventColumns) add(e store.Event) {
 	}
 }
 
-func (c *eventColumns) begins(b *sqlcore.Beginning) {
+func (c *eventColumns) addBeginning(b *sqlcore.Beginning) {
 	c.beginning = append(c.beginning, b)
 	if b == nil {
 		c.beginRunner, c.beginAgent = append(c.beginRunner, nil), append(c.beginAgent, nil)
@@ -94,7 +96,7 @@ func (c *eventColumns) begins(b *sqlcore.Beginning) {
 	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, known(b.Link))
 }
 
-// admitted is the answer to the nth of the events, whose rows were written.
+// admitted returns the result of the n-th event, whose rows were written.
 func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
 	a := sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
 	if f.live != nil {
@@ -103,7 +105,7 @@ func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
 	return a
 }
 
-// parts are what the events have some of.
+// parts returns the optional parts that the events need.
 func (c *eventColumns) parts() acceptParts {
 	return acceptParts{
 		blobs: slices.ContainsFunc(c.blob, func(id pgtype.UUID) bool { return id.Valid }),
@@ -118,7 +120,7 @@ func (c *eventColumns) args() []any {
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
 		c.run, c.runProject, c.runEnvironment, c.runConnector, c.runConnectorRun, c.runOf, c.runNumber, c.runLink, c.runAgent, c.runClass,
 		c.runKey, c.runBlocked, c.beginRunner, c.beginToken, c.beginAgent, c.beginLink,
-		c.files, c.filesSize, c.headers, c.replayOf, c.hops,
+		c.files, c.addedSize, c.headers, c.replayOf, c.hops, c.parent,
 	}
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestAKeyIsHandedToARunThatIsBeingAccepted: who ends a run waits for the acceptance of
-// another one with its key, and sees it then.
-func TestAKeyIsHandedToARunThatIsBeingAccepted(t *testing.T) {
+// A run that ends waits for the acceptance of another run with its key, and then sees that run.
+func TestComplete_HandsKeyToRunBeingAccepted(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
@@ -67,7 +66,7 @@ func TestAKeyIsHandedToARunThatIsBeingAccepted(t *testing.T) {
 	var open int
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM open_runs WHERE project_id = $1 AND id = $2`,
 		scene.Project, held[0].Run.ID).Scan(&open))
-	require.Equal(t, 1, open, "it ends and hands its key over at once, or not at all")
+	require.Equal(t, 1, open, "the end and the handover commit together")
 	require.NoError(t, accepting.Commit())
 	require.NoError(t, <-ended)
 	after := claim()

@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv"
 )
 
-// TestAProcessTakesNoMoreConnectionsThanItIsGiven: for statements, lists and hints.
-func TestAProcessTakesNoMoreConnectionsThanItIsGiven(t *testing.T) {
+// A process takes at most the configured number of connections, for statements, lists and hints.
+func TestConnections_RespectMaximum(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {4, 3}, 10: {4, 4}, 11: {5, 4}, 14: {8, 4}, 16: {10, 4}, 17: {10, 5}, MaxConnections: {666, 332}} {
 		t.Run(fmt.Sprint(given), func(t *testing.T) {
@@ -27,15 +27,15 @@ func TestAProcessTakesNoMoreConnectionsThanItIsGiven(t *testing.T) {
 		})
 	}
 	for _, wrong := range []int32{-1, 1, MinConnections - 1, MaxConnections + 1} {
-		require.ErrorContains(t, CheckConnections(wrong), "choose from")
+		require.ErrorContains(t, CheckConnections(wrong), "choose 8 to")
 		_, err := Open(t.Context(), Options{DSN: "postgres://127.0.0.1:1/none", Connections: wrong})
 		require.Error(t, err)
 	}
 }
 
-// TestAllConnectionsAreCounted: a server that lets a process have as many as it was
-// given, and one more for migrating, refuses it none, with all of them in use.
-func TestAllConnectionsAreCounted(t *testing.T) {
+// If the server allows the configured number and one more for migrating, it rejects no connection,
+// even with all of them in use.
+func TestConnections_IncludeAllPools(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	admin, err := pgx.Connect(t.Context(), dsn)
@@ -51,7 +51,7 @@ func TestAllConnectionsAreCounted(t *testing.T) {
 	u, err := url.Parse(dsn)
 	require.NoError(t, err)
 	u.User = url.UserPassword("counted", "counted")
-	s := opened(t, Options{DSN: u.String(), Connections: MinConnections})
+	s := openedStore(t, Options{DSN: u.String(), Connections: MinConnections})
 	require.NoError(t, s.Migrate(t.Context()))
 	var held []*pgxpool.Conn
 	for _, pool := range s.pools {
@@ -72,10 +72,10 @@ func TestAllConnectionsAreCounted(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 }
 
-// TestATransactionThatStandsStillIsEnded: by the server, whatever its process does.
-func TestATransactionThatStandsStillIsEnded(t *testing.T) {
+// The server ends an idle transaction, whatever its process does.
+func TestSession_EndsIdleTransaction(t *testing.T) {
 	t.Parallel()
-	s := opened(t, Options{DSN: testenv.Postgres(t)})
+	s := openedStore(t, Options{DSN: testenv.Postgres(t)})
 	for _, pool := range s.pools {
 		var limit string
 		require.NoError(t, pool.QueryRow(t.Context(), `SHOW idle_in_transaction_session_timeout`).Scan(&limit))

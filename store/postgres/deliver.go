@@ -13,9 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// takeDueStatement goes to the rows that it has found by where they lie: so no planner can
-// choose to read all of a project for each. One that changes meanwhile is left to the next
-// claim.
+// takeDueStatement addresses the rows that it has found by their physical location, so no planner
+// can read all rows of a project for each. A row that changes meanwhile is left to the next claim.
 var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $4::bigint, due_at = now_us() + $4::bigint
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (project_id, connector_id, most)
 	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
@@ -36,7 +35,7 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		d, err := sqlcore.ScanDelivery(rows)
 		if err != nil {
@@ -47,8 +46,8 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 	return begun, rows.Err()
 }
 
-// receiveStatement takes deliveries away and writes two rows of history for each. No part
-// of history is named: rows are inserted only.
+// receiveStatement deletes deliveries and inserts two history rows for each. It names no partition,
+// because it only inserts into history.
 const receiveStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
 		AS g (project_id, id, attempt, at, duration_us, status_code, response)
@@ -87,7 +86,7 @@ func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlco
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var key store.Key
 		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAClaimWaitsForNobodyWhoRecords: who records attempts that were taken has their deliveries
-// before it waits for the connector, which a claim has. So the claim leaves them alone.
-func TestAClaimWaitsForNobodyWhoRecords(t *testing.T) {
+// A transaction that records successful attempts locks their deliveries before it waits for the
+// connector, which a claim has locked. So the claim skips these deliveries.
+func TestClaimDeliveries_SkipsRowsBeingRecorded(t *testing.T) {
 	t.Parallel()
-	for name, there := range map[string]bool{"its connector sends": true, "its connector is gone": false} {
+	for name, there := range map[string]bool{"the connector sends": true, "the connector is deleted": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			of, s, db := scene(t)
@@ -47,7 +47,7 @@ func TestAClaimWaitsForNobodyWhoRecords(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, claim())
 			require.NoError(t, records.Rollback())
-			exec(`UPDATE destinations SET due_at = 1`) // a connector from which nothing was claimed is looked at a while later
+			exec(`UPDATE destinations SET due_at = 1`) // a connector without claimed deliveries is checked a while later
 
 			claimed := claim()
 			if !there {
@@ -67,9 +67,9 @@ func TestAClaimWaitsForNobodyWhoRecords(t *testing.T) {
 	}
 }
 
-// TestExpiringWaitsForNobodyWhoRecords: who records has the delivery before it waits for the
-// connector, which is locked while deliveries of it end.
-func TestExpiringWaitsForNobodyWhoRecords(t *testing.T) {
+// A transaction that records attempts locks the delivery before it waits for the connector, which
+// is locked while its deliveries expire.
+func TestExpireDeliveries_SkipsRowsBeingRecorded(t *testing.T) {
 	t.Parallel()
 	of, s, db := scene(t)
 	var ids []uuid.UUID

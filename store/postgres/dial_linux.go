@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// tcpUserTimeout is the option of tcp(7), which package syscall does not name.
+// tcpUserTimeout is the option of tcp(7), which package syscall does not have.
 const tcpUserTimeout = 0x12
 
-// giveUp has the kernel end a connection on which nothing is acknowledged any more.
+// giveUp makes the kernel close a connection without acknowledgements.
 func giveUp(_, _ string, raw syscall.RawConn) (err error) {
 	controlled := raw.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unacknowledged.Milliseconds()))

@@ -15,16 +15,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// endStatement moves runs to history with all that hangs on their end. The rows of
-// connector runs are locked first, in one order, and closed or counted down by what
-// the lock shows: of two transactions that end the last two runs of one, either may
-// commit first. No part of history is named: rows are inserted only.
+// endStatement moves runs to history with all their follow-up writes. The rows of connector runs
+// are locked first, in one order, and then closed or decremented in their locked state. So two
+// transactions that end the last two runs of a connector run may commit in either order. The
+// statement names no partition, because it only inserts into history.
 var endStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
-		$33::uuid[], $34::bigint[], $36::text[])
+		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[])
 		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name)
+			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished)
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -33,15 +33,15 @@ var endStatement = `WITH given AS MATERIALIZED (
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
-		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.texts, g.input_tokens,
+		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.context, g.unpublished, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
 		` + sqlcore.SaidVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, input_tokens,
+		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, context, unpublished, input_tokens,
 		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, input_tokens,
+		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, context, unpublished, input_tokens,
 		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, now_us()
 	FROM gone
 ), entries AS (
@@ -87,6 +87,10 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), to_index AS (
 	INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at)
 	SELECT g.project_id, (array_agg(g.id))[1], array_agg(g.id), now_us() FROM gone g GROUP BY g.project_id
+), to_export AS (
+	` + sqlcore.PostTraces + `
+	SELECT g.project_id, g.id, now_us(), now_us() FROM gone g
+	WHERE EXISTS (SELECT 1 FROM projects p WHERE p.project_id = g.project_id AND p.telemetry IS NOT NULL)
 ), sent_on AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l
@@ -98,8 +102,8 @@ SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurr
 	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE,
 	(project_id, id) IN (SELECT project_id, ended_id FROM sent_on) FROM gone`
 
-// callRows inserts the cost of calls of models of the runs among these; nine of its arrays begin
-// at $n, two more at $price.
+// callRows inserts the cost of model calls of these runs. Nine of its arrays begin at $n, two more
+// at $price.
 func callRows(n, price int, runs string) string {
 	arg := func(i int, kind string) string { return "$" + strconv.Itoa(n+i) + "::" + kind + "[]" }
 	return `
@@ -123,7 +127,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var (
 			run    sqlcore.EndedRun
@@ -152,6 +156,8 @@ type endColumns struct {
 	onlyIf, testName                         []string
 	outputBlob                               []pgtype.UUID
 	texts                                    []int64
+	context                                  []string
+	unpublished                              []bool
 	journal                                  entryColumns
 	models                                   callColumns
 }
@@ -164,7 +170,8 @@ func (c *endColumns) add(e sqlcore.Ending) {
 		output = ""
 	}
 	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, maybe(blob))
-	c.texts = append(c.texts, int64(len(e.Error)+len(e.Output)))
+	c.texts = append(c.texts, e.TextBytes())
+	c.context, c.unpublished = append(c.context, string(e.Context)), append(c.unpublished, e.Unpublished)
 	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
 	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
 	c.total = append(c.total, e.Usage.TotalTokens)
@@ -189,7 +196,7 @@ func (c *endColumns) args(keyed bool) []any {
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished)
 }
 
 // entryColumns are journal entries as arrays.
@@ -211,12 +218,12 @@ func (c *entryColumns) add(run store.Key, token int64, e store.JournalEntry, lar
 	c.blob = append(c.blob, maybe(blob))
 }
 
-// args are the columns but for the blobs, which come last among those of a statement.
+// args returns the columns without the blobs, which are the last arguments of a statement.
 func (c *entryColumns) args() []any {
 	return []any{c.project, c.run, c.sequence, c.kind, c.data, c.unsafe, c.token}
 }
 
-// callColumns are the costs of calls of models as arrays.
+// callColumns are the costs of model calls as arrays.
 type callColumns struct {
 	project, run                           []pgtype.UUID
 	sequence                               []int64
@@ -238,14 +245,13 @@ func (c *callColumns) add(run store.Key, e store.JournalEntry) {
 	c.currency, c.nanos = append(c.currency, string(u.Cost.Currency)), append(c.nanos, u.Cost.Nanos)
 }
 
-// args are the columns but for the prices, which come last among those of a statement.
+// args returns the columns without the prices, which are the last arguments of a statement.
 func (c *callColumns) args() []any {
 	return []any{c.project, c.run, c.sequence, c.model, c.input, c.output, c.thinking, c.cached, c.total}
 }
 
-// appendStatement appends entries to the journal of a run under a current claim that
-// they continue: $4 is the first, $5 the last, $6 their bytes, $7 how many tools they
-// opened.
+// appendStatement appends entries to the journal of a run under a current claim, if they continue
+// it: $4 is the first sequence, $5 the last, $6 their bytes, $7 the change of open tools.
 var appendStatement = `WITH r AS (
 	UPDATE open_runs u SET journal_length = $5, journal_size = u.journal_size + $6, open_tools = GREATEST(u.open_tools + $7, 0)
 	WHERE u.project_id = $1 AND u.id = $2 AND u.token = $3 AND u.status = 'running' AND u.journal_length = $4::bigint - 1
@@ -279,7 +285,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 	return n == 1, err
 }
 
-// renewStatement also revives claims that were swept and that nobody has taken since.
+// renewStatement also revives swept claims without a later claim.
 var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
 		test_name = ` + sqlcore.SaidVariant("u", "l.test_name") + `
@@ -303,7 +309,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var l store.Lease
 		if err := rows.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token); err != nil {

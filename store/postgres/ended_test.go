@@ -12,10 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
-// TestWhatHasEndedIsWalkedOverOnce: while a transaction lasts, what has ended since it
-// began stays in the indexes of the queue and of what is under way, in the way of each
-// look. A look walks over it once in either, not once for each thing it wants to know.
-func TestWhatHasEndedIsWalkedOverOnce(t *testing.T) {
+// During a long transaction, dead entries of ended runs stay in the indexes of the queue and of
+// running runs. A look walks over them once per index, not once for each value that it needs.
+func TestLook_WalksDeadRowsOncePerIndex(t *testing.T) {
 	t.Parallel()
 	const ended = 2000
 	dsn := migrated(t)
@@ -63,10 +62,10 @@ func TestWhatHasEndedIsWalkedOverOnce(t *testing.T) {
 	}
 	queued, entries := read("open_runs_queued", postgres.WaitingStatement, project, environment, 64)
 	require.Equal(t, 3, queued)
-	require.Greater(t, entries, ended, "or nothing is in the way")
+	require.Greater(t, entries, ended, "otherwise there are no dead rows")
 	require.Less(t, entries, ended+100)
 	_, entries = read("open_runs_running", postgres.BusyStatement, project, environment, "runner")
-	require.GreaterOrEqual(t, entries, ended, "or nothing is in the way")
+	require.GreaterOrEqual(t, entries, ended, "otherwise there are no dead rows")
 	require.Less(t, entries, ended+100)
 	require.NoError(t, tx.Rollback(t.Context()))
 	require.NoError(t, lasting.Close(t.Context()))

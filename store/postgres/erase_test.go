@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// TestEraseRun_LocksPartitionsOfItsDays: the lock table of the server has room for those of a few days only.
+// The lock table of the server has room for the partitions of a few days only.
 func TestEraseRun_LocksPartitionsOfItsDays(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
@@ -26,9 +26,9 @@ func TestEraseRun_LocksPartitionsOfItsDays(t *testing.T) {
 	c.Trip(t.Context(), t)
 	var run store.Key
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT project_id::text, id::text FROM ended_runs LIMIT 1`).Scan(&run.ProjectID, &run.ID))
-	last, err := db.BeginTx(t.Context(), nil) // what the erasure writes last
+	last, err := db.BeginTx(t.Context(), nil) // the last write of the erasure
 	require.NoError(t, err)
-	_, err = last.ExecContext(t.Context(), `LOCK TABLE outbox`)
+	_, err = last.ExecContext(t.Context(), `LOCK TABLE outbox IN SHARE MODE`)
 	require.NoError(t, err)
 	erased := make(chan error, 1)
 	go func() { erased <- s.EraseRun(t.Context(), run) }()

@@ -21,13 +21,13 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// plan is how PostgreSQL ran a statement.
+// plan is the executed plan of a statement.
 type plan struct {
 	Statement string `json:"Query Text"`
 	Plan      node   `json:"Plan"`
 }
 
-// node is a step of a plan, and what it read with all below it.
+// node is a step of a plan. Its counts include the steps below it.
 type node struct {
 	Type     string `json:"Node Type"`
 	Relation string `json:"Relation Name"`
@@ -35,6 +35,7 @@ type node struct {
 	Filter   string `json:"Filter"`
 	Hit      int64  `json:"Shared Hit Blocks"`
 	Read     int64  `json:"Shared Read Blocks"`
+	Written  int64  `json:"Shared Written Blocks"`
 	Plans    []node `json:"Plans"`
 }
 
@@ -45,10 +46,14 @@ func (n node) walk(visit func(n node)) {
 	}
 }
 
-// blocks are the pages that the step read.
+// blocks returns the pages that the step read.
 func (n node) blocks() int64 { return n.Hit + n.Read }
 
-// text shows the plan to people.
+// growth returns the pages that the step may have read only to add pages to a table: while other connections wait for that, PostgreSQL
+// adds 20 pages for each of them and records each in the map of free space.
+func (n node) growth() int64 { return 3 * n.Written }
+
+// text returns the plan in readable form.
 func (n node) text(depth int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s %s %s %s (%d blocks)\n", strings.Repeat("  ", depth), n.Type, n.Relation, n.Index, n.Filter, n.blocks())
@@ -58,22 +63,22 @@ func (n node) text(depth int) string {
 	return b.String()
 }
 
-// plans are those of all statements that the connections of a store run, as the
-// server's own auto_explain (a part of PostgreSQL's contrib) tells them.
+// plans are the plans of all statements on the connections of a store, as reported by auto_explain
+// of PostgreSQL's contrib.
 type plans struct {
 	mutex sync.Mutex
 	all   []plan
 	err   error
 }
 
-// forget forgets those that were told so far.
-func (p *plans) forget() {
+// forgetPlans drops the plans so far.
+func (p *plans) forgetPlans() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.all = nil
 }
 
-// blocks are the pages that all of them read.
+// blocks returns the pages that all of them read.
 func (p *plans) blocks() (n int64) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -83,8 +88,8 @@ func (p *plans) blocks() (n int64) {
 	return n
 }
 
-// record lets connections tell their plans; mode is their plan_cache_mode.
-func (p *plans) record(mode string) func(config *pgx.ConnConfig) {
+// recordPlans makes connections report their plans. mode is their plan_cache_mode.
+func (p *plans) recordPlans(mode string) func(config *pgx.ConnConfig) {
 	return func(config *pgx.ConnConfig) {
 		for name, value := range map[string]string{
 			"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_format": "json",
@@ -107,9 +112,9 @@ func (p *plans) record(mode string) func(config *pgx.ConnConfig) {
 	}
 }
 
-// endedRows and queuedRows fill the tables with what that many connector runs of one
-// run leave behind: $1 to $5 are project, environment, connector, deployment and the
-// moment, $6 how many. Ids are made of the row's number, so that tables agree on them.
+// endedRows and queuedRows fill the tables with the rows of so many connector runs with one run
+// each: $1 to $5 are project, environment, connector, deployment and time, $6 is the number. IDs
+// are derived from the row number, so that tables agree.
 const (
 	seedIDs = ` FROM (SELECT stamp(md5('connector' || n)::uuid, $5, 2 * n) AS connector_run, stamp(md5('run' || n)::uuid, $5, 2 * n + 1) AS run, n
 		FROM generate_series($7::bigint, $7::bigint + $6::bigint - 1) n) s`
@@ -137,6 +142,7 @@ var (
 			SELECT $1, $3, 'key:' || n, connector_run, ARRAY[run], $5 + 3600000000` + seedIDs,
 		`INSERT INTO blobs (project_id, id, size, complete, mark, created_at) SELECT $1, run, 1, TRUE, 'history', $5` + seedIDs,
 		`INSERT INTO blob_chunks (project_id, blob_id, number, data) SELECT $1, run, 0, 'x'` + seedIDs,
+		`INSERT INTO audit_days (project_id, day) SELECT DISTINCT $1, $5 / 86400000000` + seedIDs + ` ON CONFLICT DO NOTHING`,
 		`INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id, owner_kind, owner_name, operation, method, route,
 				object_kind, object_id, object_name, request_id, remote_addr, idempotency_key)
 			SELECT $1, run, $5, 'api_key', '', '', '', '', 'o', '', '', '', '', '', '', '', ''` + seedIDs,
@@ -168,7 +174,7 @@ var (
 	}
 )
 
-// pastRows are those of endedRows that a project's own retention deletes.
+// pastRows are the endedRows that the project's own retention deletes.
 func pastRows() (statements []string) {
 	for _, statement := range endedRows {
 		table, _, _ := strings.Cut(strings.TrimPrefix(statement, "INSERT INTO "), " ")
@@ -179,7 +185,7 @@ func pastRows() (statements []string) {
 	return statements
 }
 
-// insert fills tables with so many rows of a project of a moment, from a number on.
+// insert fills tables with so many rows of a project and time, from a number on.
 func insert(t *testing.T, db *sql.DB, scene storebench.Scene, project string, us int64, statements []string, rows, first int) {
 	t.Helper()
 	for _, statement := range statements {
@@ -193,9 +199,9 @@ func insert(t *testing.T, db *sql.DB, scene storebench.Scene, project string, us
 	}
 }
 
-// seed fills a database with connector runs that ended and such that are queued, and with what
-// another project has of a day that this one keeps no longer.
-func seed(t *testing.T, db *sql.DB, scene storebench.Scene, of size) {
+// seedRows fills a database with ended and queued connector runs, and with rows of another project on a
+// day beyond this project's retention.
+func seedRows(t *testing.T, db *sql.DB, scene storebench.Scene, of size) {
 	t.Helper()
 	var us int64
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT now_us()`).Scan(&us))
@@ -206,10 +212,10 @@ func seed(t *testing.T, db *sql.DB, scene storebench.Scene, of size) {
 	insert(t, db, scene, uuid.NewString(), trimmedDay().UnixMicro(), pastRows(), of.ended/3, 0)
 }
 
-// trimmedDay is a day that the platform keeps and a project may not.
+// trimmedDay is a day within the platform's retention.
 func trimmedDay() time.Time { return time.Now().UTC().Truncate(aDay).Add(-40 * aDay) }
 
-// trimmed makes rows of a project of a day that it keeps no longer.
+// trimmed creates rows of a project on a day beyond its retention.
 func trimmed(t *testing.T, db *sql.DB, scene storebench.Scene) {
 	t.Helper()
 	day, own := trimmedDay(), scene.Project.String()

@@ -9,14 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Tuned are the options with a change of how a test connects.
+// Tuned returns options that change how a test connects.
 func (o Options) Tuned(tune func(config *pgx.ConnConfig)) Options {
 	o.tune = tune
 	return o
 }
 
-// HoldStarts lets claims wait as if others were being carried out. Release carries out
-// together those that wait by then, and returns once nothing waits.
+// HoldStarts makes claims wait as if others were in progress. release starts the waiting claims as
+// one batch, and returns once none waits.
 func (s *Store) HoldStarts() (release func(ctx context.Context)) {
 	s.starts.mutex.Lock()
 	defer s.starts.mutex.Unlock()
@@ -24,28 +24,27 @@ func (s *Store) HoldStarts() (release func(ctx context.Context)) {
 	return engine{s}.startWaiting
 }
 
-// StartsWaiting is how many claims wait to be carried out.
+// StartsWaiting returns the number of claims that wait to be started.
 func (s *Store) StartsWaiting() int {
 	s.starts.mutex.Lock()
 	defer s.starts.mutex.Unlock()
 	return len(s.starts.waiting)
 }
 
-// The statements of a look that read what is queued and what is under way, and what the
-// connections say of how to plan them.
+// The statements of a look for queued and running runs, and the planner settings of connections.
 var (
 	Planning         = planning
 	WaitingStatement = waitingStatement
 	BusyStatement    = busyStatement
 )
 
-// LockDrops takes the lock of those who drop history, until the session has been idle for so long.
+// LockDrops takes the lock for dropping history, until the session has been idle for a time.
 var LockDrops = lockDrops
 
-// DropPatience is how long a statement that drops partitions waits.
+// DropPatience is how long a statement that drops partitions waits for locks.
 const DropPatience = dropPatience
 
-// AcceptStatements are the statements that accept, by what the events of a batch have some of.
+// AcceptStatements returns the accepting statements, by their optional parts.
 func AcceptStatements() map[string]string {
 	all := map[string]string{}
 	for parts, statement := range acceptStatements {

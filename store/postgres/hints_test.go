@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-func TestHintsReachOtherProcesses(t *testing.T) {
+func TestNotifier_ReachesOtherProcesses(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	process := func() *postgres.Store {
@@ -30,13 +30,13 @@ func TestHintsReachOtherProcesses(t *testing.T) {
 	defer stopDone()
 	scene := storebench.NewScene(t, here, 1)
 	scene.Trip(t.Context(), t)
-	// Either the hint itself or, when it was sent before the other listened, the
-	// hint that hints may have been lost.
+	// Either the hint itself, or the hint that hints may have been lost if it was sent before the
+	// other store listened.
 	require.Contains(t, []store.Key{{ProjectID: scene.Project, ID: scene.Environment}, {}}, (<-queued).Key)
 	require.Equal(t, store.TopicDone, (<-done).Topic)
 }
 
-func TestMigratingAtOnce(t *testing.T) {
+func TestMigrate_Concurrently(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	errs := make(chan error)

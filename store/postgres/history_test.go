@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// scene is a store with its database beside, and something deployed.
+// scene returns a store with a live deployment, and its database.
 func scene(t *testing.T) (*storebench.Scene, *postgres.Store, *sql.DB) {
 	t.Helper()
 	dsn := migrated(t)
@@ -28,12 +28,11 @@ func scene(t *testing.T) (*storebench.Scene, *postgres.Store, *sql.DB) {
 	return storebench.NewScene(t, s, 2), s, db
 }
 
-// TestAMissingPartitionIsNoFaultOfTheEvent: events that history has no place for yet
-// are not refused, they are to be sent again.
-func TestAMissingPartitionIsNoFaultOfTheEvent(t *testing.T) {
+// Events without a partition are not rejected as invalid. The caller retries them.
+func TestAccept_ReturnsErrorForMissingPartition(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
-	for _, ahead := range []string{"0 days", "1 day"} { // a midnight may pass meanwhile
+	for _, ahead := range []string{"0 days", "1 day"} { // midnight may pass meanwhile
 		var day string
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT to_char(now() AT TIME ZONE 'UTC' + $1::interval, 'YYYYMMDD')`, ahead).Scan(&day))
 		_, err := db.ExecContext(t.Context(), `DROP TABLE inputs_`+day)
@@ -43,7 +42,7 @@ func TestAMissingPartitionIsNoFaultOfTheEvent(t *testing.T) {
 	admissions, err := s.Accept(t.Context(), events)
 	require.Error(t, err, "the store is at fault")
 	for _, a := range admissions {
-		require.ErrorIs(t, err, errors.Unwrap(a.Err), "and each event has the error of the whole")
+		require.ErrorIs(t, err, errors.Unwrap(a.Err), "each event has the error of the call")
 	}
 	_, err = s.EnsurePartitions(t.Context(), 1)
 	require.NoError(t, err)
@@ -64,10 +63,9 @@ func awaitBlocked(ctx context.Context, t *testing.T, db *sql.DB) {
 	}
 }
 
-// TestEitherOfTheLastTwoRunsMayEndFirst: the statement that ends one of the last two
-// runs has begun, and waits, when the other one's begins and commits; whichever row of
-// the first it waits for, the last to commit closes the connector run, once.
-func TestEitherOfTheLastTwoRunsMayEndFirst(t *testing.T) {
+// One of the last two runs is ending and waits while the other one ends and commits. Whichever row
+// it waits for, the last commit closes the connector run, once.
+func TestComplete_LastTwoRunsInEitherOrder(t *testing.T) {
 	t.Parallel()
 	for name, first := range map[string]string{
 		"waiting for its run":           `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2 FOR UPDATE`,
@@ -118,17 +116,17 @@ func TestEitherOfTheLastTwoRunsMayEndFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsAboutARunIsFoundByIt: what has started it, and deliveries of it, among connector runs and
-// open deliveries that may be any number; by who lists them, and by who erases it.
-func TestWhatIsAboutARunIsFoundByIt(t *testing.T) {
+// The connector run that started a run, and the run's deliveries, are found by index among any
+// number of connector runs and open deliveries, for lists and for erasing.
+func TestListConnectorRuns_FindsRunByIndex(t *testing.T) {
 	t.Parallel()
 	dsn, c, _ := stored(t, size{ended: 5000, queued: 5000}, "of the store")
 	var seen plans
-	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_generic_plan")))
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("force_generic_plan")))
 	require.NoError(t, err)
 	admissions, err := s.Accept(t.Context(), []store.Event{c.Event(t)})
 	require.NoError(t, err)
-	seen.forget()
+	seen.forgetPlans()
 	runs, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{
 		Connector: store.Key{ProjectID: c.Project, ID: c.Connector}, Run: admissions[0].RunIDs[0], Limit: 10,
 	})
@@ -140,10 +138,10 @@ func TestWhatIsAboutARunIsFoundByIt(t *testing.T) {
 
 	ended, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: c.Project, Statuses: []store.RunStatus{store.RunCompleted}, Limit: 1})
 	require.NoError(t, err)
-	seen.forget()
+	seen.forgetPlans()
 	require.NoError(t, s.EraseRun(t.Context(), ended[0].Key()))
 	require.Positive(t, seen.blocks())
-	require.Less(t, seen.blocks(), int64(200), "of the many that are stored only its own are read")
+	require.Less(t, seen.blocks(), int64(200), "only its own rows are read")
 	require.NoError(t, s.Close())
 	require.NoError(t, seen.err)
 }

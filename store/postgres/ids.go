@@ -8,14 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// sendIDs lets a connection send ids as the sixteen bytes that they are: pgx would write
-// each as text, as it does all that database/sql knows how to convert, and read it again.
+// sendIDs makes a connection send IDs as sixteen bytes. pgx would convert each to text and back, as
+// it does with all types that database/sql can convert.
 func sendIDs(conn *pgx.Conn) {
 	types := conn.TypeMap()
 	types.TryWrapEncodePlanFuncs = append([]pgtype.TryWrapEncodePlanFunc{wrapID}, types.TryWrapEncodePlanFuncs...)
 }
 
-// id is one that pgx knows.
+// id is an ID with an encoding that pgx knows.
 type id uuid.UUID
 
 // UUIDValue implements pgtype.UUIDValuer.
@@ -26,7 +26,7 @@ func wrapID(value any) (plan pgtype.WrappedEncodePlanNextSetter, next any, ok bo
 	return &idPlan{}, id(plain), ok
 }
 
-// idPlan encodes an id.
+// idPlan encodes an ID.
 type idPlan struct{ next pgtype.EncodePlan }
 
 // SetNext implements pgtype.WrappedEncodePlanNextSetter.

@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhoHangsUpLeavesNoBlobs: what was written for a transaction that its caller gave up
-// is deleted at once. No plan counts it, and a day of it would fill everybody's disk.
-func TestWhoHangsUpLeavesNoBlobs(t *testing.T) {
+// Blobs of a transaction that its caller gave up are deleted at once. No limit counts them, so a
+// day of them could fill the disk.
+func TestComplete_DeletesBlobsAfterCancellation(t *testing.T) {
 	t.Parallel()
 	scene, s, db := scene(t)
 	_, err := s.Accept(t.Context(), []store.Event{scene.Event(t)})

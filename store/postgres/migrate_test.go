@@ -12,9 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
-// TestAMigrationWaitsForNoLockForLong: who holds a table holds up neither the
-// migration for ever, nor those who wait behind it.
-func TestAMigrationWaitsForNoLockForLong(t *testing.T) {
+// A transaction that locks a table blocks neither the migration forever, nor the statements that
+// wait behind the migration.
+func TestMigrate_LimitsLockWait(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn})
@@ -29,6 +29,6 @@ func TestAMigrationWaitsForNoLockForLong(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, s.Migrate(t.Context()), "lock timeout")
 	require.NoError(t, tx.Rollback(t.Context()))
-	require.NoError(t, s.Migrate(t.Context()), "and again it works")
+	require.NoError(t, s.Migrate(t.Context()), "the next attempt succeeds")
 	require.NoError(t, conn.Close(t.Context()))
 }

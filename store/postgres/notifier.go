@@ -19,35 +19,34 @@ import (
 )
 
 const (
-	// channel is the one that all hints travel on.
+	// channel is the channel of all hints.
 	channel = "ap"
-	// payloadHints is how many hints a notification holds: it may have 8000 bytes.
+	// payloadHints is the number of hints per notification, which may have 8000 bytes.
 	payloadHints = 90
-	// pendingHints is how many hints wait before "look at everything" replaces them.
+	// pendingHints is the maximum number of pending hints. Beyond it, "read everything" replaces
+	// them.
 	pendingHints = 20_000
-	// silence is how long nothing may come in before the connection is asked whether it
-	// is still there, and notifyTimeout how long that, a notification or beginning to
-	// listen may take: a server that has gone without a word, or what stands before it
-	// and takes all bytes, would be listened to for ever.
+	// silence is the time without input after which the connection is checked. notifyTimeout limits
+	// that check, a notification, and the start of listening. Otherwise the notifier could wait
+	// forever for a dead server, or for a proxy that accepts all bytes.
 	silence       = 30 * time.Second
 	notifyTimeout = 10 * time.Second
-	// reconnectAfter is the pause before connecting anew.
+	// reconnectAfter is the pause before reconnecting.
 	reconnectAfter = 500 * time.Millisecond
 )
 
-// notifier exchanges hints with other processes: what this one committed goes
-// out in few notifications on one connection, what others sent comes in on
-// another. Notifying takes a lock of the whole database at commit, so it is kept
-// out of the transactions that matter.
+// notifier exchanges hints with other processes. Hints of this process are sent in few
+// notifications on one connection, hints of others are received on another. NOTIFY takes a lock on
+// the whole database at commit, so hot transactions do not use it.
 type notifier struct {
 	config *pgx.ConnConfig
 	renew  func(context.Context, *pgx.ConnConfig) error
 	hub    *sqlcore.Hub
 	logger *slog.Logger
-	origin string // of this process's notifications, which it need not hear
+	origin string // of this process's notifications, which it ignores
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	// withTimeout is Options'.
+	// withTimeout is Options.withTimeout.
 	withTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 
 	mu      sync.Mutex
@@ -62,7 +61,7 @@ func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, o Options) *notifie
 		pending: map[store.Hint]struct{}{}, wake: make(chan struct{}, 1),
 	}
 	n.done.Go(func() { n.keep(ctx, "sending hints", n.sendAll) })
-	n.done.Go(func() { n.keep(ctx, "listening for hints", n.listen) })
+	n.done.Go(func() { n.keep(ctx, "listening for hints", n.listenForHints) })
 	return n
 }
 
@@ -71,11 +70,11 @@ func (n *notifier) close() {
 	n.done.Wait()
 }
 
-// send takes hints and never waits.
+// send queues hints and never waits.
 func (n *notifier) send(hints []store.Hint) {
 	n.mu.Lock()
 	for _, h := range hints {
-		h.End = nil // others read it
+		h.End = nil // other processes read it from the store
 		if len(n.pending) >= pendingHints {
 			h.Key = store.Key{}
 		}
@@ -99,7 +98,7 @@ func (n *notifier) take() []store.Hint {
 	return hints
 }
 
-// keep runs a task on a connection of its own, and again when that is lost.
+// keep runs a task on a connection of its own, and again after the connection is lost.
 func (n *notifier) keep(ctx context.Context, what string, task func(ctx context.Context, conn *pgx.Conn) error) {
 	for ctx.Err() == nil {
 		err := n.connected(ctx, task)
@@ -126,13 +125,13 @@ func (n *notifier) connected(ctx context.Context, task func(ctx context.Context,
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 		defer cancel()
-		_ = conn.Close(ctx) // it is of no use any more
+		_ = conn.Close(ctx) // the connection is unusable
 	}()
 	return task(ctx, conn)
 }
 
-// sendAll sends what is pending, and what becomes so. What a lost connection
-// kept from being sent stays pending.
+// sendAll sends pending hints until ctx ends. Hints that a lost connection did not send stay
+// pending.
 func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		if hints := n.take(); len(hints) > 0 {
@@ -156,7 +155,7 @@ func (n *notifier) notify(ctx context.Context, conn *pgx.Conn, hints []store.Hin
 	return err
 }
 
-// payloads are lines: the origin, then `topic project/id` for each hint.
+// payloads returns notifications of lines: the origin, then `topic project/id` for each hint.
 func (n *notifier) payloads(hints []store.Hint) (out []string) {
 	for len(hints) > 0 {
 		count := min(len(hints), payloadHints)
@@ -170,9 +169,9 @@ func (n *notifier) payloads(hints []store.Hint) (out []string) {
 	return out
 }
 
-// listen hands on what other processes send. What was sent while nobody
-// listened is lost, so it begins with "look at everything".
-func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
+// listenForHints publishes hints of other processes. Earlier hints are lost, so it starts with "read
+// everything".
+func (n *notifier) listenForHints(ctx context.Context, conn *pgx.Conn) error {
 	asking, cancel := n.withTimeout(ctx, notifyTimeout)
 	_, err := conn.Exec(asking, "LISTEN "+channel)
 	cancel()
@@ -186,12 +185,12 @@ func (n *notifier) listen(ctx context.Context, conn *pgx.Conn) error {
 			return fmt.Errorf("waiting for a notification: %w", err)
 		}
 		if notification != nil {
-			n.hub.Publish(n.parse(notification.Payload))
+			n.hub.Publish(n.parsePayload(notification.Payload))
 		}
 	}
 }
 
-// next is the next notification; nil after a silence in which the server is there.
+// next returns the next notification; nil after a silence if the server responds.
 func (n *notifier) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, cancel := n.withTimeout(ctx, silence)
 	notification, err := conn.WaitForNotification(waiting)
@@ -204,7 +203,7 @@ func (n *notifier) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificati
 	return nil, conn.Ping(asking)
 }
 
-func (n *notifier) parse(payload string) (hints []store.Hint) {
+func (n *notifier) parsePayload(payload string) (hints []store.Hint) {
 	origin, rest, _ := strings.Cut(payload, "\n")
 	if origin == n.origin {
 		return nil
@@ -213,7 +212,7 @@ func (n *notifier) parse(payload string) (hints []store.Hint) {
 		topic, text, _ := strings.Cut(strings.TrimSpace(line), " ")
 		key, err := parseKey(text)
 		if err != nil {
-			n.logger.Warn("a notification is not one of ours", "payload", payload)
+			n.logger.Warn("ignoring an unknown notification", "payload", payload)
 			return hints
 		}
 		hints = append(hints, store.Hint{Topic: store.Topic(topic), Key: key})
@@ -221,7 +220,7 @@ func (n *notifier) parse(payload string) (hints []store.Hint) {
 	return hints
 }
 
-// parseKey reads what store.Key.String writes.
+// parseKey parses the format of store.Key.String.
 func parseKey(text string) (key store.Key, err error) {
 	project, id, _ := strings.Cut(text, "/")
 	if key.ProjectID, err = uuid.Parse(project); err == nil {

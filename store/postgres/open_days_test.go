@@ -16,10 +16,10 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// oldBegin is when oldDay begins.
+// oldBegin is the start of oldDay.
 var oldBegin = time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
 
-// openSince makes an event of one run that was accepted at a time.
+// openSince creates an event with one run that was accepted at a time.
 func openSince(t *testing.T, c *storebench.Scene, db *sql.DB, at time.Time) (run store.Key) {
 	t.Helper()
 	event := c.Event(t)
@@ -39,13 +39,13 @@ func openSince(t *testing.T, c *storebench.Scene, db *sql.DB, at time.Time) (run
 	return run
 }
 
-// TestDropHistory_KeepsPartitionsOfOpenDays: as long as a run, a connector run or a delivery of a day is
-// open, all partitions of the day stay, those of other days go.
+// While a run, a connector run or a delivery of a day is open, all partitions of the day stay.
+// Partitions of other days are dropped.
 func TestDropHistory_KeepsPartitionsOfOpenDays(t *testing.T) {
 	t.Parallel()
 	for _, of := range []struct {
 		table string
-		keep  string // which rows stay open
+		keep  string // the rows that stay open
 	}{
 		{"open_runs", `DELETE FROM open_connector_runs`},
 		{"open_connector_runs", `DELETE FROM open_runs`},
@@ -67,20 +67,26 @@ func TestDropHistory_KeepsPartitionsOfOpenDays(t *testing.T) {
 			_, err = db.ExecContext(t.Context(), `INSERT INTO stored_days (project_id, day, bytes) SELECT $1, unnest(ARRAY[18262, 18263, 18264]), 0`, c.Project.String())
 			require.NoError(t, err)
 			require.Equal(t, ofDays(2), forgotten(t, s))
-			require.Equal(t, 2, forgotten(t, s), "the days that are gone")
+			require.Equal(t, 2, forgotten(t, s), "deleted days")
 			require.Zero(t, forgotten(t, s))
 			leaves(t, db, ofDays(5))
+			oldest, err := s.OldestHistory(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, oldBegin, oldest.Open)
+			require.True(t, oldest.Deletable.IsZero() || oldest.Deletable.After(oldBegin))
 			_, err = db.ExecContext(t.Context(), `DELETE FROM `+of.table)
 			require.NoError(t, err)
 			require.Equal(t, ofDays(1), forgotten(t, s))
 			require.Equal(t, 1, forgotten(t, s))
 			leaves(t, db, ofDays(4))
+			oldest, err = s.OldestHistory(t.Context())
+			require.NoError(t, err)
+			require.Zero(t, oldest.Open)
 		})
 	}
 }
 
-// TestEnsurePartitions_MakesThoseOfOpenRuns: a run whose partitions are gone cannot end until they are
-// there again.
+// A run without partitions cannot end until they are re-created.
 func TestEnsurePartitions_MakesThoseOfOpenRuns(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
@@ -92,7 +98,7 @@ func TestEnsurePartitions_MakesThoseOfOpenRuns(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 4, days)
 	require.Zero(t, forgotten(t, s), "the run is open")
-	for _, want := range []int{0, 1} { // one call passes over what has failed
+	for _, want := range []int{0, 1} { // one call skips the failed row
 		n, err = s.ExpireRuns(t.Context(), 90*aDay, 100)
 		require.NoError(t, err)
 		require.Equal(t, want, n)
@@ -104,8 +110,7 @@ func TestEnsurePartitions_MakesThoseOfOpenRuns(t *testing.T) {
 	leaves(t, db, ofDays(4))
 }
 
-// TestDropHistory_OutwaitsAutovacuum: an autovacuum of a partition gives way to a statement that has waited
-// for deadlock_timeout.
+// An autovacuum of a partition yields to a statement that has waited for deadlock_timeout.
 func TestDropHistory_OutwaitsAutovacuum(t *testing.T) {
 	t.Parallel()
 	_, _, db := scene(t)

@@ -15,20 +15,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// What connector runs of two days are: allOfTwoDays, numbered n, of which each hundredth has failed,
-// three were skipped and three are of a schedule.
+// The connector runs of two days: allOfTwoDays, numbered n. Each hundredth has failed, three were
+// skipped and three are cron runs.
 const (
 	allOfTwoDays = 40_000
 	pastStatus   = `CASE WHEN (n - 7) % ($4::bigint / 3) = 0 THEN 'skipped' WHEN n % 100 = 0 THEN 'failed' ELSE 'completed' END`
 	pastTrigger  = `CASE WHEN (n - 9) % ($4::bigint / 3) = 0 THEN 'cron' ELSE 'webhook' END`
 )
 
-// twoDays fill a store with $4 connector runs of two days from $3 on, in the same distances, and with
-// their numbers; $1 and $2 are project and connector.
+// twoDays insert $4 connector runs, evenly over two days from $3 on, and their rollups. $1 and $2
+// are project and connector.
 var twoDays = []string{
 	`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, error, started_at, ended_at)
 		SELECT $1::uuid, stamp(md5(n::text)::uuid, $3::bigint + n * 172800000000 / $4::bigint, 0), $1::uuid, $2::uuid, ` + pastStatus + `,
 			` + pastTrigger + `, 'text/plain', '{}', repeat('x', 100), 0, 0 FROM generate_series(0, $4::bigint - 1) n`,
+	`INSERT INTO stored_days (project_id, day, bytes) SELECT $1::uuid, $3::bigint / 86400000000 + n, 1 FROM generate_series(0, 1) n WHERE $2::uuid IS NOT NULL AND $4::bigint > 0`,
 	`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 		SELECT $1::uuid, $2::uuid, 'hour', $3::bigint + h * 3600000000, trigger, status, count(*), 0
 		FROM (SELECT n * 48 / $4::bigint AS h, ` + pastStatus + ` AS status, ` + pastTrigger + ` AS trigger FROM generate_series(0, $4::bigint - 1) n) s GROUP BY h, trigger, status`,
@@ -42,7 +43,7 @@ var twoDays = []string{
 
 var justFailed = []store.ConnectorRunStatus{store.ConnectorRunFailed}
 
-// pagesOfTwoDays are pages of them, with how many blocks reading one takes at most.
+// pagesOfTwoDays are pages with the maximum number of blocks per read.
 var pagesOfTwoDays = []struct {
 	statuses     []store.ConnectorRunStatus
 	trigger      store.TriggerType
@@ -62,9 +63,9 @@ var pagesOfTwoDays = []struct {
 	{nil, store.TriggerWebhook, 0, 150, allOfTwoDays - 3},
 }
 
-// TestPagesOfConnectorRunsReadLittle: neither the first one nor a deep one reads what the connector
-// has had, nor do its numbers: of forty thousand in two days, which have two thousand blocks.
-func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
+// Neither the first page nor a deep page nor the total reads all connector runs: forty thousand in
+// two days, in two thousand blocks.
+func TestListConnectorRuns_ReadsFewBlocks(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := *storebench.NewScene(t, openAt(t, dsn), 2)
@@ -82,14 +83,14 @@ func TestPagesOfConnectorRunsReadLittle(t *testing.T) {
 	}
 	for _, mode := range modes {
 		var seen plans
-		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(seen.record(mode)))
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(seen.recordPlans(mode)))
 		require.NoError(t, err)
 		blocks := func() (n int64) {
 			require.NoError(t, seen.err)
 			for _, p := range seen.all {
 				n += p.Plan.blocks()
 			}
-			seen.forget()
+			seen.forgetPlans()
 			return n
 		}
 		connector := store.Key{ProjectID: scene.Project, ID: scene.Connector}

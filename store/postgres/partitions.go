@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// migratedAhead is how many days the schema has partitions for when it is made;
-	// the gateways see to the rest.
+	// migratedAhead is the number of days for which the schema creates partitions. Gateways create
+	// the rest.
 	migratedAhead = 1
-	// partitionLock is the key of the advisory lock of those who make partitions.
+	// partitionLock is the key of the advisory lock for creating partitions.
 	partitionLock = 7301
-	// lockTimeout is how long a change of the schema waits for a lock at most: what
-	// waits for it, waits with it.
+	// lockTimeout is the maximum time that a schema change waits for a lock, because other
+	// statements wait behind it.
 	lockTimeout = "5s"
 )
 
-// EnsurePartitions implements store.Housekeeping. Days are those of the database's
-// clock in UTC. A partition is made apart and then attached, so that no lock stands
-// in anybody's way; whoever comes second finds it there. Days before today get theirs if
-// something was accepted on them that is still open: without them it could never end.
+// EnsurePartitions implements store.Housekeeping. Days are UTC days of the database's clock. A
+// partition is created as a separate table and then attached, so that no lock blocks other
+// statements. Another process finds it. Earlier days get partitions if they have open rows, which
+// could not end without them.
 func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	var us int64
 	if err := s.pools[0].QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
@@ -70,32 +70,31 @@ func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	return made, err
 }
 
-// missing returns the tables of history that have no partition of a day.
+// missing returns the history tables without a partition of a day.
 func missing(there map[string]bool, begin time.Time) []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partition(table, begin)] })
 }
 
-// makeDay makes the partitions that are missing of a day.
+// makeDay creates the missing partitions of a day.
 func (s *Store) makeDay(ctx context.Context, there map[string]bool, begin time.Time) error {
 	tables := missing(there, begin)
 	if len(tables) == 0 {
 		return nil
 	}
 	if err := s.makePartitions(ctx, tables, begin); err != nil {
-		return fmt.Errorf("making the partitions of %s: %w", begin.Format(time.DateOnly), err)
+		return fmt.Errorf("creating the partitions of %s: %w", begin.Format(time.DateOnly), err)
 	}
 	return nil
 }
 
-// noPartition says whether a row failed for want of a partition: the code is that of a
-// violated check, of which there is none.
+// noPartition reports whether a row failed because of a missing partition. The error code is that
+// of a violated check constraint, and the schema has none.
 func noPartition(err error) bool {
 	var failure *pgconn.PgError
 	return errors.As(err, &failure) && failure.Code == "23514" && failure.ConstraintName == ""
 }
 
-// daysAhead counts the days from today on that have all their partitions, made now
-// or before.
+// daysAhead counts the days from today on that have all their partitions, created now or before.
 func daysAhead(there map[string]bool, today time.Time, made int) int {
 	day := made
 	for len(missing(there, today.AddDate(0, 0, day))) == 0 {
@@ -104,14 +103,14 @@ func daysAhead(there map[string]bool, today time.Time, made int) int {
 	return day
 }
 
-// makePartitions makes those of one day.
+// makePartitions creates the partitions of one day.
 func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.Time) error {
 	return again(func() error {
 		tx, err := s.pools[0].Begin(ctx)
 		if err != nil {
 			return err
 		}
-		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // nothing to undo after the commit
+		defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // no effect after the commit
 		var from, to string
 		if err := tx.QueryRow(ctx, `SELECT id_at($1)::text, id_at($2)::text FROM pg_advisory_xact_lock($3), set_config('lock_timeout', $4, TRUE)`,
 			begin.UnixMicro(), begin.AddDate(0, 0, 1).UnixMicro(), partitionLock, lockTimeout).Scan(&from, &to); err != nil {
@@ -119,16 +118,16 @@ func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.
 		}
 		for _, table := range tables {
 			if err := makePartition(ctx, tx, table, begin, from, to); err != nil {
-				return fmt.Errorf("making %s: %w", partition(table, begin), err)
+				return fmt.Errorf("creating %s: %w", partition(table, begin), err)
 			}
 		}
 		return tx.Commit(ctx)
 	})
 }
 
-// growing lets a partition be analyzed, and vacuumed for what was inserted, each time it has grown by half.
-// It grows from nothing each day, and by the default of a tenth the server would read rows for statistics
-// for nearly as long as it writes them.
+// growing makes autovacuum analyze a partition, and vacuum it for inserts, each time it has grown
+// by half. It grows from nothing each day. With the default of a tenth, the server would read rows
+// for statistics for nearly as long as it writes them.
 const growing = `autovacuum_analyze_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5`
 
 func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time, from, to string) error {

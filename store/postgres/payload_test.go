@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestHintsFitTheirNotifications(t *testing.T) {
+func TestPayloads_FitNotifications(t *testing.T) {
 	t.Parallel()
 	sender, receiver := &notifier{origin: uuid.NewString()}, &notifier{logger: slog.New(slog.DiscardHandler)}
 	hints := make([]store.Hint, 1000)
@@ -22,9 +22,9 @@ func TestHintsFitTheirNotifications(t *testing.T) {
 	var received []store.Hint
 	for _, payload := range sender.payloads(hints) {
 		require.Less(t, len(payload), 8000, "PostgreSQL takes no more")
-		require.Empty(t, sender.parse(payload), "one's own")
-		received = append(received, receiver.parse(payload)...)
+		require.Empty(t, sender.parsePayload(payload), "one's own")
+		received = append(received, receiver.parsePayload(payload)...)
 	}
 	require.Equal(t, hints, received)
-	require.Empty(t, receiver.parse("origin\nqueued "+uuid.NewString()), "without a project it is none of ours")
+	require.Empty(t, receiver.parsePayload("origin\nqueued "+uuid.NewString()), "without a project it is none of ours")
 }

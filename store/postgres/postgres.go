@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package postgres is the store on PostgreSQL: any number of processes share it.
+// Package postgres is the store on PostgreSQL. Any number of processes share it.
 //
-// What is done for every webhook is one statement: Accept, starting what a Claim has
-// looked for and decided on, Complete. That of Accept and of Complete is for a whole batch,
-// and a transaction by itself. Claims of several environments that start runs at the same
-// moment share a round trip and a transaction: at most 32 of them, and one batch at a time
-// a process. Hints travel by LISTEN/NOTIFY on connections of their own.
+// The work for every webhook is three statements: Accept, starting the runs that a Claim has chosen,
+// and Complete. Accept and Complete are one statement per batch, which is a transaction. Claims of
+// several environments that start runs together share a round trip and a transaction: at most 32 of
+// them, and one batch at a time per process. Hints use LISTEN/NOTIFY on connections of their own.
 package postgres
 
 import (
@@ -19,6 +18,7 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -40,56 +40,54 @@ import (
 var migrations embed.FS
 
 const (
-	// DefaultConnections is how many connections a store takes at most, MinConnections
-	// the fewest that it works with, MaxConnections the most that it can be given.
+	// DefaultConnections is the default maximum of connections of a store, MinConnections the
+	// lowest and MaxConnections the highest allowed maximum.
 	DefaultConnections = 26
 	MinConnections     = 8
 	MaxConnections     = 1000
-	// hintConnections are those of them that carry hints, one each way.
+	// hintConnections carry hints, one for each direction.
 	hintConnections = 2
-	// fewLists is how many read lists, and fewShort how many run short statements, where there
-	// are so many for both.
+	// fewLists is the minimum number of connections for lists, fewShort for short statements, if
+	// there are enough for both.
 	fewLists, fewShort = 4, 4
-	// attempts is how often a transaction runs that PostgreSQL rolls back for
-	// another's sake.
+	// attempts is how often a transaction runs that PostgreSQL rolls back because of another one.
 	attempts = 5
 )
 
-// Options say where the database is.
+// Options configure a store.
 type Options struct {
-	// DSN is a URL or a keyword string as pgx and libpq understand it. It leads to the
-	// server itself, or to a pooler that leaves each connection its session.
+	// DSN is a URL or a keyword string for pgx or libpq. It leads to the server, or to a pooler in
+	// session mode.
 	DSN string
-	// Reread, unless nil, says the DSN anew before each connection: passwords and
-	// addresses change while a process runs. What is open stays so, for an hour at
-	// most.
+	// Reread, unless nil, returns the current DSN before each new connection, because passwords and
+	// addresses change. Open connections are kept for at most an hour.
 	Reread func() (string, error)
-	// Connections is how many connections the store takes at most, between MinConnections
-	// and MaxConnections; 0 means DefaultConnections. Migrating takes one more.
+	// Connections is the maximum number of connections, between MinConnections and MaxConnections;
+	// 0 means DefaultConnections. Migrating takes one more.
 	Connections int32
-	// Logger takes what nobody can be answered; slog.Default() when nil.
+	// Logger logs errors that no caller receives; slog.Default() if nil.
 	Logger *slog.Logger
-	// Evaluate tells the concurrency keys of runs that were accepted before a
-	// deployment was live; nil where no runs are claimed.
+	// Evaluate evaluates the concurrency keys of runs that were accepted without a live deployment;
+	// nil if no runs are claimed.
 	Evaluate store.Evaluator
 	// tune changes how tests connect.
 	tune func(config *pgx.ConnConfig)
-	// withTimeout bounds what nobody waits for who would; context.WithTimeout when nil.
+	// withTimeout limits operations that no caller waits for; context.WithTimeout if nil.
 	withTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
 
-// CheckConnections says why Options.Connections cannot be so many.
+// CheckConnections returns why Options.Connections cannot have this value.
 func CheckConnections(most int32) error {
 	if most != 0 && (most < MinConnections || most > MaxConnections) {
-		return fmt.Errorf("%d connections to PostgreSQL for a process: choose from %d to %d", most, MinConnections, MaxConnections)
+		return fmt.Errorf("%d connections to PostgreSQL per process: choose %d to %d", most, MinConnections, MaxConnections)
 	}
 	return nil
 }
 
-// pools are the sizes of the pool and of that of lists: a third of what carries no hints reads lists,
-// but fewLists at least, which are enough for projects to have parts of them, as soon as fewShort are
-// left. Of the ten that a facade is given, which is asked for lists more than for anything else, that
-// is half of the rest; a process with many, as a gateway, runs short statements above all.
+// pools returns the sizes of the pool and of the pool for lists. A third of the connections without
+// hints reads lists, and at least fewLists, which lets several projects read at once, as soon as
+// fewShort are left. For a facade with ten connections, which mostly reads lists, that is half. A
+// gateway with many connections mostly runs short statements.
 func (o Options) pools() (most, lists int32) {
 	rest := cmp.Or(o.Connections, DefaultConnections) - hintConnections
 	lists = max(rest/3, min(fewLists, rest-fewShort))
@@ -104,11 +102,11 @@ type Store struct {
 	*sqlcore.Core
 	hub      sqlcore.Hub
 	pools    [2]*pgxpool.Pool
-	db       *sql.DB // on the first
-	lists    *sql.DB // on the second, whose statements are planned for their arguments
+	db       *sql.DB // on the first pool
+	lists    *sql.DB // on the second pool, whose statements are planned for their arguments
 	notifier *notifier
 	starts   starts
-	// renew is Options'.
+	// renew updates the configuration of a new connection.
 	renew    func(ctx context.Context, config *pgx.ConnConfig) error
 	sessions *sessions
 	schema   *sqlcore.Schema
@@ -116,8 +114,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open makes a store that connects as soon as it is used, and again whenever that is
-// lost; Migrate makes its tables.
+// Open returns a store that connects on first use, and again after a lost connection. Migrate
+// creates its tables.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -141,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if config.ConnConfig.ValidateConnect == nil && slices.ContainsFunc(config.ConnConfig.Fallbacks, func(of *pgconn.FallbackConfig) bool {
 		return of.Host != config.ConnConfig.Host || of.Port != config.ConnConfig.Port
 	}) {
-		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // else a replica that comes first is refused each time
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // the DSN may name a replica first
 	}
 	config.BeforeConnect = o.renew
 	config.ConnConfig.DialFunc = dial
@@ -167,11 +165,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// connections makes a pool whose statements are planned in one way: once for all
-// arguments where each finds few rows by an index, which planning again would cost as
-// much as running it, or for its arguments each time where these say which partitions
-// of history need not even be opened. PostgreSQL's own choice between them goes by what
-// it guesses of the lengths of lists.
+// connections returns a pool with one way of planning. Generic plans suit statements that find few
+// rows by an index, for which planning costs as much as running. Custom plans suit statements whose
+// arguments exclude partitions. PostgreSQL's own choice depends on its guess of list lengths.
 func connections(
 	ctx context.Context, config *pgxpool.Config, most int32, planMode string, of *sessions, tune func(*pgx.ConnConfig),
 ) (*pgxpool.Pool, error) {
@@ -182,30 +178,30 @@ func connections(
 		tune(config.ConnConfig)
 	}
 	planMode = parameters[planCacheMode]
-	delete(parameters, planCacheMode) // a pooler refuses what it does not know
+	delete(parameters, planCacheMode) // a pooler rejects unknown parameters
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		ctx, cancel := of.withTimeout(ctx, connectTimeout) // the pool makes connections for nobody in particular
+		ctx, cancel := of.withTimeout(ctx, connectTimeout) // the pool opens connections without a caller
 		defer cancel()
 		sendIDs(conn)
 		return of.begin(ctx, conn, planMode)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("making a pool: %w", err)
+		return nil, fmt.Errorf("creating a pool: %w", err)
 	}
 	return pool, nil
 }
 
-// Times after which a connection counts as gone whose server says nothing any more.
+// Timeouts for connections to a server that no longer responds.
 const (
 	connectTimeout = 10 * time.Second
-	// unacknowledged is how long what was sent may stay without an answer of the
-	// server's kernel.
+	// unacknowledged is how long sent data may stay without an acknowledgement of the server's
+	// kernel.
 	unacknowledged = 20 * time.Second
 )
 
-// dial connects so that a server that has gone without a word is noticed within half
-// a minute, whether something was asked of it or not.
+// dial connects with settings that detect a dead server within half a minute, whether or not a
+// query is running.
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	dialer := &net.Dialer{
 		Timeout:         connectTimeout,
@@ -217,7 +213,7 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, addr)
 }
 
-// renew puts what the DSN says now into the configuration of a connection.
+// renew sets the configuration of a connection from the current DSN.
 func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 	if o.Reread == nil {
 		return nil
@@ -236,14 +232,14 @@ func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 	return nil
 }
 
-// publish hands hints out, each once, here at once and to the other processes by the notifier.
+// publish sends hints, each once: to this process directly, and to other processes by the notifier.
 func (s *Store) publish(hints []store.Hint) {
 	hints = sqlcore.Distinct(hints)
 	s.hub.Publish(hints)
 	s.notifier.send(hints)
 }
 
-// engine is what sqlcore asks of PostgreSQL.
+// engine implements sqlcore.Engine for PostgreSQL.
 type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
@@ -254,7 +250,7 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcor
 			return fmt.Errorf("beginning a transaction: %w", err)
 		}
 		if err := fn(ctx, tx); err != nil {
-			_ = tx.Rollback() // the error that matters is fn's
+			_ = tx.Rollback() // fn's error matters
 			return err
 		}
 		if err := tx.Commit(); err != nil {
@@ -264,12 +260,12 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcor
 	})
 }
 
-// Single implements sqlcore.Engine: a statement alone is a transaction.
+// Single implements sqlcore.Engine. A single statement is a transaction.
 func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
 	return again(func() error { return fn(ctx, e.db) })
 }
 
-// again repeats what PostgreSQL rolled back because of a deadlock or a conflict.
+// again retries work that PostgreSQL rolled back because of a deadlock or a conflict.
 func again(run func() error) (err error) {
 	for range attempts {
 		if err = run(); !hasCode(err, serializationFailure, deadlock) {
@@ -283,7 +279,7 @@ func again(run func() error) (err error) {
 func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
 	tx, err := e.lists.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
+		return fmt.Errorf("beginning a read transaction: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // there is nothing to lose
 	return fn(ctx, tx)
@@ -313,15 +309,39 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 }
 
 // TryLock implements sqlcore.Engine.
-func (e engine) TryLock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) (free bool, err error) {
+func (e engine) TryLock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID, within time.Duration) (free bool, err error) {
+	if within > 0 {
+		return e.lockWithin(ctx, q, key, within)
+	}
 	if err := q.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))`, key.String()).Scan(&free); err != nil {
 		return false, fmt.Errorf("trying the lock of %s: %w", key, err)
 	}
 	return free, nil
 }
 
-// PostgreSQL's codes: of a transaction that was rolled back for another's sake, or because
-// it has waited for long enough, of a statement that took too long, and of one on a table that is not there.
+// lockWithin waits for a lock for a limited time.
+func (e engine) lockWithin(ctx context.Context, q sqlcore.Queryer, key uuid.UUID, within time.Duration) (bool, error) {
+	var before string
+	if err := q.QueryRowContext(ctx, `SELECT current_setting('lock_timeout')`).Scan(&before); err != nil {
+		return false, fmt.Errorf("reading the lock timeout: %w", err)
+	}
+	set := func(value string) error {
+		_, err := q.ExecContext(ctx, `SELECT set_config('lock_timeout', $1, TRUE)`, value)
+		return err
+	}
+	if err := set(strconv.FormatInt(within.Milliseconds(), 10)); err != nil {
+		return false, fmt.Errorf("setting the lock timeout: %w", err)
+	}
+	if err := e.Lock(ctx, q, key); hasCode(err, lockTimedOut) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return true, set(before)
+}
+
+// PostgreSQL's error codes: a transaction rolled back because of another one, or after waiting too
+// long for a lock; a statement timeout; a missing table.
 const (
 	serializationFailure = "40001"
 	deadlock             = "40P01"
@@ -330,11 +350,11 @@ const (
 	undefinedTable       = "42P01"
 )
 
-// badData says whether PostgreSQL refused a statement for the data in it: a value it
-// cannot hold, a constraint, a limit of its own; not for want of a partition.
+// badData reports whether PostgreSQL rejected a statement because of its data: an invalid value, a
+// constraint, or a limit, but not a missing partition.
 func badData(err error) bool { return hasCode(err, "22", "23", "54") && !noPartition(err) }
 
-// hasCode says whether an error is PostgreSQL's with a code or class among these.
+// hasCode reports whether an error is PostgreSQL's with one of these codes or classes.
 func hasCode(err error, codes ...string) bool {
 	var failure *pgconn.PgError
 	if !errors.As(err, &failure) {
@@ -353,13 +373,12 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
 }
 
-// Migrate implements store.Store. Processes that migrate at once take turns. A change
-// waits for a lock no longer than lockTimeout, for all else would wait behind it; who
-// migrates tries again.
+// Migrate implements store.Store. Concurrent processes migrate one after the other. A change waits
+// for a lock for at most lockTimeout, because other statements wait behind it. The caller retries.
 func (s *Store) Migrate(ctx context.Context) error {
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
-		return fmt.Errorf("making the migration lock: %w", err)
+		return fmt.Errorf("creating the migration lock: %w", err)
 	}
 	config := s.pools[0].Config().ConnConfig
 	if err := s.renew(ctx, config); err != nil {
@@ -377,7 +396,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.schema.Migrate(ctx, db, goose.WithSessionLocker(locker)); err != nil {
 		return err
 	}
-	// Statements that were prepared before the migration may not fit any more.
+	// Statements that were prepared before the migration may be invalid.
 	for _, pool := range s.pools {
 		pool.Reset()
 	}
@@ -385,16 +404,16 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return err
 }
 
-// errReadOnly says that the server takes no writes.
+// errReadOnly means that the server accepts no writes.
 var errReadOnly = errors.New("PostgreSQL takes no writes here: the server is a replica, or its transactions are read-only; " +
 	"name the primary in the DSN, or set default_transaction_read_only=off")
 
-// Ping implements store.Store. What is connected to a server that takes no writes is
-// connected anew: the primary may be another one by now.
+// Ping implements store.Store. If the server accepts no writes, it closes the connections, because
+// another server may be the primary now.
 func (s *Store) Ping(ctx context.Context) error {
 	var readOnly bool
 	if err := s.db.QueryRowContext(ctx, `SELECT current_setting('transaction_read_only')::boolean`).Scan(&readOnly); err != nil {
-		return fmt.Errorf("asking whether the server takes writes: %w", err)
+		return fmt.Errorf("checking if the server accepts writes: %w", err)
 	}
 	if readOnly {
 		for _, pool := range s.pools {

@@ -21,8 +21,8 @@ func open(tb testing.TB) *postgres.Store {
 	return openAt(tb, migrated(tb))
 }
 
-// migrated is a database with the schema and its partitions, which is made once and
-// copied: to migrate each would take most of a test's time.
+// migrated is a database with schema and partitions. It is created once and copied, because
+// migrating would take most of a test's time.
 func migrated(tb testing.TB) (dsn string) {
 	tb.Helper()
 	return testenv.PostgresPrepared(tb, "migrated", func(dsn string) error {
@@ -42,19 +42,19 @@ func openAt(tb testing.TB, dsn string) *postgres.Store {
 	return s
 }
 
-func TestAStoreIsReadyOnceItIsMigrated(t *testing.T) {
+func TestPing_RequiresMigration(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, testenv.Postgres(t))
 	require.Error(t, s.Ping(t.Context()), "not migrated yet")
 	_, err := s.Cluster(t.Context())
 	require.ErrorIs(t, err, store.ErrNotFound, "nobody's yet")
 	for range 2 {
-		require.NoError(t, s.Migrate(t.Context()), "again is no error")
+		require.NoError(t, s.Migrate(t.Context()), "a second call is no error")
 		require.NoError(t, s.Ping(t.Context()))
 	}
 }
 
-func TestWayOfAWebhook(t *testing.T) {
+func TestScene_Trip(t *testing.T) {
 	t.Parallel()
 	storebench.NewScene(t, open(t), 2).Trip(t.Context(), t)
 }
@@ -63,15 +63,14 @@ func BenchmarkStore(b *testing.B) {
 	storebench.Run(b, func(b *testing.B) store.Store { return open(b) })
 }
 
-// TestTheDSNIsReadAgain: a connection that is made later goes where the DSN says
-// then, as after a password was rotated; one that cannot be read is an error that
-// names it.
-func TestTheDSNIsReadAgain(t *testing.T) {
+// A new connection uses the current DSN, for example after a password rotation. An unreadable DSN
+// is an error that names it.
+func TestOpen_RereadsDSN(t *testing.T) {
 	t.Parallel()
 	dsn, broken := testenv.Postgres(t), errors.New("the file is gone")
 	var reread error
 	s, err := postgres.Open(t.Context(), postgres.Options{
-		// Nobody of that name may connect: all depends on what is read again.
+		// No user of that name exists, so only the reread DSN works.
 		DSN:    withUser(t, dsn, "nobody-of-that-name"),
 		Reread: func() (string, error) { return dsn, reread },
 	})
@@ -81,7 +80,7 @@ func TestTheDSNIsReadAgain(t *testing.T) {
 
 	reread = broken
 	s, err = postgres.Open(t.Context(), postgres.Options{DSN: dsn, Reread: func() (string, error) { return dsn, reread }})
-	require.NoError(t, err, "it opens without its database")
+	require.NoError(t, err, "opening does not need the database")
 	require.ErrorIs(t, s.Ping(t.Context()), broken)
 	require.NoError(t, s.Close())
 }

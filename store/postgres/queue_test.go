@@ -16,9 +16,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
-// TestADeepQueueIsNotReadWhole: of 150,000 queued runs of 50 agents, of 120,000 blocked
-// ones and of as many keys, no more is read for the figures than is counted at most.
-func TestADeepQueueIsNotReadWhole(t *testing.T) {
+// With 150,000 queued runs of 50 agents, 120,000 blocked runs and as many keys, the figures read no
+// more rows than they can count.
+func TestQueueFigures_ReadLimitedRows(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	admin, err := pgx.Connect(t.Context(), dsn)
@@ -39,7 +39,7 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 	}
 	require.NoError(t, admin.Close(t.Context()))
 	var seen plans
-	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_generic_plan")))
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("force_generic_plan")))
 	require.NoError(t, err)
 	figures, err := s.QueueFigures(t.Context())
 	require.NoError(t, err)
@@ -72,12 +72,12 @@ func TestADeepQueueIsNotReadWhole(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 2, lines, "of the list of agents, and of numbers")
-	require.Equal(t, 5, counting, "of the queue, of keys, of those who wait for one, of rows that are set aside, and of stored bytes the oldest")
+	require.Equal(t, 2, lines, "of the list of agents, and of rollups")
+	require.Equal(t, 5, counting, "of the queue, keys, blocked runs, rows set aside, and the oldest outbox row of stored bytes")
 }
 
-// countedByIndexes returns how many times a plan counts lines of queued runs: each by the index alone.
-// Of blocked ones it reads no row of another agent.
+// countedByIndexes returns how many queues a plan counts: each index-only. For blocked runs it
+// reads no row of another agent.
 func countedByIndexes(t *testing.T, p plan) (lines int) {
 	t.Helper()
 	if !strings.Contains(p.Statement, "lines AS MATERIALIZED") {

@@ -12,16 +12,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// takeRequest counts a request by the database's clock. Requests of a project
-// take turns at its row, so the clock is read once the row is held, as part of
-// the correlated subquery: one read before the wait would be older than what
-// others have written meanwhile. What the clock was set back by counts too.
+// takeRequest counts a request by the database's clock. Requests of a project are serialized by its
+// row, so the clock is read once the row is locked, in the correlated subquery. A time from before
+// the wait would be older than rows that others have written meanwhile. If the clock was set back,
+// later times count too.
 //
-// Its commit waits for no disk: the table is not logged, and should a transaction
-// write something else too, it is told not to wait either, for this statement
-// alone. The last column shows that it was told.
+// Its commit does not wait for a disk: the table is unlogged, and synchronous_commit is off for
+// this statement, in case the transaction writes other rows. The last column shows that the setting
+// was applied.
 //
-// How many may count is read in the same statement.
+// The same statement reads the limit.
 const takeRequest = `WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', TRUE) AS mode),
 	most AS MATERIALIZED (SELECT COALESCE((SELECT p.requests_per_minute FROM projects p
 		WHERE p.project_id = $1::uuid AND p.requests_per_minute > 0), $2::bigint) AS requests)

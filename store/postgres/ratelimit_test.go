@@ -14,8 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAWindowSlidesByTheDatabasesClock: what was let through is moved into the past.
-func TestAWindowSlidesByTheDatabasesClock(t *testing.T) {
+// The test moves counted requests into the past.
+func TestTakeRequest_SlidesByDatabaseClock(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
 	db, err := sql.Open("pgx", dsn)
@@ -48,15 +48,14 @@ func TestAWindowSlidesByTheDatabasesClock(t *testing.T) {
 	require.False(t, refused.Allowed)
 	require.LessOrEqual(t, refused.Reset, 5*time.Second)
 	shift(5) // 60 s and 30 s ago
-	require.True(t, take().Allowed, "the oldest has left the window")
+	require.True(t, take().Allowed, "the oldest request has left the window")
 	require.False(t, take().Allowed)
 	shift(-20) // as if the server's clock had been set back
-	require.False(t, take().Allowed, "what the clock was set back by counts")
+	require.False(t, take().Allowed, "requests from before the clock was set back count")
 }
 
-// TestCountingARequestWaitsForNoDisk: neither for the table, nor for the commit;
-// and what comes after on the same connection does.
-func TestCountingARequestWaitsForNoDisk(t *testing.T) {
+// Neither the table nor the commit waits for a disk. Later transactions on the same connection do.
+func TestTakeRequest_DoesNotWaitForDisk(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Options{DSN: testenv.Postgres(t)})
 	require.NoError(t, err)
@@ -65,7 +64,7 @@ func TestCountingARequestWaitsForNoDisk(t *testing.T) {
 	conn, err := s.pools[0].Acquire(t.Context())
 	require.NoError(t, err)
 	defer conn.Release()
-	for range 2 { // once it makes the row, once it changes it
+	for range 2 { // the first call inserts the row, the second updates it
 		var (
 			allowed                   bool
 			counted, oldest, at, most int64
@@ -78,6 +77,6 @@ func TestCountingARequestWaitsForNoDisk(t *testing.T) {
 		require.NoError(t, conn.QueryRow(t.Context(), `SELECT current_setting('synchronous_commit'),
 			(SELECT relpersistence::text FROM pg_class WHERE oid = 'request_windows'::regclass)`).Scan(&after, &logged))
 		require.Equal(t, "on", after)
-		require.Equal(t, "u", logged, "the table is not logged")
+		require.Equal(t, "u", logged, "the table is unlogged")
 	}
 }

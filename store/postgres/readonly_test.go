@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAStoreThatTakesNoWritesIsNotReady: as on a replica after a failover. Once there
-// is a server that does, the next question finds it, by connections of its own.
-func TestAStoreThatTakesNoWritesIsNotReady(t *testing.T) {
+// A store on a server without writes is not ready, for example on a replica after a failover. Once
+// a primary exists, the next Ping finds it on new connections.
+func TestPing_RejectsReadOnlyServer(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	u, err := url.Parse(dsn)
@@ -31,7 +31,7 @@ func TestAStoreThatTakesNoWritesIsNotReady(t *testing.T) {
 	alter(`SET default_transaction_read_only = on`)
 	s := openAt(t, dsn)
 	_, err = s.Cluster(t.Context())
-	require.ErrorIs(t, err, store.ErrNotFound, "what can be read is read")
+	require.ErrorIs(t, err, store.ErrNotFound, "reads work")
 	for range 2 {
 		require.ErrorContains(t, s.Ping(t.Context()), "takes no writes")
 	}

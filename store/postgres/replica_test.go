@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// replica starts a server that waits for what a primary would send it.
+// replica starts a server that waits for data of a primary.
 func replica(t *testing.T) (dsn string) {
 	t.Helper()
 	bin, owner, err := testenv.PostgresBinaries()
@@ -53,7 +53,7 @@ func replica(t *testing.T) (dsn string) {
 	require.NoError(t, server.Start())
 	t.Cleanup(func() {
 		require.NoError(t, server.Process.Signal(syscall.SIGQUIT))
-		_ = server.Wait() // it was told to
+		_ = server.Wait() // it was stopped on purpose
 		require.NoError(t, os.RemoveAll(dir))
 	})
 	dsn = fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)
@@ -64,8 +64,8 @@ func replica(t *testing.T) (dsn string) {
 	return dsn
 }
 
-// TestAReplicaIsNotUsed: what has not got there yet would be taken for gone.
-func TestAReplicaIsNotUsed(t *testing.T) {
+// A replica is not used, because missing rows would be taken for deleted ones.
+func TestOpen_RejectsReplica(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, replica(t))
 	require.ErrorContains(t, s.Ping(t.Context()), "the server is a replica")
@@ -74,8 +74,8 @@ func TestAReplicaIsNotUsed(t *testing.T) {
 	require.ErrorIs(t, err, store.ErrAway)
 }
 
-// TestOfSeveralServersThePrimaryIsUsed: the DSN may name the replica first.
-func TestOfSeveralServersThePrimaryIsUsed(t *testing.T) {
+// The DSN may name the replica first.
+func TestOpen_FindsPrimary(t *testing.T) {
 	t.Parallel()
 	primary, err := pgx.ParseConfig(testenv.Postgres(t))
 	require.NoError(t, err)
@@ -85,5 +85,5 @@ func TestOfSeveralServersThePrimaryIsUsed(t *testing.T) {
 		second.Port, primary.Port, primary.User, primary.Password, second.Database))
 	err = s.Ping(t.Context())
 	require.NotErrorIs(t, err, store.ErrAway)
-	require.ErrorContains(t, err, "has the manager migrated it?", "so it was asked")
+	require.ErrorContains(t, err, "has the manager migrated it?", "because the test stopped it")
 }

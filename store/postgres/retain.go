@@ -15,43 +15,46 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 const (
-	// dropLock is the key of the advisory lock of the one who drops partitions.
+	// dropLock is the key of the advisory lock for dropping partitions.
 	dropLock = 7302
-	// dropPatience is how long a statement that drops partitions waits for readers: tables are tried one
-	// after the other in one step of the sweep, and those that are read are tried again in the next
-	// round. It is longer than deadlock_timeout, 1 s by default, after which PostgreSQL asks an
-	// autovacuum of the partition to give way.
+	// dropPatience is how long a statement that drops partitions waits for readers. Tables are
+	// tried one after the other in one step of the sweep, and a table that is being read is tried
+	// again in the next round. It is longer than deadlock_timeout (default 1 s), after which
+	// PostgreSQL asks an autovacuum of the partition to yield.
 	dropPatience = 3 * time.Second
-	// dropBytes is after how many bytes of partitions no other is dropped at once: while the file system
-	// gives their blocks back to the disk, every commit waits.
+	// dropBytes is the number of dropped bytes after which a call stops, because every commit waits
+	// while the file system discards their blocks.
 	dropBytes = 16 << 20
 )
 
-// goFirst are the tables of a day that go first, in this order: once lists no longer show a run, nobody
-// asks for what else there is of it, and a search looks in vain for as short a time as can be.
+// goFirst are the tables of a day that are dropped first, in this order. Once lists do not show a
+// run, no user asks for its details, and searches find no deleted runs for as short a time as
+// possible.
 var goFirst = []string{"ended_runs", "ended_connector_runs", "run_words"}
 
-// part is a partition of history, or a table that was one until it was detached.
+// part is a partition of history, or a detached table that was one.
 type part struct {
 	table, name string
 	day         int64
-	// attached says that it is a partition, pending that its detaching has begun and not ended.
+	// attached means that it is a partition. pending means that its detaching has begun and not
+	// ended.
 	attached, pending bool
 }
 
-// DropDays implements sqlcore.Engine, by one at a time: whoever comes second does nothing. What is
-// detached concurrently stands in nobody's way; that goes outside of transactions alone, and a
-// detaching that was broken off is ended first.
+// DropDays implements sqlcore.Engine, in one process at a time: another process does nothing. A
+// concurrent detach blocks no statement. It must run outside of transactions, and an interrupted
+// one is finished first.
 func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped sqlcore.DroppedDays, err error) {
 	dropped.Parted = true
-	parts, open, err := e.partsBefore(ctx, before, keep)
-	if dropped.Open = open; err != nil || len(parts) == 0 {
+	parts, kept, err := e.partsBefore(ctx, before, keep)
+	if dropped.KeptDays, dropped.Left = kept, daysOf(parts); err != nil || len(parts) == 0 {
 		return dropped, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
@@ -61,44 +64,60 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 	defer conn.Release()
 	waiting, err := e.dropAlone(ctx, conn, &dropped, before, keep, limit)
 	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
-		// With its lock and its settings; who drops next has a connection as new.
+		// The connection keeps the lock and its settings, so it is closed. The next call gets a new
+		// one.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
 	}
 	return dropped, errors.Join(waiting, err)
 }
 
-// partsBefore returns the parts of days before one that are no longer needed, and those of these days
-// that have open runs, connector runs or deliveries.
-func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []part, open []int64, err error) {
+// partsBefore returns the unneeded partitions of days before one, and the other days before it. It
+// reads the open days first: a run that ends meanwhile keeps its day until the next call.
+func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []part, kept sqlcore.KeptDays, err error) {
+	if kept.Open, err = s.openDays(ctx, before); err != nil {
+		return nil, kept, err
+	}
 	if parts, err = s.parts(ctx); err != nil {
-		return nil, nil, err
+		return nil, kept, err
 	}
-	if open, err = s.openDays(ctx, before); err != nil {
-		return nil, nil, err
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
+	if kept.Results, err = s.resultDays(ctx, parts, keep); err != nil {
+		return nil, kept, err
 	}
-	parts, err = s.unneeded(ctx, slices.DeleteFunc(parts, func(p part) bool { return p.day >= before }), open, keep)
-	return parts, open, err
+	return slices.DeleteFunc(parts, func(p part) bool { return p.isNeeded(kept) }), kept, nil
 }
 
-// dropAlone drops the first partitions under the lock of those who do, at most limit of them and none
-// after dropBytes. waiting is about partitions that stay because they are read. After any other error the
-// connection has the lock and the settings still.
+// daysOf returns the days of partitions.
+func daysOf(parts []part) (days []int64) {
+	for _, p := range parts {
+		days = append(days, p.day)
+	}
+	slices.Sort(days)
+	return slices.Compact(days)
+}
+
+// dropAlone drops the first partitions under the lock, at most limit of them and none after
+// dropBytes. waiting reports partitions that stay because they are being read, or because the
+// server rejects their deletion, such as a partition with a dependent view or another owner. After
+// any other error the connection still has the lock and the settings.
 func (e engine) dropAlone(
 	ctx context.Context, conn *pgxpool.Conn, dropped *sqlcore.DroppedDays, before, keep int64, limit int,
 ) (waiting, err error) {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
 		return nil, err
 	}
-	parts, open, err := e.partsBefore(ctx, before, keep) // whoever had the lock before may have dropped some
-	if dropped.Open = open; err != nil {
+	parts, kept, err := e.partsBefore(ctx, before, keep) // the previous holder of the lock may have dropped some
+	if dropped.KeptDays = kept; err != nil {
 		return nil, err
 	}
-	// The whole of it: a detaching waits for readers one after the other, and at its end for whoever
-	// has an older snapshot, be it of other tables.
+	left := slices.Clone(parts)
+	defer func() { dropped.Left = daysOf(left) }()
+	// For the whole statement: a detach waits for readers one after the other, and at its end for
+	// every older snapshot, also of other tables.
 	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
 		return nil, err
 	}
-	read := map[string]bool{} // tables of which one part is being detached: they can have no second
+	read := map[string]bool{} // tables with a pending detach, which can have no second one
 	for _, p := range parts {
 		if read[p.table] {
 			continue
@@ -110,9 +129,12 @@ func (e engine) dropAlone(
 		switch {
 		case err == nil:
 			dropped.Count, dropped.Freed = dropped.Count+1, dropped.Freed+freed
-		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // and is in the way of no other table
+			left = slices.DeleteFunc(left, func(l part) bool { return l.name == p.name })
+		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // it blocks no other table
 			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
+		case errors.As(err, new(*pgconn.PgError)) && ctx.Err() == nil && !conn.Conn().IsClosed(): // likewise
+			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		default:
 			return waiting, fmt.Errorf("dropping %s: %w", p.name, err)
 		}
@@ -126,14 +148,14 @@ func (e engine) dropAlone(
 	return waiting, err
 }
 
-// dropSettings are those of a session that has the lock of those who drop: the server ends it where
-// its process is frozen, or gone without a word, and with it the lock.
+// dropSettings are the settings of a session with the lock. The server ends the session, and so the
+// lock, if its process hangs or is gone.
 func dropSettings(idle string) map[string]string {
 	return map[string]string{"idle_session_timeout": idle, "tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "4"}
 }
 
-// lockDrops takes the lock of those who drop, for as long as the session is idle no longer than so
-// between two statements; ErrBusy where somebody else has it.
+// lockDrops takes the lock, with the maximum idle time of the session between two statements. It
+// returns ErrBusy if another session has the lock.
 func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
 	var alone bool
 	if err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, dropLock).Scan(&alone); err != nil {
@@ -150,8 +172,8 @@ func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
 	return nil
 }
 
-// dropPart detaches a partition and drops it, and returns how many bytes of files it had. Names come from
-// the catalogue, and are those of tables of history.
+// dropPart detaches and drops a partition, and returns the bytes of its files. Names come from the
+// catalog and name history tables.
 func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err error) {
 	if err := conn.QueryRow(ctx, `SELECT pg_total_relation_size($1::text::regclass)`, p.name).Scan(&freed); err != nil {
 		return 0, err
@@ -164,7 +186,7 @@ func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err err
 		statements = append(statements, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, p.table, p.name))
 	}
 	for _, statement := range append(statements, `DROP TABLE `+p.name) {
-		// Prepared statements, which they would be otherwise, are sent in transactions.
+		// A prepared statement, the default, would run in a transaction.
 		if _, err := conn.Exec(ctx, statement, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return 0, err
 		}
@@ -172,7 +194,7 @@ func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err err
 	return freed, nil
 }
 
-// turn is when it goes among those of its day.
+// turn returns the position in the order of tables.
 func (p part) turn() int {
 	if turn := slices.Index(goFirst, p.table); turn >= 0 {
 		return turn
@@ -180,7 +202,7 @@ func (p part) turn() int {
 	return len(goFirst)
 }
 
-// parts are those of history, oldest first, also such as were detached and not dropped.
+// parts returns all partitions of history, oldest first, including detached ones.
 func (s *Store) parts(ctx context.Context) ([]part, error) {
 	rows, err := s.pools[0].Query(ctx, `SELECT c.relname::text, i.inhrelid IS NOT NULL, COALESCE(i.inhdetachpending, FALSE)
 		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -205,35 +227,39 @@ func (s *Store) parts(ctx context.Context) ([]part, error) {
 	return parts, nil
 }
 
-// unneeded returns the parts without those of open days, in which something ends yet, and without those
-// of ended runs, of days from keep on, of which a result is on its way. A part that was detached, or
-// whose detaching has begun, is of no use any more.
-func (s *Store) unneeded(ctx context.Context, parts []part, open []int64, keep int64) ([]part, error) {
-	inUse := func(p part) bool { return p.attached && !p.pending }
-	parts = slices.DeleteFunc(parts, func(p part) bool { return inUse(p) && slices.Contains(open, p.day) })
-	mayStay := func(p part) bool { return p.table == "ended_runs" && inUse(p) && p.day >= keep }
+// isInUse reports whether a partition is neither detached nor being detached.
+func (p part) isInUse() bool { return p.attached && !p.pending }
+
+// isNeeded reports whether a usable partition stays: all partitions of open days, because rows still
+// end there, and ended runs whose results are still to be delivered.
+func (p part) isNeeded(kept sqlcore.KeptDays) bool {
+	return p.isInUse() && (slices.Contains(kept.Open, p.day) || p.table == "ended_runs" && slices.Contains(kept.Results, p.day))
+}
+
+// resultDays returns the days from keep on with partitions of ended runs whose results are still to
+// be delivered.
+func (s *Store) resultDays(ctx context.Context, parts []part, keep int64) ([]int64, error) {
 	var days []int64
 	for _, p := range parts {
-		if mayStay(p) {
+		if p.table == "ended_runs" && p.isInUse() && p.day >= keep {
 			days = append(days, p.day)
 		}
 	}
 	if len(days) == 0 {
-		return parts, nil
+		return nil, nil
 	}
 	rows, err := s.pools[0].Query(ctx, `SELECT day FROM unnest($1::bigint[]) day WHERE EXISTS (SELECT 1 FROM deliveries d
 		WHERE d.kind = 'result' AND d.run_id >= id_at(day * 86400000000) AND d.run_id < id_at((day + 1) * 86400000000))`, days)
 	if err != nil {
-		return nil, fmt.Errorf("looking for results that are on their way: %w", err)
+		return nil, fmt.Errorf("listing undelivered results: %w", err)
 	}
-	stay, err := pgx.CollectRows(rows, pgx.RowTo[int64])
-	if err != nil {
-		return nil, fmt.Errorf("looking for results that are on their way: %w", err)
+	if days, err = pgx.CollectRows(rows, pgx.RowTo[int64]); err != nil {
+		return nil, fmt.Errorf("listing undelivered results: %w", err)
 	}
-	return slices.DeleteFunc(parts, func(p part) bool { return mayStay(p) && slices.Contains(stay, p.day) }), nil
+	return days, nil
 }
 
-// locate tells table and day by the name; neither of what is no part of history.
+// locate sets table and day from the name; neither for a name that is not a partition's.
 func (p *part) locate() {
 	at := strings.LastIndexByte(p.name, '_')
 	day, err := time.Parse("20060102", p.name[at+1:])
@@ -242,13 +268,16 @@ func (p *part) locate() {
 	}
 }
 
-// OldestDay implements sqlcore.Engine.
-func (e engine) OldestDay(ctx context.Context) (day int64, known bool, err error) {
-	parts, _, err := e.partsBefore(ctx, math.MaxInt64, 0)
-	if err != nil || len(parts) == 0 {
-		return 0, true, err
+// OldestDays implements sqlcore.Engine.
+func (e engine) OldestDays(ctx context.Context) (deletable, open int64, parted bool, err error) {
+	parts, kept, err := e.partsBefore(ctx, math.MaxInt64, 0)
+	if len(parts) > 0 {
+		deletable = parts[0].day
 	}
-	return parts[0].day, true, nil
+	if len(kept.Open) > 0 {
+		open = kept.Open[0]
+	}
+	return deletable, open, true, err
 }
 
 // Days implements sqlcore.Engine.
@@ -272,5 +301,5 @@ func (e engine) Days(ctx context.Context, table string) (days []int64, parted bo
 	return days, true, nil
 }
 
-// Shrink implements sqlcore.Engine: a table that is dropped is off the disk.
+// Shrink implements sqlcore.Engine. A dropped table leaves the disk by itself.
 func (e engine) Shrink(context.Context) error { return nil }

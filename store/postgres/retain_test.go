@@ -20,11 +20,11 @@ import (
 
 const (
 	aDay = 24 * time.Hour
-	// most is as many as there are partitions of some days.
+	// most exceeds the number of partitions in the tests.
 	most = 100
 )
 
-// leaves checks that so many tables are left that are parts of history.
+// leaves checks the number of remaining tables that are partitions of history.
 func leaves(t *testing.T, db *sql.DB, want int) {
 	t.Helper()
 	var n int
@@ -33,10 +33,10 @@ func leaves(t *testing.T, db *sql.DB, want int) {
 	require.Equal(t, want, n)
 }
 
-// ofDays is how many parts some days have.
+// ofDays returns how many partitions some days have.
 func ofDays(days int) int { return days * len(sqlcore.HistoryTables) }
 
-// oldDay makes the partitions of a day that is long over, and returns how its name ends.
+// oldDay creates the partitions of a past day, and returns the end of their names.
 func oldDay(t *testing.T, db *sql.DB) string {
 	return oldDayOf(t, db, time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC))
 }
@@ -52,7 +52,7 @@ func oldDayOf(t *testing.T, db *sql.DB, begins time.Time) string {
 	return "_" + day
 }
 
-// forgotten is how many parts of history older than 90 days the store drops.
+// forgotten drops partitions of history older than 90 days and returns their number.
 func forgotten(t *testing.T, s *postgres.Store) int {
 	t.Helper()
 	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
@@ -60,9 +60,9 @@ func forgotten(t *testing.T, s *postgres.Store) int {
 	return dropped.Count
 }
 
-// TestOldPartitionsAreDropped: with those that were detached and not dropped, as by a gateway
-// that ended between, and nothing else that has such a name.
-func TestOldPartitionsAreDropped(t *testing.T) {
+// Old partitions are dropped, including detached ones of a gateway that stopped in between, but no
+// other table with such a name.
+func TestDropHistory_DropsOldPartitions(t *testing.T) {
 	t.Parallel()
 	_, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -80,7 +80,7 @@ func TestOldPartitionsAreDropped(t *testing.T) {
 	}
 	oldest, err := s.OldestHistory(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC), oldest)
+	require.Equal(t, time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC), oldest.Deletable)
 	require.Equal(t, ofDays(1), forgotten(t, s))
 	leaves(t, db, ofDays(4)+1)
 	require.Zero(t, forgotten(t, s))
@@ -89,7 +89,7 @@ func TestOldPartitionsAreDropped(t *testing.T) {
 	require.Equal(t, before, oldest)
 }
 
-// dropLocks counts the sessions that have the lock of those who drop partitions.
+// dropLocks counts the sessions with the lock for dropping partitions.
 func dropLocks(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
@@ -97,8 +97,8 @@ func dropLocks(t *testing.T, db *sql.DB) (n int) {
 	return n
 }
 
-// TestLargePartitionsGoOneAtATime: and what they had is told, of small ones too.
-func TestLargePartitionsGoOneAtATime(t *testing.T) {
+// The result counts the freed bytes, also of small partitions.
+func TestDropHistory_DropsLargePartitionsOneAtATime(t *testing.T) {
 	t.Parallel()
 	_, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -113,7 +113,7 @@ func TestLargePartitionsGoOneAtATime(t *testing.T) {
 	_, err = reader.ExecContext(t.Context(), `SELECT count(*) FROM inputs_20190102`)
 	require.NoError(t, err)
 	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
-	require.ErrorContains(t, err, "inputs_20190102", "which somebody reads")
+	require.ErrorContains(t, err, "inputs_20190102", "that is being read")
 	require.Equal(t, 1, dropped.Count)
 	require.Greater(t, dropped.Freed, int64(16<<20))
 	require.Zero(t, dropLocks(t, db), "another gateway may drop at once")
@@ -129,8 +129,8 @@ func TestLargePartitionsGoOneAtATime(t *testing.T) {
 	leaves(t, db, ofDays(4))
 }
 
-// TestWhatIsShownGoesFirst: of a day, runs, then connector runs, then words, then all else.
-func TestWhatIsShownGoesFirst(t *testing.T) {
+// Within a day, runs are dropped first, then connector runs, then words, then all other tables.
+func TestDropHistory_DropsListedTablesFirst(t *testing.T) {
 	t.Parallel()
 	_, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -146,9 +146,8 @@ func TestWhatIsShownGoesFirst(t *testing.T) {
 	}
 }
 
-// TestADetachingThatWasBrokenOffIsEnded: what a reader keeps a gateway from is tried again, and
-// nobody else is in the way meanwhile.
-func TestADetachingThatWasBrokenOffIsEnded(t *testing.T) {
+// A detach that a reader prevented is retried, and no other statement is blocked meanwhile.
+func TestDropHistory_FinishesInterruptedDetach(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
 	old := oldDay(t, db)
@@ -180,9 +179,9 @@ func TestADetachingThatWasBrokenOffIsEnded(t *testing.T) {
 	c.Trip(t.Context(), t)
 }
 
-// TestOneGatewayAtATimeDropsPartitions: another one leaves them, and the blobs with them, and takes
-// over once the first is gone.
-func TestOneGatewayAtATimeDropsPartitions(t *testing.T) {
+// Another gateway leaves the partitions and their blobs, and takes over once the first gateway is
+// gone.
+func TestDropHistory_OneGatewayAtATime(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
 	oldDay(t, db)
@@ -201,9 +200,8 @@ func TestOneGatewayAtATimeDropsPartitions(t *testing.T) {
 	leaves(t, db, ofDays(2))
 }
 
-// TestWhoDropsIsNoLongerWaitedForOnceItIsFrozen: the server ends its session, and another one has the
-// lock.
-func TestWhoDropsIsNoLongerWaitedForOnceItIsFrozen(t *testing.T) {
+// The server ends the session of a frozen gateway, and another gateway gets the lock.
+func TestDropHistory_EndsFrozenSession(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	frozen, err := pgx.Connect(t.Context(), dsn)
@@ -221,8 +219,8 @@ func TestWhoDropsIsNoLongerWaitedForOnceItIsFrozen(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// TestBlobsOutlastTheirPartitionsByDays: those that were written before what named them.
-func TestBlobsOutlastTheirPartitionsByDays(t *testing.T) {
+// Blobs that were written before the row that names them stay until after that row.
+func TestDropHistory_KeepsBlobsLonger(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
 	_, err := db.ExecContext(t.Context(), `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
@@ -236,8 +234,8 @@ func TestBlobsOutlastTheirPartitionsByDays(t *testing.T) {
 	require.Zero(t, forgotten(t, s))
 }
 
-// TestAReaderKeepsItsOwnPartitionAlone: what somebody reads waits, and keeps nothing else.
-func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
+// A partition that is being read stays, and no other.
+func TestDropHistory_KeepsPartitionBeingRead(t *testing.T) {
 	t.Parallel()
 	_, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -250,16 +248,15 @@ func TestAReaderKeepsItsOwnPartitionAlone(t *testing.T) {
 	require.NoError(t, err)
 	dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
 	require.ErrorContains(t, err, "delivery_attempts"+old)
-	require.Equal(t, ofDays(2)-2, dropped.Count, "of both days all but its own")
+	require.Equal(t, ofDays(2)-2, dropped.Count, "of both days all others")
 	require.NoError(t, reader.Rollback())
 	require.Equal(t, 2, forgotten(t, s))
 	leaves(t, db, ofDays(4))
 }
 
-// TestWhatIsBeforeADayThatIsReadGoes: of tables that somebody reads, or whose detaching was broken off
-// and waits for whoever has an older snapshot, one keeps no other from being dropped; and the blobs and
-// numbers of days before go, those of its day stay.
-func TestWhatIsBeforeADayThatIsReadGoes(t *testing.T) {
+// A table that is being read, or whose interrupted detach waits for an older snapshot, delays no
+// other table. Blobs and rollups of earlier days are deleted, blobs and rollups of its day stay.
+func TestDropHistory_DropsDaysBeforeReadDay(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -314,9 +311,53 @@ func TestWhatIsBeforeADayThatIsReadGoes(t *testing.T) {
 	leaves(t, db, ofDays(4))
 }
 
-// TestRunsMayOutliveTheirCalls: the calls of a day may go before its runs, as where a result is on its
-// way. What was counted of that day stays then, and what was not is counted without them.
-func TestRunsMayOutliveTheirCalls(t *testing.T) {
+// A day stays recorded if only its runs are left, because a result is still to be delivered. So lists
+// show the runs until they are deleted.
+func TestDropHistory_ListsRunsOfUndeliveredResults(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	oldDayOf(t, db, time.Now().UTC().Truncate(aDay).Add(-100*aDay))
+	run := endedRun(t, db, c.Project, c.Environment, 100, 0, store.RunCompleted)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, attempt, due_at, started_at)
+		SELECT $1, stamp($2, now_us(), 0), $3, $4, $4, $2, 1, now_us() + 3600000000, now_us()`, c.Project, run, c.Environment, c.Connector)
+	require.NoError(t, err)
+	listed := func() (n int) {
+		_, err := s.CountStored(t.Context(), 100)
+		require.NoError(t, err)
+		for forgotten(t, s) > 0 {
+		}
+		runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: c.Project, Limit: 10})
+		require.NoError(t, err)
+		return len(runs)
+	}
+	require.Equal(t, 1, listed())
+	require.Equal(t, []string{"ended_runs"}, tablesOf(t, db, store.TimeOf(run)))
+	_, err = db.ExecContext(t.Context(), `DELETE FROM deliveries`)
+	require.NoError(t, err)
+	require.Zero(t, listed())
+	require.Empty(t, tablesOf(t, db, store.TimeOf(run)))
+	var days int
+	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM stored_days WHERE day < now_us() / 86400000000 - 90`).Scan(&days))
+	require.Zero(t, days)
+}
+
+// tablesOf returns the history tables that have a partition of a day.
+func tablesOf(t *testing.T, db *sql.DB, day time.Time) (tables []string) {
+	t.Helper()
+	for table := range sqlcore.HistoryTables {
+		var there bool
+		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT to_regclass($1) IS NOT NULL`, table+"_"+day.UTC().Format("20060102")).Scan(&there))
+		if there {
+			tables = append(tables, table)
+		}
+	}
+	return tables
+}
+
+// The calls of a day may be deleted before its runs, for example if a result is still to be
+// delivered. Rollups of that day then stay, and runs that are not rolled up yet are counted without
+// calls.
+func TestRollUp_KeepsRunsWithoutCalls(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
 	_, err := s.EnsurePartitions(t.Context(), 3)
@@ -344,4 +385,66 @@ func TestRunsMayOutliveTheirCalls(t *testing.T) {
 	require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
 	require.Equal(t, 4, counted())
 	require.EqualValues(t, 300, c.Spent(t, db))
+}
+
+// TestDropHistory_ContinuesAfterFailedPartition: a partition that the server does not drop, here because
+// of a view, delays no other partition, and no records and blobs of other days.
+func TestDropHistory_ContinuesAfterFailedPartition(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	_, err := s.EnsurePartitions(t.Context(), 3)
+	require.NoError(t, err)
+	exec := func(statement string, args ...any) {
+		_, err := db.ExecContext(t.Context(), statement, args...)
+		require.NoError(t, err)
+	}
+	day := time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC)
+	old := oldDayOf(t, db, day)
+	oldDayOf(t, db, day.Add(aDay))
+	exec(`CREATE VIEW kept AS SELECT id FROM ended_runs` + old)
+	for _, at := range []time.Time{day, day.Add(aDay)} {
+		exec(`INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 0)`, c.Project.String(), at.Unix()/86400)
+	}
+	for _, at := range []time.Time{day.Add(-5 * aDay), day, day.Add(365 * aDay)} {
+		exec(`INSERT INTO blobs (project_id, id, size, complete, mark, created_at) VALUES ($1, gen_random_uuid(), 0, TRUE, 'history', $2)`,
+			c.Project.String(), at.UnixMicro())
+	}
+	for _, want := range []int{ofDays(2) - 1, 1, 2, 0} { // partitions, the record of a day, blobs
+		dropped, err := s.DropHistory(t.Context(), 90*aDay, most)
+		require.ErrorContains(t, err, "ended_runs"+old)
+		require.Equal(t, want, dropped.Count)
+	}
+	exec(`DROP VIEW kept`)
+	for _, want := range []int{1, 1, 1, 0} {
+		require.Equal(t, want, forgotten(t, s))
+	}
+	leaves(t, db, ofDays(4))
+}
+
+// TestTrimHistory_WaitsForIndexer: if the lock of a project is taken again and again, as by an indexer
+// with a backlog, TrimHistory waits for it.
+func TestTrimHistory_WaitsForIndexer(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	_, err := db.ExecContext(t.Context(), `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 0)`, c.Project.String(), oldBegin.Unix()/86400)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE projects SET history_us = $1`, (30 * aDay).Microseconds())
+	require.NoError(t, err)
+	indexer, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = indexer.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, sqlcore.PastLock(c.Project).String())
+	require.NoError(t, err)
+	for range 3 {
+		n, err := s.TrimHistory(t.Context(), most)
+		require.NoError(t, err)
+		require.Zero(t, n.Count)
+	}
+	trimmed := make(chan int, 1)
+	go func() {
+		n, _ := s.TrimHistory(t.Context(), most)
+		trimmed <- n.Count
+	}()
+	awaitBlocked(t.Context(), t, db)
+	require.NoError(t, indexer.Commit())
+	require.Positive(t, <-trimmed)
 }

@@ -6,55 +6,45 @@ import (
 	"context"
 	"database/sql"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
-// manyDays makes partitions of ended runs for the 400 days before today.
-func manyDays(t *testing.T, db *sql.DB) {
-	t.Helper()
-	for hundred := range 4 { // the lock table of the server has no room for more at once
-		_, err := db.ExecContext(t.Context(), `DO $$ DECLARE d bigint; BEGIN
-			FOR d IN SELECT now_us() / 86400000000 - `+strconv.Itoa(100*hundred)+` - n FROM generate_series(1, 100) n LOOP
-				EXECUTE format('CREATE TABLE ended_runs_%s PARTITION OF ended_runs FOR VALUES FROM (%L) TO (%L)',
-					to_char(to_timestamp(d * 86400) AT TIME ZONE 'UTC', 'YYYYMMDD'), id_at(d * 86400000000), id_at((d + 1) * 86400000000));
-			END LOOP;
-		END $$`)
-		require.NoError(t, err)
-	}
-}
-
-// endedRun has a run end that was queued some days ago.
-func endedRun(t *testing.T, db *sql.DB, project, environment uuid.UUID, daysAgo int, status store.RunStatus) (id uuid.UUID) {
+// endedRun inserts a run that was queued some days and seconds ago.
+func endedRun(t *testing.T, db *sql.DB, project, environment uuid.UUID, daysAgo, seconds int, status store.RunStatus) (id uuid.UUID) {
 	t.Helper()
 	require.NoError(t, db.QueryRowContext(t.Context(), `INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status,
 			deployment_id, token, attempt, runner_id, error_code, error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens,
 			total_tokens, queued_at, ended_at)
-		SELECT $1, id, $2, 'hello', id, $4, NULL, 1, 1, 'r', '', '', 'done', 1, 1, 1, 1, 1, us, us
-		FROM (SELECT us, stamp(gen_random_uuid(), us, 0) AS id FROM (SELECT now_us() - $3::bigint * 86400000000 AS us) c) s RETURNING id::text`,
-		project, environment, daysAgo, string(status)).Scan(&id))
+		SELECT $1, id, $2, 'hello', id, $5, NULL, 1, 1, 'r', '', '', 'done', 1, 1, 1, 1, 1, us, us
+		FROM (SELECT us, stamp(gen_random_uuid(), us, 0) AS id FROM (SELECT now_us() - $3::bigint * 86400000000 - $4::bigint * 1000000 AS us) c) s RETURNING id::text`,
+		project, environment, daysAgo, seconds, string(status)).Scan(&id))
+	postStorage(t, db, project, id)
 	return id
 }
 
-// TestListRuns_LocksPartitionsOfItsDays: a list without a time window locks the partitions of the days that it
-// reads, and its pages reach back through all days.
+// A list without a time window locks the partitions of the days that it reads, and its pages reach
+// all days.
 func TestListRuns_LocksPartitionsOfItsDays(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
-	manyDays(t, db)
+	manyDays(t, db, "ended_runs")
 	var all, failed []uuid.UUID
+	// A list finds runs by the millisecond, so two runs of a day are seconds apart.
 	for _, ago := range []int{0, 1, 5, 13, 14, 15, 16, 100, 142, 143, 144, 145, 300, 400} {
-		all = append(all, endedRun(t, db, c.Project, c.Environment, ago, store.RunCompleted))
+		all = append(all, endedRun(t, db, c.Project, c.Environment, ago, 1, store.RunCompleted))
 		if ago%5 == 0 {
-			failed = append(failed, endedRun(t, db, c.Project, c.Environment, ago, store.RunFailed))
+			failed = append(failed, endedRun(t, db, c.Project, c.Environment, ago, 0, store.RunFailed))
 			all = append(all, failed[len(failed)-1])
 		}
 	}
+	_, err := s.CountStored(t.Context(), 7) // the days of the others are not counted yet
+	require.NoError(t, err)
 	newestFirst := func(a, b uuid.UUID) int { return -slices.Compare(a[:], b[:]) }
 	slices.SortFunc(all, newestFirst)
 	search := &store.Search{Match: func(context.Context, store.Searched) bool { return true }}
@@ -84,7 +74,7 @@ func TestListRuns_LocksPartitionsOfItsDays(t *testing.T) {
 					}
 					q.Before = next
 				}
-				require.Equal(t, row.want, got, "by pages of %d", limit)
+				require.Equal(t, row.want, got, "in pages of %d", limit)
 			}
 		})
 	}
@@ -93,25 +83,26 @@ func TestListRuns_LocksPartitionsOfItsDays(t *testing.T) {
 	} {
 		t.Run("locks of a first page: "+name, func(t *testing.T) {
 			q.ProjectID, q.Limit = c.Project, 1
-			locked := partitionsLocked(t, db, func() error {
-				_, _, err := s.ListRuns(t.Context(), q)
-				return err
-			})
+			locked := partitionsLocked(t, s, db, all[0], q)
 			require.Positive(t, locked)
 			require.LessOrEqual(t, locked, 16)
 		})
 	}
 }
 
-// partitionsLocked returns how many partitions of ended runs a list locks.
-func partitionsLocked(t *testing.T, db *sql.DB, list func() error) (locked int) {
+// partitionsLocked returns how many partitions of ended runs a list locks, up to that of the newest
+// run. A statement locks partitions in order.
+func partitionsLocked(t *testing.T, s *postgres.Store, db *sql.DB, newest uuid.UUID, q store.RunQuery) (locked int) {
 	t.Helper()
-	last, err := db.BeginTx(t.Context(), nil) // the partition that is locked last
+	last, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = last.ExecContext(t.Context(), `LOCK TABLE `+partitionOfRuns(t, db))
+	_, err = last.ExecContext(t.Context(), `LOCK TABLE ended_runs_`+store.TimeOf(newest).UTC().Format("20060102"))
 	require.NoError(t, err)
 	listed := make(chan error, 1)
-	go func() { listed <- list() }()
+	go func() {
+		_, _, err := s.ListRuns(t.Context(), q)
+		listed <- err
+	}()
 	awaitBlocked(t.Context(), t, db)
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(DISTINCT c.oid) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
 		WHERE c.relkind = 'r' AND c.relname ~ '^ended_runs_[0-9]{8}$'
@@ -120,12 +111,4 @@ func partitionsLocked(t *testing.T, db *sql.DB, list func() error) (locked int) 
 	require.NoError(t, last.Rollback())
 	require.NoError(t, <-listed)
 	return locked
-}
-
-// partitionOfRuns is the newest partition of ended runs.
-func partitionOfRuns(t *testing.T, db *sql.DB) (name string) {
-	t.Helper()
-	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT max(c.relname::text) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-		WHERE i.inhparent = 'ended_runs'::regclass`).Scan(&name))
-	return name
 }

@@ -14,46 +14,45 @@ import (
 )
 
 const (
-	// standstill is how long the server lets a transaction stand still: the locks of a
-	// process that is frozen keep others waiting no longer.
+	// standstill is how long the server keeps an idle transaction, so that the locks of a frozen
+	// process end.
 	standstill = "60s"
-	// planCacheMode is the setting that says for which arguments statements are planned.
+	// planCacheMode is the setting for generic or custom plans.
 	planCacheMode = "plan_cache_mode"
-	// besideTimeout is how long another session is waited for, beside which the one of a
-	// connection is looked at.
+	// besideTimeout limits the wait for the second session that is needed to check the session of a
+	// connection.
 	besideTimeout = 2 * time.Second
 )
 
-// planning is how the statements of every connection are planned. All of them are
-// made to find their rows by an index: the planner is not to think otherwise of a
-// table that was empty when it looked, nor of a list whose length it has to guess. A
-// sort or an aggregate of a list is its own affair. A join looks for each row by the
-// index too, instead of keeping all rows that may match. Compiling would cost more than
-// it saves.
+// planning sets the planner of every connection. All statements are built to find their rows by an
+// index. The planner must not choose otherwise because a table was empty, or because it has to
+// guess the length of a list. Sorting or aggregating a list remains possible. A join also uses the
+// index for each row, instead of hashing all rows that may match. JIT would cost more than it
+// saves.
 const planning = `SELECT set_config('enable_seqscan', 'off', FALSE), set_config('enable_hashjoin', 'off', FALSE),
 	set_config('enable_mergejoin', 'off', FALSE), set_config('enable_bitmapscan', 'off', FALSE),
 	set_config('enable_material', 'off', FALSE), set_config('jit', 'off', FALSE)`
 
-// errShared says that a connection has no session of its own.
+// errShared means that the connection has no session of its own.
 var errShared = fmt.Errorf("%w: a pooler between here and PostgreSQL gives each transaction whatever session is free, as PgBouncer does with pool_mode=transaction: "+
 	"the store prepares statements, sets how they are planned, listens and locks in sessions that must stay; set pool_mode=session, or name the server itself in the DSN", store.ErrAway)
 
-// errReplica says that a connection leads to a server that has what is written later, if at all.
-var errReplica = fmt.Errorf("%w: the server is a replica, where what was accepted may not be yet; name the primary in the DSN", store.ErrAway)
+// errReplica means that the connection leads to a server that gets writes later, if at all.
+var errReplica = fmt.Errorf("%w: the server is a replica, which may lack accepted rows; name the primary in the DSN", store.ErrAway)
 
-// sessions begins those of connections.
+// sessions prepares the sessions of connections.
 type sessions struct {
-	// withTimeout is Options'.
+	// withTimeout is Options.withTimeout.
 	withTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 
 	mutex sync.Mutex
-	// stay: behind the pooler that there is, each connection has one of its own.
+	// stay means that the pooler gives each connection a session of its own.
 	stay bool
 }
 
-// begin refuses a replica, a server that loses what it has confirmed, and a session that is not the
-// connection's own; it sets right what a session would do otherwise. Nothing of it is a
-// parameter of the connection's start, of which poolers refuse most, or leave them out.
+// begin rejects a replica, a server that loses confirmed commits, and a shared session, and sets
+// the session's parameters. It uses no startup parameters, because poolers reject or drop most of
+// them.
 func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) error {
 	if err := s.check(ctx, conn); err != nil {
 		return err
@@ -74,7 +73,7 @@ func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) e
 	}
 	if _, err := conn.Exec(ctx, planning+`, set_config('`+planCacheMode+`', $1, FALSE), set_config('idle_in_transaction_session_timeout', $2, FALSE)`,
 		pgx.QueryExecModeExec, planMode, standstill); err != nil {
-		return fmt.Errorf("setting how statements are planned: %w", err)
+		return fmt.Errorf("setting the planner parameters: %w", err)
 	}
 	if commit == "off" || commit == "local" || commit == "remote_write" {
 		if _, err := conn.Exec(ctx, `SET synchronous_commit = on`); err != nil {
@@ -84,7 +83,8 @@ func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) e
 	return nil
 }
 
-// check is errShared of a connection whose session others get between its transactions.
+// check returns errShared if other clients use the session of a connection between its
+// transactions.
 func (s *sessions) check(ctx context.Context, conn *pgx.Conn) error {
 	own, err := backend(ctx, conn)
 	if err != nil {
@@ -98,28 +98,28 @@ func (s *sessions) check(ctx context.Context, conn *pgx.Conn) error {
 	if s.stay {
 		return nil
 	}
-	if own, err = backend(ctx, conn); err != nil { // again: nobody of this process is in between
+	if own, err = backend(ctx, conn); err != nil { // again: no other connection of this process is in between
 		return err
 	}
-	s.stay, err = s.stays(ctx, conn, own)
+	s.stay, err = s.keepsSession(ctx, conn, own)
 	return err
 }
 
-// stays looks at a connection whose session was own beside another connection: while that is
-// in a transaction, and once it is not, when both have another turn. Of two sessions that stay
-// neither is the other's, nor ever another one. It is false, without an error, where no other
-// session is to be had.
-func (s *sessions) stays(ctx context.Context, conn *pgx.Conn, own uint32) (bool, error) {
+// keepsSession compares the session of a connection with that of a second connection: while the second one
+// is in a transaction, and afterwards, when both are used again. With sessions of their own,
+// neither gets the session of the other or a third one. It returns false, without an error, if no
+// second session is available.
+func (s *sessions) keepsSession(ctx context.Context, conn *pgx.Conn, own uint32) (bool, error) {
 	beside, cancel := s.withTimeout(ctx, besideTimeout)
 	defer cancel()
 	other, err := pgx.ConnectConfig(beside, conn.Config())
 	if err != nil {
-		return false, nil //nolint:nilerr // the pooler has no room, which says nothing
+		return false, nil //nolint:nilerr // the pooler has no free session, which proves nothing
 	}
 	defer func() {
 		leaving, cancel := s.withTimeout(context.WithoutCancel(ctx), besideTimeout)
 		defer cancel()
-		_ = other.Close(leaving) // it is of no use any more
+		_ = other.Close(leaving) // it is not needed any more
 	}()
 	tx, err := other.Begin(beside)
 	if err != nil {
@@ -148,11 +148,11 @@ func (s *sessions) stays(ctx context.Context, conn *pgx.Conn, own uint32) (bool,
 	return true, nil
 }
 
-// backend is the process that serves a connection at the moment.
+// backend returns the server process that serves a connection now.
 func backend(ctx context.Context, conn *pgx.Conn) (pid uint32, err error) {
-	// Not prepared: that may be another transaction, in another session.
+	// Not prepared: preparing may be another transaction, in another session.
 	if err := conn.QueryRow(ctx, `SELECT pg_backend_pid()`, pgx.QueryExecModeExec).Scan(&pid); err != nil {
-		return 0, fmt.Errorf("asking which session a connection has: %w", err)
+		return 0, fmt.Errorf("reading the session of a connection: %w", err)
 	}
 	return pid, nil
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// poolerPID is in the greeting of a pooler, and no process of a server.
+// poolerPID is in the greeting of a pooler, and is no process of a server.
 const poolerPID = 1 << 30
 
-// pooler stands between clients and a server as PgBouncer does: it refuses parameters that
-// it does not know, and its greetings name no process of the server.
+// pooler imitates PgBouncer between clients and a server: it rejects unknown parameters, and its
+// greeting names no process of the server.
 type pooler struct {
 	net.Listener
 	dsn string
-	// next, where each transaction gets whatever session is free, says which of so many, at
-	// which take since fill; the last one was used last. nil where a session stays.
+	// next chooses one of the free sessions for each transaction, by the number of takes since
+	// fill; the last session was used last. If it is nil, each client keeps its session.
 	next func(free, takes int) int
 
 	mutex sync.Mutex
@@ -38,7 +38,7 @@ type pooler struct {
 	all   []net.Conn
 }
 
-// poolerBefore is a pooler before a database, and the DSN by way of it.
+// poolerBefore returns a pooler in front of a database, and the DSN through it.
 func poolerBefore(t *testing.T, dsn string, next func(free, takes int) int) (*pooler, string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func poolerBefore(t *testing.T, dsn string, next func(free, takes int) int) (*po
 				return // the test is over
 			}
 			p.keep(client)
-			served.Go(func() { p.serve(client) })
+			served.Go(func() { p.serveClient(client) })
 		}
 	})
 	t.Cleanup(func() {
@@ -77,7 +77,7 @@ func (p *pooler) keep(conn net.Conn) {
 	p.all = append(p.all, conn)
 }
 
-// take is a free session, or a new one.
+// take returns a free session, or a new one.
 func (p *pooler) take() (*pgconn.HijackedConn, error) {
 	p.mutex.Lock()
 	if n := len(p.free); n > 0 {
@@ -107,11 +107,11 @@ func (p *pooler) release(session *pgconn.HijackedConn) {
 	p.free = append(p.free, session)
 }
 
-// serve carries the messages of a client, a request at a time.
-func (p *pooler) serve(conn net.Conn) {
-	defer func() { _ = conn.Close() }() // the client has gone, or is refused
+// serveClient forwards the messages of a client, one request at a time.
+func (p *pooler) serveClient(conn net.Conn) {
+	defer func() { _ = conn.Close() }() // the client has gone, or is rejected
 	client := pgproto3.NewBackend(conn, conn)
-	if !greet(client) {
+	if !greetClient(client) {
 		return
 	}
 	var session *pgconn.HijackedConn
@@ -148,8 +148,8 @@ func (p *pooler) serve(conn net.Conn) {
 	}
 }
 
-// greet lets a client in that asks for no more than PgBouncer gives.
-func greet(client *pgproto3.Backend) bool {
+// greetClient accepts a client that requests only what PgBouncer supports.
+func greetClient(client *pgproto3.Backend) bool {
 	message, err := client.ReceiveStartupMessage()
 	start, ok := message.(*pgproto3.StartupMessage)
 	if err != nil || !ok {
@@ -170,8 +170,8 @@ func greet(client *pgproto3.Backend) bool {
 	return client.Flush() == nil
 }
 
-// answer carries what a session says to the end of a request, the end itself not yet, and says
-// whether a transaction is open then.
+// answer forwards the response of a session up to the end of a request, without the end, and
+// reports whether a transaction is open then.
 func answer(client *pgproto3.Backend, session *pgconn.HijackedConn) (status byte, err error) {
 	if err := session.Frontend.Flush(); err != nil {
 		return 0, err
@@ -188,11 +188,11 @@ func answer(client *pgproto3.Backend, session *pgconn.HijackedConn) (status byte
 	}
 }
 
-// TestASessionThatStaysIsAllThatAPoolerHasToGive: what is set in it holds as it does without one.
-func TestASessionThatStaysIsAllThatAPoolerHasToGive(t *testing.T) {
+// Behind a pooler in session mode, session settings have the same effect as without a pooler.
+func TestOpen_AcceptsSessionPooler(t *testing.T) {
 	t.Parallel()
 	_, dsn := poolerBefore(t, testenv.Postgres(t), nil)
-	s := opened(t, Options{DSN: dsn})
+	s := openedStore(t, Options{DSN: dsn})
 	require.NoError(t, s.Migrate(t.Context()))
 	require.NoError(t, s.Ping(t.Context()))
 	storebench.NewScene(t, s, 2).Trip(t.Context(), t)
@@ -204,14 +204,13 @@ func TestASessionThatStaysIsAllThatAPoolerHasToGive(t *testing.T) {
 	}
 }
 
-// TestAPoolerOfTransactionsIsRefused: whichever session it gives next, and for as long as
-// it does.
-func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
+// A pooler in transaction mode is rejected, whichever session it chooses.
+func TestOpen_RejectsTransactionPooler(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(free, takes int) int{
 		"the one used last": func(free, _ int) int { return free - 1 },
 		"the oldest":        func(int, int) int { return 0 },
-		// As if somebody else had the first one just when the other connection asks.
+		// As if another client had the first session when the other connection needs one.
 		"the one used last, but once": func(free, takes int) int {
 			if takes == 3 {
 				return max(free-2, 0)
@@ -225,7 +224,7 @@ func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 			for range 3 {
 				conn, err := pgx.Connect(t.Context(), dsn)
 				require.NoError(t, err)
-				p.fill(t)
+				p.freeSessions(t)
 				require.ErrorIs(t, of.check(t.Context(), conn), errShared)
 				require.NoError(t, conn.Close(t.Context()))
 			}
@@ -233,8 +232,8 @@ func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
-// fill makes two sessions free.
-func (p *pooler) fill(t *testing.T) {
+// freeSessions makes two sessions free.
+func (p *pooler) freeSessions(t *testing.T) {
 	t.Helper()
 	p.mutex.Lock()
 	p.free = nil
@@ -250,7 +249,7 @@ func (p *pooler) fill(t *testing.T) {
 	p.mutex.Unlock()
 }
 
-// patient waits for as long as it takes.
+// patient never times out.
 func patient(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }

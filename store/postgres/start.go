@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// maxStarts is how many claims share a transaction, startTimeout bounds one.
+	// maxStarts is the maximum number of claims per transaction. startTimeout limits the
+	// transaction.
 	maxStarts    = 32
 	startTimeout = 10 * time.Second
-	// lockPatience is how long those wait for another transaction's lock.
+	// lockPatience is how long they wait for a lock of another transaction.
 	lockPatience = 50 * time.Millisecond
 )
 
-// startStatement starts the runs that were decided on, unless the pool has another
-// version by now: then it has no row, and one with nothing but NULL when none of them
-// is queued any more. The status is asked for in a way that no index answers: the planner
-// may take the queue for so short that it reads all of it instead of looking for ids.
+// startStatement starts the chosen runs, unless the version of the pool has changed: then it
+// returns no row. If none of the runs is queued any more, it returns one row of NULLs. The
+// condition on the status cannot use an index, because the planner may underestimate the queue and
+// read all of it instead of looking up IDs.
 var startStatement = `WITH pool AS (
 	UPDATE pools SET version = version + 1, served = $4, turns = $5
 	WHERE project_id = $1 AND environment_id = $2 AND version = $3 RETURNING version
@@ -41,34 +42,34 @@ var startStatement = `WITH pool AS (
 ) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
 FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
 
-// starting is what a claim has decided on, and what came of it.
+// starting is the decision of a claim, with its result.
 type starting struct {
 	claim store.Claim
 	sqlcore.Start
-	done chan struct{} // closed when it was tried with others
-	// overtaken says that another one of the environment was carried out meanwhile.
+	done chan struct{} // closed after the batch was tried
+	// overtaken means that another claim of the environment was started meanwhile.
 	overtaken bool
 
-	// What the statements said.
+	// The results of the statements.
 	current bool
-	started []*store.Claimed // in the order of Runs, nil where one is not queued any more
+	started []*store.Claimed // in the order of Runs, nil for a run that is no longer queued
 	inputs  map[uuid.UUID]sqlcore.Input
 	err     error
 }
 
-// Start implements sqlcore.Engine. Claims of different environments that come at the same
-// moment share a round trip and a commit. Those hardly wait for locks: for what is in the
-// way of one, that one waits by itself.
+// Start implements sqlcore.Engine. Claims of different environments that arrive together share a
+// round trip and a commit. These hardly wait for locks. If a claim is blocked, it alone waits for
+// the lock.
 func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs []store.Claimed, current bool, err error) {
 	own := &starting{claim: c, Start: s, done: make(chan struct{})}
-	if e.starts.enter(own) {
+	if e.starts.addWaiting(own) {
 		e.startNext(context.WithoutCancel(ctx))
 		go e.startWaiting(context.WithoutCancel(ctx))
 	}
 	select {
 	case <-own.done:
-	case <-ctx.Done(): // what it may start all the same is handed again
-		e.starts.leave(own)
+	case <-ctx.Done(): // runs that it may start nevertheless are returned again
+		e.starts.removeWaiting(own)
 		return nil, false, context.Cause(ctx)
 	}
 	switch {
@@ -80,17 +81,16 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs
 	return own.claimed(), own.current, own.err
 }
 
-// starts are claims that wait to be carried out together (group commit). The committer of
-// webhookgw/ingress, the ends of webhookgw/dispatch and the writer of store/sqlite do the
-// same for other writes.
+// starts are claims that wait for a batch (group commit). The committer of webhookgw/ingress, the
+// completions of webhookgw/dispatch and the writer of store/sqlite do the same for other writes.
 type starts struct {
 	mutex   sync.Mutex
 	waiting []*starting
 	busy    bool
 }
 
-// enter adds a claim to those that wait; first says that nobody carries them out yet.
-func (s *starts) enter(own *starting) (first bool) {
+// addWaiting adds a waiting claim. first means that no batch is in progress.
+func (s *starts) addWaiting(own *starting) (first bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.waiting = append(s.waiting, own)
@@ -98,15 +98,15 @@ func (s *starts) enter(own *starting) (first bool) {
 	return first
 }
 
-// leave keeps a claim from being carried out, unless it is by now.
-func (s *starts) leave(own *starting) {
+// removeWaiting removes a claim, unless it has been started.
+func (s *starts) removeWaiting(own *starting) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.waiting = slices.DeleteFunc(s.waiting, func(other *starting) bool { return other == own })
 }
 
-// take takes some of those that wait; none ends the work of who carries them out. Of an
-// environment there is one, for it makes the others out of date.
+// take returns the next batch, with one claim per environment, because it makes the others stale.
+// If there is none, it ends the work of the caller.
 func (s *starts) take() (batch []*starting) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -120,13 +120,13 @@ func (s *starts) take() (batch []*starting) {
 		return true
 	})
 	s.busy = len(batch) > 0
-	// Two transactions that lock pools in one order do not wait for each other.
+	// Locking pools in one order prevents deadlocks between two transactions.
 	slices.SortFunc(batch, func(a, b *starting) int { return sqlcore.CompareKeys(a.claim.Environment, b.claim.Environment) })
 	return batch
 }
 
-// overtake ends the wait of those that were decided on as one that was carried out: the
-// pool has another version by now.
+// overtake ends the wait of claims of the same environment, because the version of the pool has
+// changed.
 func (s *starts) overtake(by *starting) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -139,13 +139,13 @@ func (s *starts) overtake(by *starting) {
 	})
 }
 
-// startWaiting carries out what waits, until nothing does.
+// startWaiting starts batches until no claim waits.
 func (e engine) startWaiting(ctx context.Context) {
 	for e.startNext(ctx) {
 	}
 }
 
-// startNext carries out a batch of what waits, and says whether there was one.
+// startNext starts a batch, and reports whether there was one.
 func (e engine) startNext(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -153,7 +153,7 @@ func (e engine) startNext(ctx context.Context) bool {
 	if len(batch) == 0 {
 		return false
 	}
-	err := e.start(ctx, lockPatience, true, batch...)
+	err := e.startBatch(ctx, lockPatience, true, batch...)
 	for _, own := range batch {
 		if own.err = err; err == nil && own.current {
 			e.starts.overtake(own)
@@ -163,32 +163,32 @@ func (e engine) startNext(ctx context.Context) bool {
 	return true
 }
 
-// startAlone carries out a claim in a transaction of its own. Where a part of history with
-// an input is not there, the inputs are read apart.
+// startAlone starts a claim in a transaction of its own. If the partition of an input is missing,
+// it reads the inputs separately.
 func (e engine) startAlone(ctx context.Context, own *starting) error {
-	err := again(func() error { return e.start(ctx, 0, true, own) })
+	err := again(func() error { return e.startBatch(ctx, 0, true, own) })
 	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	if err := again(func() error { return e.start(ctx, 0, false, own) }); err != nil {
+	if err := again(func() error { return e.startBatch(ctx, 0, false, own) }); err != nil {
 		return err
 	}
 	own.inputs, err = e.Inputs(ctx, e.db, own.claim.Environment.ProjectID, own.inputIDs())
 	return err
 }
 
-// start reads the inputs of claims and sends a statement for each, in one round trip and
-// one transaction. patience is how long each waits for a lock; 0 is as long as ctx.
-func (e engine) start(ctx context.Context, patience time.Duration, withInputs bool, batch ...*starting) error {
+// startBatch reads the inputs of claims and sends a statement for each, in one round trip and one
+// transaction. patience is how long each waits for a lock; 0 means as long as ctx.
+func (e engine) startBatch(ctx context.Context, patience time.Duration, withInputs bool, batch ...*starting) error {
 	var queue pgx.Batch
 	if patience > 0 {
 		queue.Queue(`SELECT set_config('lock_timeout', $1, TRUE)`, strconv.FormatInt(patience.Milliseconds(), 10))
 	}
-	if withInputs { // first: what is sent by now holds no lock
+	if withInputs { // first, while no lock is held
 		for _, own := range batch {
 			own.inputs = map[uuid.UUID]sqlcore.Input{}
 			for _, same := range e.ByPart("inputs", own.inputIDs()) {
-				queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, uuids(same)).Query(own.readInputs)
+				queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, pgUUIDs(same)).Query(own.readInputs)
 			}
 		}
 	}
@@ -242,7 +242,7 @@ func (s *starting) inputIDs() []uuid.UUID {
 	return ids
 }
 
-// claimed are the runs that were started, with their inputs.
+// claimed returns the started runs with their inputs.
 func (s *starting) claimed() (runs []store.Claimed) {
 	if s.err != nil {
 		return nil
@@ -251,14 +251,13 @@ func (s *starting) claimed() (runs []store.Claimed) {
 		if claimed == nil {
 			continue
 		}
-		in := s.inputs[s.Runs[i].Input]
-		claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files, claimed.Headers = in.Data, in.Blob, in.ContentType, in.Files, in.Headers
+		s.inputs[s.Runs[i].Input].AddTo(claimed)
 		runs = append(runs, *claimed)
 	}
 	return runs
 }
 
-func uuids(ids []uuid.UUID) []pgtype.UUID {
+func pgUUIDs(ids []uuid.UUID) []pgtype.UUID {
 	out := make([]pgtype.UUID, len(ids))
 	for i, id := range ids {
 		out[i] = known(id)
@@ -266,10 +265,10 @@ func uuids(ids []uuid.UUID) []pgtype.UUID {
 	return out
 }
 
-// startedRow is a row of startStatement but for its first two columns.
+// startedRow is a row of startStatement without its first two columns.
 type startedRow struct{ rows pgx.Rows }
 
-// Scan implements sqlcore's scanner.
+// Scan implements the scanner of sqlcore.
 func (r startedRow) Scan(dest ...any) error {
 	var (
 		version int64

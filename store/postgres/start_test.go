@@ -17,9 +17,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestAClaimWaitsForNobodyElsesLocks: while another transaction has the pool or the queued
-// run of one environment, claims of others go on, although they share transactions.
-func TestAClaimWaitsForNobodyElsesLocks(t *testing.T) {
+// While another transaction locks the pool or the queued run of one environment, claims of others
+// continue, although they share transactions.
+func TestClaim_IgnoresLocksOfOtherEnvironments(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
 		"pool": `SELECT 1 FROM pools WHERE project_id = $1 FOR UPDATE`,
@@ -53,7 +53,7 @@ func TestAClaimWaitsForNobodyElsesLocks(t *testing.T) {
 				waiting <- answer{runs, err}
 			}()
 			awaitBlocked(t.Context(), t, db)
-			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // less than a batch would wait
+			ctx, cancel := context.WithTimeout(t.Context(), 9*time.Second) // shorter than a batch would wait
 			defer cancel()
 			for range 3 {
 				runs, err := claim(ctx, free)
@@ -70,7 +70,7 @@ func TestAClaimWaitsForNobodyElsesLocks(t *testing.T) {
 	}
 }
 
-// startAnswer is what came of a claim.
+// startAnswer is the result of a claim.
 type startAnswer struct {
 	runs []store.Claimed
 	err  error
@@ -110,8 +110,8 @@ func requireStarted(t *testing.T, answer <-chan startAnswer, of *storebench.Scen
 	require.Equal(t, store.RunRunning, got.runs[0].Run.Status)
 }
 
-// scenes are three in one store, each with a queued run.
-func scenes(t *testing.T) ([]*storebench.Scene, *postgres.Store, *sql.DB) {
+// threeScenes returns three scenes in one store, each with a queued run.
+func threeScenes(t *testing.T) ([]*storebench.Scene, *postgres.Store, *sql.DB) {
 	t.Helper()
 	first, s, db := scene(t)
 	all := []*storebench.Scene{first, storebench.NewScene(t, s, 1), storebench.NewScene(t, s, 1)}
@@ -122,11 +122,11 @@ func scenes(t *testing.T) ([]*storebench.Scene, *postgres.Store, *sql.DB) {
 	return all, s, db
 }
 
-// TestClaimsThatSharedWithOneThatWaitsGoOn: when one of those that share a transaction has to
-// wait for a lock, each is carried out alone, and it alone waits.
-func TestClaimsThatSharedWithOneThatWaitsGoOn(t *testing.T) {
+// If a claim of a batch has to wait for a lock, each claim is started alone, and only that claim
+// waits.
+func TestClaim_SplitsBatchWithLockedRow(t *testing.T) {
 	t.Parallel()
-	all, s, db := scenes(t)
+	all, s, db := threeScenes(t)
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), `SELECT 1 FROM pools WHERE project_id = $1 FOR UPDATE`, all[0].Project)
@@ -140,12 +140,11 @@ func TestClaimsThatSharedWithOneThatWaitsGoOn(t *testing.T) {
 	requireStarted(t, answers[0], all[0])
 }
 
-// TestClaimsThatSharedWithOneThatFailsGoOn: when the part of history in which the input of
-// one would be is not there, the transaction fails for all that share it. Each is carried
-// out alone then, that one without its input.
-func TestClaimsThatSharedWithOneThatFailsGoOn(t *testing.T) {
+// If the partition of a claim's input is missing, the transaction fails for the whole batch. Each
+// claim is then started alone, and that claim without its input.
+func TestClaim_SplitsBatchWithMissingPartition(t *testing.T) {
 	t.Parallel()
-	all, s, db := scenes(t)
+	all, s, db := threeScenes(t)
 	ancient := store.Stamp(uuid.New(), 0, 0)
 	_, err := db.ExecContext(t.Context(), `UPDATE open_runs SET input_id = $2 WHERE project_id = $1`, all[0].Project, ancient)
 	require.NoError(t, err)

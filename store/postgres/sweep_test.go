@@ -12,9 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAClaimThatCannotBeEndedHoldsNoOther: for the data of one run is at fault, and the
-// others' is not.
-func TestAClaimThatCannotBeEndedHoldsNoOther(t *testing.T) {
+// A run with invalid data does not keep other expired claims from ending.
+func TestSweepLeases_IsolatesBadRun(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)

@@ -9,18 +9,20 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// addTermsStatement inserts rows of any number of entries: it is one statement, which is prepared once.
+// addTermsStatement inserts rows of any number of entries, so that one statement has to be
+// prepared.
 const addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, shared, bytes)
 	SELECT e.project_id, e.run_id, e.terms::bigint[], e.shared, e.bytes
 	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::bigint[]) AS e (project_id, run_id, terms, shared, bytes)
-	ON CONFLICT (project_id, run_id) DO NOTHING`
+	ON CONFLICT (project_id, run_id) DO NOTHING RETURNING project_id, run_id`
 
-// AddTerms implements sqlcore.Engine. Of a day whose runs go at present the partition of the index
-// may have gone before theirs.
-func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) error {
+// AddTerms implements sqlcore.Engine. While a day is being deleted, its partition of the index may
+// be dropped before its runs.
+func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
 	var (
 		parts                  = map[string]bool{}
 		projects, runs, shared []pgtype.UUID
@@ -32,9 +34,8 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 		part := e.Part("run_words", first)
 		there, looked := parts[part]
 		if !looked {
-			var err error
 			if there, err = e.HasPart(ctx, q, "run_words", first); err != nil {
-				return fmt.Errorf("looking for %s: %w", part, err)
+				return nil, fmt.Errorf("reading %s: %w", part, err)
 			}
 			parts[part] = there
 		}
@@ -48,22 +49,33 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 		for n, run := range entry.Runs {
 			has := "{}"
 			if n == 0 {
-				has = array(entry.Terms)
+				has = termArray(entry.Terms)
 			}
 			projects, runs, shared = append(projects, known(entry.Project)), append(runs, known(run)), append(shared, of)
 			terms, bytes = append(terms, has), append(bytes, entry.Bytes(n))
 		}
 	}
 	if len(runs) == 0 {
-		return nil
+		return nil, nil
 	}
-	_, err := q.ExecContext(ctx, addTermsStatement, projects, runs, terms, shared, bytes)
-	return err
+	rows, err := q.QueryContext(ctx, addTermsStatement, projects, runs, terms, shared, bytes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // its error is that of Err
+	for rows.Next() {
+		var key store.Key
+		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {
+			return nil, err
+		}
+		added = append(added, key)
+	}
+	return added, rows.Err()
 }
 
-// WithTerms implements sqlcore.Engine. The entries are found by their terms and by nothing else: a
-// planner who guesses that many have them would look at all of the project's, in the order that
-// is asked for, and does not know of words which never meet. So it is with the runs that share them.
+// WithTerms implements sqlcore.Engine. It finds entries by their terms only. A planner that expects
+// many matches would read all entries of the project in the requested order, and does not know
+// which words never occur together. The same holds for the runs of shared entries.
 func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
 	return fmt.Sprintf(`WITH m AS MATERIALIZED (SELECT w.project_id, w.run_id, w.shared FROM {run_words} w
 			WHERE w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] LIMIT $%d::int)
@@ -83,12 +95,12 @@ func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, f
 		FROM {run_words} w WHERE w.project_id = $1` + among, []any{numbers(all), []int64{int64(or)}}
 }
 
-// ByWords implements sqlcore.Engine. An index of words is read by bitmaps alone, which no other
-// statement is planned with.
+// ByWords implements sqlcore.Engine. An index of words is read by bitmap scans, which no other
+// statement may use.
 func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
 	return e.Snapshot(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
 		if _, err := q.ExecContext(ctx, `SET LOCAL enable_bitmapscan = on`); err != nil {
-			return fmt.Errorf("setting how words are looked for: %w", err)
+			return fmt.Errorf("setting the planner parameters of the search index: %w", err)
 		}
 		return fn(ctx, q)
 	})
@@ -102,8 +114,8 @@ func numbers(terms []sqlcore.Term) []int64 {
 	return out
 }
 
-// array is a column of terms as text.
-func array(terms []sqlcore.Term) string {
+// termArray returns a column of terms as text.
+func termArray(terms []sqlcore.Term) string {
 	text := []byte{'{'}
 	for i, term := range terms {
 		if i > 0 {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestWhatIsUploadedWhileItGoesIsThere: the sweep takes an upload while the same one is put.
-func TestWhatIsUploadedWhileItGoesIsThere(t *testing.T) {
+// An upload that is stored again while the sweep deletes it exists afterwards.
+func TestPutUpload_SurvivesSweep(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s, project := openAt(t, dsn), uuid.New()

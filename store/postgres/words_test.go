@@ -20,11 +20,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestWordsThatNeverMeet: a search of two words that half of all runs have each, and none both,
-// does not read what the index has of these runs, whatever the planner knows of it.
-func TestWordsThatNeverMeet(t *testing.T) {
+// A search for two words that half of all runs have each, but no run has both, does not read the
+// entries of these runs, whatever the planner expects.
+func TestSearch_DisjointWordsReadLittle(t *testing.T) {
 	t.Parallel()
-	const rows = 10_000 // of a thousand pages and more
+	const rows = 10_000 // at least a thousand pages
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
 	db, err := sql.Open("pgx", dsn)
@@ -40,7 +40,7 @@ func TestWordsThatNeverMeet(t *testing.T) {
 	require.NoError(t, err)
 	for _, statement := range []string{`SELECT gin_clean_pending_list(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'gin' AND c.relkind = 'i'`, `ANALYZE`} {
 		var seen plans
-		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("force_custom_plan")))
 		require.NoError(t, err)
 		_, err = db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
@@ -59,10 +59,10 @@ func TestWordsThatNeverMeet(t *testing.T) {
 	}
 }
 
-// TestAWordThatManyHave: the newest runs with it are found by what the index has of these, not of all.
-func TestAWordThatManyHave(t *testing.T) {
+// The newest runs with a common word are found by reading few entries, not all of them.
+func TestSearch_CommonWordReadsLittle(t *testing.T) {
 	t.Parallel()
-	const rows = 20_000 // of two thousand pages and more
+	const rows = 20_000 // at least two thousand pages
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
 	db, err := sql.Open("pgx", dsn)
@@ -70,7 +70,9 @@ func TestAWordThatManyHave(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
-	insert(t, db, *scene, scene.Project.String(), now.UTC().Truncate(24*time.Hour).UnixMicro(), endedRows[2:3], rows, 0)
+	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
+	insert(t, db, *scene, scene.Project.String(), today, endedRows[2:3], rows, 0)
+	postStorage(t, db, scene.Project, store.Stamp(uuid.UUID{}, today, 0))
 	_, err = db.ExecContext(t.Context(), `INSERT INTO run_words (project_id, run_id, terms)
 		SELECT project_id, id, ARRAY[$1::bigint] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM ended_runs ORDER BY id`, int64(sqlcore.WordTerm(scene.Project, "order")))
 	require.NoError(t, err)
@@ -78,7 +80,7 @@ func TestAWordThatManyHave(t *testing.T) {
 		_, err = db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)
 		var seen plans
-		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+		s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("force_custom_plan")))
 		require.NoError(t, err)
 		runs, next, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 50, Search: &store.Search{
 			Words: []string{"order"}, Match: func(context.Context, store.Searched) bool { return true },
@@ -98,8 +100,8 @@ func TestAWordThatManyHave(t *testing.T) {
 	}
 }
 
-// TestASearchReadsSoMuchAtATime: of small runs many, and of large ones as many as have a MiB in all.
-func TestASearchReadsSoMuchAtATime(t *testing.T) {
+// A search reads many small runs at a time, and as many large ones as fit into a MiB.
+func TestSearch_LimitsReadSize(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
@@ -110,6 +112,7 @@ func TestASearchReadsSoMuchAtATime(t *testing.T) {
 	require.NoError(t, err)
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
 	insert(t, db, *scene, scene.Project.String(), today, endedRows[:3], 40, 0)
+	postStorage(t, db, scene.Project, store.Stamp(uuid.UUID{}, today, 0))
 	for _, c := range []struct{ output, input, reads int }{{1, 1, 1}, {32 << 10, 1, 2}, {1, 32 << 10, 2}, {32 << 10, 32 << 10, 3}, {64 << 10, 64 << 10, 5}} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			for statement, size := range map[string]int{`UPDATE ended_runs SET output = repeat('x', $1)`: c.output, `UPDATE inputs SET data = repeat('x', $1)::bytea`: c.input} {
@@ -117,7 +120,7 @@ func TestASearchReadsSoMuchAtATime(t *testing.T) {
 				require.NoError(t, err)
 			}
 			var seen plans
-			s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.record("force_custom_plan")))
+			s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(seen.recordPlans("force_custom_plan")))
 			require.NoError(t, err)
 			runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 100, Search: &store.Search{
 				Match: func(context.Context, store.Searched) bool { return true },
@@ -136,10 +139,9 @@ func TestASearchReadsSoMuchAtATime(t *testing.T) {
 	}
 }
 
-// TestAStatementOfASearchEndsInTime: it has what is left of the search's time and no more, and lists
-// are read meanwhile. Of searches that had the time one is told that it is too broad, the others have
-// waited for it.
-func TestAStatementOfASearchEndsInTime(t *testing.T) {
+// A statement of a search ends with the time of the search, and lists are read meanwhile. A search
+// that used its time itself is too broad. The others have waited for it.
+func TestSearch_StatementTimesOut(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
@@ -152,7 +154,7 @@ func TestAStatementOfASearchEndsInTime(t *testing.T) {
 	tx, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback() }()
-	_, err = tx.ExecContext(t.Context(), `LOCK TABLE outbox_words`) // so that it takes as long as this is held
+	_, err = tx.ExecContext(t.Context(), `LOCK TABLE outbox_words`) // so that it takes as long as this lock is held
 	require.NoError(t, err)
 	const searches = 4
 	ends := make(chan error, searches)
@@ -180,5 +182,5 @@ func TestAStatementOfASearchEndsInTime(t *testing.T) {
 		}
 		require.ErrorIs(t, err, store.ErrSearchBusy)
 	}
-	require.Equal(t, 1, broad, "it has ended while the lock was held")
+	require.Equal(t, 1, broad, "it ended while the lock was held")
 }

@@ -14,27 +14,27 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// replayed is an event that is made again.
+// replayed is an event that is being replayed.
 type replayed struct {
 	store    Store
 	evaluate store.Evaluator
 	original store.ConnectorRun
 	key      *store.Idempotency
-	// step is of the replay of many that it is made by.
+	// step is the step of the bulk replay; nil without one.
 	step *store.ReplayStep
-	// blobs are copies of the original's, which nothing keeps before the event is accepted.
+	// blobs are copies of the original's blobs, which are unmarked until the event is accepted.
 	blobs []store.Key
 }
 
-// accept makes the event as the connector is now.
-func (r *replayed) accept(ctx context.Context) (store.Admission, error) {
+// acceptReplay accepts the event with the connector's current state.
+func (r *replayed) acceptReplay(ctx context.Context) (store.Admission, error) {
 	var in *store.EventInput
 	for range attempts {
 		route, err := r.store.Route(ctx, store.Key{ProjectID: r.original.ProjectID, ID: r.original.ConnectorID})
 		if err != nil {
 			return store.Admission{}, fmt.Errorf("reading connector %s: %w", r.original.ConnectorID, err)
 		}
-		if refused := closed(route.Connector); refused != nil {
+		if refused := closedReason(route.Connector); refused != nil {
 			return store.Admission{}, refused
 		}
 		if len(route.Links) == 0 {
@@ -47,7 +47,7 @@ func (r *replayed) accept(ctx context.Context) (store.Admission, error) {
 			}
 			in = &copied
 		}
-		event, err := r.event(route, *in)
+		event, err := r.newEvent(route, *in)
 		if err != nil {
 			return store.Admission{}, err
 		}
@@ -67,7 +67,7 @@ func (r *replayed) accept(ctx context.Context) (store.Admission, error) {
 	return store.Admission{}, &Refused{Changing, "The connector or its links change at the moment; try again."}
 }
 
-// copyInput is the original's input, with copies of its blobs.
+// copyInput returns the original's input, with copies of its blobs.
 func (r *replayed) copyInput(ctx context.Context) (store.EventInput, error) {
 	in, err := r.store.EventInput(ctx, r.original.Key())
 	if err == nil && in.Data == nil && in.Blob == nil {
@@ -88,7 +88,7 @@ func (r *replayed) copyInput(ctx context.Context) (store.EventInput, error) {
 	return in, err
 }
 
-// copyBlob copies a blob: each belongs to one event.
+// copyBlob copies a blob, because each belongs to one event.
 func (r *replayed) copyBlob(ctx context.Context, of uuid.UUID) (*uuid.UUID, error) {
 	body, err := r.store.OpenBlob(ctx, store.Key{ProjectID: r.original.ProjectID, ID: of})
 	if err != nil {
@@ -97,7 +97,7 @@ func (r *replayed) copyBlob(ctx context.Context, of uuid.UUID) (*uuid.UUID, erro
 	defer body.Close()
 	id, err := uuid.NewV7()
 	if err != nil {
-		return nil, fmt.Errorf("making an id: %w", err)
+		return nil, fmt.Errorf("generating an ID: %w", err)
 	}
 	key := store.Key{ProjectID: r.original.ProjectID, ID: id}
 	r.blobs = append(r.blobs, key)
@@ -105,11 +105,10 @@ func (r *replayed) copyBlob(ctx context.Context, of uuid.UUID) (*uuid.UUID, erro
 	return &id, err
 }
 
-// dropTimeout bounds deleting the copies of an event that was not accepted.
+// dropTimeout limits deleting the copies for an event that was not accepted.
 const dropTimeout = 5 * time.Second
 
-// dropCopies deletes copies that were made in vain, also when the caller has gone. What it
-// leaves is swept.
+// dropCopies deletes unneeded copies, even if the caller has gone. The sweep deletes the rest.
 func (r *replayed) dropCopies(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
@@ -118,8 +117,8 @@ func (r *replayed) dropCopies(ctx context.Context) {
 	}
 }
 
-// event has a run for each agent that is linked now.
-func (r *replayed) event(route store.Route, in store.EventInput) (store.Event, error) {
+// newEvent returns an event with a run for each agent that is linked now.
+func (r *replayed) newEvent(route store.Route, in store.EventInput) (store.Event, error) {
 	c, original := route.Connector, r.original.ID
 	event := store.Event{
 		ProjectID: c.ProjectID, EnvironmentID: c.EnvironmentID, ConnectorID: c.ID, ConnectorVersion: c.Version,
@@ -128,13 +127,13 @@ func (r *replayed) event(route store.Route, in store.EventInput) (store.Event, e
 	}
 	var err error
 	if event.ConnectorRunID, err = uuid.NewV7(); err != nil {
-		return event, fmt.Errorf("making an id: %w", err)
+		return event, fmt.Errorf("generating an ID: %w", err)
 	}
 	evaluate := r.evaluate(in.Data)
 	for _, link := range route.Links {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return event, fmt.Errorf("making an id: %w", err)
+			return event, fmt.Errorf("generating an ID: %w", err)
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if missing := store.MissingFiles(c, link, in.Files); missing != "" {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package replay lets what a connector received or sent happen again: an event starts runs
-// of the agents that are linked now, a delivery is sent once more. The original is read,
-// and never changed. Test sends what was never there.
+// Package replay replays connector runs: an event starts runs of the agents that are linked now, a
+// delivery is sent again. The original is never changed. Test sends a test delivery.
 package replay
 
 import (
@@ -16,70 +15,70 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// attempts are how often an event is made for a connector that changes meanwhile.
+// attempts is how often an event is accepted for a connector that keeps changing.
 const attempts = 5
 
-// Store is what replaying needs of a store.
+// Store is the part of a store that replays use.
 type Store interface {
 	store.Loads
 	store.Replays
-	// Route is store.Routes'.
+	// Route is a method of store.Routes.
 	Route(ctx context.Context, connector store.Key) (store.Route, error)
-	// Accept is store.Ingest's.
+	// Accept is a method of store.Ingest.
 	Accept(ctx context.Context, events []store.Event) ([]store.Admission, error)
-	// PutBlob, OpenBlob and DropBlob are store.Blobs'.
+	// PutBlob, OpenBlob and DropBlob are methods of store.Blobs.
 	PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error)
 	OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error)
 	DropBlob(ctx context.Context, key store.Key) error
-	// DestinationsOf is store.Deliveries'.
+	// DestinationsOf is a method of store.Destinations.
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
 }
 
-// ErrUnstorable says that the store does not take something as it is, today or ever.
+// ErrUnstorable means that the store cannot store a value, now or later.
 var ErrUnstorable = errors.New("it cannot be stored")
 
-// Reason is a word for why something is not replayed.
+// Reason is the machine-readable reason for a rejected replay.
 type Reason string
 
 // Reasons.
 const (
-	// Gone: what it takes is not stored any more. InProgress: it has not ended, and does not
-	// wait for an attempt.
+	// Gone: the contents are no longer stored. InProgress: it has not ended, and does not wait for
+	// an attempt.
 	Gone       Reason = "gone"
 	InProgress Reason = "in_progress"
-	// Disabled, Retired and NoAgent: the connector takes no events; Paused: it sends nothing
-	// for the time being.
+	// Disabled, Retired and NoAgent: the connector accepts no events. Paused: it sends nothing at
+	// the moment.
 	Disabled Reason = "connector_disabled"
 	Retired  Reason = "connector_retired"
 	NoAgent  Reason = "no_agent"
 	Paused   Reason = "connector_paused"
-	// NotOutbound: the connector sends nothing at any time.
+	// NotOutbound: the connector never sends.
 	NotOutbound Reason = "not_outbound"
-	// Changing: the connector changes again and again.
+	// Changing: the connector keeps changing.
 	Changing Reason = "conflict"
-	// BacklogFull and StorageFull: the project has as much as it may.
+	// BacklogFull and StorageFull: the project has reached a limit.
 	BacklogFull Reason = "backlog_full"
 	StorageFull Reason = "project_storage_full"
 )
 
-// Refused says why something is not replayed.
+// Refused is the reason why a connector run is not replayed.
 type Refused struct {
 	Reason Reason
 	Detail string
 }
 
-// Error is the detail.
+// Error returns the detail.
 func (r *Refused) Error() string { return r.Detail }
 
-// Later says that the same may be taken in a while: the project has as much as it may have.
+// Later reports whether a retry may succeed, because the project has reached a limit.
 func (r *Refused) Later() bool {
 	return r.Reason == BacklogFull || r.Reason == StorageFull
 }
 
-// One replays a connector run, as the key of a request says at most once: the verdict is
-// Accepted, Repeated or KeyReused. Of a delivery that waits for its next attempt it makes that
-// one due now, and the admission names the delivery itself. evaluate tells concurrency keys. It
-// answers a Refused where it cannot be.
+// One replays a connector run, at most once per request key: the verdict is Accepted, Repeated or
+// KeyReused. For a delivery that waits for its next attempt, it makes that attempt due now, and the
+// admission names the delivery itself. evaluate evaluates concurrency keys. It returns a Refused if
+// the connector run cannot be replayed.
 func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
 	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
 	if key != nil {
@@ -89,19 +88,18 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 		}
 	}
 	if original.EndedAt == nil {
-		return hurry(ctx, s, original, key)
+		return makeDue(ctx, s, original, key)
 	}
 	load, err := s.ProjectLoad(ctx, original.ProjectID)
 	if err != nil {
 		return store.Admission{}, fmt.Errorf("measuring project %s: %w", original.ProjectID, err)
 	}
-	return again(ctx, load, replayed{store: s, evaluate: evaluate, original: original, key: key})
+	return replayRun(ctx, load, replayed{store: s, evaluate: evaluate, original: original, key: key})
 }
 
-// Test sends an example to where an outbound connector sends, as the key of the request says at
-// most once: the verdict is Accepted, Repeated or KeyReused, and the admission names the delivery.
-// It answers a Refused where the connector sends nothing, and store.ErrNotFound of one that is not
-// in effect.
+// Test sends a test delivery to an outbound connector, at most once per request key: the verdict is
+// Accepted, Repeated or KeyReused, and the admission names the delivery. It returns a Refused if
+// the connector sends nothing, and store.ErrNotFound if it is not in effect.
 func Test(ctx context.Context, s Store, t store.TestDelivery) (store.Admission, error) {
 	if t.Idempotency != nil {
 		earlier, err := s.KnownRequest(ctx, t.Connector, *t.Idempotency)
@@ -113,7 +111,7 @@ func Test(ctx context.Context, s Store, t store.TestDelivery) (store.Admission, 
 	if err != nil {
 		return store.Admission{}, fmt.Errorf("measuring project %s: %w", t.Connector.ProjectID, err)
 	}
-	if err := sends(ctx, s, t.Connector); err != nil {
+	if err := checkSends(ctx, s, t.Connector); err != nil {
 		return store.Admission{}, err
 	}
 	if r := overStored(load); r != nil {
@@ -122,53 +120,52 @@ func Test(ctx context.Context, s Store, t store.TestDelivery) (store.Admission, 
 	return s.SendTest(ctx, t)
 }
 
-// Step replays a connector run that has ended as a step of a replay of many, in a project
-// with that load: both are written, or nothing is. It answers a Refused where it cannot be, and
-// store.ErrReplayMoved where somebody else has taken the step.
+// Step replays an ended connector run as a step of a bulk replay, in a project with this load. Both
+// are written, or neither. It returns a Refused if the connector run cannot be replayed, and
+// store.ErrReplayMoved if another process has taken the step.
 func Step(
 	ctx context.Context, s Store, evaluate store.Evaluator, load store.ProjectLoad, original store.ConnectorRun, step store.ReplayStep,
 ) (store.Admission, error) {
-	return again(ctx, load, replayed{store: s, evaluate: evaluate, original: original, step: &step})
+	return replayRun(ctx, load, replayed{store: s, evaluate: evaluate, original: original, step: &step})
 }
 
-// again makes an event or a delivery happen again.
-func again(ctx context.Context, load store.ProjectLoad, r replayed) (store.Admission, error) {
+// replayRun replays an event or a delivery.
+func replayRun(ctx context.Context, load store.ProjectLoad, r replayed) (store.Admission, error) {
 	if r.original.Trigger == store.TriggerOutbound {
 		return redeliver(ctx, load, r)
 	}
-	if refused := full(load, r.original.EnvironmentID); refused != nil {
+	if refused := backlogRefusal(load, r.original.EnvironmentID); refused != nil {
 		return store.Admission{}, refused
 	}
 	defer r.dropCopies(ctx)
-	return r.accept(ctx)
+	return r.acceptReplay(ctx)
 }
 
-// redeliver makes a delivery once more.
+// redeliver creates a delivery again.
 func redeliver(ctx context.Context, load store.ProjectLoad, again replayed) (store.Admission, error) {
 	s, original := again.store, again.original
 	if r := overStored(load); r != nil {
 		return store.Admission{}, r
 	}
-	if err := sends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
+	if err := checkSends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
 		return store.Admission{}, err
 	}
 	a, err := s.Redeliver(ctx, store.Redelivery{Of: original.Key(), Idempotency: again.key, Step: again.step})
 	if errors.Is(err, store.ErrGone) {
-		return a, &Refused{Gone, "What was sent is not stored any more, and so cannot be sent again."}
+		return a, &Refused{Gone, "The payload is no longer stored, so it cannot be sent again."}
 	}
 	return a, err
 }
 
-// hurry makes the attempt due now for which a delivery waits that has not ended. It stores
-// nothing, and so asks for no room.
-func hurry(ctx context.Context, s Store, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
+// makeDue makes the next attempt of an open delivery due now. It stores nothing, so it needs no room.
+func makeDue(ctx context.Context, s Store, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
 	if original.Trigger != store.TriggerOutbound {
 		return store.Admission{}, &Refused{InProgress, "It has not ended yet, and can be replayed once it has."}
 	}
-	if err := sends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
+	if err := checkSends(ctx, s, store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}); err != nil {
 		return store.Admission{}, err
 	}
-	a, err := s.Hurry(ctx, original.Key(), key)
+	a, err := s.RetryDeliveryNow(ctx, original.Key(), key)
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		return a, &Refused{InProgress, "An attempt of the delivery is under way: its next one can be hurried, or the delivery replayed, once that has ended."}
@@ -178,8 +175,8 @@ func hurry(ctx context.Context, s Store, original store.ConnectorRun, key *store
 	return a, err
 }
 
-// sends answers a Refused where an outbound connector sends nothing at the moment.
-func sends(ctx context.Context, s Store, connector store.Key) error {
+// checkSends returns a Refused if an outbound connector sends nothing at the moment.
+func checkSends(ctx context.Context, s Store, connector store.Key) error {
 	route, err := s.Route(ctx, connector)
 	if err != nil {
 		return fmt.Errorf("reading connector %s: %w", connector, err)
@@ -187,12 +184,12 @@ func sends(ctx context.Context, s Store, connector store.Key) error {
 	if mode := route.Connector.Mode; mode != "outbound" {
 		return &Refused{NotOutbound, fmt.Sprintf("The connector's mode is %s: only outbound connectors send.", mode)}
 	}
-	if r := closed(route.Connector); r != nil {
+	if r := closedReason(route.Connector); r != nil {
 		return r
 	}
 	states, err := s.DestinationsOf(ctx, connector.ProjectID, []uuid.UUID{connector.ID})
 	if err != nil {
-		return fmt.Errorf("reading how deliveries of connector %s go: %w", connector, err)
+		return fmt.Errorf("reading the destination of connector %s: %w", connector, err)
 	}
 	if reason, paused := states[connector.ID].Paused(route.Connector.Ref.Generation); paused {
 		return &Refused{Paused,
@@ -201,8 +198,8 @@ func sends(ctx context.Context, s Store, connector store.Key) error {
 	return nil
 }
 
-// closed says why a connector takes and sends nothing; nil where it does.
-func closed(c store.Connector) *Refused {
+// closedReason returns why a connector accepts and sends nothing; nil if it does.
+func closedReason(c store.Connector) *Refused {
 	switch {
 	case c.Retired:
 		return &Refused{Retired, "The connector was removed from the code of the project."}
@@ -212,8 +209,8 @@ func closed(c store.Connector) *Refused {
 	return nil
 }
 
-// full says why a project cannot have more runs in an environment; nil where it can.
-func full(load store.ProjectLoad, environment uuid.UUID) *Refused {
+// backlogRefusal returns why a project cannot have more runs in an environment; nil if it can.
+func backlogRefusal(load store.ProjectLoad, environment uuid.UUID) *Refused {
 	if r := overStored(load); r != nil {
 		return r
 	}
@@ -221,22 +218,22 @@ func full(load store.ProjectLoad, environment uuid.UUID) *Refused {
 	switch {
 	case reached(backlog.Runs, limits.BacklogRuns):
 		return &Refused{BacklogFull,
-			fmt.Sprintf("The environment has %d open runs and may have %d. Try again when some have ended.", backlog.Runs, limits.BacklogRuns)}
+			fmt.Sprintf("The environment has %d open runs; the limit is %d. Retry when some have ended.", backlog.Runs, limits.BacklogRuns)}
 	case reached(backlog.Input, limits.BacklogInput):
-		return &Refused{BacklogFull, fmt.Sprintf("The open runs of the environment have %d bytes of input and may have %d. "+
-			"Try again when some have ended.", backlog.Input, limits.BacklogInput)}
+		return &Refused{BacklogFull, fmt.Sprintf("The open runs of the environment have %d bytes of input; the limit is %d. "+
+			"Retry when some have ended.", backlog.Input, limits.BacklogInput)}
 	}
 	return nil
 }
 
-// overStored says that a project has stored as much as it may.
+// overStored reports that the project's storage is full.
 func overStored(load store.ProjectLoad) *Refused {
 	if !reached(load.Stored, load.Limits.Storage) {
 		return nil
 	}
 	return &Refused{StorageFull,
-		fmt.Sprintf("The project has stored %d bytes of ended runs and may have %d.", load.Stored, load.Limits.Storage)}
+		fmt.Sprintf("The project has stored %d bytes of ended runs; the limit is %d.", load.Stored, load.Limits.Storage)}
 }
 
-// reached says whether there is as much as may be; 0 is any number.
+// reached reports whether a limit is reached; 0 means no limit.
 func reached(n, limit int64) bool { return limit > 0 && n >= limit }

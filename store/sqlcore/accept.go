@@ -21,13 +21,13 @@ type keyed struct {
 	key       string
 }
 
-// FirstOfKeys are the events to accept next: those that are not decided, of several
-// under one key the first. Those that follow one that is decided are answered by it.
+// FirstOfKeys returns the events to accept next: the events without a decision, and of several with
+// one key only the first. The events after it get its result.
 func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (now []int) {
 	first, going := map[keyed]int{}, map[keyed]bool{}
 	for i, e := range events {
 		if e.Repeat && e.Idempotency == nil {
-			out[i], decided[i] = store.Admission{Err: fmt.Errorf("a repetition without its key: %w", store.ErrInvalid)}, true
+			out[i], decided[i] = store.Admission{Err: fmt.Errorf("a duplicate request without its key: %w", store.ErrInvalid)}, true
 		}
 		if e.Idempotency == nil {
 			if !decided[i] {
@@ -55,8 +55,8 @@ func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (n
 	return now
 }
 
-// following is the answer to an event under a key for which another was decided;
-// not decided where that one does not tell.
+// following returns the result of an event whose key another event has. It is not decided if the
+// other result is not conclusive.
 func following(first store.Event, a store.Admission, e store.Event) (store.Admission, bool) {
 	fingerprints := [2][]byte{first.Idempotency.Fingerprint, e.Idempotency.Fingerprint}
 	same := bytes.Equal(fingerprints[0], fingerprints[1])
@@ -70,9 +70,8 @@ func following(first store.Event, a store.Admission, e store.Event) (store.Admis
 	return store.Admission{}, false
 }
 
-// Admitted is the answer to an event whose rows were written at a moment of the
-// database's clock, in microseconds; n and first order it, and its runs, among those
-// of that moment.
+// Admitted returns the result of an event whose rows were written at a time of the database's
+// clock, in microseconds. n and first order the event and its runs among the rows of that time.
 func Admitted(e store.Event, us int64, n, first int) store.Admission {
 	a := store.Admission{ConnectorRunID: store.Stamp(e.ConnectorRunID, us, n), RunIDs: make([]uuid.UUID, len(e.Runs))}
 	for i, run := range e.Runs {
@@ -81,33 +80,31 @@ func Admitted(e store.Event, us int64, n, first int) store.Admission {
 	return a
 }
 
-// Beginning is how the run of an event begins with its acceptance; nil where it is to
-// be queued.
+// Beginning is the claim with which an event's run starts on acceptance; nil if it is queued.
 type Beginning struct {
 	Runner, Agent string
 	Token         int64
 	Link          uuid.UUID
 }
 
-// BeginningOf is that of an event.
+// BeginningOf returns the Beginning of an event.
 func BeginningOf(e store.Event) *Beginning {
 	if e.RunnerID == "" || !e.MayBegin() {
 		return nil
 	}
 	run := e.Runs[0]
-	return &Beginning{Runner: Text(e.RunnerID), Agent: Text(run.AgentName), Token: 1<<TokenBits | salts(1)[0], Link: run.LinkID}
+	return &Beginning{Runner: Text(e.RunnerID), Agent: Text(run.AgentName), Token: 1<<TokenBits | newSalts(1)[0], Link: run.LinkID}
 }
 
-// LiveAgent is, for an event e, its environment's live deployment and after it that one's
-// bundle, where it has the agent without limits: so whether a run of it may begin depends
-// on no other run. NULL where it has not.
+// LiveAgent selects, for an event e, the environment's live deployment and its bundle, if it has
+// the agent without limits. Then a direct handoff depends on no other run. Otherwise it is NULL.
 const LiveAgent = `(SELECT CAST(d.id AS text) || d.bundle_digest FROM environments v
 	JOIN deployment_agents a ON a.project_id = v.project_id AND a.deployment_id = v.live_deployment_id AND a.name = e.agent AND a.variant_of = ''
 	JOIN deployments d ON d.project_id = v.project_id AND d.id = v.live_deployment_id
 	WHERE v.project_id = e.project_id AND v.id = e.environment_id AND a.max_concurrent_runs = 0 AND a.concurrency_expression = '')`
 
-// Begun is the claim on the run of an accepted event that has begun, by what LiveAgent
-// says, at a moment of the database's clock in microseconds.
+// Begun returns the claim on the started run of an accepted event, from the value of LiveAgent, at
+// a time of the database's clock in microseconds.
 func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64) *store.Claimed {
 	at, run := time.UnixMicro(us).UTC(), e.Runs[0]
 	deployment, digest := uuid.MustParse(live[:idText]), live[idText:]
@@ -119,11 +116,11 @@ func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64)
 		},
 		Token: b.Token, LeaseUntil: at.Add(store.UnconfirmedLease), Now: at, BundleDigest: digest,
 		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType), Files: len(e.Files) > 0,
-		Headers: e.Headers,
+		Headers: e.Headers, Traceparent: e.Traceparent,
 	}
 }
 
-// EndsAtOnce says whether something of an event ends with its acceptance.
+// EndsAtOnce reports whether the event or one of its runs ends with its acceptance.
 func EndsAtOnce(e store.Event) bool {
 	for _, run := range e.Runs {
 		if run.ErrorCode != "" {
@@ -133,13 +130,12 @@ func EndsAtOnce(e store.Event) bool {
 	return len(e.Runs) == 0
 }
 
-// endAtOnce ends what of accepted events ends at once, in the transaction that recorded
-// them, however many there are with the same statements; and hints at what is to be
-// claimed.
+// endAtOnce ends the parts of accepted events that end at once, in the accepting transaction and
+// with the same statements for all events. It also sends the hints for claimable runs.
 func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
 	var (
 		endings []Ending
-		empty   = map[string][]store.Key{} // by why they start nothing
+		empty   = map[string][]store.Key{} // by reason
 	)
 	for i, e := range events {
 		before := len(endings)
@@ -166,7 +162,7 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 	return err
 }
 
-// closeEmpty ends connector runs that have no runs: completed, or skipped for a reason.
+// closeEmpty ends connector runs without runs: completed, or skipped with a reason.
 func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason string) error {
 	status := store.ConnectorRunCompleted
 	if reason != "" {
@@ -206,11 +202,11 @@ func (c *Core) KnownKey(ctx context.Context, connector store.Key, key string) (k
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us())`,
 		connector.ProjectID, connector.ID, Text(key)).Scan(&known)
-	return known, wrap(err, "looking for an idempotency key of connector %s", connector)
+	return known, wrap(err, "reading an idempotency key of connector %s", connector)
 }
 
-// Earlier finds what an idempotency key stands for: the admission of the event
-// that had it first. ErrNotFound when the key has expired meanwhile.
+// Earlier returns the admission of the first event with an idempotency key. ErrNotFound if the key
+// has expired meanwhile.
 func (c *Core) Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, error) {
 	var first First
 	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
@@ -219,20 +215,19 @@ func (c *Core) Earlier(ctx context.Context, q Queryer, e store.Event) (store.Adm
 	return first.Answer(e), wrap(found(err), "reading an idempotency key")
 }
 
-// First is what is remembered of the first event under a key.
+// First is the stored result of the first event with a key.
 type First struct {
 	connectorRun uuid.UUID
 	fingerprint  []byte
 	runs         []uuid.UUID
 }
 
-// Scan reads the columns connector_run_id, fingerprint and run_ids, and others before
-// these.
+// Scan reads the columns connector_run_id, fingerprint and run_ids, after the columns in before.
 func (f *First) Scan(row scanner, before ...any) error {
 	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, idList{&f.runs})...)
 }
 
-// Answer is that to another event under the key.
+// Answer returns the result for another event with the key.
 func (f *First) Answer(e store.Event) store.Admission {
 	if e.Idempotency.Fingerprint != nil && f.fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, f.fingerprint) {
 		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: f.connectorRun}

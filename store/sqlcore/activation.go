@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// liveState is what an environment says of what is live in it.
+// liveState is the live state of an environment.
 type liveState struct {
 	deployment  *uuid.UUID
 	rank        int64
@@ -22,11 +22,10 @@ type liveState struct {
 
 // Activate implements store.Activations.
 //
-// Which deployment is live is decided by rank: a deployment's own activation
-// ranks by its sequence, that is by when it began, a person's decision by a new
-// ordinal, which is above all that began before. A deployment keeps its highest
-// rank, so that repeating activations in any order (as happens when objects are
-// applied anew) leads to the same one being live.
+// The rank of an activation decides which deployment is live. A deployment's own activation ranks
+// by its sequence, which is the order of creation. A user's request ranks by a new ordinal, above
+// everything that began before. A deployment keeps its highest rank. So repeated activations, for
+// example after objects are re-created, make the same deployment live in any order.
 func (c *Core) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
 	var result store.ActivationResult
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
@@ -38,7 +37,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		case d.Status != store.DeploymentDeployed && !(d.Status == store.DeploymentBuilding && d.Built):
 			return store.ErrConflict
 		}
-		rank, err := deploy(ctx, tx, d, a)
+		rank, err := markDeployed(ctx, tx, d, a)
 		if err != nil {
 			return err
 		}
@@ -61,7 +60,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		if err := wasLive(ctx, tx, d.ProjectID, live.deployment); err != nil {
 			return err
 		}
-		if result.ActivatedAt, err = c.goLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
+		if result.ActivatedAt, err = c.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
 			return err
 		}
 		return bumpConnectors(ctx, tx, d.ProjectID, `environment_id = $2`, d.EnvironmentID)
@@ -69,8 +68,8 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 	return result, wrap(err, "activating deployment %s", a.Deployment)
 }
 
-// deploy makes a built deployment deployed and returns its rank.
-func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
+// markDeployed makes a built deployment deployed and returns its rank.
+func markDeployed(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
 	rank = d.Sequence
 	var decided *int64
 	if a.RequestedAt != nil && (d.ActivationRequestedAt == nil || Instant(*a.RequestedAt) != Instant(*d.ActivationRequestedAt)) {
@@ -90,19 +89,19 @@ func deploy(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation)
 	return rank, wrap(err, "recording the outcome")
 }
 
-// wasLive notes of what is live no more that its runs are of until now: where its object has gone,
-// what it has left stays as long as they do.
+// wasLive records until when the deployment that is no longer live can have runs. If its object is
+// deleted, its rows stay as long as those runs.
 func wasLive(ctx context.Context, tx *Tx, project uuid.UUID, deployment *uuid.UUID) error {
 	if deployment == nil {
 		return nil
 	}
 	_, err := tx.exec(ctx, `UPDATE departed SET gone_at = now_us() WHERE project_id = $1 AND kind = $2 AND id = $3`,
 		project, store.KindDeployment, *deployment)
-	return wrap(err, "noting what is live no more")
+	return wrap(err, "recording the end of the live deployment")
 }
 
-// goLive flips the live pointer and the revisions of code-defined connectors.
-func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+// makeLive changes the live pointer and the revisions of code-defined connectors.
+func (c *Core) makeLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
 	if _, err := holdBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
@@ -115,7 +114,7 @@ func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int6
 	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,
 			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE project_id = $1 AND id = $2
 		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
-		return when, wrap(err, "flipping the live pointer")
+		return when, wrap(err, "changing the live pointer")
 	}
 	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3,
 		connector_results = COALESCE($4, connector_results) WHERE project_id = $1 AND id = $2`,
@@ -129,8 +128,8 @@ func (c *Core) goLive(ctx context.Context, tx *Tx, d store.Deployment, rank int6
 	return when, nil
 }
 
-// reviseConnectors makes the code-defined connectors and links of an environment
-// those of the activation. What goes, goes first: its names are free for what comes.
+// reviseConnectors makes the code-defined connectors and links of an environment match the
+// activation. Removals come first, so their names are free.
 func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
@@ -140,7 +139,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 		return err
 	}
 	for _, connector := range a.Connectors {
-		if err := shadow(ctx, tx, connector.Key(), `name <> $3 AND NOT shadowed`, Text(connector.Name)); err != nil {
+		if err := takeOutOfEffect(ctx, tx, connector.Key(), `name <> $3 AND NOT shadowed`, Text(connector.Name)); err != nil {
 			return err
 		}
 	}
@@ -148,7 +147,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 		var behind *store.SecretVersionError
 		partly, err := c.putConnector(ctx, tx, connector)
 		if errors.As(partly, &behind) {
-			partly = nil // its secrets stay
+			partly = nil // the secrets stay
 		}
 		if err := refusal(connector.ID, partly, err); err != nil {
 			return err
@@ -160,18 +159,18 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 	return c.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
 }
 
-// bringConnectors notes whose files the connectors of an activation are.
+// bringConnectors records the deployment of the activation's connectors.
 func bringConnectors(ctx context.Context, tx *Tx, d store.Deployment, connectors []uuid.UUID) error {
 	if len(connectors) == 0 {
 		return nil
 	}
 	brought := list{args: []any{d.ProjectID, d.ID}}
 	_, err := tx.exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.ids(connectors), brought.args...)
-	return wrap(err, "noting what brought connectors")
+	return wrap(err, "recording the deployment of connectors")
 }
 
-// retireConnectors retires the code-defined connectors of an environment that
-// are not among those that stay.
+// retireConnectors retires the code-defined connectors of an environment that the activation does
+// not name.
 func retireConnectors(ctx context.Context, tx *Tx, environment store.Key, stay []uuid.UUID) error {
 	retire := list{args: []any{environment.ProjectID, environment.ID}}
 	condition := `environment_id = $2 AND defined_in_code AND NOT retired`
@@ -212,8 +211,8 @@ func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, conne
 	return nil
 }
 
-// refusal is a *store.ConnectorRefusedError where it is for a connector, or for a link of one,
-// that an activation fails; any other error is itself.
+// refusal returns a *store.ConnectorRefusedError if an activation fails because of a connector or
+// its link. Any other error is returned unchanged.
 func refusal(connector uuid.UUID, refused, err error) error {
 	var taken *store.IDTakenError
 	switch {
@@ -227,8 +226,8 @@ func refusal(connector uuid.UUID, refused, err error) error {
 	return &store.ConnectorRefusedError{Connector: connector, Cause: refused}
 }
 
-// silenceLinks takes the policies of links out of effect that are to have others, so that what
-// one has been is free for another.
+// silenceLinks removes the policies of links that get new ones, so that another link can take an
+// action name.
 func silenceLinks(ctx context.Context, tx *Tx, links []store.Link) error {
 	for _, l := range links {
 		policy, err := policyOf(l)
@@ -239,13 +238,13 @@ func silenceLinks(ctx context.Context, tx *Tx, links []store.Link) error {
 			continue
 		}
 		if _, err := tx.exec(ctx, `UPDATE links SET outbound = NULL WHERE project_id = $1 AND id = $2 AND outbound <> $3`, l.ProjectID, l.ID, policy); err != nil {
-			return wrap(err, "taking the policy of %s out of effect", l.Ref)
+			return wrap(err, "disabling the policy of %s", l.Ref)
 		}
 	}
 	return nil
 }
 
-// dropLinks removes the code-defined links of connectors but for those to keep.
+// dropLinks deletes the code-defined links of connectors, except the given ones.
 func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID, keep map[uuid.UUID]bool) error {
 	if len(connectors) == 0 {
 		return nil
@@ -263,7 +262,7 @@ func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid
 		if err := removeLink(ctx, tx, key); err != nil {
 			return wrap(err, "removing link %s", key)
 		}
-		if err := freeID(ctx, tx, key); err != nil {
+		if err := releaseID(ctx, tx, key); err != nil {
 			return wrap(err, "removing link %s", key)
 		}
 	}

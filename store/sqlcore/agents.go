@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -17,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// formerDeployments is how many deployments before are looked into for agents.
+// formerDeployments is the number of earlier deployments that are searched for agents.
 const formerDeployments = `20`
 
 func scanName(row scanner) (name string, err error) {
@@ -29,7 +28,7 @@ func scanName(row scanner) (name string, err error) {
 func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, Text(name)).Scan(&has)
-	return has, wrap(err, "looking for agent %q of deployment %s", name, deployment)
+	return has, wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
 // AgentNames implements store.Catalog.
@@ -39,11 +38,11 @@ func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) 
 	return names, wrap(err, "listing the agents of deployment %s", deployment)
 }
 
-// agentList are agents of an environment that are being looked for.
+// agentList is a list of an environment's agents that is being read.
 type agentList struct {
 	*Core
 	environment store.Key
-	// only narrows to agents of these names, nil to none.
+	// only limits the list to these names; nil does not limit.
 	only   []string
 	agents map[string]store.AgentSummary
 }
@@ -62,7 +61,7 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 	return out, wrap(err, "listing agents of environment %s", environment)
 }
 
-// Agent implements store.Catalog. Of an A/B variant that is live the runs are its base's.
+// Agent implements store.Catalog. The runs of a live A/B variant are its base agent's.
 func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
 	a := &agentList{Core: c, environment: environment}
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
@@ -79,10 +78,10 @@ func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (o
 	if err == nil && !known {
 		err = store.ErrNotFound
 	}
-	return out, wrap(err, "looking for agent %q of environment %s", name, environment)
+	return out, wrap(err, "reading agent %q of environment %s", name, environment)
 }
 
-// among is the condition that a column of names is of one that is looked for.
+// among returns the condition that a column of names matches the list.
 func (a *agentList) among(l *list, column string) string {
 	if a.only == nil {
 		return ``
@@ -92,7 +91,7 @@ func (a *agentList) among(l *list, column string) string {
 
 func (a *agentList) args() list { return list{args: []any{a.environment.ProjectID, a.environment.ID}} }
 
-// addLive adds those of the live deployment.
+// addLive adds the agents of the live deployment.
 func (a *agentList) addLive(ctx context.Context, q Queryer) error {
 	var live []store.Agent
 	err := q.QueryRowContext(ctx, `SELECT d.agents
@@ -109,8 +108,8 @@ func (a *agentList) addLive(ctx context.Context, q Queryer) error {
 	return nil
 }
 
-// addPast adds those of deployments before and those with runs, the numbers of these, and which
-// are linked.
+// addPast adds the agents of earlier deployments and of runs, their counts, and which of them are
+// linked.
 func (a *agentList) addPast(ctx context.Context, q Queryer) error {
 	l := a.args()
 	former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
@@ -118,7 +117,7 @@ func (a *agentList) addPast(ctx context.Context, q Queryer) error {
 			ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
 		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.among(&l, "a.name"), l.args...)
 	if err != nil {
-		return wrap(err, "reading the agents of deployments before")
+		return wrap(err, "reading the agents of earlier deployments")
 	}
 	for _, name := range former {
 		if _, ok := a.agents[name]; !ok {
@@ -151,11 +150,22 @@ func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, er
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND r.blocked = FALSE)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
 	if err == nil && !has {
-		var waiting []tallied
-		waiting, err = c.waitingRuns(ctx, reader, environment, math.MaxInt32)
-		has = len(waiting) > 0
+		has, err = c.hasWaitingRuns(ctx, reader, environment)
 	}
-	return has, wrap(err, "looking for runs of environment %s", environment)
+	return has, wrap(err, "reading the runs of environment %s", environment)
+}
+
+// hasWaitingRuns reports whether ended runs of an environment wait to be rolled up. An environment that never
+// existed has none, so the outbox is not read for it.
+func (c *Core) hasWaitingRuns(ctx context.Context, q Queryer, environment store.Key) (has bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)
+		OR EXISTS (SELECT 1 FROM departed d WHERE d.project_id = $1 AND d.kind = '`+store.KindEnvironment+`' AND d.id = $2)`,
+		environment.ProjectID, environment.ID).Scan(&has)
+	if err != nil || !has {
+		return false, err
+	}
+	waiting, err := c.waitingRuns(ctx, q, environment, store.MaxWaiting)
+	return len(waiting) > 0, err
 }
 
 // AgentConfig implements store.Catalog.
@@ -168,16 +178,16 @@ func (c *Core) AgentConfig(
 	return deployment, config, wrap(found(err), "reading agent %q of environment %s", name, environment)
 }
 
-// counted are numbers of runs of an agent, or of one of its variants.
+// counted is the number of runs of an agent or of one of its variants.
 type counted struct {
 	agent, testName string
 	runs, queued    int64
 	last            *time.Time
 }
 
-// countRuns fills in the counts, also for agents that are not there any more: of open runs, of
-// those that the outbox names still, and of those that are rolled up. What a variant has executed
-// counts for it and for its agent.
+// countRuns fills in the counts, also for agents that no longer exist: open runs, runs that the
+// outbox still names, and rolled up runs. A run of a variant counts for the variant and for its
+// base agent.
 func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 	open, err := openRuns{Core: a.Core, only: a.only, args: a.args(), fresh: true}.count(ctx, q)
 	if err != nil {
@@ -201,7 +211,7 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 		}
 	}
 	a.add(recent)
-	names, err := a.toldOf(ctx, q)
+	names, err := a.countedAgents(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -221,17 +231,16 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 }
 
 const (
-	// namesAtOnce is of how many agents the numbers are read at once.
+	// namesAtOnce is the number of agents per statement.
 	namesAtOnce = 500
-	// maxTotals is about how many rows of numbers are looked at for the names of agents: one has a
-	// row for each variant that it ever had.
+	// maxTotals is the approximate number of rows that are read for agent names. An agent has a row
+	// for each variant that it ever had.
 	maxTotals = 16 * store.MaxPastAgents
 )
 
-// toldOf are the agents whose ended runs are told of: those that are looked for, or else those that
-// are known otherwise, and of all others those whose runs ended last: there may be any number of
-// names that were made up once.
-func (a *agentList) toldOf(ctx context.Context, q Queryer) ([]string, error) {
+// countedAgents returns the agents whose ended runs are counted: the requested ones, or else the known
+// ones and, of all others, the ones whose runs ended last. Links can create any number of names.
+func (a *agentList) countedAgents(ctx context.Context, q Queryer) ([]string, error) {
 	if a.only != nil {
 		return a.only, nil
 	}
@@ -253,7 +262,7 @@ func (a *agentList) toldOf(ctx context.Context, q Queryer) ([]string, error) {
 	}
 }
 
-// add adds numbers to those of their agents.
+// add adds counts to their agents.
 func (a *agentList) add(all []counted) {
 	variants := map[[2]string]string{}
 	for name, agent := range a.agents {

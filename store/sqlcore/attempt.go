@@ -13,7 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// RecordAttempts implements store.Deliveries. An attempt that cannot be recorded keeps no other from it.
+// RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
+// attempt.
 func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
 	deliveries := map[store.Key]store.Attempt{}
 	for _, a := range attempts {
@@ -77,12 +78,12 @@ func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Att
 		if err := c.writeAttempts(ctx, tx, current); err != nil {
 			return err
 		}
-		return c.settle(ctx, tx, to, current)
+		return c.updateDestinations(ctx, tx, to, current)
 	})
 }
 
-// dropExcerpts leaves out what destinations of projects have answered that have stored what they
-// may, or of which that cannot be told: that attempts are recorded is worth more.
+// dropExcerpts drops the responses for projects whose storage is full or cannot be measured.
+// Recording the attempts matters more.
 func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
 	projects := map[uuid.UUID]bool{}
 	for key, a := range deliveries {
@@ -106,20 +107,20 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 	}
 }
 
-// Receipt is what a destination said that took a delivery; Response is as it is stored.
+// Receipt is the successful response of a destination. Response is the stored form.
 type Receipt struct {
 	store.Attempt
 	Response string
 }
 
-// recordDone records attempts that were all taken, as most are. It locks no destination
-// but those that waited for a place, or for a success, and these last: so whoever claims
-// from the others meanwhile finds them.
+// recordDone records attempts that all succeeded, as most do. It locks only destinations that
+// waited for a slot, or for a success, and locks these last. So claims find the other destinations
+// unlocked.
 func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
 	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
 	for _, key := range slices.SortedFunc(maps.Keys(deliveries), CompareKeys) {
 		a := deliveries[key]
-		receipts = append(receipts, Receipt{a, cut(a.Response, store.MaxExcerpt)})
+		receipts = append(receipts, Receipt{a, truncateText(a.Response, store.MaxExcerpt)})
 		bytes[key] = int64(len(receipts[len(receipts)-1].Response))
 	}
 	received, err := c.engine.Receive(ctx, tx, receipts)
@@ -153,7 +154,7 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 	return c.dueAgain(ctx, tx, keys, false)
 }
 
-// current are those attempts whose delivery was not claimed again since, in one order.
+// current returns the attempts whose delivery was not claimed again, in a fixed order.
 func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
 	l := list{}
 	open, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
@@ -168,7 +169,7 @@ func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store
 	return current, err
 }
 
-// writeAttempts writes attempts to history, and what they make of their deliveries.
+// writeAttempts writes attempts to history and applies their outcomes to the deliveries.
 func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 	type end struct {
 		status store.ConnectorRunStatus
@@ -182,7 +183,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		again = map[retry][]store.Key{}
 	)
 	for _, a := range attempts {
-		key, response, message := a.Delivery.Key(), cut(a.Response, store.MaxExcerpt), cut(a.Error, store.MaxDeliveryError)
+		key, response, message := a.Delivery.Key(), truncateText(a.Response, store.MaxExcerpt), truncateText(a.Error, store.MaxDeliveryError)
 		counts := 0
 		if !a.Free {
 			r.add(key.ProjectID, key.ID, a.Delivery.Tries+1, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
@@ -198,10 +199,10 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		case store.DeliveryDone:
 			ended[end{status: store.ConnectorRunCompleted}] = append(ended[end{status: store.ConnectorRunCompleted}], key)
 		case store.DeliveryFailed, store.DeliveryGone:
-			e := end{store.ConnectorRunFailed, cut(a.Reason, store.MaxDeliveryError)}
+			e := end{store.ConnectorRunFailed, truncateText(a.Reason, store.MaxDeliveryError)}
 			ended[e] = append(ended[e], key)
 		case store.DeliveryCancelled:
-			e := end{store.ConnectorRunCancelled, cut(a.Reason, store.MaxDeliveryError)}
+			e := end{store.ConnectorRunCancelled, truncateText(a.Reason, store.MaxDeliveryError)}
 			ended[e] = append(ended[e], key)
 		}
 	}
@@ -217,21 +218,21 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 			return err
 		}
 	}
-	if err := tellOf(ctx, tx, attempts); err != nil {
+	if err := postFailures(ctx, tx, attempts); err != nil {
 		return err
 	}
 	return countDeliveries(ctx, tx, keys, bytes)
 }
 
-// retry is when a delivery is due again, by how much its attempts are more then, and why the
-// platform could not make the last one.
+// retry is the next due time of a delivery, the change of its attempt count, and why the platform
+// could not make the last attempt.
 type retry struct {
 	wait     time.Duration
 	counts   int
 	waitsFor string
 }
 
-// retryAll lets deliveries wait for their next attempts, those that wait alike by one statement.
+// retryAll schedules the next attempts, with one statement for each group of equal retries.
 func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
 		for some := range slices.Chunk(keys, chunk) {
@@ -245,8 +246,8 @@ func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key
 	return nil
 }
 
-// settle writes what attempts say of destinations, and when these are due again.
-func (c *Core) settle(ctx context.Context, tx *Tx, to []destination, attempts []store.Attempt) error {
+// updateDestinations updates destinations after attempts, and when they are due again.
+func (c *Core) updateDestinations(ctx context.Context, tx *Tx, to []destination, attempts []store.Attempt) error {
 	of := map[store.Key][]store.Attempt{}
 	for _, a := range attempts {
 		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)
@@ -273,7 +274,7 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 		case store.DeliveryDone:
 			rejected, reason = 0, ""
 		case store.DeliveryFailed, store.DeliveryGone:
-			rejected, reason = rejected+1, cut(a.Reason, store.MaxDeliveryError)
+			rejected, reason = rejected+1, truncateText(a.Reason, store.MaxDeliveryError)
 		}
 		switch {
 		case a.Down:
@@ -283,7 +284,7 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 		}
 		if a.Outcome == store.DeliveryGone {
 			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = $4 WHERE project_id = $1 AND connector_id = $2`,
-				d.ProjectID, d.ID, cut(a.Reason, store.MaxDeliveryError), a.Generation); err != nil {
+				d.ProjectID, d.ID, truncateText(a.Reason, store.MaxDeliveryError), a.Generation); err != nil {
 				return err
 			}
 		}
@@ -295,7 +296,7 @@ func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Atte
 		}
 	}
 	if failures >= store.BreakAfter {
-		return pause(ctx, tx, d.Key, store.BreakFor(failures))
+		return delayDestination(ctx, tx, d.Key, store.BreakFor(failures))
 	}
 	return nil
 }

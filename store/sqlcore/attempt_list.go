@@ -28,7 +28,8 @@ func (c *Core) Attempts(ctx context.Context, delivery store.Key) (past []store.P
 	return past, next, wrap(err, "reading the attempts of delivery %s", delivery)
 }
 
-// AttemptsOf implements store.Deliveries: with a statement for each part of history, and one for what is open.
+// AttemptsOf implements store.Deliveries, with a statement per partition of history, and one for
+// open deliveries.
 func (c *Core) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[store.Key]store.DeliveryAttempts, error) {
 	of := map[store.Key]store.DeliveryAttempts{}
 	for some := range slices.Chunk(deliveries, maxKeys) {
@@ -42,7 +43,7 @@ func (c *Core) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[stor
 			of[key] = store.DeliveryAttempts{Next: &due}
 			return none, err
 		}, `SELECT project_id, id, due_at FROM deliveries WHERE `+c.keys(&l, "id", some)+` AND lease_until IS NULL`, l.args...); err != nil {
-			return nil, wrap(err, "reading when deliveries are due")
+			return nil, wrap(err, "reading the due times of deliveries")
 		}
 	}
 	for _, part := range c.keysByPart("delivery_attempts", deliveries) {

@@ -7,14 +7,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Most bytes of the texts of an audit entry.
+// Maximum sizes in bytes of the texts of an audit entry.
 const (
 	maxAuditName = 253
 	maxAuditPath = 512
@@ -29,14 +29,18 @@ func (c *Core) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUI
 	return id, wrap(err, "recording %q in the audit log", e.Operation)
 }
 
-// insertAudit records an act in a transaction, which may be that of the act.
+// insertAudit records an operation in a transaction, which may be that of the operation.
 func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, error) {
 	var now time.Time
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
 		return uuid.Nil, fmt.Errorf("reading the database's clock: %w", err)
 	}
-	id, err := idAt(now)
+	id, err := auditID(now)
 	if err != nil {
+		return uuid.Nil, err
+	}
+	if _, err := tx.exec(ctx, `INSERT INTO audit_days (project_id, day) VALUES ($1, $2) ON CONFLICT (project_id, day) DO NOTHING`,
+		e.ProjectID, DayOf(id)); err != nil {
 		return uuid.Nil, err
 	}
 	a := e.Actor
@@ -44,8 +48,8 @@ func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, er
 		owner_kind, owner_name, operation, method, route, object_kind, object_id, object_name, request_id, remote_addr,
 		idempotency_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		e.ProjectID, id, Instant(now), string(a.Kind), name(a.Name), name(a.KeyID), name(a.OwnerKind), name(a.OwnerName),
-		name(e.Operation), name(e.Method), cut(e.Route, maxAuditPath), name(e.Object.Kind), name(e.Object.ID),
-		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr), cut(e.IdempotencyKey, maxAuditPath)); err != nil {
+		name(e.Operation), name(e.Method), truncateText(e.Route, maxAuditPath), name(e.Object.Kind), name(e.Object.ID),
+		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr), truncateText(e.IdempotencyKey, maxAuditPath)); err != nil {
 		return uuid.Nil, err
 	}
 	if e.Outcome == nil {
@@ -74,18 +78,35 @@ func insertOutcome(ctx context.Context, tx *Tx, projectID, id uuid.UUID, o store
 }
 
 // ListAudit implements store.Audit.
-func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) ([]store.AuditEntry, error) {
+func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
+	windows, err := c.listWindows(ctx, c.engine.Lists(), "audit_log", q.ProjectID, period{always, never}, q.Before)
+	for _, window := range windows {
+		if err != nil || len(entries) == q.Limit {
+			break
+		}
+		var some []store.AuditEntry
+		some, err = c.auditEntries(ctx, q, window, q.Limit-len(entries))
+		entries = append(entries, some...)
+	}
+	return entries, wrap(err, "listing the audit log of project %s", q.ProjectID)
+}
+
+// auditEntries returns the newest entries of a window, at most so many. The outcomes are limited to
+// the same days, so that only their partitions are read.
+func (c *Core) auditEntries(ctx context.Context, q store.AuditQuery, window listWindow, most int) ([]store.AuditEntry, error) {
+	if len(window.history) == 0 {
+		return nil, nil
+	}
 	l, before := list{args: []any{q.ProjectID}}, ""
 	if q.Before != nil {
 		before = ` AND a.id < ` + l.add(*q.Before)
 	}
-	entries, err := collect(ctx, c.engine.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
+	return collect(ctx, c.engine.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
 		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after
-		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id
-		WHERE a.project_id = $1`+before+` ORDER BY a.id DESC LIMIT `+l.add(q.Limit), l.args...)
-	return entries, wrap(err, "listing the audit log of project %s", q.ProjectID)
+		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id`+onDays("o.id", window, &l)+`
+		WHERE a.project_id = $1`+before+onDays("a.id", window, &l)+` ORDER BY a.id DESC LIMIT `+l.add(most), l.args...)
 }
 
 func scanAudit(row scanner) (e store.AuditEntry, err error) {
@@ -103,29 +124,22 @@ func scanAudit(row scanner) (e store.AuditEntry, err error) {
 	return e, err
 }
 
-// idAt is a UUIDv7 of that time, whose first bits after the millisecond go on
-// with the microseconds, so that ids sort by them.
-func idAt(t time.Time) (uuid.UUID, error) {
+// auditID returns a UUIDv7 of a time. The bits after the milliseconds hold the microseconds, so IDs
+// sort by time.
+func auditID(t time.Time) (uuid.UUID, error) {
 	id, err := uuid.NewRandom()
 	if err != nil {
-		return id, fmt.Errorf("making an id: %w", err)
+		return id, fmt.Errorf("generating an ID: %w", err)
 	}
 	ms, us := uint64(t.UnixMilli()), uint64(t.UnixMicro()%1000)
 	binary.BigEndian.PutUint64(id[:8], ms<<16|0x7000|us*4096/1000)
 	return id, nil
 }
 
-// name cuts a text that is a name or an id.
-func name(s string) string { return cut(s, maxAuditName) }
+// name cuts a name or an ID.
+func name(s string) string { return truncateText(s, maxAuditName) }
 
-// cut makes a text storable and at most limit bytes long.
-func cut(s string, limit int) string {
-	s = Text(s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
+// truncateText makes a text storable and at most limit bytes long.
+func truncateText(s string, limit int) string {
+	return excerpt.Of(Text(s), limit, "")
 }

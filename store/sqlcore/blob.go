@@ -16,8 +16,8 @@ func (c *Core) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, 
 	return size, wrap(err, "storing blob %s", key)
 }
 
-// putBlob writes the chunks one by one; the last one completes the blob, so
-// that a small blob is one transaction.
+// putBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
+// transaction.
 func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
 	buffer, ahead := make([]byte, store.BlobChunk), make([]byte, store.BlobChunk)
 	n, err := readChunk(r, buffer)
@@ -38,7 +38,7 @@ func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size in
 	return size, err
 }
 
-// readChunk fills the buffer as far as r goes.
+// readChunk fills the buffer from r.
 func readChunk(r io.Reader, buffer []byte) (int, error) {
 	n, err := io.ReadFull(r, buffer)
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -51,7 +51,7 @@ type blobChunk struct {
 	key    store.Key
 	number int
 	data   []byte
-	size   int64 // of all chunks up to this one
+	size   int64 // of all chunks so far
 	last   bool
 }
 
@@ -91,10 +91,10 @@ func (c *Core) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, erro
 	return &blobReader{ctx: ctx, core: c, key: key, left: size}, nil
 }
 
-// blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, as
-// a reader has no other way to get one.
+// blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, because io.Reader has
+// no other way to get one.
 type blobReader struct {
-	ctx   context.Context //nolint:containedctx // io.Reader's methods take none
+	ctx   context.Context //nolint:containedctx // methods of io.Reader take no context
 	core  *Core
 	key   store.Key
 	next  int
@@ -147,7 +147,7 @@ func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
 	return wrap(err, "deleting blob %s", key)
 }
 
-// dropBlobs deletes blobs with their chunks.
+// dropBlobs deletes blobs and their chunks.
 func (c *Core) dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil

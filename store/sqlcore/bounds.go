@@ -8,14 +8,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Bounded is a completion as it is stored; see store.Completion.Bounded. Text
-// is made storable first, which may make it longer.
+// Bounded returns a completion in its stored form; see store.Completion.Bounded. Text is made
+// storable first, which may lengthen it.
 func Bounded(c store.Completion) store.Completion {
 	c.Output, c.Error, c.TestName, c.Journal = Text(c.Output), Text(c.Error), Text(c.TestName), storable(c.Journal)
+	c.Context = storableJSON(c.Context)
 	return c.Bounded()
 }
 
-// boundedJournal are entries as they are stored; errors as store.CheckJournal says.
+// boundedJournal returns entries in their stored form, with the errors of store.CheckJournal.
 func boundedJournal(entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	entries = storable(entries)
 	return entries, store.CheckJournal(entries)
@@ -37,8 +38,8 @@ func storableJSON(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(Text(string(raw)))
 }
 
-// boundedResult is a build's result as it is stored; store.ErrTooLarge and
-// store.ErrInvalid as Bounded says.
+// boundedResult returns a build result in its stored form, with store.ErrTooLarge and
+// store.ErrInvalid as in Bounded.
 func boundedResult(r store.BuildResult) (store.BuildResult, error) {
 	r.Message, r.TestResults = Text(r.Message), storableJSON(r.TestResults)
 	files := make([]store.ConnectorFile, len(r.Connectors))

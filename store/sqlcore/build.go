@@ -30,7 +30,7 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 		case d.Status != store.DeploymentBuilding:
 			return store.ErrConflict
 		case d.Built:
-			r.Phase = "" // a late report does not lead back
+			r.Phase = "" // a late report does not go back
 		}
 		if err := r.Allowed(d); err != nil {
 			return err
@@ -51,11 +51,11 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 // AppendBuildLog implements store.Builds.
 func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
 	if number < 0 || number > store.MaxLogNumber {
-		return wrap(fmt.Errorf("a chunk is numbered %d, from 0 to %d are stored: %w", number, store.MaxLogNumber, store.ErrInvalid),
+		return wrap(fmt.Errorf("the chunk number is %d; the range is 0 to %d: %w", number, store.MaxLogNumber, store.ErrInvalid),
 			"appending to the log of deployment %s", key)
 	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		// Not a change: it locks the row, so that chunks are counted one by one.
+		// This changes nothing. It locks the row, so that chunks are counted one by one.
 		var used int64
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
 			RETURNING log_size`, key.ProjectID, key.ID).Scan(&used); err != nil {
@@ -66,7 +66,8 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 	return wrap(err, "appending to the log of deployment %s", key)
 }
 
-// appendLog appends a chunk to the log of a locked deployment, of which so much is used before.
+// appendLog appends a chunk to the log of a locked deployment. before is the number of bytes in
+// use.
 func appendLog(ctx context.Context, tx *Tx, key store.Key, before, number int64, chunk string) error {
 	chunk, used := store.LogChunk(before, Text(chunk))
 	if chunk == "" {
@@ -84,8 +85,9 @@ func appendLog(ctx context.Context, tx *Tx, key store.Key, before, number int64,
 	return addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
 }
 
-// logEnd ends the log of a locked deployment with the outcome. A deployment without a log gets none.
-func logEnd(ctx context.Context, tx *Tx, key store.Key, line string) error {
+// appendOutcome ends the log of a locked deployment with the outcome. A deployment without a log gets
+// none.
+func appendOutcome(ctx context.Context, tx *Tx, key store.Key, line string) error {
 	var used, number, us int64
 	err := tx.QueryRowContext(ctx, `SELECT d.log_size, now_us(), COALESCE((SELECT MAX(l.number) + 1 FROM build_log l
 		WHERE l.project_id = d.project_id AND l.deployment_id = d.id), 0) FROM deployments d WHERE d.project_id = $1 AND d.id = $2`,
@@ -106,8 +108,8 @@ func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
 	return strings.Join(chunks, ""), wrap(err, "reading the log of deployment %s", key)
 }
 
-// BuildLogFrom implements store.Builds. The status is read first, so that nothing is missed
-// of one that has ended.
+// BuildLogFrom implements store.Builds. It reads the status first, so the log of an ended
+// deployment is complete.
 func (c *Core) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
 	part := store.BuildLogPart{Next: number}
 	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
@@ -146,7 +148,7 @@ func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResu
 		case d.Status != store.DeploymentBuilding, d.Built:
 			return store.ErrConflict
 		case !failed && r.BundleDigest == "":
-			return fmt.Errorf("a build without a bundle names no reason: %w", store.ErrConflict)
+			return fmt.Errorf("a build without a bundle needs a reason: %w", store.ErrConflict)
 		}
 		tx.Hint(store.TopicDeployment, key)
 		if err := recordBuild(ctx, tx, d, r); err != nil {
@@ -164,8 +166,7 @@ func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResu
 	return wrap(err, "finishing the build of deployment %s", key)
 }
 
-// recordBuild records what a build made, which may be a bundle also when its
-// tests failed.
+// recordBuild records the result of a build. It may be a bundle even if the tests failed.
 func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildResult) error {
 	var size int64
 	if r.BundleDigest != "" {
@@ -210,7 +211,7 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 	return nil
 }
 
-// connectorFiles are the files of connectors/ as they are stored, by key; nil without any.
+// connectorFiles returns the files in connectors/ in their stored form, by key; nil without any.
 func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 	if len(files) == 0 {
 		return nil, nil
@@ -236,11 +237,11 @@ func (c *Core) RecordConnectors(ctx context.Context, key store.Key, results json
 		tx.Hint(store.TopicDeployment, key)
 		return err
 	})
-	return wrap(err, "recording what becomes of the connectors of deployment %s", key)
+	return wrap(err, "recording the connector results of deployment %s", key)
 }
 
-// withoutConfig are agents as deployments record them: configurations stand in
-// rows of their own, for nobody reads those of all agents at once.
+// withoutConfig returns agents as deployments record them. Configurations are in separate rows,
+// because no caller reads all of them at once.
 func withoutConfig(agents []store.Agent) []store.Agent {
 	out := slices.Clone(agents)
 	for i := range out {

@@ -31,7 +31,7 @@ func (c *Core) PutBundle(ctx context.Context, deployment store.Key, digest strin
 	return size, wrap(err, "storing bundle %s", digest)
 }
 
-// keepBundle keeps a bundle that is stored already as long as a new one.
+// keepBundle keeps a stored bundle as long as a new one.
 func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
 	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
@@ -42,24 +42,25 @@ func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest stri
 	})
 }
 
-// holdBundle keeps a bundle for BundleAge from now at least, and returns its size. The sweep does
-// not take it before this transaction ends, nor then; one that it takes is ErrNotFound.
+// holdBundle keeps a bundle for at least BundleAge from now and returns its size. The sweep does
+// not delete it during this transaction or that time. If the sweep has deleted it, holdBundle
+// returns ErrNotFound.
 func holdBundle(ctx context.Context, tx *Tx, project uuid.UUID, digest string) (size int64, err error) {
 	return size, found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2 RETURNING size`, project, digest, store.BundleAge.Microseconds()).Scan(&size))
 }
 
-// holdLive keeps the bundle of what is live in an environment for BundleAge from now at least, in
-// which nothing needs to say that: runs that begin with it, and one who wants it back.
+// holdLive keeps the bundle of the live deployment for at least BundleAge from now. During that
+// time it has uses that no row shows: runs that start with it, and users who want it back.
 func holdLive(ctx context.Context, tx *Tx, environment store.Key) error {
 	_, err := tx.exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
 		(SELECT d.bundle_digest FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 			WHERE e.project_id = $1 AND e.id = $2)`, environment.ProjectID, environment.ID, store.BundleAge.Microseconds())
-	return wrap(err, "keeping the bundle of what was live in environment %s", environment)
+	return wrap(err, "keeping the bundle of the live deployment of environment %s", environment)
 }
 
-// onlyBundle says that the build of a deployment stores this bundle, in place of what it has
-// stored before. A deployment that is gone has none.
+// onlyBundle records this bundle as the one that the build of a deployment has stored, in place of
+// an earlier one. A deleted deployment has none.
 func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, digest string) error {
 	if err := c.engine.Lock(ctx, tx, deployment.ProjectID); err != nil {
 		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
@@ -89,12 +90,11 @@ func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, dig
 	return c.dropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
 }
 
-// putBundle writes the bytes to a blob and names it as the bundle once its
-// digest is verified.
+// putBundle writes the bytes to a blob and names it as the bundle after verifying its digest.
 func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return 0, fmt.Errorf("making an id: %w", err)
+		return 0, fmt.Errorf("generating an ID: %w", err)
 	}
 	blob := store.Key{ProjectID: deployment.ProjectID, ID: id}
 	hash := sha256.New()
@@ -117,7 +117,7 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 		})
 	}
 	if refused != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // its reader may be who has gone
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // the request may have been cancelled
 		defer cancel()
 		return 0, errors.Join(refused, c.DropBlob(ctx, blob))
 	}
@@ -140,10 +140,10 @@ func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest st
 	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
-	return wrap(err, "looking for bundle %s in environment %s", digest, environment)
+	return wrap(err, "reading bundle %s of environment %s", digest, environment)
 }
 
-// bundle names one of a project.
+// bundle identifies a bundle of a project.
 type bundle struct {
 	project uuid.UUID
 	digest  string
@@ -154,21 +154,21 @@ func scanBundle(row scanner) (b bundle, err error) {
 	return b, err
 }
 
-// dropBundles forgets bundles whose time is over and which nothing needs; others are looked at again
-// after BundleAge. Whoever is about to need one holds it (holdBundle): before it is picked here, and
-// then it is not, or after that, and then it is gone.
-func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error) {
-	due, err := collect(ctx, tx, scanBundle, `SELECT project_id, digest FROM bundles
-		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked, limit)
+// dropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
+// transaction that is about to need a bundle holds it (holdBundle): either before the bundle is
+// picked here, and then it is kept, or afterwards, and then it is missing.
+func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+	due, err := collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked, l.args...)
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(due, func(a, b bundle) int { return compareIDs(a.project, b.project) }) // as whoever counts bytes
+	slices.SortFunc(due, func(a, b bundle) int { return compareIDs(a.project, b.project) }) // in the lock order of the byte counters
 	open := map[uuid.UUID][]string{}
 	for _, b := range due {
 		needed, err := needsBundle(ctx, tx, b, open)
 		if err != nil {
-			return 0, wrap(err, "asking who needs bundle %s", b.digest)
+			return 0, wrap(err, "checking the uses of bundle %s", b.digest)
 		}
 		if needed {
 			_, err = holdBundle(ctx, tx, b.project, b.digest)
@@ -182,19 +182,20 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, limit int) (int64, error
 	return int64(len(due)), nil
 }
 
-// needing says of the bundle $2 of the project $1 whether environments want it, or one of their last
+// needing selects whether environments want the bundle $2 of the project $1, or one of their last
 // $3 deployed deployments has it.
 const needing = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
 	OR EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
 		WHERE d.project_id = $1 AND d.bundle_digest = $2 AND (d.status = 'building' OR d.id = e.live_deployment_id
 			OR ` + isOneOfTheLast + `))`
 
-// isOneOfTheLast says of a deployment, d, that it is one of the last $3 deployed ones of its environment.
+// isOneOfTheLast is the condition that a deployment d is one of the last $3 deployed ones of its
+// environment.
 const isOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
 	AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3`
 
-// needsBundle says whether something needs a bundle. What is open is looked at last, for it may be
-// much, and of a project once: open has the bundles that it needs.
+// needsBundle reports whether a bundle is needed. Open runs are checked last because there may be
+// many, and once per project: open caches the bundles that they need.
 func needsBundle(ctx context.Context, tx *Tx, b bundle, open map[uuid.UUID][]string) (needed bool, err error) {
 	if err = tx.QueryRowContext(ctx, needing, b.project, b.digest, store.BundlesKept).Scan(&needed); err != nil || needed {
 		return needed, err
@@ -209,7 +210,7 @@ func needsBundle(ctx context.Context, tx *Tx, b bundle, open map[uuid.UUID][]str
 	return slices.Contains(digests, b.digest), nil
 }
 
-// bundlesOfOpen are the bundles that open runs of a project have begun with.
+// bundlesOfOpen selects the bundles with which open runs of a project have started.
 const bundlesOfOpen = `SELECT DISTINCT d.bundle_digest
 	FROM (SELECT DISTINCT r.deployment_id AS id FROM open_runs r WHERE r.project_id = $1 AND r.deployment_id IS NOT NULL) o
 	JOIN deployments d ON d.project_id = $1 AND d.id = o.id`

@@ -18,48 +18,48 @@ import (
 )
 
 const (
-	// RunnerSeenEvery is how often a runner that claims is recorded: what it holds
-	// is recorded at once, that it is still there need not be exact.
+	// RunnerSeenEvery is how often the presence of a claiming runner is recorded. A change of its
+	// bundles is recorded at once.
 	RunnerSeenEvery = 20 * time.Second
-	// claimTries is how often a claim is decided anew when another one of the
-	// environment came in between.
+	// claimTries is how often a claim is decided again after another claim of the environment came
+	// in between.
 	claimTries = 20
-	// MaxLines is how many lines a claim looks at: those of all agents that a deployment
-	// can have, so that turns are everybody's.
+	// MaxLines is the number of queues that a claim reads: enough for all agents of a deployment,
+	// so that each gets its turn.
 	MaxLines = 2 * store.Classes * store.MaxAgents
-	// maxHeads is how many queued runs a claim looks at; of each line at least one.
+	// maxHeads is the number of queued runs that a claim reads, at least one per queue.
 	maxHeads = 16384
 )
 
-// Waiting is a queued run as a claim looks at it.
+// Waiting is a queued run as a claim reads it.
 type Waiting struct {
 	store.Candidate
-	// Deployment is the one that executes it, Digest its bundle.
+	// Deployment is the deployment that executes the run. Digest is its bundle.
 	Deployment uuid.UUID
 	Digest     string
-	// Known: the deployment has the agent.
+	// Known means that the deployment has the agent.
 	Known bool
-	// Concurrency is the agent's where the run's key is to be told by it, and is not yet.
+	// Concurrency is the agent's setting if the run's key still has to be evaluated.
 	Concurrency store.Concurrency
 	Input       uuid.UUID
 }
 
-// Look is what a claim is decided by.
+// Look is the data on which a claim is decided.
 type Look struct {
 	// Live is the environment's live deployment, nil without one.
 	Live *uuid.UUID
-	// Version is that of the pool; Start asserts it.
+	// Version is the version of the pool. Start asserts it.
 	Version int64
 	Pool    store.Pool
-	// Seen says that the runner is recorded as it is.
+	// Seen means that the record of the runner is current.
 	Seen bool
 	// Leased are the claims of the runner.
 	Leased []store.Lease
-	// Waiting are the runs at the head of the queue; none when nothing is wanted.
+	// Waiting are the runs at the heads of the queues; none if the limit is 0.
 	Waiting []Waiting
 }
 
-// Start is a decision on a claim.
+// Start is the decision of a claim.
 type Start struct {
 	Version int64
 	Pool    store.Pool
@@ -68,24 +68,23 @@ type Start struct {
 	Salts []int64
 }
 
-// Order is the place of a run among those of the decision.
+// Order returns the position of a run in the decision.
 func (s Start) Order(id uuid.UUID) int {
 	return slices.IndexFunc(s.Runs, func(w Waiting) bool { return w.ID == id })
 }
 
-// Claim implements store.Dispatch. It looks, decides and starts what it decided on,
-// unless another claim of the environment came in between: so limits hold exactly,
-// and nobody holds a lock while it decides. Claims of several environments, of all
-// projects, that start runs at the same moment share a transaction; the package comment
-// says how long they wait for the locks of others. A claim that finds nothing writes
-// nothing, but for the runner's record when that is due.
+// Claim implements store.Dispatch. It looks, decides and starts the chosen runs, unless another
+// claim of the environment came in between. So limits hold exactly, and no claim holds a lock while
+// it decides. Start statements of several environments, in all projects, share a transaction; the
+// package comment documents their lock timeouts. A claim that finds nothing writes nothing, except
+// the runner's record when that is due.
 func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
 	claim = claim.Bounded()
 	var result store.ClaimResult
 	for try := range claimTries {
 		look, err := c.engine.Look(ctx, claim)
 		if err != nil {
-			return result, wrap(err, "looking for runs of environment %s", claim.Environment)
+			return result, wrap(err, "reading the runs of environment %s", claim.Environment)
 		}
 		if try == 0 {
 			if result, err = c.report(ctx, claim, look); err != nil {
@@ -102,16 +101,15 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 			return result, nil
 		}
 	}
-	result.More = true // others claim so fast that this one was always late
+	result.More = true // other claims came first each time
 	return result, nil
 }
 
-// report records the runner, tells what it has lost, and hands it again what it does
-// not know to have.
+// report records the runner, returns its lost claims, and returns runs again that it does not name.
 func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
 	result.Lost = beyond(claim.Holding, look.Leased)
 	if !look.Seen {
-		if err := c.seen(ctx, claim); err != nil {
+		if err := c.recordRunner(ctx, claim); err != nil {
 			return result, err
 		}
 	}
@@ -126,8 +124,8 @@ func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result
 	return result, err
 }
 
-// seen records a runner that is there, unless too many are: names are the tenant's.
-func (c *Core) seen(ctx context.Context, claim store.Claim) error {
+// recordRunner records a runner as present, unless there are too many: tenants choose the names.
+func (c *Core) recordRunner(ctx context.Context, claim store.Claim) error {
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
@@ -154,26 +152,25 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 	}
 	err = c.single(ctx, func(ctx context.Context, tx *Tx) error { return c.engine.Attend(ctx, tx, runners) })
 	if err != nil {
-		return nil, wrap(err, "recording runners that wait")
+		return nil, wrap(err, "recording waiting runners")
 	}
 	var l list
 	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
 		c.keys(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
 			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.args...)
-	return queued, wrap(err, "looking for queued runs")
+	return queued, wrap(err, "reading queued runs")
 }
 
-// Digests are those of a claim as they are recorded.
+// Digests returns the bundles of a claim in their stored form.
 func Digests(claim store.Claim) string {
-	text, _ := json.Marshal(claim.Digests) // a list of strings can be marshalled
+	text, _ := json.Marshal(claim.Digests) // a list of strings always marshals
 	return string(text)
 }
 
-// startPicked starts what is picked of what waits, and fails the runs whose agent is
-// not there; not done when it has to be decided anew, as it is once runs have got the
-// keys that nobody knew.
+// startPicked starts the runs that Pick chooses, and fails runs whose agent is missing. It is not
+// done if it has to be decided again, for example after keys were evaluated.
 func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
-	known, missing, keyless := sift(claim, look)
+	known, missing, keyless := splitWaiting(claim, look)
 	if len(keyless) > 0 {
 		return nil, false, c.tellKeys(ctx, claim.Environment, keyless)
 	}
@@ -184,9 +181,9 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 	}
 	picked, pool := store.Pick(look.Pool, candidatesOf(known), claim.Limit)
 	if len(picked) == 0 {
-		return nil, len(missing) == 0, nil // behind those that were in the way there may be others
+		return nil, len(missing) == 0, nil // there may be more runs behind the missing ones
 	}
-	start := Start{Version: look.Version, Pool: pool, Salts: salts(len(picked))}
+	start := Start{Version: look.Version, Pool: pool, Salts: newSalts(len(picked))}
 	for _, p := range picked {
 		start.Runs = append(start.Runs, known[slices.IndexFunc(known, func(w Waiting) bool { return w.ID == p.ID })])
 	}
@@ -194,9 +191,9 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 	return runs, current, err
 }
 
-// sift parts the runs of which this runner may be handed some from those whose agent
-// the deployment lacks, and from those whose key is not known.
-func sift(claim store.Claim, look Look) (known, missing, keyless []Waiting) {
+// splitWaiting splits the waiting runs: runs that this runner may get, runs whose agent the deployment
+// lacks, and runs whose key is not evaluated yet.
+func splitWaiting(claim store.Claim, look Look) (known, missing, keyless []Waiting) {
 	for _, w := range look.Waiting {
 		switch {
 		case !w.Known:
@@ -218,8 +215,8 @@ func candidatesOf(waiting []Waiting) []store.Candidate {
 	return out
 }
 
-// salts are random parts of tokens: 31 bits, so that attempts have room above them.
-func salts(n int) []int64 {
+// newSalts returns random parts of tokens: 31 bits, so that attempts have room above them.
+func newSalts(n int) []int64 {
 	raw := make([]byte, 4*n)
 	_, _ = rand.Read(raw) // never fails
 	out := make([]int64, n)
@@ -229,10 +226,10 @@ func salts(n int) []int64 {
 	return out
 }
 
-// TokenBits is how far the attempt is shifted in a token, above its random part.
+// TokenBits is the position of the attempt in a token, above its random part.
 const TokenBits = 31
 
-// failMissing ends runs whose agent the live deployment lacks.
+// failMissing fails runs whose agent is not in the live deployment.
 func (c *Core) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		endings := make([]Ending, len(missing))
@@ -248,10 +245,10 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 	})
 }
 
-// StartedColumns are what ScanStarted reads, of a run r of open_runs and its deployment d.
+// StartedColumns are the columns for ScanStarted, of a run r of open_runs and its deployment d.
 const StartedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
 
-// ScanStarted reads a claimed run but for its input, whose id it returns.
+// ScanStarted reads a claimed run without its input, and returns the ID of the input.
 func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error) {
 	var digest *string
 	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, at(&claimed.LeaseUntil), at(&claimed.Now),
@@ -262,8 +259,8 @@ func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error
 	return claimed, input, err
 }
 
-// handAgain reads runs that are leased to a runner which does not know it. That they
-// run is asked by their leases: by the status it might read all that runs, by its index.
+// handAgain reads runs that are leased to a runner which does not name them. The condition uses
+// their leases, because a condition on the status might read all running runs.
 func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
 	var l list
 	keys := make([]store.Key, len(leases))
@@ -284,8 +281,8 @@ func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.
 	return runs, c.AddInputs(ctx, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
 }
 
-// under leaves of runs, and of their inputs, those that are still leased as they were
-// when these leases were read: another runner's token is nobody else's to know.
+// under drops the runs, with their inputs, whose leases have changed since they were read. A runner
+// must not see another runner's token.
 func under(leases []store.Lease, runs []store.Claimed, inputs []uuid.UUID) (left []store.Claimed, leftInputs []uuid.UUID) {
 	for i, run := range runs {
 		if slices.Contains(leases, store.Lease{Run: run.Run.Key(), Token: run.Token}) {
@@ -299,42 +296,42 @@ func under(leases []store.Lease, runs []store.Claimed, inputs []uuid.UUID) (left
 func (c *Core) AddInputs(ctx context.Context, q Queryer, project uuid.UUID, runs []store.Claimed, ids []uuid.UUID) error {
 	found, err := c.Inputs(ctx, q, project, ids)
 	for i := range runs {
-		in := found[ids[i]]
-		runs[i].Input, runs[i].InputBlob, runs[i].ContentType, runs[i].Files, runs[i].Headers = in.Data, in.Blob, in.ContentType, in.Files, in.Headers
+		found[ids[i]].AddTo(&runs[i])
 	}
 	return wrap(err, "reading the inputs of claimed runs")
 }
 
-// queuedOrder is that of the index of queued runs n.
+// queuedOrder is the order of the index of queued runs n.
 const queuedOrder = ` ORDER BY n.project_id, n.environment_id, n.class, n.agent_name, n.fresh, n.id LIMIT 1`
 
-// Where QueuedLines walks.
+// Scopes of QueuedLines.
 const (
-	// QueuedHere is the environment $2 of the project $1.
+	// QueuedHere limits to the environment $2 of the project $1.
 	QueuedHere = ` AND n.project_id = $1 AND n.environment_id = $2`
-	// QueuedAnywhere is all projects.
+	// QueuedAnywhere covers all projects.
 	QueuedAnywhere = ``
 )
 
-// lineColumns are those by which queued runs of different lines differ, in the order of the index.
+// lineColumns distinguish queues, in the order of the index.
 var lineColumns = []string{"project_id", "environment_id", "class", "agent_name", "fresh"}
 
-// HeadsOf is how many runs are looked at in each of some lines, as SQL, of which a runner
-// may take limit.
+// HeadsOf returns SQL for the number of runs to read per queue, if a runner may take limit and
+// there are so many lines.
 func HeadsOf(limit, lines string) string {
 	return fmt.Sprintf(`CASE WHEN %[1]s * %[2]s <= %[3]d THEN %[1]s WHEN %[2]s >= %[3]d THEN 1 ELSE %[3]d / %[2]s END`, limit, lines, maxHeads)
 }
 
-// QueuedLines walks the index of queued runs, but for the blocked, from the first one of a line
-// to that of the next, so that it costs what there are of these, not of runs: q names
-// their rows, the last is empty. A line are the runs of an agent in a class, those that are
-// not fresh apart: however many of these no runner opens, the others are seen behind them.
-// scope is where; address is the engine's of a row.
+// QueuedLines walks the index of queued runs, without blocked ones, from the first run of a queue
+// to the first of the next. So its cost is the number of queues, not of runs. q names their rows,
+// and the last row is empty. A queue has the runs of an agent in a class. Released and resumed runs
+// have separate queues, so new runs are visible even if no runner can open the bundle of the
+// others. scope is QueuedHere or QueuedAnywhere. address is the engine's column for the address of
+// a row.
 //
-// The next line is looked for in the same class and agent, then in the next agent, and so on, each
-// time by the columns of the index: compared as a row, as in (class, agent_name) > (c.class,
-// c.agent_name), SQLite goes by the first of them and walks over the whole line. By columns
-// of which the scope says something it would begin at the scope's first run each time.
+// The next queue is searched in the same class and agent, then in the next agent, and so on, each
+// time by the columns of the index. With a row comparison, as in (class, agent_name) > (c.class,
+// c.agent_name), SQLite uses only the first column and walks the whole queue. With columns that the
+// scope fixes, it would start at the first run of the scope each time.
 func QueuedLines(address, scope string) string {
 	first := func(where string) string {
 		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE` + where + queuedOrder + `)`
@@ -356,8 +353,8 @@ func QueuedLines(address, scope string) string {
 	) `
 }
 
-// Turns are a pool's as they are stored: JSON of the agents by class.
+// Turns returns the stored form of a pool's turns: JSON of the agents by class.
 func Turns(turns [store.Classes]string) string {
-	text, _ := json.Marshal(turns) // strings can be marshalled
+	text, _ := json.Marshal(turns) // strings always marshal
 	return Text(string(text))
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestATokenOfAnotherRunnerIsHandedToNobody: a lease may go to another one between two
-// reads.
-func TestATokenOfAnotherRunnerIsHandedToNobody(t *testing.T) {
+// A lease may change hands between two reads.
+func TestClaim_HidesTokensOfOtherRunners(t *testing.T) {
 	t.Parallel()
 	project, lost, held := uuid.New(), uuid.New(), uuid.New()
 	claimed := func(id uuid.UUID, token int64) store.Claimed {

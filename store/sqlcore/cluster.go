@@ -20,8 +20,8 @@ func (c *Core) ForCluster(clusterUID string) store.Control {
 	return &of
 }
 
-// assertLease refuses to write for a cluster that does not have the lease, and
-// keeps the lease as it is until the transaction ends.
+// assertLease returns an error if the cluster does not have the lease. It keeps the lease unchanged
+// until the transaction ends.
 func (c *Core) assertLease(ctx context.Context, tx *Tx) error {
 	if c.cluster == "" {
 		return nil
@@ -36,7 +36,7 @@ func (c *Core) assertLease(ctx context.Context, tx *Tx) error {
 	return nil
 }
 
-// clusterLease reads the lease, and locks it as lock says.
+// clusterLease reads the lease, with the given lock clause.
 func clusterLease(ctx context.Context, q Queryer, lock string) (store.ClusterLease, error) {
 	var (
 		l   store.ClusterLease
@@ -52,7 +52,7 @@ func clusterLease(ctx context.Context, q Queryer, lock string) (store.ClusterLea
 func (c *Core) Cluster(ctx context.Context) (store.ClusterLease, error) {
 	lease, err := clusterLease(ctx, c.engine.Reader(), "")
 	if err != nil && c.noTable(err) {
-		err = fmt.Errorf("there is no schema yet: %w", store.ErrNotFound)
+		err = fmt.Errorf("the database has no schema yet: %w", store.ErrNotFound)
 	}
 	return lease, err
 }

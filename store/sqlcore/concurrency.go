@@ -15,21 +15,21 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// How runs with a concurrency key take turns: the slot of a key belongs to one open
-// run from its acceptance to its end, and the other open ones are blocked. Who
-// changes whose the slot is has locked it until the transaction ends, so a run that
-// is accepted and one that ends never miss each other; slots are locked in one
-// order, so that transactions do not wait for each other in turn.
+// Concurrency keys: the slot of a key belongs to one open run from its acceptance to its end. The
+// other open runs with the key are blocked. A transaction that changes the holder of a slot locks
+// it until the commit, so a run that is accepted and a run that ends always see each other. Slots
+// are locked in one order to prevent deadlocks.
 
 const (
-	// slotRows is how many slots one statement takes: there is one of each length.
+	// slotRows is the maximum number of slots per statement. There is one statement for each
+	// length.
 	slotRows = 32
-	// maxTold is of how many runs one claim tells the keys: so many inputs are in
-	// memory at once.
+	// maxTold is the maximum number of keys that one claim evaluates, because it holds their inputs
+	// in memory.
 	maxTold = 64
 )
 
-// contender is a queued run that wants the slot of its key.
+// contender is a queued run that needs the slot of its key.
 type contender struct {
 	environment uuid.UUID
 	agent, key  string
@@ -43,19 +43,18 @@ func compareSlots(a, b contender) int {
 		strings.Compare(a.agent, b.agent), strings.Compare(a.key, b.key))
 }
 
-// contends says whether a run that is accepted wants a slot.
+// contends reports whether an accepted run needs a slot.
 func contends(run store.EventRun) bool {
 	return run.ErrorCode == "" && !run.Concurrency.Unknown && run.Concurrency.Text != ""
 }
 
-// Settles says whether more is to be done for an accepted event than to write its
-// rows; see Settle.
+// Settles reports whether an accepted event needs more than its rows; see Settle.
 func Settles(e store.Event) bool {
 	return EndsAtOnce(e) || e.Tick != nil || e.Step != nil || len(e.Files) > 0 || slices.ContainsFunc(e.Runs, contends)
 }
 
-// KeyColumns are the concurrency key of a run as its row has it, nil while nobody
-// knows it, and whether it is blocked at first.
+// KeyColumns returns the concurrency key of a run for its row, nil if it is not evaluated, and
+// whether the run starts as blocked.
 func KeyColumns(run store.EventRun) (key *string, blocked bool) {
 	if run.Concurrency.Unknown {
 		return nil, false
@@ -64,8 +63,8 @@ func KeyColumns(run store.EventRun) (key *string, blocked bool) {
 	return &text, contends(run)
 }
 
-// Settle takes the ticks and the replays of many on that accepted events are of, ends what of them ends at once, and
-// gives their runs the slots that are free, in the transaction that recorded them.
+// Settle advances the ticks and bulk replays of accepted events, ends the parts of events that end
+// at once, and gives free slots to their runs, in the accepting transaction.
 func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
 	var contenders []contender
 	if err := c.takeTicks(ctx, tx, events); err != nil {
@@ -90,8 +89,8 @@ func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissi
 	return c.takeSlots(ctx, tx, contenders)
 }
 
-// takeSlots gives blocked runs their slots where these are free; of several that want
-// one, to the oldest. Those that do not wait are cancelled.
+// takeSlots gives free slots to blocked runs. If several runs need a slot, the oldest gets it. Runs
+// that do not wait are cancelled.
 func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) error {
 	if len(contenders) == 0 {
 		return nil
@@ -128,7 +127,7 @@ func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) er
 	return err
 }
 
-// takePart locks slots, and takes those that are free; it notes whose they are.
+// takePart locks slots and takes the free ones. It records the holders.
 func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.Key]bool) error {
 	var l list
 	rows := make([]string, len(part))
@@ -144,8 +143,7 @@ func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.K
 	return err
 }
 
-// unblock lets claims see runs that have got their slots; it returns those that are
-// open still.
+// unblock makes runs with slots visible to claims. It returns the runs that are still open.
 func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []store.Key, err error) {
 	for part := range slices.Chunk(runs, chunk) {
 		var l list
@@ -159,8 +157,8 @@ func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []st
 	return open, nil
 }
 
-// handOver gives the slots of runs that have ended to the oldest runs that wait for
-// them, in the transaction that ended those.
+// handOver gives the slots of ended runs to the oldest waiting runs, in the transaction that ended
+// them.
 func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
 	var keyed []store.Key
 	for _, run := range ended {
@@ -173,22 +171,22 @@ func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
 		held, err := collect(ctx, tx, scanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.keys(&l, "run_id", part)+`
 			ORDER BY project_id, environment_id, agent_name, key `+c.exclusive, l.args...)
 		for len(held) > 0 && err == nil {
-			held, err = c.passOn(ctx, tx, held)
+			held, err = c.passSlots(ctx, tx, held)
 		}
 		if err != nil {
-			return wrap(err, "handing concurrency keys over")
+			return wrap(err, "handing over concurrency keys")
 		}
 	}
 	return nil
 }
 
-// passOn gives the slots of runs to those that are next; a slot for which none waits
-// goes. It returns those of the next that have ended meanwhile, and have slots to be
-// passed on therefore. The rows of slots are locked before: a statement that has to
-// wait for one does not see what runs were accepted while it did.
-func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []store.Key, err error) {
+// passSlots gives the slots of runs to the next runs. A slot without waiting runs is deleted. It
+// returns next runs that have ended meanwhile, whose slots must be passed on again. The slots are
+// locked first, because a statement that waits for a lock does not see the runs that were accepted
+// meanwhile.
+func (c *Core) passSlots(ctx context.Context, tx *Tx, held []store.Key) (gone []store.Key, err error) {
 	var l list
-	environments := map[store.Key]uuid.UUID{} // by run that is next
+	environments := map[store.Key]uuid.UUID{} // by next run
 	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
 			next        store.Key
@@ -203,7 +201,7 @@ func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []sto
 		WHERE `+c.keys(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.args...); err != nil {
 		return nil, err
 	}
-	for _, run := range held { // those that nobody follows
+	for _, run := range held { // slots without a next run
 		delete(environments, run)
 	}
 	if len(environments) < len(held) {
@@ -220,13 +218,13 @@ func (c *Core) passOn(ctx context.Context, tx *Tx, held []store.Key) (gone []sto
 	return slices.DeleteFunc(next, func(run store.Key) bool { return slices.Contains(open, run) }), err
 }
 
-// CompareKeys orders rows as they are locked: by project, and then by id.
+// CompareKeys is the lock order of rows: by project, then by ID.
 func CompareKeys(a, b store.Key) int {
 	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
 }
 
-// tellKeys evaluates the keys of queued runs that were accepted when nobody knew
-// them, and gives them the slots that are free.
+// tellKeys evaluates the keys of queued runs that were accepted without a live deployment, and
+// gives them free slots.
 func (c *Core) tellKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
 	if c.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
@@ -277,8 +275,8 @@ func (c *Core) tellKeys(ctx context.Context, environment store.Key, runs []Waiti
 	})
 }
 
-// concurrencyOf are the agents of a deployment whose runs take turns, at most those
-// to which a condition on a narrows it; its arguments begin at $3.
+// concurrencyOf returns the agents of a deployment with a concurrency key, narrowed by a condition
+// on a. Its arguments begin at $3.
 func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, condition string, args ...any) (map[string]store.Concurrency, error) {
 	agents := map[string]store.Concurrency{}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
@@ -295,7 +293,7 @@ func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, conditi
 	return agents, wrap(err, "reading the concurrency of agents of deployment %s", deployment)
 }
 
-// addConcurrency reads what a route says of the keys of runs.
+// addConcurrency adds the concurrency settings to a route.
 func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
 	c := route.Connector
 	var live *uuid.UUID
@@ -305,7 +303,7 @@ func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
 		return nil
 	}
 	if err != nil {
-		return wrap(err, "reading what is live in environment %s", c.EnvironmentID)
+		return wrap(err, "reading the live deployment of environment %s", c.EnvironmentID)
 	}
 	route.Live = true
 	route.Concurrency, err = concurrencyOf(ctx, q, store.Key{ProjectID: c.ProjectID, ID: *live}, `AND EXISTS
@@ -313,11 +311,11 @@ func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
 	return err
 }
 
-// changesKeys says whether going live with a deployment changes how runs are keyed: what
-// gateways remember of the environment's connectors is wrong then.
+// changesKeys reports whether an activation changes the keys of runs, so that the routes in
+// gateways become stale.
 func changesKeys(ctx context.Context, tx *Tx, before *uuid.UUID, next store.Key) (bool, error) {
 	if before == nil {
-		return true, nil // nobody knew
+		return true, nil // nothing was live
 	}
 	was, err := concurrencyOf(ctx, tx, store.Key{ProjectID: next.ProjectID, ID: *before}, ``)
 	if err != nil {

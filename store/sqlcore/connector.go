@@ -15,19 +15,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectorColumns are of connectors c with the objects k that hold their ids,
-// environments e and projects pr. A connector is enabled only while both are there.
+// connectorColumns are columns of connectors c with the objects k that hold their IDs, environments
+// e and projects pr. A connector is enabled only while both exist.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
 	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
 	c.timeout_seconds, c.files_required, c.signature, c.context_headers, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
 	c.deployment_id, c.version, c.created_at, c.updated_at, ` + refColumns
 
-// validityColumns are what says which secrets are accepted: the time, and the
-// ends of revoked keys as id=microseconds,…
+// validityColumns determine the valid secrets: the time, and the ends of revoked keys as
+// id=microseconds,…
 const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')
 	FROM platform_keys p WHERE p.ends_at IS NOT NULL), '')`
 
-// selectConnectors are those that are in effect, selectConnector is one of them.
+// selectConnectors selects connectors in effect, selectConnector one of them.
 const (
 	selectConnectors = `SELECT ` + connectorColumns + validityColumns + `
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
@@ -37,8 +37,8 @@ const (
 	selectConnector = selectConnectors + ` AND c.project_id = $1 AND c.id = $2`
 )
 
-// selectAllWritten are those of a project as they were written, enabled or not, in effect or
-// not, with their secrets, expired or not; selectWritten is one of them.
+// selectAllWritten selects all connectors of a project as they were written, enabled or not, in
+// effect or not, with all secrets, expired or not. selectWritten selects one of them.
 const (
 	selectAllWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
@@ -47,8 +47,8 @@ const (
 	selectWritten = selectAllWritten + ` AND c.id = $2`
 )
 
-// connectorFields are the destinations of connectorColumns and validityColumns;
-// finish is to be called once they are filled.
+// connectorFields returns the destinations of connectorColumns and validityColumns. Call finish
+// after scanning.
 func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	var (
 		config, ends string
@@ -101,12 +101,12 @@ func (c *Core) CodeConnectors(ctx context.Context, environment store.Key) ([]sto
 	connectors, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Connector, error) {
 		return scanConnector(row, new(bool))
 	}, selectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
-	return connectors, wrap(err, "listing the connectors of the code of environment %s", environment)
+	return connectors, wrap(err, "listing the code-defined connectors of environment %s", environment)
 }
 
 // PutConnector implements store.Projector.
 func (c *Core) PutConnector(ctx context.Context, connector store.Connector) error {
-	var partly error // the rest is stored all the same
+	var partly error // the rest is stored nevertheless
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		partly, err = c.putConnector(ctx, tx, connector)
 		return err
@@ -126,7 +126,7 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("reading whether %s is enabled: %w", ref, err)
+		return fmt.Errorf("reading the state of %s: %w", ref, err)
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.claimID(ctx, tx, key, ref); err != nil {
@@ -140,8 +140,8 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 	})
 }
 
-// putConnector answers with a *store.DuplicateError or *store.SecretVersionError
-// of what is written in part.
+// putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
+// written in part.
 func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connector) (partly, err error) {
 	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
@@ -156,9 +156,9 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 	return partly, wrap(err, "projecting %s", connector.Ref)
 }
 
-// mustBeLive says store.ErrNotLive where the environment that a condition names has
-// another activation than the one of that rank, store.ErrNothingLive where it has none;
-// any will do for rank 0. The condition's argument is $2.
+// mustBeLive returns store.ErrNotLive if the environment of the condition has another activation
+// than the one with the rank, and store.ErrNothingLive if it has none. Rank 0 matches any. The
+// argument of the condition is $2.
 func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, project uuid.UUID, of uuid.UUID) error {
 	if rank == 0 {
 		return nil
@@ -172,30 +172,30 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 		}
 		return store.ErrNotLive
 	default:
-		return wrap(err, "reading what is live")
+		return wrap(err, "reading the live deployment")
 	}
 }
 
-// nameTaken is a *store.DuplicateError when another connector of the environment
-// has the name; what is stored of this one is then not in effect any more. One that has the name
-// already keeps it, also from those that came later and differ in the case of letters.
+// nameTaken returns a *store.DuplicateError if another connector of the environment has the name.
+// The stored row of this connector is then no longer in effect. A connector that has the name keeps
+// it, also from later ones that differ in case only.
 func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
 	if connector.Retired {
 		return nil, nil
 	}
-	name := nameOf(connector)
+	name := connectorName(connector)
 	namesakes, err := collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length(CAST($3 AS text))
 		ORDER BY c.retired, c.created_at, c.id`, connector.ProjectID, connector.EnvironmentID, connector.Name)
 	if err != nil {
-		return nil, fmt.Errorf("reading who has the name: %w", err)
+		return nil, fmt.Errorf("reading the holder of the name: %w", err)
 	}
 	for _, other := range namesakes {
 		switch {
-		case !name.ClashesWith(nameOf(other)):
+		case !name.ClashesWith(connectorName(other)):
 		case other.ID != connector.ID:
-			return &store.DuplicateError{Holder: other.Ref}, shadow(ctx, tx, connector.Key(), `NOT shadowed`)
+			return &store.DuplicateError{Holder: other.Ref}, takeOutOfEffect(ctx, tx, connector.Key(), `NOT shadowed`)
 		case !other.Retired:
 			return nil, nil
 		}
@@ -203,18 +203,18 @@ func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, e
 	return nil, nil
 }
 
-func nameOf(c store.Connector) store.ConnectorName {
+func connectorName(c store.Connector) store.ConnectorName {
 	return store.ConnectorName{Name: c.Name, DefinedInCode: c.DefinedInCode, Retired: c.Retired}
 }
 
-// scanNamesake reads what decides whose a name is.
+// scanNamesake reads the fields that decide a name conflict.
 func scanNamesake(row scanner) (c store.Connector, err error) {
 	err = row.Scan(append([]any{&c.ID, &c.Name, &c.Retired, &c.DefinedInCode}, refFields(&c.Ref)...)...)
 	return c, err
 }
 
-// shadow takes a connector's row out of effect, if it meets a condition.
-func shadow(ctx context.Context, tx *Tx, key store.Key, condition string, args ...any) error {
+// takeOutOfEffect takes a connector's row out of effect, if it meets a condition.
+func takeOutOfEffect(ctx context.Context, tx *Tx, key store.Key, condition string, args ...any) error {
 	n, err := tx.exec(ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2 AND `+condition,
 		append([]any{key.ProjectID, key.ID}, args...)...)
 	if err != nil || n == 0 {
@@ -223,8 +223,8 @@ func shadow(ctx context.Context, tx *Tx, key store.Key, condition string, args .
 	return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, key.ID)
 }
 
-// writeConnector writes a connector whose id and name are its own, if it
-// changed. The answer is a *store.SecretVersionError when the secrets stay.
+// writeConnector writes a connector with its own ID and name, if it has changed. It returns a
+// *store.SecretVersionError if the secrets stay.
 func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (behind, err error) {
 	var now time.Time
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
@@ -234,7 +234,7 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	stored, err := scanConnector(
 		tx.QueryRowContext(ctx, selectWritten, connector.ProjectID, connector.ID), &shadowed)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, fmt.Errorf("reading what is stored: %w", err)
+		return nil, fmt.Errorf("reading the stored row: %w", err)
 	}
 	known := err == nil
 	if connector.SecretVersion < stored.SecretVersion {
@@ -295,9 +295,9 @@ func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) err
 	return putTicks(ctx, tx, connector)
 }
 
-// nextVersion raises a connector's version. Versions are times where they can
-// be, so that a connector that is removed and made again under its old id never
-// comes back to a version that some gateway remembers.
+// nextVersion increases the version of a connector. Versions are times if possible. So a connector
+// that is deleted and re-created with the same ID never returns to a version that a gateway has
+// cached.
 const nextVersion = `CASE WHEN connectors.version >= now_us() THEN connectors.version + 1 ELSE now_us() END`
 
 func sameConnector(a, b store.Connector) bool {
@@ -315,8 +315,8 @@ func sameConnector(a, b store.Connector) bool {
 		})
 }
 
-// bumpConnectors raises the version of the project's connectors that a
-// condition names; its arguments begin at $2.
+// bumpConnectors increases the version of the project's connectors that match a condition. Its
+// arguments begin at $2.
 func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
 	var crons []uuid.UUID
 	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -332,12 +332,12 @@ func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition st
 	}, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
 		WHERE project_id = $1 AND `+condition+` RETURNING id, type`, append([]any{project}, args...)...)
 	if err != nil {
-		return wrap(err, "raising the version of connectors")
+		return wrap(err, "increasing the version of connectors")
 	}
 	return settleTicks(ctx, tx, project, crons)
 }
 
-// removeConnector deletes a connector with its links; its runs stay.
+// removeConnector deletes a connector with its links. Its runs stay.
 func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 	for _, statement := range []string{
 		`DELETE FROM object_ids WHERE project_id = $1 AND id IN
@@ -347,7 +347,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		`DELETE FROM rejections WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM replays WHERE project_id = $1 AND connector_id = $2`,
 		`DELETE FROM connectors WHERE project_id = $1 AND id = $2`,
-		// One that is made again has the same id, and its generations begin anew.
+		// A re-created connector has the same ID, and its generations start again.
 		`UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = '' WHERE project_id = $1 AND connector_id = $2`,
 	} {
 		if _, err := tx.exec(ctx, statement, key.ProjectID, key.ID); err != nil {
@@ -355,7 +355,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		}
 	}
 	tx.Hint(store.TopicRoute, key)
-	return goes(ctx, tx, store.KindConnector, key)
+	return recordDeletion(ctx, tx, store.KindConnector, key)
 }
 
 // ConnectorIDs implements store.Routes.

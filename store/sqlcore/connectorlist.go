@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// shallow is how many ids a page of a list of connector runs passes over; what lies deeper is found
-// by the numbers of hours.
+// shallow is the maximum offset for skipping IDs. Deeper pages are located by hourly counts.
 const shallow = 200
 
 // ListConnectorRuns implements store.History.
@@ -36,7 +34,7 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		if total = s.total(); total <= int64(q.Offset) {
 			return nil
 		}
-		runs, err = s.list(ctx, tx, q.Limit, q.Offset)
+		runs, err = s.listPage(ctx, tx, q.Limit, q.Offset)
 		return err
 	})
 	if err == nil {
@@ -45,20 +43,18 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
 }
 
-// ofConnector are conditions on the connector and the ids of connector runs of a period that are
-// wanted in the order of both.
-func (s *connectorRuns) ofConnector(l *list, of period) string {
+// ofConnector returns the condition on the connector, for rows in the order of their IDs.
+func (s *connectorRuns) ofConnector() string {
 	if s.oneAsRange {
-		return `c.connector_id BETWEEN $2 AND $2` + l.during(of)
+		return `c.connector_id BETWEEN $2 AND $2`
 	}
-	return `c.connector_id = $2` + l.during(of)
+	return `c.connector_id = $2`
 }
 
-// setWindow sets the window that ends now. Of history it begins where the oldest row is that the
-// connector still has there and that may be read, for rollups tell of what is gone too; what is
-// left of a day that has gone has no part in it.
+// setWindow sets the window, which ends now. In history it begins at the connector's oldest
+// readable row, because rollups also count deleted rows. The rest of a deleted day is not included.
 func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
-	if err := s.look(ctx, q); err != nil {
+	if err := s.readSeenTime(ctx, q); err != nil {
 		return err
 	}
 	var now, gone int64
@@ -71,26 +67,34 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 	if of.Since > 0 {
 		s.open.from = max(now-of.Since.Microseconds(), 0)
 	}
-	l := s.args()
-	oldest, err := scanID(q.QueryRowContext(ctx, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
-		s.ofConnector(&l, period{max(from, s.open.from), never})+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...))
-	switch err = found(err); {
-	case err == nil:
-		s.ended = period{max(s.open.from, store.TimeOf(oldest).UnixMicro()), never}
-	case !errors.Is(err, store.ErrNotFound):
-		return err
+	windows, err := s.historyWindows(ctx, q, "ended_connector_runs", s.connector.ProjectID, period{max(from, s.open.from), never})
+	for _, window := range windows {
+		l := s.args()
+		oldest, err := collect(ctx, q, scanID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
+			s.ofConnector()+onDays("c.id", window, &l)+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...)
+		if err != nil {
+			return err
+		}
+		if len(oldest) > 0 {
+			s.ended = period{max(s.open.from, store.TimeOf(oldest[0]).UnixMicro()), never}
+			break
+		}
 	}
 	s.narrowWindows()
-	return nil
+	return err
 }
 
-// list reads so many of them from an offset on, newest first. What lies deep, or is a part of what
-// the connector has, is read of the hours that have some: else all would be read that lies between.
-func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
-	if s.ended.empty() || offset <= shallow && len(s.statuses) == 0 && s.trigger == "" {
-		return s.page(ctx, q, limit, offset, period{0, never})
+// listPage reads a page from an offset, newest first. A deep page, or a page of a filtered list, reads
+// only hours with matches. Otherwise it would read all rows in between.
+func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
+	if s.ended.isEmpty() || offset <= shallow && len(s.statuses) == 0 && s.trigger == "" {
+		windows, err := s.windows(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return s.readPage(ctx, q, limit, offset, windows)
 	}
-	hours, err := s.hours(ctx, q, limit+offset)
+	hours, err := s.hourlyCounts(ctx, q, limit+offset)
 	if err == nil {
 		err = s.addOpen(ctx, q, limit+offset, hours)
 	}
@@ -99,7 +103,7 @@ func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) 
 	}
 	left, times := timesOf(hours, limit, offset)
 	for _, within := range times {
-		some, err := s.page(ctx, q, limit-len(runs), left, within)
+		some, err := s.readPage(ctx, q, limit-len(runs), left, []listWindow{{within, []period{within}}})
 		if runs, left = append(runs, some...), 0; err != nil || len(runs) == limit {
 			return runs, err
 		}
@@ -107,11 +111,23 @@ func (s *connectorRuns) list(ctx context.Context, q Queryer, limit, offset int) 
 	return runs, nil
 }
 
-// hours are how many have ended in each hour that has some, by its beginning; of hours before those
-// that have the newest ones, so many of them, it need not tell.
-func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
+// windows returns the windows of the open and ended connector runs, newest first.
+func (s *connectorRuns) windows(ctx context.Context, q Queryer) ([]listWindow, error) {
+	if s.ended.isEmpty() {
+		return []listWindow{{all: s.open}}, nil
+	}
+	of := s.readable(s.ended)
+	if !s.open.isEmpty() {
+		of = period{min(of.from, s.open.from), max(of.to, s.open.to)}
+	}
+	return s.listWindows(ctx, q, "ended_connector_runs", s.connector.ProjectID, of, nil)
+}
+
+// hourlyCounts returns the number of ended connector runs per hour with any, by its start. It may omit
+// hourlyCounts before those with the newest runs.
+func (s *connectorRuns) hourlyCounts(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
 	hours := maps.Clone(s.ragged)
-	whole, _ := split(s.ended)
+	whole, _ := splitWindow(s.ended)
 	if len(whole) > 0 {
 		l := s.args()
 		narrow := s.narrow(&l)
@@ -126,33 +142,33 @@ func (s *connectorRuns) hours(ctx context.Context, q Queryer, newest int) (map[i
 		}
 	}
 	for _, run := range s.waiting {
-		hours[hourOf(run.ID)]++
+		hours[hourStart(run.ID)]++
 	}
 	return hours, nil
 }
 
-// addOpen adds to hours those that are open, among them the newest ones, so many of them.
+// addOpen adds open connector runs to the hours, up to the newest ones.
 func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hours map[int64]int64) error {
-	if s.open.empty() {
+	if s.open.isEmpty() {
 		return nil
 	}
 	l := s.args()
-	narrow := s.ofConnector(&l, s.open) + s.narrow(&l)
+	narrow := s.ofConnector() + inWindow("c.id", s.open, &l) + s.narrow(&l)
 	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.add(newest)
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		id, err := scanID(row)
-		hours[hourOf(id)]++
+		hours[hourStart(id)]++
 		return none, err
 	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
-		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leased()+last+`) AS d`, l.args...)
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.args...)
 	return err
 }
 
-// timesOf are the times of those hours that come after the newest ones with no more than offset
-// runs together, newest first: hours in a row, until they hold a page. It returns how many of the
-// first time are left to pass over.
+// timesOf skips the newest hours with at most offset runs together, and returns the periods of the
+// next hours, newest first, until they fill a page. It returns how many runs of the first period
+// are left to skip.
 func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period) {
-	room := int64(0) // of a page, after what the last time holds
+	room := int64(0) // of a page, after the runs of the last period
 	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
 		runs, end := hours[begin], begin+time.Hour.Microseconds()
 		switch last := len(times) - 1; {
@@ -171,52 +187,102 @@ func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period
 	return offset, times
 }
 
-// hourOf is when the hour began of the time in an id.
-func hourOf(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
+// hourStart returns the start of the hour of an ID.
+func hourStart(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
 
-// page reads runs of a period, newest first; of those that an offset passes over the ids alone.
-func (s *connectorRuns) page(ctx context.Context, q Queryer, limit, offset int, within period) ([]store.ConnectorRun, error) {
-	l := s.args()
-	narrow := s.narrow(&l)
+// readPage reads runs of windows, newest first. Of the skipped ones it reads IDs only.
+func (s *connectorRuns) readPage(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (runs []store.ConnectorRun, err error) {
 	if offset > 0 {
-		ids, err := s.pageIDs(ctx, q, limit, offset, within)
+		ids, err := s.pageIDs(ctx, q, limit, offset, windows)
 		if err != nil || len(ids) == 0 {
 			return nil, err
 		}
-		narrow += ` AND c.id <= ` + l.add(ids[0]) + ` AND c.id >= ` + l.add(ids[len(ids)-1])
+		return s.readRuns(ctx, q, limit, windowOf(windows, ids), ids)
 	}
-	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+s.newest(&l, narrow, limit, within, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)+`) AS x
-		WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.add(limit), l.args...)
+	for _, window := range windows {
+		some, err := s.readRuns(ctx, q, limit-len(runs), window, nil)
+		if runs = append(runs, some...); err != nil || len(runs) == limit {
+			return runs, err
+		}
+	}
+	return runs, nil
 }
 
-// pageIDs are the ids of those of a page.
-func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset int, within period) ([]uuid.UUID, error) {
-	const id = `c.connector_id, c.id`
+// windowOf returns the part of windows that has these IDs, which are ordered like the windows,
+// newest first.
+func windowOf(windows []listWindow, ids []uuid.UUID) listWindow {
+	newest, oldest := store.TimeOf(ids[0]).Truncate(time.Millisecond), store.TimeOf(ids[len(ids)-1])
+	of := listWindow{all: period{oldest.UnixMicro(), newest.Add(time.Millisecond).UnixMicro()}}
+	for _, window := range slices.Backward(windows) {
+		of.history = append(of.history, clipPeriods(window.history, of.all)...)
+	}
+	return of
+}
+
+// readRuns reads runs of a window, newest first: those from the first to the last of some IDs if
+// there are any.
+func (s *connectorRuns) readRuns(ctx context.Context, q Queryer, limit int, window listWindow, ids []uuid.UUID) ([]store.ConnectorRun, error) {
 	l := s.args()
 	narrow := s.narrow(&l)
-	return collect(ctx, q, scanID, `SELECT x.id FROM (`+s.newest(&l, narrow, offset+limit, within, id, id, id)+`) AS x ORDER BY x.id DESC LIMIT `+l.add(limit)+` OFFSET `+l.add(offset), l.args...)
+	if len(ids) > 0 {
+		narrow += ` AND c.id <= ` + l.add(ids[0]) + ` AND c.id >= ` + l.add(ids[len(ids)-1])
+	}
+	from := s.newest(&l, narrow, limit, window, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)
+	if from == "" {
+		return nil, nil
+	}
+	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.add(limit), l.args...)
 }
 
-// newest selects these columns of the newest ones of a period, at most so many of each kind: of
-// those that are open, of deliveries and of those that have ended.
-func (s *connectorRuns) newest(l *list, narrow string, most int, within period, open, due, ended string) string {
+// pageIDs returns the IDs of a page.
+func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (ids []uuid.UUID, err error) {
+	const id = `c.connector_id, c.id`
+	for _, window := range windows {
+		l := s.args()
+		left := offset + limit - len(ids)
+		from := s.newest(&l, s.narrow(&l), left, window, id, id, id)
+		if from == "" {
+			continue
+		}
+		some, err := collect(ctx, q, scanID, `SELECT x.id FROM (`+from+`) AS x ORDER BY x.id DESC LIMIT `+l.add(left), l.args...)
+		if ids = append(ids, some...); err != nil || len(ids) == offset+limit {
+			return ids[min(offset, len(ids)):], err
+		}
+	}
+	return ids[min(offset, len(ids)):], nil
+}
+
+// endedWindow returns the part of a window that can have readable ended runs. Without a lower bound,
+// the planner does not search an older window by its bounds, which has runs of all connectors.
+func (s *connectorRuns) endedWindow(window listWindow) listWindow {
+	within := s.readable(s.ended).overlap(window.all)
+	of := listWindow{within, clipPeriods(window.history, within)}
+	if window.all.to != never && !slices.Contains(window.history, window.all) {
+		of.all.from = 0
+	}
+	return of
+}
+
+// newest selects columns of the newest connector runs of a window, at most so many of each kind:
+// open ones, deliveries, and ended ones. It returns "" if there can be none.
+func (s *connectorRuns) newest(l *list, narrow string, most int, window listWindow, open, due, ended string) string {
 	some := l.add(most)
-	of := func(columns, table, name, among string, window period) string {
-		window = period{max(window.from, within.from), min(window.to, within.to)}
-		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector(l, window) + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
+	of := func(columns, table, name, among string) string {
+		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector() + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
 	var from []string
-	if !s.open.empty() {
-		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents(), s.open)+` UNION ALL `+of(due, openDeliveries, `due`, s.leased(), s.open))
+	if within := s.open.overlap(window.all); !within.isEmpty() {
+		during := inWindow("c.id", within, l)
+		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents()+during)+` UNION ALL `+of(due, openDeliveries, `due`, s.leasedCondition()+during))
 	}
-	if !s.ended.empty() {
-		from = append(from, of(ended, `ended_connector_runs`, `ended`, ``, s.readable(s.ended)))
+	if within := s.endedWindow(window); len(within.history) > 0 {
+		from = append(from, of(ended, `ended_connector_runs`, `ended`, onDays("c.id", within, l)))
 	}
 	return strings.Join(from, ` UNION ALL `)
 }
 
-// addErrors fills in why events have failed or were cancelled: with the error of the first of
-// their runs, in the order of their links, that has ended so too and has one.
+// addErrors fills in the errors of failed or cancelled events, from the first run in link order
+// with the same outcome and an error.
 func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
@@ -253,7 +319,7 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	return nil
 }
 
-// lacksError says that only the runs of an event tell why it ended as it did.
+// lacksError reports whether only the runs of an event explain its outcome.
 func lacksError(run store.ConnectorRun) bool {
 	return run.Error == "" && run.Trigger != store.TriggerOutbound &&
 		(run.Status == store.ConnectorRunFailed || run.Status == store.ConnectorRunCancelled)

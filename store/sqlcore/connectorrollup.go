@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// postConnectorRuns posts to the outbox that connector runs have ended.
+// postConnectorRuns adds ended connector runs to the outbox.
 func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
 	of := map[uuid.UUID][]uuid.UUID{}
 	for _, key := range ended {
@@ -27,7 +27,7 @@ func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
 	return posted.insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
 }
 
-// endedConnectorRun is what an ended connector run adds to numbers.
+// endedConnectorRun is the contribution of an ended connector run to rollups.
 type endedConnectorRun struct {
 	store.Key
 	connector          uuid.UUID
@@ -36,9 +36,9 @@ type endedConnectorRun struct {
 	startedAt, endedAt time.Time
 }
 
-func (r endedConnectorRun) lasted() int64 { return r.endedAt.Sub(r.startedAt).Microseconds() }
+func (r endedConnectorRun) durationUS() int64 { return r.endedAt.Sub(r.startedAt).Microseconds() }
 
-// The columns of ended_connector_runs c that it is read from.
+// The columns of ended_connector_runs c for endedConnectorRun.
 const endedConnectorColumns = `c.project_id, c.id, c.connector_id, c.trigger_type, c.status, c.started_at, c.ended_at`
 
 func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
@@ -46,9 +46,9 @@ func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
 	return r, err
 }
 
-// endedConnectorRuns reads ended connector runs. Those whose part of history is gone are left out.
+// endedConnectorRuns reads ended connector runs. It omits those in deleted partitions.
 func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
-	parts, err := c.heldByPart(ctx, q, "ended_connector_runs", ended)
+	parts, err := c.groupByExistingPart(ctx, q, "ended_connector_runs", ended)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.
 	return runs, nil
 }
 
-// connectorRollup says what the numbers of a row of connector_rollups are of.
+// connectorRollup identifies a row of connector_rollups.
 type connectorRollup struct {
 	connector store.Key
 	grain     grain
@@ -84,12 +84,12 @@ func compareConnectorRollups(a, b connectorRollup) int {
 		cmp.Compare(a.trigger, b.trigger), cmp.Compare(a.status, b.status))
 }
 
-// summed are numbers of connector runs: how many, and how long they took together.
+// summed is a number of connector runs and their total duration.
 type summed struct{ runs, us int64 }
 
-func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.us + r.lasted()} }
+func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.us + r.durationUS()} }
 
-// addUpConnectorRuns adds ended connector runs to the numbers. Who does has the lock of
+// addUpConnectorRuns adds ended connector runs to the rollups. The caller holds the lock of
 // rollupsTurn.
 func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, grown growth) error {
 	more := map[connectorRollup]summed{}
@@ -102,7 +102,7 @@ func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, g
 	return addConnectorRollups(ctx, tx, more, grown)
 }
 
-// addConnectorRollups adds to the numbers that are stored.
+// addConnectorRollups adds to the stored rollups.
 func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]summed, grown growth) error {
 	var numbers rows
 	for _, of := range slices.SortedFunc(maps.Keys(more), compareConnectorRollups) {

@@ -11,13 +11,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ConnectorStatistics implements store.Statistics, in the manner of RunStatistics.
+// ConnectorStatistics implements store.Statistics, like RunStatistics.
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
 	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.narrowWindows()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
-		if err := s.look(ctx, q); err != nil {
+		if err := s.readSeenTime(ctx, q); err != nil {
 			return err
 		}
 		if err := s.count(ctx, q); err != nil {
@@ -26,7 +26,7 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 		if s.total() == 0 {
 			return nil
 		}
-		newest, err := s.list(ctx, q, 1, 0)
+		newest, err := s.listPage(ctx, q, 1, 0)
 		for _, run := range newest {
 			out.Last = run.Status
 		}
@@ -51,32 +51,32 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 type connectorRuns struct {
 	*Core
 	connector store.Key
-	// statuses and trigger narrow, unless they are empty.
+	// statuses and trigger filter unless empty.
 	statuses []store.ConnectorRunStatus
 	trigger  store.TriggerType
-	// open and ended are when those started that are open, and those that have ended.
+	// open and ended are the start periods of open and ended connector runs.
 	open, ended period
-	// seen is since when rows of history may be read.
+	// seen is the time from which history is readable.
 	seen int64
 
-	// counted are their numbers by status.
+	// counted are the counts by status.
 	counted map[store.ConnectorRunStatus]summed
-	// ragged are the numbers of those that have ended in hours that the window has only a part of.
+	// ragged are the counts of ended runs in hours that are partly in the window.
 	ragged map[int64]int64
-	// waiting are those that have ended in whole hours and are not rolled up yet.
+	// waiting are ended runs in whole hours that are not rolled up yet.
 	waiting []endedConnectorRun
 }
 
-// look sets since when rows of history may be read.
-func (s *connectorRuns) look(ctx context.Context, q Queryer) (err error) {
-	s.seen, err = s.seenSince(ctx, q, s.connector.ProjectID)
+// readSeenTime sets the time from which history is readable.
+func (s *connectorRuns) readSeenTime(ctx context.Context, q Queryer) (err error) {
+	s.seen, err = s.readableSince(ctx, q, s.connector.ProjectID)
 	return err
 }
 
-// readable is of a period what rows of history may be read of.
+// readable returns the readable part of a period.
 func (s *connectorRuns) readable(of period) period { return period{max(of.from, s.seen), of.to} }
 
-// narrowWindows looks for no status where there is none of it.
+// narrowWindows empties the periods that cannot have a requested status.
 func (s *connectorRuns) narrowWindows() {
 	if !canHaveEnded(s.statuses) {
 		s.ended = period{}
@@ -86,7 +86,7 @@ func (s *connectorRuns) narrowWindows() {
 	}
 }
 
-// total is how many were counted.
+// total returns the total count.
 func (s *connectorRuns) total() (n int64) {
 	for _, of := range s.counted {
 		n += of.runs
@@ -94,14 +94,14 @@ func (s *connectorRuns) total() (n int64) {
 	return n
 }
 
-// narrow are the conditions on the columns of rollups, ended and open connector runs c, beside
-// those on the connector, which are the first two arguments.
+// narrow returns the conditions on the columns of rollups and of ended and open connector runs c.
+// The connector is in the first two arguments.
 func (s *connectorRuns) narrow(l *list) (text string) {
 	if len(s.statuses) > 0 {
 		text += ` AND c.status IN ` + texts(l, s.statuses)
 	}
-	if !s.wants(store.ConnectorRunCompleted) {
-		text += ` AND c.status <> 'completed'` // as an index of history has it
+	if !s.wantsStatus(store.ConnectorRunCompleted) {
+		text += ` AND c.status <> 'completed'` // as in an index of history
 	}
 	if s.trigger != "" {
 		text += ` AND c.trigger_type = ` + l.add(string(s.trigger))
@@ -109,15 +109,15 @@ func (s *connectorRuns) narrow(l *list) (text string) {
 	return text
 }
 
-// wants says that connector runs of a status are counted and listed.
-func (s *connectorRuns) wants(status store.ConnectorRunStatus) bool {
+// wantsStatus reports whether connector runs of a status are requested.
+func (s *connectorRuns) wantsStatus(status store.ConnectorRunStatus) bool {
 	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
 }
 
-// openEvents narrows open runs of events, which are all running: to look among them for pending ones
-// would read all of them.
+// openEvents narrows open runs of events. All are running, and a search for pending ones would read
+// all of them.
 func (s *connectorRuns) openEvents() string {
-	if s.wants(store.ConnectorRunRunning) {
+	if s.wantsStatus(store.ConnectorRunRunning) {
 		return ``
 	}
 	return ` AND FALSE`
@@ -125,22 +125,9 @@ func (s *connectorRuns) openEvents() string {
 
 func (s *connectorRuns) args() list { return list{args: []any{s.connector.ProjectID, s.connector.ID}} }
 
-// during are the conditions on the ids of a period. One that narrows nothing is left out: to compare
-// it with each id costs a third of what it does to count a row.
-func (l *list) during(p period) (text string) {
-	if p.from > 0 {
-		text += ` AND c.id >= id_at(` + l.add(p.from) + `)`
-	}
-	if p.to != never {
-		text += ` AND c.id < id_at(` + l.add(p.to) + `)`
-	}
-	return text
-}
-
-// count counts them: whole hours, days and months by their rollups, what is left of an hour at
-// the ends of the window, and what is open, row by row.
+// count counts whole hours, days and months by rollups, and parts of hours and open runs by rows.
 func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
-	whole, rest := split(s.ended)
+	whole, rest := splitWindow(s.ended)
 	l := s.args()
 	narrow := s.narrow(&l)
 	var of []string
@@ -150,10 +137,10 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	}
 	for _, end := range rest {
 		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.add(hourly.floor(end.from))+` AS bigint) AS ragged FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+l.during(s.readable(end))+` GROUP BY c.status`)
+			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+inWindow("c.id", s.readable(end), &l)+` GROUP BY c.status`)
 	}
-	if !s.open.empty() {
-		of = append(of, s.countOpen(narrow+s.openEvents()+l.during(s.open)), s.countDeliveries(l.during(s.open)))
+	if !s.open.isEmpty() {
+		of = append(of, s.countOpen(narrow+s.openEvents()+inWindow("c.id", s.open, &l)), s.countDeliveries(inWindow("c.id", s.open, &l)))
 	}
 	if len(of) == 0 {
 		return nil
@@ -178,8 +165,8 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	return s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to})
 }
 
-// Open ones are counted at once of both statuses that they may have: to group them by a column
-// costs as much again as to count them.
+// Open rows are counted for both possible statuses at once, because grouping by a column doubles
+// the cost of counting.
 const openStatuses = `(SELECT 'pending' AS status UNION ALL SELECT 'running') AS h`
 
 // countOpen counts open runs of events.
@@ -189,35 +176,35 @@ func (s *connectorRuns) countOpen(among string) string {
 			FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS n, ` + openStatuses
 }
 
-// countDeliveries counts open deliveries: by indexes alone, for of one whose destination is away for
-// long there is no limit how many wait.
+// countDeliveries counts open deliveries by indexes only, because a destination that is down for
+// long may have any number of them.
 func (s *connectorRuns) countDeliveries(among string) string {
 	if s.trigger != "" && s.trigger != store.TriggerOutbound {
 		among += ` AND FALSE`
 	}
-	if !s.wants(store.ConnectorRunPending) {
+	if !s.wantsStatus(store.ConnectorRunPending) {
 		return `SELECT 'running' AS status, count(*) AS runs, 0 AS us, 0 AS ragged FROM deliveries c
 			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among
 	}
 	counted := `SELECT h.status, CASE h.status WHEN 'pending' THEN n.known - n.leased ELSE n.leased END AS runs, 0 AS us, 0 AS ragged
 		FROM (SELECT (SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS known,
 			(SELECT count(*) FROM deliveries c WHERE c.project_id = $1 AND c.connector_id = $2 AND c.lease_until IS NOT NULL` + among + `) AS leased) AS n, ` + openStatuses
-	if !s.wants(store.ConnectorRunRunning) {
+	if !s.wantsStatus(store.ConnectorRunRunning) {
 		counted += ` WHERE h.status = 'pending'`
 	}
 	return counted
 }
 
-// leased narrows deliveries to those that are being sent, where only these are asked for: of them
-// there are few, and an index.
-func (s *connectorRuns) leased() string {
-	if s.wants(store.ConnectorRunPending) {
+// leasedCondition narrows deliveries to those in progress if only these are requested. They are few and have
+// an index.
+func (s *connectorRuns) leasedCondition() string {
+	if s.wantsStatus(store.ConnectorRunPending) {
 		return ``
 	}
 	return ` AND c.lease_until IS NOT NULL`
 }
 
-// addWaiting adds what has ended of a period and is not rolled up yet, of the project's newest.
+// addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) error {
 	waiting, _, err := connectorRunsToRollUp.newest(ctx, q, s.connector.ProjectID, store.MaxWaiting)
 	if err != nil {
@@ -229,7 +216,7 @@ func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) er
 	})
 	ended, err := s.endedConnectorRuns(ctx, q, within)
 	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {
-		return run.connector != s.connector.ID || !s.wants(run.status) || s.trigger != "" && run.trigger != s.trigger
+		return run.connector != s.connector.ID || !s.wantsStatus(run.status) || s.trigger != "" && run.trigger != s.trigger
 	})
 	for _, run := range s.waiting {
 		s.counted[run.status] = s.counted[run.status].with(run)

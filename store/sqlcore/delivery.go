@@ -13,22 +13,26 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// DeliveryColumns are of an open delivery.
-const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at, hops`
+// DeliveryColumns are the columns of an open delivery.
+const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at, hops, traceparent`
 
-// ScanDelivery reads them.
+// ScanDelivery reads DeliveryColumns.
 func ScanDelivery(row scanner) (d store.Delivery, err error) {
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt), &d.Hops)
+	var traceparent *string
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt), &d.Hops, &traceparent)
+	if traceparent != nil {
+		d.Traceparent = *traceparent
+	}
 	return d, err
 }
 
-// Share is how many attempts of a connector may begin.
+// Share is the number of attempts that may begin for a connector.
 type Share struct {
 	Connector store.Key
 	Limit     int
 }
 
-// destination is a connector of which deliveries are due, while it is locked.
+// destination is a locked connector with due deliveries.
 type destination struct {
 	store.Key
 	failures         int
@@ -44,17 +48,16 @@ func scanDestination(row scanner) (d destination, err error) {
 
 const destinationColumns = `project_id, connector_id, failures, rejected, paused_generation, paused_reason`
 
-// readTimeout bounds reading what claimed deliveries send.
+// readTimeout limits reading the contents of claimed deliveries.
 const readTimeout = 10 * time.Second
 
-// window is how many times as many destinations are looked at as attempts may begin, so that
-// projects have their parts.
+// window is the number of destinations to read per attempt, so that every project gets its share.
 const window = 4
 
-// shareOut says how many attempts of destinations may begin: each project has its part of the
-// limit, and in it each of its destinations, so that who has many leaves some to the others.
-// left is how many more may be under way, of those that have a share or of which as many are as
-// may be; the others keep their turn.
+// shareOut returns how many attempts of each destination may begin. Each project has an equal share
+// of the limit, and each of its destinations has an equal share of that. left is the number of
+// further attempts for destinations with a share and for full destinations. The others keep their
+// turn.
 func shareOut(open []destination, underWay map[store.Key]int, claim store.DeliveryClaim, limit int) (shares []Share, left map[store.Key]int) {
 	left = map[store.Key]int{}
 	projects := byProject(open)
@@ -81,7 +84,7 @@ func shareOut(open []destination, underWay map[store.Key]int, claim store.Delive
 	return shares, left
 }
 
-// byProject are destinations by their projects, in the order of the first of each.
+// byProject groups destinations by project, in the order of the first of each.
 func byProject(all []destination) (projects [][]destination) {
 	at := map[uuid.UUID]int{}
 	for _, d := range all {
@@ -107,8 +110,8 @@ func (c *Core) connectorsBy(ctx context.Context, q Queryer, keys []store.Key) (m
 	return of, err
 }
 
-// closed is why nothing is sent to a destination; "" where it is.
-func (d destination) closed(connector store.Connector, known bool) string {
+// closedReason returns why nothing is sent to a destination; "" if it sends.
+func (d destination) closedReason(connector store.Connector, known bool) string {
 	switch {
 	case !known:
 		return closedGone
@@ -122,14 +125,14 @@ func (d destination) closed(connector store.Connector, known bool) string {
 	return ""
 }
 
-// fullPause is how soon is looked again at a destination of which as many attempts are
-// under way as may be, if nobody has recorded one before.
+// fullPause is the time until a destination with the maximum number of attempts is checked again,
+// if no attempt is recorded before.
 const fullPause = time.Second
 
-// dueAgain sets when a claim may find something of destinations: their first delivery that
-// is due, but not before now, so that those which were not served come first; where as many
-// are under way as may be, a little later. Whoever calls it has locked them: a statement
-// that waits for a lock does not see what was written meanwhile.
+// dueAgain sets when a claim may find deliveries of destinations: at their first due delivery, but
+// not before now, so that destinations without a turn come first. A full destination is due a
+// little later. The caller has locked them, because a statement that waits for a lock does not see
+// rows written meanwhile.
 func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool) error {
 	if len(keys) == 0 {
 		return nil
@@ -146,8 +149,8 @@ func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool
 	return err
 }
 
-// pause lets a destination wait for a while, as long as something waits for it.
-func pause(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
+// delayDestination delays a destination, if it has waiting deliveries.
+func delayDestination(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
 	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() + $3 WHERE project_id = $1 AND connector_id = $2 AND due_at < now_us() + $3`,
 		key.ProjectID, key.ID, d.Microseconds())
 	return err
@@ -175,12 +178,12 @@ func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, stat
 	return nil
 }
 
-// DeliveryOverhead is how many bytes a delivery, and each of its attempts, count for beside
-// its contents.
+// DeliveryOverhead is the number of bytes that a delivery, and each of its attempts, count in
+// addition to their contents.
 const DeliveryOverhead = 512
 
-// countDeliveries lets bytes be counted that deliveries have stored: more, by delivery, beside
-// the overhead of each.
+// countDeliveries posts the stored bytes of deliveries: more, by delivery, in addition to the
+// overhead.
 func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
 	bytes := map[store.Key]int64{}
 	for _, key := range keys {
@@ -189,7 +192,7 @@ func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[sto
 	return countMore(ctx, tx, keys, bytes)
 }
 
-// countMore lets bytes be counted that rows of history have, each at the time of its id.
+// countMore posts the stored bytes of history rows, each at the time of its ID.
 func countMore(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
 	bytes, of := map[projectDay]int64{}, map[projectDay]uuid.UUID{}
 	for _, key := range keys {
@@ -205,7 +208,7 @@ func countMore(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
 }
 
-// addRuns reads the results that claimed deliveries send, but for outputs that are in blobs.
+// addRuns reads the results for claimed deliveries, except for outputs in blobs.
 func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	var results []store.Key
 	for _, d := range claimed {
@@ -233,7 +236,7 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	return nil
 }
 
-// postPause is how soon is looked at least for what somebody makes deliveries of now.
+// postPause is the maximum time until the next check while deliveries are being created.
 const postPause = time.Second
 
 // NextDelivery implements store.Deliveries.
@@ -242,12 +245,12 @@ func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in 
 		results, word, due *int64
 		l                  list
 	)
-	others := c.others(&l, claim)
+	others := c.otherDestinations(&l, claim)
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
 		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+failures+`' ORDER BY posted_at LIMIT 1),
 		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&results, &word, &due)
 	if err != nil {
-		return 0, false, wrap(err, "looking when a delivery is due")
+		return 0, false, wrap(err, "reading the next due time of deliveries")
 	}
 	for _, posted := range []*int64{results, word} {
 		if posted == nil {

@@ -9,28 +9,28 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// What destinations and deliveries are set aside for.
+// Names under which destinations and deliveries are set aside.
 const (
 	claims           = "claims"
 	lostAttempts     = "lost attempts"
 	closedDeliveries = "closed deliveries"
 )
 
-// ClaimDeliveries implements store.Deliveries. Claims and records lock the
-// connectors first: so the number of attempts that are under way is exact.
+// ClaimDeliveries implements store.Deliveries. Claims and records lock the connectors first, so the
+// number of attempts in progress is exact.
 func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
 	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
 		c.asides.turn(name)
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
 	got, failed := c.claimApart(ctx, claim, limit)
-	for _, of := range got.lost { // first: what was lost at a closed connector is due then, and ends
+	for _, of := range got.lost { // first: lost deliveries of a closed connector are then due, and end
 		failed = joinAsides(failed, c.loseAttempts(ctx, of))
 	}
 	for _, of := range got.closed {
-		failed = joinAsides(failed, c.endDue(ctx, of))
+		failed = joinAsides(failed, c.skipDueDeliveries(ctx, of))
 	}
-	if len(got.lost) > 0 && len(got.claimed) < limit { // which are due now
+	if len(got.lost) > 0 && len(got.claimed) < limit { // they are due now
 		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
 		got.claimed, failed = append(got.claimed, again.claimed...), joinAsides(failed, err)
 	}
@@ -40,19 +40,19 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	if err == nil {
 		err = c.addPayloads(ctx, got.claimed)
 	}
-	return got.claimed, joinAsides(wrap(failed, "claiming deliveries"), wrap(err, "reading what claimed deliveries send"))
+	return got.claimed, joinAsides(wrap(failed, "claiming deliveries"), wrap(err, "reading the contents of claimed deliveries"))
 }
 
-// deliveryClaim is what a claim has found.
+// deliveryClaim is the result of a claim.
 type deliveryClaim struct {
-	// due are the destinations at which it looked.
+	// due are the destinations that were read.
 	due     []destination
 	claimed []store.ClaimedDelivery
-	// lost are destinations with claims that have ended, closed some to which nothing is sent.
+	// lost are destinations with expired claims. closed are destinations that send nothing.
 	lost, closed []store.Key
 }
 
-// claimApart begins attempts; a destination from which none can be claimed is passed over for some calls.
+// claimApart begins attempts. A failing destination is skipped for some calls.
 func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
 	all, err := c.claimSome(ctx, claim, limit, nil)
 	if err == nil {
@@ -80,21 +80,21 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 		},
 		atFault: c.atFault, can: c.canWrite,
 		aside: func(ctx context.Context, d destination, because error) error {
-			// If this fails too, the pause is this process's alone.
-			_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return pause(ctx, tx, d.Key, asideFor) })
+			// If this fails too, only this process skips the destination.
+			_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return delayDestination(ctx, tx, d.Key, asideFor) })
 			return c.asides.put(claims, d.Key, because)
 		},
-	}.after(ctx, all.due, err)
+	}.isolateAfter(ctx, all.due, err)
 	return got, err
 }
 
-// claimSome begins attempts in one transaction, of these destinations unless there are none. With an
-// error none have begun; due are the destinations also then.
+// claimSome begins attempts in one transaction, for these destinations or, if there are none, for
+// any. With an error none have begun, but due is valid.
 func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		got = deliveryClaim{}
 		var l list
-		narrow := c.others(&l, claim)
+		narrow := c.otherDestinations(&l, claim)
 		if len(only) > 0 {
 			narrow += ` AND ` + c.keys(&l, "connector_id", only)
 		}
@@ -111,8 +111,8 @@ func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit i
 	return got, nil
 }
 
-// others narrows destinations to those from which a claim takes something.
-func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
+// otherDestinations excludes the destinations that the claim leaves out.
+func (c *Core) otherDestinations(l *list, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.ids(full)
 	}
@@ -122,10 +122,10 @@ func (c *Core) others(l *list, claim store.DeliveryClaim) (where string) {
 	return where
 }
 
-// maxClosed is of how many connectors that send nothing one claim ends deliveries.
+// maxClosed is the number of closed connectors whose deliveries one claim ends.
 const maxClosed = 4
 
-// claimFrom begins attempts of the destinations that are due.
+// claimFrom begins attempts of the due destinations.
 func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
 	keys := make([]store.Key, len(got.due))
 	for i, d := range got.due {
@@ -141,7 +141,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim 
 	}
 	var open []destination
 	for _, d := range got.due {
-		if connector, known := connectors[d.Key]; d.closed(connector, known) == "" {
+		if connector, known := connectors[d.Key]; d.closedReason(connector, known) == "" {
 			open = append(open, d)
 		} else {
 			got.closed = append(got.closed, d.Key)
@@ -175,8 +175,8 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim 
 	return c.dueAgain(ctx, tx, free, false)
 }
 
-// underWay is how many attempts of connectors are, and which of these have claims that have ended: of
-// their attempts nobody has said what came.
+// underWay returns the number of attempts in progress per connector, and the connectors with
+// expired claims, whose attempts have no result.
 func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
 	var l list
 	of = map[store.Key]int{}
@@ -195,17 +195,18 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[s
 	return of, lost, err
 }
 
-// lostError is what is said of an attempt that is lost.
-const lostError = `nobody has said what came of this attempt`
+// lostError is the error of a lost attempt.
+const lostError = `the result of this attempt was not recorded`
 
-// loseAttempts writes down those of a connector whose claims have ended. Those of which somebody
-// says at this moment what came of them are left to that record.
+// loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
+// attempts whose result is being recorded now.
 func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
-	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.lose).sweep(ctx, store.MaxDeliveryClaim)
-	return wrap(err, "writing down lost attempts of %s", connector)
+	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).sweep(ctx, store.MaxDeliveryClaim)
+	return wrap(err, "recording lost attempts of %s", connector)
 }
 
-// deliverySweep is an openSweep of deliveries of a connector. One that is set aside is not due for a while.
+// deliverySweep is an openSweep of the deliveries of a connector. A row that is set aside is not
+// due for a while.
 func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *Tx) (bool, error),
 	move func(ctx context.Context, tx *Tx, keys []store.Key) error,
 ) openSweep[store.Key] {
@@ -216,7 +217,7 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 		connector.ProjectID, connector.ID)
 	s.table, s.lock = `deliveries`, lock
 	s.aside = func(ctx context.Context, row store.Key) {
-		// If this fails too, it is due again and again, and passed over by this process alone.
+		// If this fails too, it stays due, and only this process skips it.
 		_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 			_, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
 				row.ProjectID, row.ID, (asideFor * longestAside).Microseconds())
@@ -226,8 +227,8 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 	return s
 }
 
-// lose writes down attempts that are lost.
-func (c *Core) lose(ctx context.Context, tx *Tx, keys []store.Key) error {
+// recordLost records lost attempts.
+func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
 	var l list
 	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
@@ -247,8 +248,8 @@ func (c *Core) lose(ctx context.Context, tx *Tx, keys []store.Key) error {
 	return err
 }
 
-// endDue skips what is due of a destination to which nothing is sent, some at a time.
-func (c *Core) endDue(ctx context.Context, of store.Key) error {
+// skipDueDeliveries skips due deliveries of a closed destination, a few at a time.
+func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
 	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
 		func(ctx context.Context, tx *Tx) (bool, error) {
@@ -259,7 +260,7 @@ func (c *Core) endDue(ctx context.Context, of store.Key) error {
 			}
 			connectors, err := c.connectorsBy(ctx, tx, []store.Key{of})
 			connector, known := connectors[of]
-			reason = locked[0].closed(connector, known)
+			reason = locked[0].closedReason(connector, known)
 			return reason != "", err
 		},
 		func(ctx context.Context, tx *Tx, keys []store.Key) error {

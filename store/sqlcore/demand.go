@@ -10,9 +10,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// demandStatement has a row for each line of queued runs of the environment $2 of the project
-// $1, and for what runs of each agent: $3 is how many of a line are enough, $4 how many of
-// those that run; address is the engine's of a row.
+// demandStatement returns a row for each queue of the environment $2 of the project $1, and for the
+// running runs of each agent. $3 is the maximum count per queue, $4 of running runs. address is the
+// engine's column for the address of a row.
 func demandStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedHere) + `,
 		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
@@ -32,12 +32,12 @@ func demandStatement(address string) string {
 		GROUP BY r.agent_name, r.lower`
 }
 
-// asked is what the runs of an agent in an environment ask for.
+// asked is the demand of an agent's runs in an environment.
 type asked struct {
 	running, waiting store.Runs
-	// most is how many of them may be under way; 0 is any number.
+	// most is the agent's limit; 0 means no limit.
 	most int
-	// oldest is how long the first of those that wait does.
+	// oldest is the waiting time of the first waiting run.
 	oldest time.Duration
 }
 
@@ -64,9 +64,9 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 		return none, nil
 	}, demandStatement(c.address), environment.ProjectID, environment.ID, min(enough, maxHeads), enough)
 	for _, a := range of {
-		d = a.addTo(d)
+		d = a.addDemand(d)
 	}
-	return d, wrap(err, "measuring what is asked of the pool of environment %s", environment)
+	return d, wrap(err, "measuring the demand of environment %s", environment)
 }
 
 func (a *asked) add(running, lower bool, runs int) {
@@ -80,9 +80,8 @@ func (a *asked) add(running, lower bool, runs int) {
 	}
 }
 
-// addTo adds what an agent asks for, as far as its limit lets its runs be under way: those
-// that need not leave places free come first.
-func (a asked) addTo(d store.Demand) store.Demand {
+// addDemand adds the demand of an agent, up to its limit. Runs that may use reserved slots count first.
+func (a asked) addDemand(d store.Demand) store.Demand {
 	first, lower := a.waiting.All-a.waiting.Lower, a.waiting.Lower
 	if a.most > 0 {
 		room := max(a.most-a.running.All, 0)

@@ -12,7 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// deploymentColumns are all but the test results, which are read only where they are shown.
+// deploymentColumns are all columns except the test results, which are read only if they are
+// returned.
 const deploymentColumns = `id, project_id, environment_id, namespace, name, object_uid, generation,
 	fingerprint, source_type, branch, commit_wanted, upload_digest, skip_tests, skip_failed_connectors, redeploy_of,
 	sequence, status, phase, end_phase, failure_reason, message, built, path, resolved_commit, commit_message, author,
@@ -66,26 +67,26 @@ func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]st
 	return list, wrap(err, "listing deployments of environment %s", environment)
 }
 
-// BeginDeployment implements store.Deployments. It reads first, as ClaimID does: whoever
-// looks after an open deployment asks each second.
+// BeginDeployment implements store.Deployments. It reads first, like ClaimID, because the
+// controller of an open deployment calls it every second.
 func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	spec.Ref.Kind = store.KindDeployment
-	d, err := c.begun(ctx, spec)
+	d, err := c.begunDeployment(ctx, spec)
 	if errors.Is(err, store.ErrNotFound) {
 		d, err = c.beginDeployment(ctx, spec)
 	}
 	return d, wrap(err, "beginning %s", spec.Ref)
 }
 
-// begun is the deployment that this very object has begun; ErrNotFound where there is
-// anything to write.
-func (c *Core) begun(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+// begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
+// write.
+func (c *Core) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	held, err := identityOf(ctx, c.engine.Reader(), spec.Key())
 	if err != nil {
 		return store.Deployment{}, err
 	}
 	d, err := deployment(ctx, c.engine.Reader(), spec.Key())
-	if err == nil && !(held.names(spec.Ref) && isOf(&d, spec) && d.Ref == spec.Ref) {
+	if err == nil && !(held.namesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
 		err = store.ErrNotFound
 	}
 	return d, err
@@ -93,7 +94,7 @@ func (c *Core) begun(ctx context.Context, spec store.DeploymentSpec) (store.Depl
 
 func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		// A deployment's spec is immutable: an older generation says nothing else.
+		// The spec of a deployment is immutable, so an older generation has the same content.
 		var stale *store.StaleError
 		if err := c.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
 			return err
@@ -120,13 +121,13 @@ func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 	return d, err
 }
 
-// deletedMessage is that of a deployment whose object was deleted before it came to
-// an end of its own: another object of its name, as of a replacement, begins anew.
+// deletedMessage is the message of a deployment whose object was deleted before it ended. Another
+// object with its name, for example after a replacement, begins again.
 const deletedMessage = "the deployment was deleted"
 
-// adoptDeployment answers a begin with what is recorded under the id.
+// adoptDeployment returns the recorded deployment for a repeated begin.
 func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec store.DeploymentSpec) error {
-	if !isOf(d, spec) {
+	if !hasSameSource(d, spec) {
 		return store.ErrNameReused
 	}
 	spec.Ref.Restored = 0
@@ -140,17 +141,17 @@ func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec stor
 	return wrap(err, "recording the object")
 }
 
-// isOf says whether what is recorded is of the same source, to the same environment.
-func isOf(d *store.Deployment, spec store.DeploymentSpec) bool {
+// hasSameSource reports whether the recorded deployment has the same source and environment.
+func hasSameSource(d *store.Deployment, spec store.DeploymentSpec) bool {
 	return d.Fingerprint == spec.Fingerprint && d.EnvironmentID == spec.EnvironmentID
 }
 
-// lostMessage is for the person who finds a deployment failed that was not.
+// lostMessage is for users who find a deployment failed although it had succeeded.
 const lostMessage = "The outcome of this deployment is not in the store, which was restored from an older copy: " +
 	"deploy the same commit again if it is to be available."
 
-// recordDeployment records a deployment that is not known: as pending, and then
-// it supersedes those that are open, or as lost.
+// recordDeployment records an unknown deployment: as pending, which supersedes open ones, or as
+// lost.
 func recordDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error {
 	if err := insertDeployment(ctx, tx, s); err != nil {
 		return err
@@ -183,11 +184,11 @@ func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	return wrap(err, "recording the deployment")
 }
 
-// endPhase keeps in which phase a deployment failed or was cancelled.
+// endPhase keeps the phase when a deployment failed or was cancelled.
 const endPhase = `end_phase = phase, phase = ''`
 
-// cancelDeployments cancels the project's pending and building ones that a
-// condition names; its arguments begin at $2.
+// cancelDeployments cancels the project's pending and building deployments that match a condition.
+// Its arguments begin at $2.
 func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, condition string, args ...any) error {
 	l := list{args: append([]any{project}, args...)}
 	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
@@ -237,12 +238,12 @@ func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.De
 		if err != nil {
 			return err
 		}
-		return logEnd(ctx, tx, key, outcome(status, reason)+": "+message)
+		return appendOutcome(ctx, tx, key, outcome(status, reason)+": "+message)
 	})
 	return wrap(err, "ending deployment %s", key)
 }
 
-// outcome is how a deployment ended, in the last line of its log.
+// outcome returns the last line of the log, with the outcome of the deployment.
 func outcome(status store.DeploymentStatus, reason store.FailureReason) string {
 	if status == store.DeploymentCancelled {
 		return "the deployment was cancelled"
@@ -250,8 +251,7 @@ func outcome(status store.DeploymentStatus, reason store.FailureReason) string {
 	return "the deployment failed: " + string(reason)
 }
 
-// lockDeployment reads a deployment and keeps it from changing until the
-// transaction ends.
+// lockDeployment reads a deployment and locks it until the transaction ends.
 func (c *Core) lockDeployment(ctx context.Context, tx *Tx, key store.Key) (store.Deployment, error) {
 	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
 		return store.Deployment{}, fmt.Errorf("locking project %s: %w", key.ProjectID, err)

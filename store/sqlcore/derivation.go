@@ -18,16 +18,17 @@ func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version i
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
 	if !errors.Is(found(err), store.ErrNotFound) {
-		return id, wrap(err, "looking up which key a secret derives from")
+		return id, wrap(err, "reading the derivation key of a secret")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		id, err = c.noteDerivation(ctx, tx, connector, version)
 		return err
 	})
-	return id, wrap(err, "noting which key a secret derives from")
+	return id, wrap(err, "recording the derivation key of a secret")
 }
 
-// idsAtOnce is the most ids in a statement; engines bound the number of arguments.
+// idsAtOnce is the maximum number of IDs per statement, because engines limit the number of
+// arguments.
 const idsAtOnce = 5000
 
 // DerivationKeys implements store.KeyLedger.
@@ -46,14 +47,14 @@ func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connecto
 		}, `SELECT d.connector_id, d.version, d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 			WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(ids)+` AND k.revoked_at IS NULL`, l.args...)
 		if err != nil {
-			return nil, wrap(err, "looking up which keys secrets of project %s derive from", projectID)
+			return nil, wrap(err, "reading the derivation keys of project %s", projectID)
 		}
 	}
 	return out, nil
 }
 
-// noteDerivation notes the current key, unless one is noted that is as good.
-// While every key is revoked the noted one stays: there is no better one yet.
+// noteDerivation records the current key, unless a valid one is recorded. While every key is
+// revoked, the recorded one stays.
 func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, version int64) (string, error) {
 	if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
 		return "", err
@@ -90,7 +91,7 @@ func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, l
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.secret_key = $1 AND NOT c.shadowed AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
 		ORDER BY c.project_id, c.id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
-	return objects, wrap(err, "listing what derives from key %s", keyID)
+	return objects, wrap(err, "listing the secrets derived from key %s", keyID)
 }
 
 // SealedBefore implements store.KeyLedger.
@@ -101,7 +102,7 @@ func (c *Core) SealedBefore(ctx context.Context, keyID string, after store.Key, 
 	}, `SELECT project_id, id, sealed FROM connectors WHERE sealed IS NOT NULL AND sealed_key <> $1
 			AND (project_id > $2 OR (project_id = $2 AND id > $3))
 		ORDER BY project_id, id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
-	return fields, wrap(err, "listing what another key than %s has sealed", keyID)
+	return fields, wrap(err, "listing the fields not sealed by key %s", keyID)
 }
 
 // Reseal implements store.KeyLedger.
@@ -111,5 +112,5 @@ func (c *Core) Reseal(ctx context.Context, field store.SealedField, sealed []byt
 			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
 		return err
 	})
-	return wrap(err, "sealing credentials anew")
+	return wrap(err, "resealing credentials")
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// troubled are the destinations to which not all goes that there is; they have an index.
+// troubled is the condition for failing and paused destinations, which have an index.
 var troubled = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.rejected > 0 OR d.paused_generation IS NOT NULL)`
 
 const stateColumns = `d.project_id, d.connector_id, d.failures, d.rejected, d.rejected_reason, COALESCE(d.paused_generation, 0), d.paused_reason`
@@ -32,7 +32,7 @@ func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connecto
 		all, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Destination, error) { return scanDestinationState(row) },
 			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(some), l.args...)
 		if err != nil {
-			return nil, wrap(err, "reading how deliveries go")
+			return nil, wrap(err, "reading destinations")
 		}
 		for _, d := range all {
 			of[d.Connector.ID] = d
@@ -50,7 +50,7 @@ func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit 
 		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
 		WHERE `+troubled+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
 		after.ProjectID, after.ID, limit)
-	return all, wrap(err, "listing destinations that fail or are paused")
+	return all, wrap(err, "listing failing and paused destinations")
 }
 
 // ResumeDestination implements store.Destinations.

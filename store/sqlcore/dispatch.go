@@ -14,12 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// chunk is how many rows one statement with a list of ids names at most.
+// chunk is the maximum number of rows per statement with a list of IDs.
 const chunk = 500
 
-// Heartbeat implements store.Dispatch. A claim that was swept is revived while the
-// run is queued under its token: nobody has claimed it since. Runs are locked in the order
-// of their ids, as where they end.
+// Heartbeat implements store.Dispatch. A swept claim is revived while the run is queued under its
+// token, because no other claim came since. Runs are locked in ID order, as in completions.
 func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
 	held, current := slices.Clone(held), map[store.Lease]bool{}
 	slices.SortFunc(held, func(a, b store.Held) int { return CompareKeys(a.Run, b.Run) })
@@ -64,7 +63,7 @@ func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store
 	return wrap(err, "appending to the journal of run %s", l.Run)
 }
 
-// writeJournal appends entries, and does what else then belongs to it, in a transaction.
+// writeJournal appends entries in a transaction, with the writes that belong to them.
 func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *Tx) error) error {
 	large, err := c.putLarge(ctx, l, "", entries)
 	if err != nil {
@@ -79,11 +78,11 @@ func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.
 	})
 }
 
-// appendJournal appends those of the entries that the journal does not have yet.
+// appendJournal appends the entries that the journal does not have yet.
 func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
 	held, err := lockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
-		return c.fenced(ctx, tx, l)
+		return c.claimError(ctx, tx, l)
 	}
 	if err != nil {
 		return err
@@ -94,12 +93,12 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 		return err
 	case held.size+SizeOf(entries) > store.MaxJournal:
 		return store.ErrTooLarge
-	case !large.has("", entries): // they did not continue the journal a moment ago
+	case !large.hasBlobs("", entries): // a moment ago they did not continue the journal
 		return store.ErrConflict
 	}
 	appended, err := c.engine.Append(ctx, tx, l, entries, large)
 	if err == nil && !appended {
-		err = store.ErrFenced // which cannot be: the run is locked
+		err = store.ErrFenced // impossible, because the run is locked
 	}
 	if err != nil {
 		return err
@@ -107,7 +106,7 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 	return c.keep(ctx, tx, large.of(l.Run.ProjectID, false, entries))
 }
 
-// inOrder says whether entries follow each other.
+// inOrder reports whether entries are consecutive.
 func inOrder(entries []store.JournalEntry) bool {
 	for i, e := range entries {
 		if e.Sequence != entries[0].Sequence+int64(i) {
@@ -117,10 +116,10 @@ func inOrder(entries []store.JournalEntry) bool {
 	return true
 }
 
-// claimed is what is known of a claim's run.
+// claimed is the state of a claimed run.
 type claimed struct{ length, size, open int64 }
 
-// lockClaim locks the run of a current claim; ErrNotFound when there is none.
+// lockClaim locks the run of a current claim; ErrNotFound if there is none.
 func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimed, err error) {
 	err = found(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.exclusive,
@@ -128,8 +127,8 @@ func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimed, err er
 	return held, err
 }
 
-// fenced is why no running run has this claim.
-func (c *Core) fenced(ctx context.Context, q Queryer, l store.Lease) error {
+// claimError returns why no running run has this claim.
+func (c *Core) claimError(ctx context.Context, q Queryer, l store.Lease) error {
 	var exists int
 	err := found(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
@@ -141,8 +140,8 @@ func (c *Core) fenced(ctx context.Context, q Queryer, l store.Lease) error {
 	return store.ErrFenced
 }
 
-// continued are the entries that come after those which the journal of a locked run
-// has; ErrConflict of a gap, and of a place that another claim has filled.
+// continued returns the entries that follow the journal of a locked run. It returns ErrConflict for
+// a gap, and for a sequence that another claim has written.
 func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := continuing(length, entries)
 	if err != nil {
@@ -161,8 +160,8 @@ func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length i
 	return fresh, nil
 }
 
-// continuing parts entries into those that a journal of some length has, and those that
-// come after them, each once; ErrConflict of a gap.
+// continuing splits entries into repeated ones, which a journal of this length has, and following
+// ones, each once. It returns ErrConflict for a gap.
 func continuing(length int64, entries []store.JournalEntry) (repeated, fresh []store.JournalEntry, err error) {
 	for _, e := range entries {
 		switch next := length + int64(len(fresh)) + 1; {
@@ -177,7 +176,7 @@ func continuing(length int64, entries []store.JournalEntry) (repeated, fresh []s
 	return repeated, fresh, nil
 }
 
-// OpenedTools is by how much entries change the number of unsafe tools in flight.
+// OpenedTools returns by how much entries change the number of unsafe tools in flight.
 func OpenedTools(entries []store.JournalEntry) (n int64) {
 	for _, e := range entries {
 		switch {
@@ -191,7 +190,7 @@ func OpenedTools(entries []store.JournalEntry) (n int64) {
 	return n
 }
 
-// SizeOf is how many bytes of a journal entries are.
+// SizeOf returns the bytes that entries count towards the journal limit.
 func SizeOf(entries []store.JournalEntry) (n int64) {
 	for _, e := range entries {
 		n += e.Size()
@@ -212,13 +211,13 @@ func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) 
 			_, err := c.end(ctx, tx, []Ending{interrupted(l.Run, &l.Token)})
 			return err
 		}
-		// Without a runner's name no late heartbeat revives what was given back.
+		// Without a runner ID, no late heartbeat revives a released run.
 		return requeue(ctx, tx, l.Run, `runner_id = '', not_before = now_us() + $3`, delay.Microseconds())
 	})
 	return wrap(err, "releasing run %s", l.Run)
 }
 
-// released is nil of a claim that was released before.
+// released returns nil for a claim that was released before.
 func (c *Core) released(ctx context.Context, q Queryer, l store.Lease) error {
 	var released bool
 	err := found(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
@@ -233,8 +232,8 @@ func (c *Core) released(ctx context.Context, q Queryer, l store.Lease) error {
 	return err
 }
 
-// requeue queues a running or suspended run again, before fresh ones of its class;
-// set changes more columns, its arguments begin at $3.
+// requeue queues a running or suspended run again, ahead of the new runs of its class. set changes
+// more columns, with arguments from $3.
 func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any) error {
 	var environment uuid.UUID
 	err := tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'queued', fresh = FALSE, lease_until = NULL, wake_at = NULL, `+set+`
@@ -245,7 +244,7 @@ func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any
 	return found(err)
 }
 
-// interrupted is the end of a run whose tool may have had an effect that nobody knows of.
+// interrupted returns the end of a run whose tool may have had an unknown effect.
 func interrupted(run store.Key, token *int64) Ending {
 	return Ending{
 		Run: run, Token: token, Status: store.RunFailed, Code: store.RunErrorToolInterrupted,
@@ -257,7 +256,7 @@ func interrupted(run store.Key, token *int64) Ending {
 func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
 	leased, err := c.leasedTo(ctx, environment, runnerID)
 	if err != nil {
-		return 0, wrap(err, "reading what is leased to runner %q", runnerID)
+		return 0, wrap(err, "reading the leases of runner %q", runnerID)
 	}
 	for _, l := range beyond(leased, holding) {
 		err := c.Release(ctx, l, 0)
@@ -274,10 +273,10 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 			environment.ProjectID, environment.ID, Text(runnerID))
 		return err
 	})
-	return n, wrap(err, "forgetting runner %q", runnerID)
+	return n, wrap(err, "deleting runner %q", runnerID)
 }
 
-// leasedTo are the claims of a runner.
+// leasedTo returns the claims of a runner.
 func (c *Core) leasedTo(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
 	return collect(ctx, c.engine.Reader(), func(row scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
@@ -286,11 +285,11 @@ func (c *Core) leasedTo(ctx context.Context, environment store.Key, runnerID str
 	}, LeasedStatement, environment.ProjectID, environment.ID, Text(runnerID))
 }
 
-// LeasedStatement reads the claims of a runner.
+// LeasedStatement selects the claims of a runner.
 const LeasedStatement = `SELECT id, token FROM open_runs
 	WHERE project_id = $1 AND environment_id = $2 AND status = 'running' AND runner_id = $3`
 
-// beyond are those of all that are not among these.
+// beyond returns the leases in all that are not in these.
 func beyond(all, these []store.Lease) (rest []store.Lease) {
 	known := make(map[store.Lease]bool, len(these))
 	for _, l := range these {
@@ -314,7 +313,7 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 			case err != nil:
 				return err
 			case held.open > 0:
-				return store.ErrConflict // nobody would know what became of the tool
+				return store.ErrConflict // the result of the tool would be lost
 			}
 			environment, err := scanID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
 				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
@@ -345,18 +344,18 @@ func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.Journa
 	return c.resumeWith(ctx, tx, run, e, nil)
 }
 
-// resumeWith ends the journal of a suspended run with an entry and queues it. The blob of
-// the entry is that of the sequence which it has before it is known where it stands.
+// resumeWith appends an entry to the journal of a suspended run and queues it. The blob of the
+// entry is stored under the sequence that the entry has before its final sequence is known.
 func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
 	err := found(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.exclusive, run.ProjectID, run.ID).Scan(&length))
 	if errors.Is(err, store.ErrNotFound) {
-		if err = c.fenced(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+		if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 			err = store.ErrConflict
 		}
 	}
-	if err == nil && !large.has("", []store.JournalEntry{e}) { // it was not suspended a moment ago
+	if err == nil && !large.hasBlobs("", []store.JournalEntry{e}) { // a moment ago it was not suspended
 		err = store.ErrConflict
 	}
 	if err != nil {
@@ -374,15 +373,14 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 		SizeOf([]store.JournalEntry{e}))
 }
 
-// Cancel implements store.Dispatch. The runner that works on the run hears of it as
-// it looks for runs, and at its next call.
+// Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
 func (c *Core) Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		ended, err := c.end(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(Text(reason), store.MaxError),
 		}})
 		if err == nil && len(ended) == 0 {
-			if err = c.fenced(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+			if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 				err = store.ErrConflict
 			}
 		}

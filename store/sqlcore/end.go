@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,16 +14,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// RunOverhead is how many bytes a run counts for beside its contents.
+// RunOverhead is the number of bytes that a run counts in addition to its contents.
 const RunOverhead = 512
 
-// What an idempotency key counts as stored beside its own length, in bytes: its row, and each ID of a run in it.
+// Stored bytes of an idempotency key in addition to its length: its row, and each run ID in it.
 const (
 	KeyOverhead = 256
 	KeyRunBytes = 40
 )
 
-// KeySize returns how many bytes the idempotency key of an event counts as stored. They count with the input of the
+// KeySize returns the stored bytes of an event's idempotency key. They count with the input of the
 // event, and as long as the input, although the row of the key is deleted earlier.
 func KeySize(e store.Event) int64 {
 	if e.Idempotency == nil {
@@ -31,50 +32,55 @@ func KeySize(e store.Event) int64 {
 	return KeyOverhead + int64(len(e.Idempotency.Key)) + KeyRunBytes*int64(len(e.Runs))
 }
 
-// Ending is how an open run ends.
+// Ending is the end of an open run.
 type Ending struct {
 	Run store.Key
-	// Token, unless nil, is of the claim that must be current, Only, unless empty, the
-	// status that the run must have; without either it ends whoever works on it.
+	// Token, unless nil, is the claim that must be current. Only, unless empty, is the status that
+	// the run must have. Without either, the run ends whichever runner has it.
 	Token *int64
 	Only  store.RunStatus
-	// TestName is what the runner says; "" leaves what is known.
+	// TestName is the variant that the runner reported; "" keeps the recorded one.
 	TestName string
 	Status   store.RunStatus
 	Code     store.RunErrorCode
 	// Error and Output are storable, see Text.
 	Error, Output string
 	Usage         store.TokenUsage
-	// Journal continues the run's journal, or the run does not end.
+	// Context is storable JSON, or nil.
+	Context     json.RawMessage
+	Unpublished bool
+	// Journal continues the run's journal. Otherwise the run does not end.
 	Journal []store.JournalEntry
-	// Large are the blobs of what is too large for a row of Output and Journal.
+	// Large are the blobs of parts of Output and Journal that are too large for a row.
 	Large Large
 }
+
+// TextBytes returns the stored bytes of the texts.
+func (e Ending) TextBytes() int64 { return int64(len(e.Error) + len(e.Output) + len(e.Context)) }
 
 // EndedRun is a run that has ended.
 type EndedRun struct {
 	Run, Environment store.Key
-	// ConnectorRun is set of the last run of one, which has ended with it.
+	// ConnectorRun is set if the run was the last one of its connector run, which has ended with
+	// it.
 	ConnectorRun *uuid.UUID
 	Status       store.RunStatus
-	// Keyed says that it had a concurrency key, or waited for one.
+	// Keyed means that the run had a concurrency key, or waited for one.
 	Keyed bool
-	// Posted says that somebody may want to hear of it: the outbox has it for the
-	// consumer 'deliveries'.
+	// Posted means that deliveries may follow: the outbox has a row for the consumer 'deliveries'.
 	Posted bool
 }
 
-// OutcomeOf is SQL for the status with which a connector run ends, of two expressions that count
-// those of its runs that have failed and completed: store.ConnectorRunOutcome says the same.
+// OutcomeOf returns SQL for the final status of a connector run, from two expressions that count
+// its failed and completed runs. It matches store.ConnectorRunOutcome.
 func OutcomeOf(failed, completed string) string {
 	return `CASE WHEN ` + failed + ` > 0 THEN 'failed' WHEN ` + completed + ` > 0 THEN 'completed' ELSE 'cancelled' END`
 }
 
-// end is where runs end. It moves them to history, closes the connector runs of
-// which they were the last, posts to the outbox what is to be done for them, and hands
-// their concurrency keys over, which takes more than one statement. It returns those
-// that have ended; the others are not open, not as the Ending says, or have a key in a
-// transaction of a single statement.
+// end is the only place where runs end. It moves them to history, closes the connector runs whose
+// last run they were, adds outbox rows, and hands over concurrency slots, which takes more than one
+// statement. It returns the ended runs. The others are not open, do not match the Ending, or have a
+// key in a transaction of a single statement.
 func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
@@ -90,17 +96,17 @@ func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, e
 	return ended, c.handOver(ctx, tx, ended)
 }
 
-// blobsOf are the blobs that endings name, of runs that have ended.
+// blobsOf returns the blobs that endings name, for runs that have ended.
 func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 	for _, e := range endings {
 		if len(e.Large) > 0 && slices.ContainsFunc(ended, func(run EndedRun) bool { return run.Run == e.Run }) {
-			blobs = append(blobs, e.blobs()...)
+			blobs = append(blobs, e.blobKeys()...)
 		}
 	}
 	return blobs
 }
 
-// ended hints at connector runs that have ended, and at the places that are free.
+// ended sends hints for ended connector runs and free slots.
 func (t *Tx) ended(runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
 		t.Hint(store.TopicFreed, run.Environment)
@@ -109,13 +115,13 @@ func (t *Tx) ended(runs []EndedRun, endings []Ending) {
 		}
 		if run.ConnectorRun != nil {
 			done := store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}
-			t.hints = append(t.hints, store.Hint{Topic: store.TopicDone, Key: done, End: endOf(run.Run, endings)})
+			t.hints = append(t.hints, store.Hint{Topic: store.TopicDone, Key: done, End: hintedEnd(run.Run, endings)})
 		}
 	}
 }
 
-// endOf is what a hint says of the end of a run; nil of a large one.
-func endOf(run store.Key, endings []Ending) *store.RunEnd {
+// hintedEnd returns the end of a run for a hint; nil if it is large.
+func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Run == run })
 	if e := endings[i]; len(e.Error)+len(e.Output) <= store.MaxHintedEnd {
 		return &store.RunEnd{Run: run, Status: e.Status, ErrorCode: e.Code, Error: e.Error, Output: e.Output}
@@ -123,9 +129,9 @@ func endOf(run store.Key, endings []Ending) *store.RunEnd {
 	return nil
 }
 
-// Complete implements store.Dispatch. What a statement for all cannot end is looked
-// at one by one: it is a repetition, another's by now, its journal does not simply
-// continue, or its data is at fault, which then fails itself alone.
+// Complete implements store.Dispatch. Completions that the common statement cannot end are
+// processed one by one. They are repetitions or no longer current, their journal does not continue
+// exactly, or their data is invalid and then fails only itself.
 func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
 	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
@@ -152,23 +158,21 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 	return answers, nil
 }
 
-// together is what became of a run among others that were to end.
+// together is the result of a run that was ended in a batch.
 type together int
 
-// A run is open, or its data was at fault, or it has ended.
+// The run is still open, its data was invalid, or it has ended.
 const (
 	isOpen together = iota
 	atFault
 	hasEnded
 )
 
-// endTogether ends runs and says what became of them: in one transaction those without a
-// concurrency key and without blobs, in another the rest, which has none where all went
-// well.
+// endTogether ends runs and returns their results. One transaction ends the runs without concurrency
+// keys and blobs, another one the rest, if there are any.
 func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]together, error) {
 	fate := make(map[store.Key]together, len(endings))
-	// Runs are locked in the order of their ids, as by heartbeats: two transactions do not
-	// wait for each other.
+	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
 	slices.SortFunc(endings, func(a, b Ending) int { return CompareKeys(a.Run, b.Run) })
 	var large []Ending
 	if slices.ContainsFunc(endings, Ending.isLarge) {
@@ -179,20 +183,20 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 		return nil, err
 	}
 	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != isOpen })
-	large = c.putAll(ctx, large)
+	large = c.putLargeBlobs(ctx, large)
 	err := c.endSplit(ctx, c.Write, append(rest, large...), fate)
 	var loose []store.Key
 	for _, e := range large {
 		if fate[e.Run] != hasEnded {
-			loose = append(loose, e.blobs()...)
+			loose = append(loose, e.blobKeys()...)
 		}
 	}
 	c.dropLoose(ctx, loose)
 	return fate, err
 }
 
-// endSplit ends runs in one transaction; where the data of one is at fault it halves them
-// until that one is alone.
+// endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
+// that run is alone.
 func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *Tx) error) error,
 	endings []Ending, fate map[store.Key]together,
 ) error {
@@ -228,10 +232,11 @@ func endingOf(completion store.Completion) Ending {
 	return Ending{
 		Run: completion.Run, Token: &completion.Token, TestName: completion.TestName, Status: completion.Status, Code: completion.ErrorCode,
 		Error: Text(completion.Error), Output: Text(completion.Output), Usage: completion.Usage, Journal: completion.Journal,
+		Context: completion.Context, Unpublished: completion.Unpublished,
 	}
 }
 
-// completeAlone ends a run whose journal the completion repeats in part, or says why not.
+// completeAlone ends a run whose completion repeats part of its journal, or returns why not.
 func (c *Core) completeAlone(ctx context.Context, completion store.Completion) error {
 	whole := endingOf(completion)
 	large, err := c.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
@@ -257,7 +262,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
 			}
-		case !large.has(ending.Output, ending.Journal): // its journal did not continue a moment ago
+		case !large.hasBlobs(ending.Output, ending.Journal): // a moment ago its journal did not continue
 			return store.ErrConflict
 		}
 		ended, err := c.end(ctx, tx, []Ending{ending})
@@ -268,15 +273,15 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 	})
 }
 
-// repeatedEnd judges a completion of a run that does not run under its claim: nil
-// when that claim has completed it before.
+// repeatedEnd checks a completion whose claim is not running: nil if that claim completed the run
+// before.
 func (c *Core) repeatedEnd(ctx context.Context, q Queryer, l store.Lease) error {
 	var token int64
 	err := found(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {
 		return errors.Join(err, store.ErrFenced)
 	}
-	// What the platform ended has the token 0.
+	// Runs that the platform ended have the token 0.
 	err = c.inHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(store.RunErrorToolInterrupted)+`' THEN 0 ELSE token END
 		FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &token)
 	if err == nil && (token == 0 || token != l.Token) {

@@ -19,10 +19,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-var errBadData = errors.New("the data is at fault")
+var errBadData = errors.New("the data is invalid")
 
-// counting is an engine that ends runs, counts transactions and has no rows: it fails
-// those with the data of a run that is at fault, and whoever reads anything panics.
+// counting is an engine that ends runs, counts transactions and has no rows. It fails runs with
+// invalid data and panics on reads.
 type counting struct {
 	Engine
 	faulty          uuid.UUID
@@ -34,7 +34,7 @@ func (e *counting) Single(ctx context.Context, fn func(ctx context.Context, q Qu
 	return fn(ctx, nil)
 }
 
-// Write is asked for what could not be ended with others: here for what is at fault.
+// Write processes endings that failed in a batch: here the ones with invalid data.
 func (e *counting) Write(context.Context, func(ctx context.Context, q Queryer) error) error {
 	e.writes++
 	return errBadData
@@ -58,7 +58,7 @@ func coreOn(e Engine) *Core {
 	return New(Options{Engine: e, Publish: func([]store.Hint) {}, BadData: func(err error) bool { return errors.Is(err, errBadData) }})
 }
 
-// completionsOf are so many of runs of their own.
+// completionsOf returns n completions of different runs.
 func completionsOf(n int) []store.Completion {
 	out := make([]store.Completion, n)
 	for i := range out {
@@ -67,9 +67,8 @@ func completionsOf(n int) []store.Completion {
 	return out
 }
 
-// TestOneCompletionAtFaultIsFoundByHalves: it does not cost a transaction for each of the
-// others.
-func TestOneCompletionAtFaultIsFoundByHalves(t *testing.T) {
+// An invalid completion does not cost a transaction for each of the others.
+func TestComplete_HalvesBatchToFindBadData(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 3, 64, 128} {
 		for _, at := range []int{0, n / 2, n - 1} {
@@ -84,14 +83,14 @@ func TestOneCompletionAtFaultIsFoundByHalves(t *testing.T) {
 					require.True(t, i == at || answer == nil, i)
 				}
 				require.LessOrEqual(t, e.singles, 1+2*bits.Len(uint(n-1)))
-				require.Equal(t, 1, e.writes, "by itself it says what is wrong")
+				require.Equal(t, 1, e.writes, "alone it returns the error")
 			})
 		}
 	}
 }
 
-// TestWhatIsSmallIsOneStatement: nobody looks whether something is large, in the database.
-func TestWhatIsSmallIsOneStatement(t *testing.T) {
+// Small values need no query that checks their size.
+func TestComplete_UsesOneStatementForSmallValues(t *testing.T) {
 	t.Parallel()
 	data := []byte(`"` + strings.Repeat("x", store.MaxInlineText-2) + `"`)
 	entries := []store.JournalEntry{{Sequence: 1, Kind: store.JournalModelAnswer, Data: data}, {Sequence: 2, Kind: store.JournalToolResult}}
@@ -106,17 +105,17 @@ func TestWhatIsSmallIsOneStatement(t *testing.T) {
 	require.Equal(t, 2, e.singles)
 	require.Zero(t, e.writes)
 	require.ErrorIs(t, coreOn(e).AppendJournal(t.Context(), completions[0].Lease, nil), errBadData)
-	require.Equal(t, 1, e.writes, "whether a claim is current is asked in a transaction, and nothing before")
+	require.Equal(t, 1, e.writes, "a transaction checks the claim first")
 
-	runs, err := coreOn(e).whole(t.Context(), nil, uuid.New(), []pastRun{{Run: store.Run{Output: "short"}}})
+	runs, err := coreOn(e).withOutputs(t.Context(), nil, uuid.New(), []pastRun{{Run: store.Run{Output: "short"}}})
 	require.NoError(t, err)
-	require.Equal(t, []store.Run{{Output: "short"}}, runs, "read as it was found")
+	require.Equal(t, []store.Run{{Output: "short"}}, runs, "unchanged as found")
 	read, err := coreOn(e).wholeEntries(t.Context(), nil, uuid.New(), []pastEntry{{JournalEntry: entries[0]}, {JournalEntry: entries[1]}})
 	require.NoError(t, err)
 	require.Equal(t, entries, read)
 }
 
-// changing is a transaction whose statements change so many rows.
+// changing is a transaction whose statements change a fixed number of rows.
 type changing struct {
 	Queryer
 	rows int64
@@ -128,8 +127,8 @@ func (c changing) ExecContext(context.Context, string, ...any) (sql.Result, erro
 
 func (e *counting) Keys([]store.Key, int) (source string, args []any) { return "(SELECT $1, $2)", nil }
 
-// TestNoRowNamesABlobThatIsGone: the transaction whose rows would name it fails.
-func TestNoRowNamesABlobThatIsGone(t *testing.T) {
+// A transaction fails if its rows would name a deleted blob.
+func TestKeep_FailsForDeletedBlob(t *testing.T) {
 	t.Parallel()
 	blobs := []store.Key{{ID: uuid.New()}, {ID: uuid.New()}}
 	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
@@ -141,7 +140,7 @@ func TestNoRowNamesABlobThatIsGone(t *testing.T) {
 	}
 }
 
-func TestEntriesContinueAJournalOrNot(t *testing.T) {
+func TestContinuing_SplitsEntries(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		length          int64

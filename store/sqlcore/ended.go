@@ -3,6 +3,7 @@
 package sqlcore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -17,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ended is a row of an outbox of what has ended: of runs, and of connector runs.
+// ended is an outbox row of ended runs and connector runs.
 type ended struct {
 	store.Key
 	failures            int
@@ -34,7 +35,7 @@ func scanEnded(row scanner) (e ended, err error) {
 	return e, err
 }
 
-// endedColumn is a column of ids of an outbox of what has ended.
+// endedColumn is a column of IDs in an outbox of ended rows.
 type endedColumn struct{ table, column string }
 
 var (
@@ -43,11 +44,11 @@ var (
 	runsToIndex           = endedColumn{"outbox_words", "run_ids"}
 )
 
-// waitingFirst is how many rows are read at first of what waits in an outbox; many projects have no more.
+// waitingFirst is the number of outbox rows that are read at first. Many projects have no more.
 const waitingFirst = 1024
 
-// newest returns what a project has in the column: all of it, or of so many rows the newest, with about most
-// ids. Then leftOut is when the rows that are left out were posted at the latest; else it is 0.
+// newest returns the project's IDs in the column: all of them, or the newest rows with about most
+// IDs. In the second case leftOut is the latest posting time of the rest; otherwise it is 0.
 func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
 	type row struct {
 		postedAt int64
@@ -77,22 +78,53 @@ func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, m
 	}
 }
 
-// all returns all that a project has in the column.
+// all returns all IDs of a project in the column.
 func (e endedColumn) all(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
 	ids, _, err := e.newest(ctx, q, project, math.MaxInt32)
 	return ids, err
 }
 
-// without is what is left of a row once these are consumed.
+// without returns the rest of a row after these are consumed.
 func (e ended) without(done map[store.Key]bool) ended {
 	consumed := func(key store.Key) bool { return done[key] }
 	e.runs, e.connectorRuns = slices.DeleteFunc(slices.Clone(e.runs), consumed), slices.DeleteFunc(slices.Clone(e.connectorRuns), consumed)
 	return e
 }
 
+// rowsByProject groups rows by project. The rows are in the order of their projects.
+func rowsByProject(rows []ended) (projects [][]ended) {
+	for i, row := range rows {
+		if i == 0 || row.ProjectID != rows[i-1].ProjectID {
+			projects = append(projects, nil)
+		}
+		projects[len(projects)-1] = append(projects[len(projects)-1], row)
+	}
+	return projects
+}
+
+// alternate returns the keys in an order that alternates between projects. So every prefix of the
+// list has an equal share of each project.
+func alternate(keys []store.Key) []store.Key {
+	type nth struct {
+		key store.Key
+		n   int
+	}
+	seen, all := map[uuid.UUID]int{}, make([]nth, len(keys))
+	for i, key := range keys {
+		all[i] = nth{key, seen[key.ProjectID]}
+		seen[key.ProjectID]++
+	}
+	slices.SortStableFunc(all, func(a, b nth) int { return cmp.Compare(a.n, b.n) })
+	out := make([]store.Key, len(all))
+	for i, of := range all {
+		out[i] = of.key
+	}
+	return out
+}
+
 func (e ended) size() int { return len(e.runs) + len(e.connectorRuns) }
 
-// halves are two rows of what one is about.
+// halves splits a row in two.
 func (e ended) halves() (a, b ended) {
 	half := (e.size() + 1) / 2
 	runs := min(half, len(e.runs))
@@ -103,15 +135,15 @@ func (e ended) halves() (a, b ended) {
 	return a, b
 }
 
-// endedBox is an outbox of what has ended.
+// endedBox is an outbox of ended rows.
 type endedBox struct {
 	// due are the rows that may be consumed.
 	due outboxRows
-	// take deletes those of a condition on keys, and returns them.
+	// take deletes and returns the rows that match a condition on keys.
 	take func(keys string) string
-	// into and row insert those that are left.
+	// into and row insert the remaining rows.
 	into, row string
-	// wait lets one wait, of the project $1 and the id $2, for $3.
+	// wait delays the row of the project $1 and the ID $2 by $3.
 	wait string
 }
 
@@ -135,7 +167,7 @@ var wordsBox = endedBox{
 	wait: `UPDATE outbox_words SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
 }
 
-// takeRows takes rows that nobody else has taken meanwhile, as they are now.
+// takeRows takes rows that no other process has taken, in their current state.
 func (b endedBox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []ended) ([]ended, error) {
 	var l list
 	keys := make([]store.Key, len(rows))
@@ -145,7 +177,7 @@ func (b endedBox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []ended) (
 	return collect(ctx, tx, scanEnded, b.take(c.keys(&l, "ended_id", keys)), l.args...)
 }
 
-// put puts rows into the outbox, but for those that are about nothing any more.
+// put inserts rows into the outbox, except empty ones.
 func (b endedBox) put(ctx context.Context, tx *Tx, left ...ended) error {
 	var all rows
 	for _, e := range left {
@@ -156,7 +188,7 @@ func (b endedBox) put(ctx context.Context, tx *Tx, left ...ended) error {
 	return all.insert(ctx, tx, b.into, b.row, ``)
 }
 
-// listText is a column of ids as both engines take it.
+// listText is a column of IDs in a form that both engines accept.
 func listText(keys []store.Key) string {
 	ids := make([]string, len(keys))
 	for i, key := range keys {
@@ -165,19 +197,19 @@ func listText(keys []store.Key) string {
 	return "{" + strings.Join(ids, ",") + "}"
 }
 
-// pace is how much of an outbox is consumed at once: half as much after each time that nothing came
-// of it in the time that there was, and twice as much after each other time.
+// pace is the batch size of a consumer. It is halved after each call that did not finish in time,
+// and doubled after each other call.
 type pace struct{ slow atomic.Int32 }
 
-// maxSlow is after how many halvings it is least.
+// maxSlow is the maximum number of halvings.
 const maxSlow = 7
 
-// most is how many of n are taken at once.
-func (p *pace) most(n int) int { return max(n>>p.slow.Load(), 1) }
+// batchSize returns how many of n are taken at once.
+func (p *pace) batchSize(n int) int { return max(n>>p.slow.Load(), 1) }
 
-// went says that so many rows were taken, of at most n, and whether that took too long: half of
-// these are taken next.
-func (p *pace) went(late bool, rows, n int) {
+// adjustPace records that so many rows were taken, of at most n, and whether that was late. If so, half
+// of them are taken next.
+func (p *pace) adjustPace(late bool, rows, n int) {
 	slow := p.slow.Load()
 	if !late {
 		p.slow.Store(max(slow-1, 0))
@@ -189,18 +221,19 @@ func (p *pace) went(late bool, rows, n int) {
 	p.slow.Store(min(slow, maxSlow))
 }
 
-// How consumers go on after another gateway has consumed all rows that they have read: they read past the
-// rows that it is likely to read next, by up to spread shares, and stop after maxCollisions.
+// After another gateway has consumed all rows that a consumer has read, the consumer skips the rows
+// that the other gateway will probably read next, by up to spread shares. It stops after
+// maxCollisions.
 const (
 	spread        = 8
 	maxCollisions = 4
 )
 
-// consumeEnded consumes an outbox by some rows at a time, so that no transaction is long, and returns how
-// many rows that were, including rows of which a part is left. Rows that are posted meanwhile wait for the
-// next call: a row at a time costs five times as much as many at once. A row that cannot be consumed keeps
-// no other waiting: it is set aside, or, if the time of a call is too short for it, tried with fewer rows
-// the next time.
+// consumeEnded consumes an outbox in batches, so that transactions are short. It returns the number
+// of rows, including partly consumed ones. Rows posted meanwhile wait for the next call, because
+// consuming rows one by one costs five times as much as in batches. A failing row blocks no other
+// row: it is set aside, or, if the time of a call is too short for it, tried with fewer rows next
+// time.
 func (c *Core) consumeEnded(
 	ctx context.Context, box endedBox, pace *pace, turns *turns, limit, most int, by consumer[ended],
 ) (n int, err error) {
@@ -215,19 +248,19 @@ func (c *Core) consumeEnded(
 	}
 	var aside []error
 	for collisions := 0; n < limit && collisions < maxCollisions; {
-		in := turn{limit: min(limit-n, pace.most(most)), until: now.UnixMicro()}
+		in := turn{limit: min(limit-n, pace.batchSize(most)), until: now.UnixMicro()}
 		if collisions > 0 {
-			in.skip = 1 + rand.N(spread) //nolint:gosec // any lot will do
+			in.skip = 1 + rand.N(spread) //nolint:gosec // any random number will do
 		}
 		since := turns.since()
 		rows, err := takeTurn(ctx, c, turns, box.due, in, scanEnded)
 		if err != nil {
-			return n, wrap(err, "looking for what is left to do")
+			return n, wrap(err, "reading the outbox")
 		}
 		if len(rows) == 0 {
-			break // other gateways consume the rows that are left, if any
+			break // other gateways consume the remaining rows, if any
 		}
-		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that turns are waited for in one order
+		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
 		err = by.apart(ctx, rows)
 		if errors.Is(err, errOthers) {
 			collisions++
@@ -235,7 +268,7 @@ func (c *Core) consumeEnded(
 		}
 		late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		if whole := n == 0; whole || !late {
-			pace.went(late, len(rows), most)
+			pace.adjustPace(late, len(rows), most)
 			if by.tooSlow(ctx, rows, err) {
 				err = by.setAside(ctx, rows[0], err)
 			}
@@ -245,7 +278,7 @@ func (c *Core) consumeEnded(
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
 		case err != nil:
-			turns.back(since) // the row that is at fault is met again among fewer
+			turns.back(since) // the failing row comes again in a smaller batch
 			return n, err
 		}
 		n += len(rows)
@@ -256,7 +289,7 @@ func (c *Core) consumeEnded(
 	return n, nil
 }
 
-// halveEnded makes two rows of one, unless that is about one run or connector run.
+// halveEnded splits a row in two, unless it has a single run or connector run.
 func (c *Core) halveEnded(ctx context.Context, box endedBox, row ended) (halved bool, err error) {
 	if row.size() < 2 {
 		return false, nil

@@ -15,7 +15,7 @@ import (
 
 // PutEnvironment implements store.Projector.
 func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
-	var taken, reached, leaving error // what is stored all the same, and the claim
+	var taken, reached, leaving error // the rest and the claim are stored nevertheless
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		taken, leaving = nil, nil
 		if err := c.claimID(ctx, tx, e.Key(), e.Ref); err != nil {
@@ -36,7 +36,7 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 			if err := settleDefault(ctx, tx, e.ProjectID); err != nil {
 				return err
 			}
-			// Connectors of an environment that was not there were disabled.
+			// Connectors of a missing environment were disabled.
 			if err := bumpConnectors(ctx, tx, e.ProjectID, `environment_id = $2`, e.ID); err != nil {
 				return err
 			}
@@ -58,8 +58,8 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 	return errors.Join(taken, reached, leaving)
 }
 
-// stillLeaving says that an environment is not there, but runs of one that had its id are:
-// those are cancelled, and must not become the new one's.
+// stillLeaving returns an error if the environment does not exist but runs of an earlier one with
+// its ID do. These are being cancelled and must not become runs of the new environment.
 func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err error) {
 	var there, open bool
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
@@ -72,10 +72,10 @@ func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err erro
 	if err == nil && !there && open {
 		leaving = store.ErrLeaving
 	}
-	return leaving, wrap(err, "looking for runs of an environment that was deleted")
+	return leaving, wrap(err, "reading the runs of a deleted environment")
 }
 
-// upsertEnvironment writes the row and tells the slug it asked for before.
+// upsertEnvironment writes the row and returns the slug that it requested before.
 func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBefore string, created bool, err error) {
 	err = found(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
 		e.ProjectID, e.ID).Scan(&slugBefore))
@@ -101,8 +101,8 @@ func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBe
 	return slugBefore, false, err
 }
 
-// settleSlug gives a slug to the oldest environment that asks for it; of two as
-// old, to the one that has it.
+// settleSlug gives a slug to the oldest environment that requests it, and among equally old ones to
+// the one that has it.
 func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) error {
 	if slug == "" {
 		return nil
@@ -110,18 +110,18 @@ func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) err
 	asking, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
 		ORDER BY object_created_at, CASE WHEN slug = wanted_slug THEN 0 ELSE 1 END, created_at, id`, project, slug)
 	if err != nil || len(asking) == 0 {
-		return wrap(err, "finding who asks for slug %q", slug)
+		return wrap(err, "finding the claimants of slug %q", slug)
 	}
 	if _, err := tx.exec(ctx, `UPDATE environments SET slug = '' WHERE project_id = $1 AND slug = $2 AND id <> $3`,
 		project, slug, asking[0]); err != nil {
-		return fmt.Errorf("taking slug %q away: %w", slug, err)
+		return fmt.Errorf("removing slug %q: %w", slug, err)
 	}
 	_, err = tx.exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE project_id = $1 AND id = $2 AND slug = ''`,
 		project, asking[0])
-	return wrap(err, "giving slug %q", slug)
+	return wrap(err, "assigning slug %q", slug)
 }
 
-// slugTaken is a *store.SlugTakenError when another environment holds e's slug.
+// slugTaken returns a *store.SlugTakenError if another environment has e's slug.
 func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err error) {
 	if e.Slug == "" {
 		return nil, nil
@@ -130,22 +130,21 @@ func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err err
 	err = tx.QueryRowContext(ctx, `SELECT id FROM environments WHERE project_id = $1 AND slug = $2`, e.ProjectID, e.Slug).
 		Scan(&holder)
 	if err != nil || holder == e.ID {
-		return nil, wrap(err, "reading who holds slug %q", e.Slug)
+		return nil, wrap(err, "reading the holder of slug %q", e.Slug)
 	}
 	held, err := identityOf(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: holder})
 	if err != nil {
-		return nil, fmt.Errorf("reading who holds slug %q: %w", e.Slug, err)
+		return nil, fmt.Errorf("reading the holder of slug %q: %w", e.Slug, err)
 	}
 	return &store.SlugTakenError{Slug: e.Slug, Holder: held.ref}, nil
 }
 
-// rebuildTime is longer than it takes to build the projection of a project anew,
-// in a store that was emptied.
+// rebuildTime is longer than it takes to rebuild the projection of a project in an empty store.
 const rebuildTime = time.Hour
 
-// settleDefault makes the oldest environment of a project its default, where there is none. While a projection is built anew the objects come in any order, so that
-// the default may have to give way to an older one; its row is as young as the
-// projection then. One whose row stood longer keeps being it, whatever comes.
+// settleDefault makes the oldest environment of a project its default, if there is none. While a
+// projection is rebuilt, objects come in any order, so the default may have to yield to an older
+// environment. Its row is then young. An environment with an older row stays the default.
 func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1
 		ORDER BY CASE WHEN is_default AND created_at < now_us() - $2 THEN 0 ELSE 1 END,
@@ -163,9 +162,8 @@ func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	return wrap(err, "changing the default environment")
 }
 
-// removeEnvironment cancels what is open in an environment, disables its
-// connectors (a connector is enabled only while its environment is there),
-// and forgets what is live.
+// removeEnvironment cancels the open runs of an environment, disables its connectors (a connector
+// is enabled only while its environment exists), and clears the live deployment.
 func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
 	if err := holdLive(ctx, tx, key); err != nil {
@@ -200,7 +198,7 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 			return err
 		}
 	}
-	if err := goesNamed(ctx, tx, store.KindEnvironment, key, name); err != nil {
+	if err := recordNamedDeletion(ctx, tx, store.KindEnvironment, key, name); err != nil {
 		return err
 	}
 	tx.Hint(store.TopicQueued, key)
@@ -210,9 +208,9 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 	return settleSlug(ctx, tx, project, slug)
 }
 
-// endCode retires the connectors of the code of an environment that goes: they belong to what was
-// live, and the next activation brings them back. One that no object mirrors goes too, for there
-// is none that it could go with later.
+// endCode retires the code-defined connectors of a deleted environment. They belong to its live
+// deployment, and the next activation restores them. A connector without an object is deleted,
+// because no later deletion of an object would delete it.
 func endCode(ctx context.Context, tx *Tx, environment store.Key) error {
 	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE
 		WHERE project_id = $1 AND environment_id = $2 AND defined_in_code`, environment.ProjectID, environment.ID); err != nil {
@@ -229,7 +227,7 @@ func endCode(ctx context.Context, tx *Tx, environment store.Key) error {
 		if err := removeConnector(ctx, tx, key); err != nil {
 			return err
 		}
-		if err := freeID(ctx, tx, key); err != nil {
+		if err := releaseID(ctx, tx, key); err != nil {
 			return err
 		}
 	}

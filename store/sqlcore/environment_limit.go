@@ -10,10 +10,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// takePlace gives an environment its place among those of its project, in the
-// order of their claims: those that came first are in effect, up to the limit.
-// reached is a *store.LimitReachedError when e is beyond it; it keeps its place,
-// and moves up when one before it is removed. The project is locked.
+// takePlace gives an environment its position in its project, in the order of claims. The first
+// ones are in effect, up to the limit. reached is a *store.LimitReachedError if e is beyond it. It
+// keeps its position, and moves up when an earlier environment is deleted. The project is locked.
 func takePlace(ctx context.Context, tx *Tx, e store.Environment) (reached, err error) {
 	var number int64
 	err = found(tx.QueryRowContext(ctx, `SELECT number FROM environment_places
@@ -25,7 +24,7 @@ func takePlace(ctx context.Context, tx *Tx, e store.Environment) (reached, err e
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("taking a place among the environments: %w", err)
+		return nil, fmt.Errorf("claiming a position among the environments: %w", err)
 	}
 	if e.Limit == 0 {
 		return nil, nil
@@ -36,13 +35,13 @@ func takePlace(ctx context.Context, tx *Tx, e store.Environment) (reached, err e
 			(SELECT count(*) FROM environments WHERE project_id = $1 AND id = $3)`, e.ProjectID, number, e.ID).
 		Scan(&before, &stored)
 	if err != nil || before < e.Limit {
-		return nil, wrap(err, "counting the environments before it")
+		return nil, wrap(err, "counting the earlier environments")
 	}
 	return &store.LimitReachedError{Limit: e.Limit, Stored: stored > 0}, nil
 }
 
-// freePlace lets those behind an environment move up.
+// freePlace moves up the environments behind a deleted one.
 func freePlace(ctx context.Context, tx *Tx, key store.Key) error {
 	_, err := tx.exec(ctx, `DELETE FROM environment_places WHERE project_id = $1 AND environment_id = $2`, key.ProjectID, key.ID)
-	return wrap(err, "freeing a place among the environments")
+	return wrap(err, "freeing a position among the environments")
 }

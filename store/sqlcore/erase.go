@@ -15,21 +15,21 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// erasure is a run that is being erased. Its statements name parts of history: on a whole table a
-// transaction would lock as many partitions as there are days. A part may be gone before the run's.
+// erasure is a run that is being erased. Its statements name partitions, because a statement on a
+// whole table would lock as many partitions as there are days. A partition may be deleted before
+// the partition of the run.
 type erasure struct {
 	*Core
 	tx  *Tx
 	run store.Key
-	// sent are the run's deliveries, except those made since they were looked for.
+	// sent are the run's deliveries, except those created after the query.
 	sent []store.Key
-	// blobs are those that held what is erased, less how many bytes are stored no more, by the
-	// row that had them.
+	// blobs are the blobs of erased values. less is the number of bytes to subtract, by row.
 	blobs []store.Key
 	less  map[store.Key]int64
 }
 
-// erasedRow is what the row of a run that is erased says.
+// erasedRow has the values of the row of an erased run.
 type erasedRow struct {
 	input uuid.UUID
 	event *uuid.UUID
@@ -37,10 +37,10 @@ type erasedRow struct {
 	bytes int64
 }
 
-// EraseRun implements store.Eraser. It is the one thing that changes history: the run's row stays
-// without its contents, for numbers.
+// EraseRun implements store.Eraser. It is the only operation that changes history. The run's row
+// stays for statistics, without its contents.
 func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
-	sent, err := c.sentBy(ctx, run)
+	sent, err := c.deliveriesSentBy(ctx, run)
 	if err != nil {
 		return wrap(err, "erasing run %s", run)
 	}
@@ -55,20 +55,19 @@ func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
 	return wrap(err, "erasing run %s", run)
 }
 
-// deliveriesOf are the open ones of a run.
+// deliveriesOf returns the open deliveries of a run.
 func deliveriesOf(ctx context.Context, q Queryer, run store.Key) ([]store.Key, error) {
 	return collect(ctx, q, scanKey, `SELECT d.project_id, d.id FROM deliveries d WHERE d.project_id = $1 AND d.run_id = $2`, run.ProjectID, run.ID)
 }
 
-// sentBy returns the deliveries of a run, those that have ended and before these the open ones, which may end
-// meanwhile. They may be of any day since the run's. It asks outside of transactions, for one day at a time, so
-// that none of the days stays locked.
-func (c *Core) sentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
+// deliveriesSentBy returns the deliveries of a run: the open ones first, because they may end meanwhile, then
+// the ended ones. They may be of any day since the run's on which the project has history. It reads
+// outside of transactions, one day at a time, so that no day stays locked.
+func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
 	if sent, err = deliveriesOf(ctx, c.engine.Reader(), run); err != nil {
-		return nil, wrap(err, "looking for its deliveries")
+		return nil, wrap(err, "reading its deliveries")
 	}
-	const table = "ended_connector_runs"
-	days, parted, err := c.engine.Days(ctx, table)
+	days, parted, err := c.engine.ProjectDays(ctx, c.engine.Lists(), "ended_connector_runs", run.ProjectID)
 	if err != nil {
 		return nil, err
 	}
@@ -86,15 +85,15 @@ func (c *Core) sentBy(ctx context.Context, run store.Key) (sent []store.Key, err
 		some, err := collect(ctx, c.engine.Lists(), scanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+inWindow("c.id", of, &l), l.args...)
 		if err != nil {
-			return nil, wrap(err, "looking for its deliveries")
+			return nil, wrap(err, "reading its deliveries")
 		}
 		sent = append(sent, some...)
 	}
 	return sent, nil
 }
 
-// hasPart says whether the part of a table is there that holds an id, which a transaction asks before it
-// names the part.
+// hasPart reports whether the partition of an ID exists. A transaction checks that before it names
+// the partition.
 func (e *erasure) hasPart(ctx context.Context, table string, id uuid.UUID) (bool, error) {
 	return e.engine.HasPart(ctx, e.tx, table, id)
 }
@@ -111,7 +110,7 @@ func (e *erasure) all(ctx context.Context) error {
 	if err := e.lockPast(ctx, e.tx, e.run.ProjectID); err != nil {
 		return err
 	}
-	row, err := e.strip(ctx)
+	row, err := e.stripContents(ctx)
 	if err != nil {
 		return err
 	}
@@ -119,16 +118,16 @@ func (e *erasure) all(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.took(e.run, words, nil)
+	e.recordRemoved(e.run, words, nil)
 	if err := e.journal(ctx); err != nil {
 		return err
 	}
-	last, err := e.isLast(ctx, row.event)
+	last, err := e.isLastRun(ctx, row.event)
 	if err != nil {
 		return err
 	}
 	if last {
-		if err := e.inputs(ctx, []store.Key{{ProjectID: e.run.ProjectID, ID: row.input}}); err != nil {
+		if err := e.deleteInputs(ctx, []store.Key{{ProjectID: e.run.ProjectID, ID: row.input}}); err != nil {
 			return err
 		}
 	}
@@ -138,32 +137,32 @@ func (e *erasure) all(ctx context.Context) error {
 	return e.uncount(ctx)
 }
 
-// strip takes its contents from the run's row; ErrNotFound where it has none.
-func (e *erasure) strip(ctx context.Context) (row erasedRow, err error) {
+// stripContents removes the contents from the run's row; ErrNotFound if there are none.
+func (e *erasure) stripContents(ctx context.Context) (row erasedRow, err error) {
 	if there, err := e.hasPart(ctx, "ended_runs", e.run.ID); err != nil || !there {
 		return row, cmp.Or(err, store.ErrNotFound)
 	}
-	err = found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error)
+	err = found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error) + octet_length(r.context)
 		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r")+` `+e.exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
 		Scan(&row.input, &row.event, &row.blob, &row.bytes))
 	if err != nil {
 		return row, err
 	}
-	e.took(e.run, row.bytes, row.blob)
-	_, err = e.tx.exec(ctx, e.InPart(`UPDATE {ended_runs} SET output = '', error = '', output_blob_id = NULL, erased_at = now_us()
+	e.recordRemoved(e.run, row.bytes, row.blob)
+	_, err = e.tx.exec(ctx, e.InPart(`UPDATE {ended_runs} SET output = '', error = '', context = '', output_blob_id = NULL, erased_at = now_us()
 		WHERE project_id = $1 AND id = $2`, e.run.ID), e.run.ProjectID, e.run.ID)
 	return row, err
 }
 
-// took notes what a row had, and lets its blob go with it.
-func (e *erasure) took(of store.Key, bytes int64, blob *uuid.UUID) {
+// recordRemoved records the size of a removed value, and releases its blob.
+func (e *erasure) recordRemoved(of store.Key, bytes int64, blob *uuid.UUID) {
 	e.less[of] += bytes
 	if blob != nil {
 		e.blobs = append(e.blobs, store.Key{ProjectID: of.ProjectID, ID: *blob})
 	}
 }
 
-// journal deletes the run's. What its models' calls cost is numbers alone.
+// journal deletes the run's journal. The usage of its model calls is numbers only and stays.
 func (e *erasure) journal(ctx context.Context) error {
 	there, err := e.hasPart(ctx, "journal", e.run.ID)
 	if err != nil || !there {
@@ -175,16 +174,16 @@ func (e *erasure) journal(ctx context.Context) error {
 			blob  *uuid.UUID
 		)
 		err = row.Scan(&bytes, &blob)
-		e.took(e.run, bytes, blob)
+		e.recordRemoved(e.run, bytes, blob)
 		return none, err
 	}, e.InPart(`DELETE FROM {journal} WHERE project_id = $1 AND run_id = $2
 		RETURNING `+strconv.Itoa(store.EntryOverhead)+` + octet_length(kind) + COALESCE(octet_length(data), 0), blob_id`, e.run.ID), e.run.ProjectID, e.run.ID)
 	return err
 }
 
-// isLast says whether the run is the last of its event that is there. The event is locked, so
-// that of two that are erased at once one is.
-func (e *erasure) isLast(ctx context.Context, event *uuid.UUID) (bool, error) {
+// isLastRun reports whether the run is the last existing run of its event. The event is locked, so if
+// two runs are erased at once, one of them is the last.
+func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error) {
 	if event == nil {
 		return true, nil
 	}
@@ -225,8 +224,8 @@ func (e *erasure) isLast(ctx context.Context, event *uuid.UUID) (bool, error) {
 	return !left, err
 }
 
-// inputs deletes those of an event, or of deliveries.
-func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
+// deleteInputs deletes the inputs of an event or of deliveries.
+func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 	return e.byParts(ctx, "inputs", ids, func(some []store.Key) error {
 		var l list
 		_, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
@@ -239,7 +238,7 @@ func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
 			if err = row.Scan(&key.ProjectID, &key.ID, &bytes, &blob, &files); err != nil {
 				return none, err
 			}
-			e.took(key, bytes, blob)
+			e.recordRemoved(key, bytes, blob)
 			if files != nil {
 				e.blobs, err = addFiles(e.blobs, key.ProjectID, *files)
 			}
@@ -249,8 +248,8 @@ func (e *erasure) inputs(ctx context.Context, ids []store.Key) error {
 	})
 }
 
-// byParts does something with keys of a table of history, some of one part at a time; not with those whose
-// part is gone.
+// byParts calls do with keys of a history table, in batches of one partition. It skips deleted
+// partitions.
 func (e *erasure) byParts(ctx context.Context, table string, keys []store.Key, do func(some []store.Key) error) error {
 	for _, same := range e.keysByPart(table, keys) {
 		if there, err := e.hasPart(ctx, table, same[0].ID); err != nil {
@@ -267,8 +266,8 @@ func (e *erasure) byParts(ctx context.Context, table string, keys []store.Key, d
 	return nil
 }
 
-// deliveries erases what the run has sent, and what was answered. Their rows stay, those of open
-// ones too: whoever takes one finds nothing to send.
+// deliveries erases the payloads of the run and the responses to them. The rows stay, also of open
+// deliveries: a claim finds nothing to send.
 func (e *erasure) deliveries(ctx context.Context) error {
 	open, err := deliveriesOf(ctx, e.tx, e.run)
 	if err != nil {
@@ -277,7 +276,7 @@ func (e *erasure) deliveries(ctx context.Context) error {
 	made := slices.Concat(e.sent, open)
 	slices.SortFunc(made, CompareKeys)
 	made = slices.Compact(made)
-	if err := e.inputs(ctx, made); err != nil {
+	if err := e.deleteInputs(ctx, made); err != nil {
 		return err
 	}
 	return e.byParts(ctx, "delivery_attempts", made, func(some []store.Key) error {
@@ -298,7 +297,7 @@ func (e *erasure) deliveries(ctx context.Context) error {
 	})
 }
 
-// uncount lets the blobs go, and what was stored be counted no more.
+// uncount releases the blobs and subtracts the stored bytes.
 func (e *erasure) uncount(ctx context.Context) error {
 	for some := range slices.Chunk(e.blobs, chunk) {
 		var l list
@@ -308,7 +307,7 @@ func (e *erasure) uncount(ctx context.Context) error {
 			e.less[e.run] += size
 			return none, err
 		}, `UPDATE blobs SET mark = '' WHERE `+e.keys(&l, "id", some)+` RETURNING size`, l.args...); err != nil {
-			return wrap(err, "letting go of blobs")
+			return wrap(err, "releasing blobs")
 		}
 	}
 	more := map[store.Key]int64{}

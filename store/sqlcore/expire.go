@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// openProjects walks the key of open runs from project to project, so that it costs
-// what there are of these, not of runs.
+// openProjects walks the key of open runs from project to project, so its cost is the number of
+// projects, not of runs.
 var openProjects = `WITH RECURSIVE p (project_id) AS (
 		SELECT (SELECT r.project_id FROM open_runs r WHERE r.project_id >= '` + uuid.Nil.String() + `' ORDER BY r.project_id LIMIT 1)
 		UNION ALL
@@ -23,13 +23,13 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 	)
 	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL`
 
-// ExpireRuns implements store.Housekeeping. A run's id says when it was accepted. Projects
-// take turns, whose first is drawn by lot: what does not fit into one call is not always the
-// same ones'.
+// ExpireRuns implements store.Housekeeping. The ID of a run has its acceptance time. Projects are
+// processed round robin from a random one, so the work that one call leaves does not always belong
+// to the same projects.
 func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	projects, err := collect(ctx, c.engine.Reader(), scanID, openProjects)
 	if err != nil {
-		return 0, wrap(err, "looking for projects with open runs")
+		return 0, wrap(err, "reading projects with open runs")
 	}
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
@@ -41,7 +41,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 		expired, err := c.expireOf(ctx, project, age, most)
 		n += expired
 		if err != nil {
-			failed = append(failed, wrap(err, "ending runs of project %s that have been open for too long", project))
+			failed = append(failed, wrap(err, "ending expired runs of project %s", project))
 		}
 		if projects = projects[1:]; expired == most {
 			projects = append(projects, project)
@@ -50,7 +50,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	return n, joinAsides(failed...)
 }
 
-// expireOf ends runs of a project, which may keep history for a shorter time.
+// expireOf ends runs of a project, which may have a shorter retention.
 func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
 	age, err := c.openFor(ctx, c.engine.Reader(), project, age)
 	if err != nil {

@@ -11,39 +11,39 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// expiring is the destination at which ExpireDeliveries looked last.
+// expiring is the last destination that ExpireDeliveries has checked.
 type expiring struct {
 	sync.Mutex
 	after store.Key
 }
 
-// maxExpiring is at how many destinations one statement of ExpireDeliveries looks, maxPages how
-// many such statements one call makes.
+// maxExpiring is the number of destinations per statement of ExpireDeliveries, maxPages the number
+// of statements per call.
 const (
 	maxExpiring = 100
 	maxPages    = 32
 )
 
-// ExpireDeliveries implements store.Housekeeping. It looks at destinations in their order,
-// behind those at which it looked before, until it has ended as many deliveries as it may; a
-// delivery's id says when it was made.
+// ExpireDeliveries implements store.Housekeeping. It checks destinations in order, after the last
+// one of the previous call, until it has ended the maximum number of deliveries. The ID of a
+// delivery has its creation time.
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
 	c.asides.turn(tooOldDeliveries)
 	var failed []error
 	for range maxPages {
-		late, last, err := c.latest(ctx, age)
+		late, last, err := c.expiredDestinations(ctx, age)
 		if err != nil {
-			return n, joinAsides(append(failed, wrap(err, "looking for deliveries that wait for too long"))...)
+			return n, joinAsides(append(failed, wrap(err, "reading expired deliveries"))...)
 		}
 		for _, key := range late {
 			expired, err := c.expireDue(ctx, key, age, min(limit-n, chunk))
-			failed = append(failed, wrap(err, "ending deliveries of %s that wait for too long", key))
-			if n += expired; n >= limit { // there may be more of this one
+			failed = append(failed, wrap(err, "ending expired deliveries of %s", key))
+			if n += expired; n >= limit { // there may be more for this destination
 				return n, joinAsides(failed...)
 			}
-			if c.expiring.after = key; ctx.Err() != nil { // the next call goes on behind it, however long it takes
+			if c.expiring.after = key; ctx.Err() != nil { // the next call continues behind it, however long it takes
 				return n, joinAsides(failed...)
 			}
 		}
@@ -54,9 +54,9 @@ func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit in
 	return n, joinAsides(failed...)
 }
 
-// latest are those of the next destinations that have deliveries which are that old, and the last
-// at which it looked, the zero key where there are no more behind.
-func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
+// expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
+// key at the end.
+func (c *Core) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
 	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var isLate bool
@@ -75,12 +75,12 @@ func (c *Core) latest(ctx context.Context, age time.Duration) (late []store.Key,
 	return late, last, err
 }
 
-// tooOldDeliveries is what deliveries are set aside for that cannot be ended.
+// tooOldDeliveries is the name under which deliveries are set aside that cannot be ended.
 const tooOldDeliveries = "expired deliveries"
 
-// expireDue ends deliveries of a destination that are that old, but for those under way, and
-// those of which somebody says at this moment what came of them: that one may wait for the
-// destination, which is locked here.
+// expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
+// deliveries whose result is being recorded, because that transaction may wait for the destination,
+// which is locked here.
 func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
 	age, err := c.openFor(ctx, c.engine.Reader(), of.ProjectID, age)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 	return swept.Failed, err
 }
 
-// endExpired ends deliveries of a destination, which is locked.
+// endExpired ends deliveries of a locked destination.
 func (c *Core) endExpired(ctx context.Context, tx *Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
@@ -112,7 +112,7 @@ func (c *Core) endExpired(ctx context.Context, tx *Tx, of store.Key, age time.Du
 	if err := c.endDeliveries(ctx, tx, keys, store.ConnectorRunFailed, reason); err != nil {
 		return err
 	}
-	if err := tellOf(ctx, tx, attempts); err != nil {
+	if err := postFailures(ctx, tx, attempts); err != nil {
 		return err
 	}
 	if _, err := tx.exec(ctx, `UPDATE destinations SET rejected = rejected + $3, rejected_reason = $4 WHERE project_id = $1 AND connector_id = $2`,

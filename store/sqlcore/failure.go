@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tellOf notes of connectors in the outbox which deliveries attempts end as failed, where a
-// link of the project tells of these. Of one that tells of another none is told: it could go
-// on for ever. Neither is of a test, at which somebody looks.
-func tellOf(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
+// postFailures adds outbox rows for connectors whose deliveries end as failed, if a link of the project
+// requests failure notices. A failed notice causes no notice, because that could repeat forever. A
+// failed test causes none, because a user is watching it.
+func postFailures(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 	failed := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool {
 		return a.Outcome != store.DeliveryFailed && a.Outcome != store.DeliveryGone || a.Delivery.Kind == store.DeliverFailure || a.Delivery.Kind == store.DeliverTest
 	})
@@ -47,7 +47,7 @@ func tellOf(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
 }
 
-// tellingProjects are those of attempts that have links that tell.
+// tellingProjects returns the projects of attempts that have links for failure notices.
 func tellingProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
 	var projects []uuid.UUID
 	for _, a := range attempts {
@@ -59,10 +59,10 @@ func tellingProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]u
 	return collect(ctx, tx, scanID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.ids(projects), l.args...)
 }
 
-// takeFailing takes the rows of connectors of which deliveries have failed, if no other has
-// since they were read: own is of how many then, and word goes out of no more before TellEvery
-// is over. A row of which there is nothing to tell after that goes. The destinations of what
-// will be told are locked before.
+// takeFailing takes the outbox rows of failing connectors, if no other process has since they were
+// read. own is the number of failed deliveries at that time. The next notice follows after
+// TellEvery at the earliest. A row without further failures is then deleted. The destinations of
+// the notices are locked before.
 func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, targets []target, own map[store.Key]int64) error {
 	if len(failing) == 0 {
 		return nil
@@ -112,15 +112,15 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 	return err
 }
 
-// failedDelivery is one that is told of.
+// failedDelivery is a failed delivery in a notice.
 type failedDelivery struct {
 	store.Key
 	environment uuid.UUID
 	word        store.FailedDelivery
 }
 
-// told are the links over which word goes out of connectors of which deliveries have failed.
-func (c *Core) told(ctx context.Context, failing []posted) (all []target, err error) {
+// noticeLinks returns the links that send failure notices about these connectors.
+func (c *Core) noticeLinks(ctx context.Context, failing []posted) (all []target, err error) {
 	var last []store.Key
 	for _, p := range failing {
 		if p.failed > 0 {
@@ -149,7 +149,7 @@ func (c *Core) told(ctx context.Context, failing []posted) (all []target, err er
 	return all, nil
 }
 
-// failedDeliveries reads deliveries that have failed, with what was seen last of each.
+// failedDeliveries reads failed deliveries with the last attempt of each.
 func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
 	for _, same := range c.keysByPart("ended_connector_runs", keys) {
 		var l list
@@ -182,8 +182,7 @@ func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []fa
 	return all, nil
 }
 
-// tellingLinks are those of an environment that tell of failed deliveries, one of each
-// connector.
+// tellingLinks returns the links of an environment that send failure notices, one per connector.
 func (c *Core) tellingLinks(ctx context.Context, environment store.Key) (all []target, err error) {
 	links, err := collect(ctx, c.engine.Reader(), func(row scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
@@ -193,7 +192,7 @@ func (c *Core) tellingLinks(ctx context.Context, environment store.Key) (all []t
 		return nil, err
 	}
 	for _, to := range links {
-		if len(all) == store.MaxTold+1 { // one may be the one that has failed
+		if len(all) == store.MaxTold+1 { // one may be the failing connector itself
 			break
 		}
 		if slices.ContainsFunc(all, func(other target) bool { return other.connector == to.connector }) {

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// FilesColumn are an event's files as the row of its input has them, nil without any, and
-// how many bytes those have together that were accepted.
+// FilesColumn returns an event's files for the row of its input, nil without any, and the total
+// bytes of accepted files.
 func FilesColumn(files []store.File) (text *string, size int64) {
 	if len(files) == 0 {
 		return nil, 0
@@ -27,13 +27,13 @@ func FilesColumn(files []store.File) (text *string, size int64) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(files) // can be encoded
+	_ = encoder.Encode(files) // always encodes
 	column := Text(out.String())
 	return &column, size
 }
 
-// KeepFiles marks the blobs of events' accepted files, in the transaction that records
-// the events. ErrNotFound where one is not there whole.
+// KeepFiles marks the blobs of events' accepted files, in the accepting transaction. ErrNotFound if
+// one is missing or incomplete.
 func (c *Core) KeepFiles(ctx context.Context, tx *Tx, events []store.Event) error {
 	for _, e := range events {
 		var blobs []store.Key
@@ -51,12 +51,12 @@ func (c *Core) KeepFiles(ctx context.Context, tx *Tx, events []store.Event) erro
 
 // EventFiles implements store.Files.
 func (c *Core) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
-	files, err := c.files(ctx, connectorRun, since("id", "$1"))
+	files, err := c.inputFiles(ctx, connectorRun, since("id", "$1"))
 	return files, wrap(err, "reading the files of connector run %s", connectorRun)
 }
 
-// files are those of an input, which has the id of its connector run, if that is as narrow says.
-func (c *Core) files(ctx context.Context, input store.Key, narrow string) ([]store.File, error) {
+// inputFiles returns the files of an input, which has the ID of its connector run, if narrow matches.
+func (c *Core) inputFiles(ctx context.Context, input store.Key, narrow string) ([]store.File, error) {
 	var column *string
 	err := c.inHistory(ctx, c.engine.Reader(), input, `SELECT files FROM {inputs} WHERE project_id = $1 AND id = $2`+narrow, &column)
 	switch {
@@ -68,7 +68,7 @@ func (c *Core) files(ctx context.Context, input store.Key, narrow string) ([]sto
 	return filesIn(*column)
 }
 
-// filesIn are the files that the row of an input has.
+// filesIn decodes the files in the row of an input.
 func filesIn(column string) (files []store.File, err error) {
 	err = json.Unmarshal([]byte(column), &files)
 	return files, wrap(err, "decoding files")
@@ -80,11 +80,11 @@ func (c *Core) RunFiles(ctx context.Context, run store.Key) ([]store.File, error
 	if err != nil {
 		return nil, wrap(err, "reading the files of run %s", run)
 	}
-	files, err := c.files(ctx, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
+	files, err := c.inputFiles(ctx, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
 	return files, wrap(err, "reading the files of run %s", run)
 }
 
-// inputOf is the input of a run.
+// inputOf returns the input of a run.
 func (c *Core) inputOf(ctx context.Context, run store.Key) (input uuid.UUID, err error) {
 	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&input))

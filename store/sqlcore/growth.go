@@ -9,19 +9,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// NumberBytes is how many bytes a row of numbers counts as stored: about what it takes with its
-// share of the indexes.
+// NumberBytes is the stored size of a rollup row: about its real size with its share of the
+// indexes.
 const NumberBytes = 512
 
-// growth is by how many bytes the numbers of projects grow in a transaction. They are added at its
-// end, of all projects at once: so those who add wait for each other in one order.
+// growth is the change of rollup bytes per project in a transaction. It is written at the end, for
+// all projects at once, so that concurrent transactions lock in one order.
 type growth map[uuid.UUID]int64
 
-// rows counts so many rows that are new, or below 0 those that go.
+// rows counts n new rows, or deleted rows if n is below 0.
 func (g growth) rows(project uuid.UUID, n int64) { g[project] += n * NumberBytes }
 
-// insert inserts rows, or adds to those that are there, and counts those that are new, as is said of
-// what the statement returns.
+// insert inserts rows or adds to existing ones, and counts the new ones, as the scan of the
+// returned rows reports.
 func (g growth) insert(ctx context.Context, tx *Tx, numbers rows, into, row, after string, isNew func(scanner) (project uuid.UUID, fresh bool, err error)) error {
 	return numbers.each(into, row, after, func(statement string, args []any) error {
 		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -35,7 +35,7 @@ func (g growth) insert(ctx context.Context, tx *Tx, numbers rows, into, row, aft
 	})
 }
 
-// write adds it to what projects have stored.
+// write adds the growth to the stored bytes of projects.
 func (g growth) write(ctx context.Context, tx *Tx) error {
 	maps.DeleteFunc(g, func(_ uuid.UUID, bytes int64) bool { return bytes == 0 })
 	return addStored(ctx, tx, g)

@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// HeadersColumn are an event's headers as the row of its input has them, nil without any.
+// HeadersColumn returns an event's headers for the row of its input, nil without any.
 func HeadersColumn(headers map[string]string) *string {
 	if len(headers) == 0 {
 		return nil
@@ -19,9 +19,17 @@ func HeadersColumn(headers map[string]string) *string {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(headers) // can be encoded
+	_ = encoder.Encode(headers) // always encodes
 	column := Text(out.String())
 	return &column
+}
+
+// TraceparentColumn returns a traceparent for a row, nil without one.
+func TraceparentColumn(traceparent string) *string {
+	if traceparent == "" {
+		return nil
+	}
+	return &traceparent
 }
 
 // RunHeaders implements store.History.
@@ -31,7 +39,7 @@ func (c *Core) RunHeaders(ctx context.Context, run store.Key) (headers map[strin
 		err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
 			`SELECT headers FROM {inputs} WHERE project_id = $1 AND id = $2`, document{&headers})
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, nil // the run is there, and its input is not kept any more
+			return nil, nil // the run exists, but its input is no longer kept
 		}
 	}
 	return headers, wrap(err, "reading the headers of run %s", run)

@@ -12,8 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Names of tables of history, for which a statement about one id has the name of
-// the part that holds it.
+// Placeholders of history tables. A statement about one ID gets the name of the partition.
 const (
 	inputs             = "{inputs}"
 	endedRuns          = "{ended_runs}"
@@ -21,8 +20,7 @@ const (
 	journal            = "{journal}"
 )
 
-// HistoryTables are the tables of history, and the column whose time says which part
-// a row is in.
+// HistoryTables are the history tables, with the column whose time selects the partition.
 var HistoryTables = map[string]string{
 	"inputs": "id", "ended_runs": "id", "ended_connector_runs": "id", "journal": "run_id", "model_calls": "run_id",
 	"delivery_attempts": "delivery_id",
@@ -30,7 +28,7 @@ var HistoryTables = map[string]string{
 	"audit_log":         "id", "audit_outcomes": "id",
 }
 
-// InPart puts the parts of history that hold an id into a statement.
+// InPart replaces the placeholders in a statement by the partitions of an ID.
 func (c *Core) InPart(statement string, id uuid.UUID) string {
 	for {
 		before, rest, found := strings.Cut(statement, "{")
@@ -42,16 +40,16 @@ func (c *Core) InPart(statement string, id uuid.UUID) string {
 	}
 }
 
-// inHistory reads a value of the one row of history that a statement finds by
-// project ($1), id ($2) and more arguments; ErrNotFound when there is none, and when
-// its part is not there. The latter ends a transaction q, which is to have nothing left
-// to do then: it must not wait for a connection beside its own.
+// inHistory reads a value of the history row that a statement selects by project ($1), ID ($2) and
+// more arguments. ErrNotFound if there is no row or no partition. A missing partition aborts a
+// transaction q, which must have nothing left to do then, because it must not wait for a second
+// connection.
 func (c *Core) inHistory(ctx context.Context, q Queryer, key store.Key, statement string, into any, args ...any) error {
 	args = append([]any{key.ProjectID, key.ID}, args...)
 	return c.foundPart(q.QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
 }
 
-// foundPart is found, also for a part of history that is not there.
+// foundPart is found, also for a missing partition.
 func (c *Core) foundPart(err error) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) && c.noTable(err) {
 		return store.ErrNotFound
@@ -59,8 +57,7 @@ func (c *Core) foundPart(err error) error {
 	return found(err)
 }
 
-// pastRows are the rows of history that a statement finds; none where its part is
-// not there.
+// pastRows returns the history rows that a statement selects; none if the partition is missing.
 func pastRows[T any](ctx context.Context, c *Core, q Queryer, id uuid.UUID, scan func(scanner) (T, error), statement string, args ...any) ([]T, error) {
 	rows, err := collect(ctx, q, scan, c.InPart(statement, id), args...)
 	if err = c.foundPart(err); errors.Is(err, store.ErrNotFound) {

@@ -11,12 +11,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// start is what started a run.
+// start identifies the event that started a run.
 type start struct{ run, input store.Key }
 
-// countHops sets how many deliveries targets come by: one more than what started their runs,
-// of which some are known.
-func (c *Core) countHops(ctx context.Context, targets []target, starts []start) error {
+// origin is the part of an event that deliveries of its runs repeat.
+type origin struct {
+	hops        int
+	traceparent string
+}
+
+// addOrigins sets the hops of targets, one more than the events that started their runs, and the traceparents. Some starts
+// are known.
+func (c *Core) addOrigins(ctx context.Context, targets []target, starts []start) error {
 	known := make(map[store.Key]bool, len(starts))
 	for _, s := range starts {
 		known[s.run] = true
@@ -31,24 +37,25 @@ func (c *Core) countHops(ctx context.Context, targets []target, starts []start) 
 	if err != nil {
 		return err
 	}
-	hops, err := c.hopsOf(ctx, c.engine.Reader(), slices.Concat(starts, more))
+	origins, err := c.originsByRun(ctx, c.engine.Reader(), slices.Concat(starts, more))
 	for i, t := range targets {
-		targets[i].hops = hops[t.run] + 1
+		from := origins[t.run]
+		targets[i].hops, targets[i].traceparent = from.hops+1, from.traceparent
 	}
 	return err
 }
 
-// nextHop is by how many deliveries comes what a run sends.
-func (c *Core) nextHop(ctx context.Context, q Queryer, run store.Key) (int, error) {
+// originOf returns the origin of a run.
+func (c *Core) originOf(ctx context.Context, q Queryer, run store.Key) (origin, error) {
 	starts, err := c.startsOf(ctx, q, []store.Key{run})
 	if err != nil {
-		return 0, err
+		return origin{}, err
 	}
-	hops, err := c.hopsOf(ctx, q, starts)
-	return hops[run] + 1, err
+	origins, err := c.originsByRun(ctx, q, starts)
+	return origins[run], err
 }
 
-// startsOf are those of runs.
+// startsOf returns the starts of runs.
 func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (starts []start, err error) {
 	scan := func(row scanner) (s start, err error) {
 		err = row.Scan(&s.run.ProjectID, &s.run.ID, &s.input.ID)
@@ -74,32 +81,31 @@ func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (start
 	return starts, nil
 }
 
-// hopsOf is how many deliveries the events have come by that started runs, by run, as far as
-// their inputs are stored.
-func (c *Core) hopsOf(ctx context.Context, q Queryer, starts []start) (map[store.Key]int, error) {
+// originsByRun returns the origins of runs, by run, if their inputs are stored.
+func (c *Core) originsByRun(ctx context.Context, q Queryer, starts []start) (map[store.Key]origin, error) {
 	inputs := make([]store.Key, len(starts))
 	for i, s := range starts {
 		inputs[i] = s.input
 	}
 	slices.SortFunc(inputs, CompareKeys)
-	of := map[store.Key]int{}
+	of := map[store.Key]origin{}
 	for _, same := range c.keysByPart("inputs", slices.Compact(inputs)) {
 		var l list
 		if _, err := pastRows(ctx, c, q, same[0].ID, func(row scanner) (id uuid.UUID, err error) {
 			var (
 				key  store.Key
-				hops int
+				from origin
 			)
-			err = row.Scan(&key.ProjectID, &key.ID, &hops)
-			of[key] = hops
+			err = row.Scan(&key.ProjectID, &key.ID, &from.hops, &from.traceparent)
+			of[key] = from
 			return id, err
-		}, `SELECT project_id, id, hops FROM {inputs} WHERE `+c.keys(&l, "id", same), l.args...); err != nil {
+		}, `SELECT project_id, id, hops, COALESCE(traceparent, '') FROM {inputs} WHERE `+c.keys(&l, "id", same), l.args...); err != nil {
 			return nil, err
 		}
 	}
-	hops := make(map[store.Key]int, len(starts))
+	origins := make(map[store.Key]origin, len(starts))
 	for _, s := range starts {
-		hops[s.run] = of[s.input]
+		origins[s.run] = of[s.input]
 	}
-	return hops, nil
+	return origins, nil
 }

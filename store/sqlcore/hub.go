@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// subscriberHints is how many different hints wait for a slow reader. Beyond, it has
-	// to look at everything, for all tenants: so no sweep and no batch may come near.
+	// subscriberHints is the maximum number of different hints that wait for a slow reader. Beyond
+	// it, the reader has to read everything, for all tenants. So no sweep and no batch may come
+	// close to it.
 	subscriberHints = 16_384
-	// subscriberEnds is how many of them hold the end of a run, for the sake of memory.
+	// subscriberEnds limits the waiting hints with the end of a run, to save memory.
 	subscriberEnds = 256
-	// subscriberBuffer is how many of them are handed over at once.
+	// subscriberBuffer is the number of hints in the channel.
 	subscriberBuffer = 64
 )
 
-// Hub hands hints to the subscribers of this process.
+// Hub distributes hints to the subscribers of this process.
 type Hub struct {
 	mu          sync.Mutex
 	subscribers map[store.Topic]map[*subscriber]struct{}
 	closed      bool
 }
 
-// subscriber is one who reads hints: each that waits is there once, in the order in
-// which they came.
+// subscriber reads hints. Each waiting hint exists once, in order of arrival.
 type subscriber struct {
 	out  chan store.Hint
-	wake chan struct{} // holds one: there is something to hand over
+	wake chan struct{} // holds one: there are hints to send
 	done chan struct{}
 
 	mu      sync.Mutex
@@ -55,7 +55,7 @@ func (h *Hub) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 		h.subscribers[topic] = map[*subscriber]struct{}{}
 	}
 	h.subscribers[topic][s] = struct{}{}
-	go s.hand()
+	go s.deliverHints()
 	return s.out, func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -66,7 +66,7 @@ func (h *Hub) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	}
 }
 
-// Publish hands out hints and never waits.
+// Publish distributes hints and never waits.
 func (h *Hub) Publish(hints []store.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,12 +77,12 @@ func (h *Hub) Publish(hints []store.Hint) {
 	}
 }
 
-// take notes a hint. The hint that hints were lost covers all of its topic.
+// take records a hint. The hint that hints were lost replaces all others of its topic.
 func (s *subscriber) take(hint store.Hint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.pending) >= subscriberEnds {
-		hint.End = nil // to be read
+		hint.End = nil // the reader reads the end from the store
 	}
 	everything := store.Hint{Topic: hint.Topic}
 	_, covered := s.pending[everything]
@@ -102,7 +102,7 @@ func (s *subscriber) take(hint store.Hint) {
 	}
 }
 
-// next is the hint that has waited longest.
+// next returns the hint that has waited longest.
 func (s *subscriber) next() (hint store.Hint, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *subscriber) next() (hint store.Hint, ok bool) {
 	return hint, true
 }
 
-// hand gives what is pending to the reader until nobody reads any more.
-func (s *subscriber) hand() {
+// deliverHints sends pending hints until the reader unsubscribes.
+func (s *subscriber) deliverHints() {
 	defer close(s.out)
 	for {
 		hint, ok := s.next()
@@ -135,7 +135,7 @@ func (s *subscriber) hand() {
 	}
 }
 
-// Lost tells the subscribers of all topics to look at everything.
+// Lost tells the subscribers of all topics to read everything.
 func (h *Hub) Lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -159,7 +159,7 @@ func (h *Hub) Close() {
 	h.subscribers = nil
 }
 
-// Distinct are hints without those that are there before.
+// Distinct returns hints without duplicates.
 func Distinct(hints []store.Hint) []store.Hint {
 	if len(hints) < 2 {
 		return hints

@@ -11,12 +11,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// done is a hint of its own.
+// done returns a unique hint.
 func done() store.Hint {
 	return store.Hint{Topic: store.TopicDone, Key: store.Key{ProjectID: uuid.New(), ID: uuid.New()}}
 }
 
-// drain reads until a hint comes, which is the last of them, or that hints were lost.
+// drain reads until it gets the last hint, or the hint that hints were lost.
 func drain(hints <-chan store.Hint, last store.Hint) (seen []store.Hint) {
 	for hint := range hints {
 		seen = append(seen, hint)
@@ -27,9 +27,9 @@ func drain(hints <-chan store.Hint, last store.Hint) (seen []store.Hint) {
 	return seen
 }
 
-// TestABurstOfOneTenantIsNobodyElses: what thousands of runs of one project do at a
-// moment is hinted one by one, and nobody has to look at everything.
-func TestABurstOfOneTenantIsNobodyElses(t *testing.T) {
+// Thousands of hints of one project at once are delivered one by one, and no reader has to read
+// everything.
+func TestHub_DeliversBurstsOneByOne(t *testing.T) {
 	t.Parallel()
 	var h Hub
 	hints, stop := h.Subscribe(store.TopicDone)
@@ -42,8 +42,8 @@ func TestABurstOfOneTenantIsNobodyElses(t *testing.T) {
 	require.Equal(t, burst, drain(hints, burst[len(burst)-1]))
 }
 
-// TestAHintThatWaitsIsThereOnce: however often it comes meanwhile.
-func TestAHintThatWaitsIsThereOnce(t *testing.T) {
+// A waiting hint exists once, even if it is published again.
+func TestHub_MergesDuplicateHints(t *testing.T) {
 	t.Parallel()
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
 	first, second := done(), done()
@@ -60,13 +60,12 @@ func TestAHintThatWaitsIsThereOnce(t *testing.T) {
 	require.False(t, ok)
 	s.take(first)
 	hint, ok := s.next()
-	require.True(t, ok, "it came again after it was read")
+	require.True(t, ok, "published again after it was read")
 	require.Equal(t, first, hint)
 }
 
-// TestWhoIsFarBehindLooksAtEverything: one hint says so, and covers all that come
-// until it was read.
-func TestWhoIsFarBehindLooksAtEverything(t *testing.T) {
+// One hint reports the loss and covers all hints until it is read.
+func TestHub_ReportsLossToSlowReaders(t *testing.T) {
 	t.Parallel()
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
 	for range subscriberHints + 10 {
@@ -84,8 +83,8 @@ func TestWhoIsFarBehindLooksAtEverything(t *testing.T) {
 	require.Equal(t, last, hint)
 }
 
-// TestAReaderThatStopsIsLetGo: also one that reads nothing, and with its hub.
-func TestAReaderThatStopsIsLetGo(t *testing.T) {
+// A subscription ends with stop or with its hub, even if its reader reads nothing.
+func TestHub_ReleasesStoppedReaders(t *testing.T) {
 	t.Parallel()
 	var h Hub
 	stopped, stop := h.Subscribe(store.TopicDone)
@@ -97,7 +96,7 @@ func TestAReaderThatStopsIsLetGo(t *testing.T) {
 	h.Close()
 	for _, hints := range []<-chan store.Hint{stopped, closed} {
 		for range hints {
-		} // it ends
+		} // the channel closes
 	}
 	stop()
 	stopLate()
@@ -106,9 +105,8 @@ func TestAReaderThatStopsIsLetGo(t *testing.T) {
 	require.False(t, open)
 }
 
-// TestEndsThatWaitTakeLittleMemory: of many hints that wait only the first tell what a
-// run ended with.
-func TestEndsThatWaitTakeLittleMemory(t *testing.T) {
+// Of many waiting hints only the first have the end of a run.
+func TestHub_LimitsWaitingEnds(t *testing.T) {
 	t.Parallel()
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
 	for range 2 * subscriberEnds {
@@ -125,7 +123,7 @@ func TestEndsThatWaitTakeLittleMemory(t *testing.T) {
 	require.Equal(t, subscriberEnds, ends)
 }
 
-// Lost hints are told to the subscribers of every topic, of those to come too.
+// Subscribers of every topic learn of lost hints, also later subscribers.
 func TestHub_LostReachesEveryTopic(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []store.Topic{

@@ -12,18 +12,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// identity is a row of object_ids: an id, and the object that holds it.
+// identity is a row of object_ids: an ID and the object that holds it.
 type identity struct {
 	key store.Key
 	ref store.ObjectRef
 	// writes counts the writes of the row.
 	writes int64
-	// adopted: the store was adopted, and no object of the new cluster has taken
-	// the row over yet.
+	// adopted means that the store was adopted, and no object of the new cluster has taken over the
+	// row yet.
 	adopted bool
 }
 
-// refColumns are the object of object_ids k.
+// refColumns are the columns of the object in object_ids k.
 const refColumns = `k.namespace, k.kind, k.name, k.object_uid, k.generation`
 
 // refFields are the destinations of refColumns.
@@ -44,11 +44,11 @@ func identityOf(ctx context.Context, q Queryer, key store.Key) (identity, error)
 	return i, found(err)
 }
 
-// ClaimID implements store.Projector. It reads first: most often the id is the
-// object's already.
+// ClaimID implements store.Projector. It reads first, because the object usually has the ID
+// already.
 func (c *Core) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	held, err := identityOf(ctx, c.engine.Reader(), key)
-	if err == nil && held.names(ref) {
+	if err == nil && held.namesObject(ref) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -57,25 +57,24 @@ func (c *Core) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) 
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.claimID(ctx, tx, key, ref) })
 }
 
-// names says that the id is this very object's, and nothing newer is known of it.
-func (i identity) names(ref store.ObjectRef) bool {
+// namesObject reports whether the ID belongs to this very object, and no newer state is known.
+func (i identity) namesObject(ref store.ObjectRef) bool {
 	return i.ref.SameObject(ref) && i.ref.ObjectUID == ref.ObjectUID && !i.adopted && i.ref.Generation <= ref.Generation
 }
 
-// claimID makes the id the object's. It locks the project, and applies the
-// deletion of what the object's name or id stood for in an earlier incarnation.
-// A ref without ObjectUID is of an object that is yet to be mirrored: it keeps
-// what is known of the incarnation.
+// claimID claims the ID for the object. It locks the project, and applies the deletion of an
+// earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
+// not mirrored yet: it keeps the recorded incarnation.
 func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.ObjectRef) error {
 	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}
-	// One row has the id, another may have the name.
+	// One row may have the ID, another the name.
 	rows, err := collect(ctx, tx, scanIdentity,
 		selectIdentities+`WHERE k.project_id = $1 AND (k.id = $2 OR k.kind = $3 AND k.name = $4)`,
 		key.ProjectID, key.ID, ref.Kind, ref.Name)
 	if err != nil {
-		return fmt.Errorf("reading who holds the id of %s: %w", ref, err)
+		return fmt.Errorf("reading the holder of the ID of %s: %w", ref, err)
 	}
 	next := identity{key: key, ref: ref}
 	for _, row := range rows {
@@ -91,7 +90,7 @@ func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.Obj
 		if !departed {
 			continue
 		}
-		stays, err := c.depart(ctx, tx, row)
+		stays, err := c.applyDeletion(ctx, tx, row)
 		if err != nil {
 			return err
 		}
@@ -102,8 +101,8 @@ func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.Obj
 	return writeIdentity(ctx, tx, next)
 }
 
-// claimedBy is the row once its object claims it again; departed says that this
-// is another incarnation, and the deletion of the one before went unseen.
+// claimedBy returns the row after the object has claimed it again. departed means that this is
+// another incarnation, and the deletion of the previous one was missed.
 func (i identity) claimedBy(ref store.ObjectRef) (next identity, departed bool, err error) {
 	next = identity{key: i.key, ref: ref}
 	switch {
@@ -125,7 +124,7 @@ func writeIdentity(ctx context.Context, tx *Tx, i identity) error {
 		ON CONFLICT (project_id, id) DO UPDATE SET cluster_uid = excluded.cluster_uid, object_uid = excluded.object_uid,
 			generation = excluded.generation, writes = object_ids.writes + 1, adopted = FALSE`,
 		i.key.ProjectID, i.key.ID, i.ref.Namespace, i.ref.Kind, i.ref.Name, i.ref.ObjectUID, i.ref.Generation)
-	return wrap(err, "claiming the id of %s", i.ref)
+	return wrap(err, "claiming the ID of %s", i.ref)
 }
 
 // Remove implements store.Projector.
@@ -140,18 +139,18 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 		case errors.Is(err, store.ErrNotFound):
 			return nil
 		case err != nil:
-			return fmt.Errorf("looking for %s: %w", ref, err)
+			return fmt.Errorf("reading %s: %w", ref, err)
 		case !held.ref.SameObject(ref), held.ref.ObjectUID != "" && ref.ObjectUID != held.ref.ObjectUID:
 			return nil
 		}
-		_, err = c.depart(ctx, tx, held)
+		_, err = c.applyDeletion(ctx, tx, held)
 		return err
 	})
 }
 
-// depart applies the deletion of an object. A connector of the code that is live stays, with all
-// that it has, and waits for the mirror that is made anew: its secrets are in effect.
-func (c *Core) depart(ctx context.Context, tx *Tx, held identity) (stays bool, err error) {
+// applyDeletion applies the deletion of an object. A live connector in code stays with everything it has
+// and waits for its new mirror, because its secrets are in effect.
+func (c *Core) applyDeletion(ctx context.Context, tx *Tx, held identity) (stays bool, err error) {
 	if held.ref.Kind == store.KindConnector {
 		n, err := tx.exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
 			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
@@ -163,7 +162,7 @@ func (c *Core) depart(ctx context.Context, tx *Tx, held identity) (stays bool, e
 	return false, c.removeObject(ctx, tx, held)
 }
 
-// removeObject applies the effects of an object's deletion and frees its id.
+// removeObject applies the effects of an object's deletion and frees its ID.
 func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 	var err error
 	switch held.ref.Kind {
@@ -175,23 +174,23 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 		}
 	case store.KindDeployment:
 		if err = cancelDeployments(ctx, tx, held.key.ProjectID, deletedMessage, `id = $2`, held.key.ID); err == nil {
-			err = goes(ctx, tx, store.KindDeployment, held.key)
+			err = recordDeletion(ctx, tx, store.KindDeployment, held.key)
 		}
 	case store.KindConnector:
 		err = removeConnector(ctx, tx, held.key)
 	case store.KindConnectorLink:
 		err = removeLink(ctx, tx, held.key)
-	case store.KindAPIKey: // an id and no more
+	case store.KindAPIKey: // only an ID
 	default:
 		err = fmt.Errorf("unknown kind %q", held.ref.Kind)
 	}
 	if err == nil {
-		err = freeID(ctx, tx, held.key)
+		err = releaseID(ctx, tx, held.key)
 	}
 	return wrap(err, "removing %s", held.ref)
 }
 
-func freeID(ctx context.Context, tx *Tx, key store.Key) error {
+func releaseID(ctx context.Context, tx *Tx, key store.Key) error {
 	_, err := tx.exec(ctx, `DELETE FROM object_ids WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID)
 	return err
 }
@@ -211,12 +210,12 @@ func scanProjected(row scanner) (store.ProjectedObject, error) {
 // Holder implements store.Catalog.
 func (c *Core) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
 	i, err := identityOf(ctx, c.engine.Reader(), key)
-	return i.ref, wrap(err, "reading who holds the id %s", key)
+	return i.ref, wrap(err, "reading the holder of ID %s", key)
 }
 
 // Holders implements store.Catalog.
 func (c *Core) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
 	objects, err := collect(ctx, c.engine.Reader(), scanProjected,
 		selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
-	return objects, wrap(err, "listing who holds ids of project %s", projectID)
+	return objects, wrap(err, "listing the ID holders of project %s", projectID)
 }

@@ -16,16 +16,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Rings of keys.
+// Names of key rings.
 const (
 	ringDerivation = "derivation"
 	ringSealing    = "sealing"
 )
 
-// keysTurn is what transactions that change the platform's keys take turns on.
+// keysTurn is the lock of transactions that change the platform's keys.
 var keysTurn = uuid.MustParse("6b657973-0000-4000-8000-000000000000")
 
-// reportsKept is how long the reports of processes that are gone are kept.
+// reportsKept is how long the reports of ended processes are kept.
 const reportsKept = time.Hour
 
 const platformKeyColumns = `id, ring, fingerprint, rank, current, used, revoked_at, ends_at, retired_at`
@@ -71,7 +71,7 @@ func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]s
 			ON CONFLICT (process) DO UPDATE SET keys = excluded.keys, seen_at = excluded.seen_at`, Text(process), ids)
 		return err
 	})
-	return current, wrap(err, "reporting which keys process %s holds", process)
+	return current, wrap(err, "recording the keys of process %s", process)
 }
 
 // ForgetProcess implements store.KeyRegister.
@@ -81,7 +81,7 @@ func (c *Core) ForgetProcess(ctx context.Context, process string) error {
 			Text(process), reportsKept.Microseconds())
 		return err
 	})
-	return wrap(err, "forgetting process %s", process)
+	return wrap(err, "deleting process %s", process)
 }
 
 func keyHolders(ctx context.Context, q Queryer, liveFor time.Duration) ([]store.KeyHolder, error) {
@@ -111,7 +111,7 @@ func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked 
 		for _, key := range stored {
 			if !held[key.ID] && !key.Used && key.RevokedAt == nil {
 				if _, err := tx.exec(ctx, `DELETE FROM platform_keys WHERE id = $1`, key.ID); err != nil {
-					return fmt.Errorf("forgetting key %s: %w", key.ID, err)
+					return fmt.Errorf("deleting key %s: %w", key.ID, err)
 				}
 			}
 		}
@@ -122,7 +122,7 @@ func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked 
 		}
 		return nil
 	})
-	return wrap(err, "taking note of the platform's keys")
+	return wrap(err, "recording the platform's keys")
 }
 
 func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) error {
@@ -148,8 +148,8 @@ func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) err
 	return nil
 }
 
-// revokeKey marks a key; what is accepted of it changes for all connectors at
-// once, which is why their versions rise.
+// revokeKey revokes a key. That changes the valid secrets of all connectors, so their versions
+// increase.
 func revokeKey(ctx context.Context, tx *Tx, id string, within time.Duration) error {
 	changed, err := tx.exec(ctx, `UPDATE platform_keys SET revoked_at = COALESCE(revoked_at, now_us()),
 			ends_at = COALESCE(revoked_at, now_us()) + $2
@@ -165,7 +165,7 @@ func revokeKey(ctx context.Context, tx *Tx, id string, within time.Duration) err
 	return err
 }
 
-// keyEnds are the ends of revoked keys.
+// keyEnds returns the ends of revoked keys.
 func keyEnds(ctx context.Context, q Queryer) (store.KeyEnds, error) {
 	keys, err := platformKeys(ctx, q)
 	ends := store.KeyEnds{}
@@ -174,10 +174,10 @@ func keyEnds(ctx context.Context, q Queryer) (store.KeyEnds, error) {
 			ends[key.ID] = *key.EndsAt
 		}
 	}
-	return ends, wrap(err, "reading which keys are revoked")
+	return ends, wrap(err, "reading the revoked keys")
 }
 
-// parseKeyEnds reads id=microseconds,…
+// parseKeyEnds parses id=microseconds,…
 func parseKeyEnds(text string) store.KeyEnds {
 	ends := store.KeyEnds{}
 	for _, entry := range strings.Split(text, ",") {
@@ -242,7 +242,8 @@ func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.Key
 					status.Lacking = append(status.Lacking, holder.Process)
 				}
 			}
-			if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM connectors WHERE (secret_key = $1 AND NOT shadowed) OR sealed_key = $1),
+			if err := q.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM connectors WHERE (secret_key = $1 AND NOT shadowed) OR sealed_key = $1)
+					+ (SELECT count(*) FROM projects WHERE telemetry_key = $1),
 				EXISTS (SELECT 1 FROM platform_keys WHERE id = $1 AND `+dispensable+`)`,
 				key.ID).Scan(&status.Needed, &status.Dispensable); err != nil {
 				return err
@@ -254,9 +255,10 @@ func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.Key
 	return out, wrap(err, "reading the platform's keys")
 }
 
-// dispensable is a condition on key $1. A connector out of effect derives its
-// secret anew when it comes back, and what a key made ends with it.
+// dispensable is a condition on key $1. A connector out of effect derives its secret again when it
+// returns, and secrets of a key expire with it.
 const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELECT 1 FROM connectors WHERE sealed_key = $1)
+	AND NOT EXISTS (SELECT 1 FROM projects WHERE telemetry_key = $1)
 	AND (ends_at <= now_us() OR NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 AND NOT shadowed))`
 
 // RetireKey implements store.KeyLedger.

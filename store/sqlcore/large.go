@@ -17,23 +17,22 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Outputs and journal entries of more than store.MaxInlineText bytes are blobs. They are
-// written before the transaction whose rows name them, so that no shared transaction
-// carries them, and marked as history's by it: a blob that nobody's transaction marked is
-// nobody's, and goes.
+// Outputs and journal entries above store.MaxInlineText bytes are blobs. They are written before
+// the transaction whose rows name them, so that shared transactions stay small. That transaction
+// marks them as history. Unmarked blobs are deleted.
 
-// writtenAtOnce is how many blobs of one call are being written at a time: each takes a
-// connection.
+// writtenAtOnce is the number of blobs of one call that are written concurrently, because each
+// takes a connection.
 const writtenAtOnce = 2
 
-// Large says in which blobs those parts of a run are that are too large for a row: by
-// the sequence of a journal entry, or OutputPart.
+// Large are the blobs of the large parts of a run, by the sequence of a journal entry, or
+// OutputPart.
 type Large map[int64]uuid.UUID
 
-// OutputPart is the output among the parts of a run: entries count from 1.
+// OutputPart identifies the output. Journal entries count from 1.
 const OutputPart = 0
 
-// Blob is the blob of a part; nil where the part lies in its row.
+// Blob returns the blob of a part; nil if the part is in its row.
 func (l Large) Blob(part int64) *uuid.UUID {
 	if blob, ok := l[part]; ok {
 		return &blob
@@ -41,7 +40,7 @@ func (l Large) Blob(part int64) *uuid.UUID {
 	return nil
 }
 
-// Row are the data of an entry as its row has it, and its blob: one of them, or none.
+// Row returns the data of an entry for its row, and its blob. At most one of them is set.
 func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
 	if blob = l.Blob(e.Sequence); blob != nil || len(e.Data) == 0 {
 		return nil, blob
@@ -50,7 +49,7 @@ func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
 	return &text, nil
 }
 
-// of are the blobs of entries, and of the output where that is stored too.
+// of returns the blobs of entries, and of the output if it is stored too.
 func (l Large) of(project uuid.UUID, output bool, entries []store.JournalEntry) (blobs []store.Key) {
 	if len(l) == 0 {
 		return nil
@@ -66,8 +65,8 @@ func (l Large) of(project uuid.UUID, output bool, entries []store.JournalEntry) 
 	return blobs
 }
 
-// has says whether a blob is there for all parts that need one.
-func (l Large) has(output string, entries []store.JournalEntry) bool {
+// hasBlobs reports whether all parts that need a blob have one.
+func (l Large) hasBlobs(output string, entries []store.JournalEntry) bool {
 	if l.Blob(OutputPart) == nil && len(output) > store.MaxInlineText {
 		return false
 	}
@@ -76,25 +75,25 @@ func (l Large) has(output string, entries []store.JournalEntry) bool {
 	})
 }
 
-// isLarge says whether parts of a run need blobs.
+// isLarge reports whether parts of a run need blobs.
 func isLarge(output string, entries []store.JournalEntry) bool {
-	return !Large(nil).has(output, entries)
+	return !Large(nil).hasBlobs(output, entries)
 }
 
-// isLarge says whether parts of the run need blobs.
+// isLarge reports whether parts of the run need blobs.
 func (e Ending) isLarge() bool { return isLarge(e.Output, e.Journal) }
 
-// blobs are those that an ending names.
-func (e Ending) blobs() []store.Key { return e.Large.of(e.Run.ProjectID, true, e.Journal) }
+// blobKeys returns the blobs that an ending names.
+func (e Ending) blobKeys() []store.Key { return e.Large.of(e.Run.ProjectID, true, e.Journal) }
 
-// putLarge writes the blobs that a claim needs to add entries to its run's journal, and
-// to end it with an output. It writes none where the transaction will not store anything
-// either: the claim is over, the entries do not continue the journal or make it too large.
+// putLarge writes the blobs that a claim needs to append entries to its run's journal and to end
+// the run with an output. It writes none if the transaction would not store anything: the claim has
+// expired, or the entries do not continue the journal or make it too large.
 func (c *Core) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
 	if !isLarge(output, entries) {
 		return nil, nil
 	}
-	claims, err := c.claims(ctx, []store.Lease{l})
+	claims, err := c.currentClaims(ctx, []store.Lease{l})
 	held, current := claims[l]
 	if err != nil || !current {
 		return nil, err
@@ -106,8 +105,7 @@ func (c *Core) putLarge(ctx context.Context, l store.Lease, output string, entri
 	return c.putParts(ctx, l.Run.ProjectID, output, fresh, writtenAtOnce)
 }
 
-// putResumption writes the blob that the entry needs which resumes a run, where that is
-// suspended.
+// putResumption writes the blob for the entry that resumes a run, if the run is suspended.
 func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
 	if !isLarge("", entries) {
 		return nil, nil
@@ -124,9 +122,9 @@ func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store
 	return c.putParts(ctx, run.ProjectID, "", entries, 1)
 }
 
-// putAll is putLarge for endings that a transaction may end as they are. It returns these;
-// of the others, and of those whose blobs could not be written, each is a matter of its own.
-func (c *Core) putAll(ctx context.Context, endings []Ending) (ready []Ending) {
+// putLargeBlobs is putLarge for endings that can end in a batch, which it returns. All others, and
+// endings whose blobs could not be written, are processed one by one.
+func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
 	if len(endings) == 0 {
 		return nil
 	}
@@ -134,7 +132,7 @@ func (c *Core) putAll(ctx context.Context, endings []Ending) (ready []Ending) {
 	for i, e := range endings {
 		leases[i] = store.Lease{Run: e.Run, Token: *e.Token}
 	}
-	claims, err := c.claims(ctx, leases)
+	claims, err := c.currentClaims(ctx, leases)
 	if err != nil {
 		return nil
 	}
@@ -157,7 +155,7 @@ func (c *Core) putAll(ctx context.Context, endings []Ending) (ready []Ending) {
 			return nil
 		})
 	}
-	_ = group.Wait() // they return none
+	_ = group.Wait() // the functions return no errors
 	return ready
 }
 
@@ -177,7 +175,7 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 	for part, text := range texts {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return nil, fmt.Errorf("making an id: %w", err)
+			return nil, fmt.Errorf("generating an ID: %w", err)
 		}
 		large[part] = id
 		group.Go(func() error {
@@ -187,14 +185,14 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 	}
 	if err := group.Wait(); err != nil {
 		c.dropLoose(ctx, large.of(project, true, entries))
-		return nil, wrap(err, "storing what is large")
+		return nil, wrap(err, "storing large values")
 	}
 	return large, nil
 }
 
-// claims reads what is known of the runs of those claims that are current, or may be
-// revived: none of the others is ever current again.
-func (c *Core) claims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimed, error) {
+// currentClaims reads the runs of claims that are current or can be revived. All other claims are never
+// current again.
+func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimed, error) {
 	out := map[store.Lease]claimed{}
 	for part := range slices.Chunk(leases, chunk) {
 		keys := make([]store.Key, len(part))
@@ -212,13 +210,13 @@ func (c *Core) claims(ctx context.Context, leases []store.Lease) (map[store.Leas
 			return none, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
 			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.keys(&args, "id", keys), args.args...); err != nil {
-			return nil, wrap(err, "looking at claims")
+			return nil, wrap(err, "reading claims")
 		}
 	}
 	return out, nil
 }
 
-// keep marks the blobs that rows of the transaction name. All of them must be there.
+// keep marks the blobs that rows of the transaction name. All of them must exist.
 func (c *Core) keep(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
@@ -226,14 +224,14 @@ func (c *Core) keep(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	var l list
 	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keys(&l, "id", blobs), l.args...)
 	if err == nil && n != int64(len(blobs)) {
-		err = fmt.Errorf("%d of %d are there: %w", n, len(blobs), store.ErrNotFound)
+		err = fmt.Errorf("%d of %d exist: %w", n, len(blobs), store.ErrNotFound)
 	}
 	tx.kept = append(tx.kept, blobs...)
 	return wrap(err, "keeping blobs")
 }
 
-// writeWith is Write for a transaction for which blobs were written: those that it does
-// not keep go.
+// writeWith is Write for a transaction with blobs. It deletes the blobs that the transaction does
+// not keep.
 func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *Tx) error) error {
 	var last *Tx
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
@@ -246,11 +244,11 @@ func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx con
 	return err
 }
 
-// dropTimeout bounds deleting blobs that were written in vain.
+// dropTimeout limits deleting blobs that were written in vain.
 const dropTimeout = 5 * time.Second
 
-// dropLoose deletes those of these blobs that nothing keeps, also when their caller has
-// gone, as is the usual reason. It says nothing of a failure: the sweep deletes what is left.
+// dropLoose deletes the unmarked ones of these blobs, even if the caller has gone, which is the
+// usual reason. It ignores errors, because the sweep deletes the rest.
 func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
 	if len(blobs) == 0 {
 		return
@@ -267,7 +265,7 @@ func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
 	})
 }
 
-// texts reads blobs whole, in one statement.
+// texts reads blobs completely, in one statement.
 func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	if len(blobs) == 0 {
 		return nil, nil
@@ -292,13 +290,14 @@ func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uui
 	}
 	for _, blob := range blobs {
 		if len(texts[blob.ID]) == 0 || len(texts[blob.ID]) != sizes[blob.ID] {
-			return nil, fmt.Errorf("blob %s is not whole: %w", blob, store.ErrNotFound)
+			return nil, fmt.Errorf("blob %s is incomplete: %w", blob, store.ErrNotFound)
 		}
 	}
 	return texts, nil
 }
 
-// pastRun is an ended run whose output may be in a blob, pastEntry likewise an entry.
+// pastRun is an ended run whose output may be in a blob. pastEntry is an entry whose data may be in
+// a blob.
 type (
 	pastRun struct {
 		store.Run
@@ -310,8 +309,8 @@ type (
 	}
 )
 
-// whole are runs of a project with their outputs.
-func (c *Core) whole(ctx context.Context, q Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
+// withOutputs returns runs of a project with their outputs.
+func (c *Core) withOutputs(ctx context.Context, q Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
 	if len(past) == 0 {
 		return nil, nil
 	}
@@ -334,7 +333,7 @@ func (c *Core) whole(ctx context.Context, q Queryer, project uuid.UUID, past []p
 	return runs, nil
 }
 
-// wholeEntries are entries of a project's run with their data.
+// wholeEntries returns entries of a run with their data.
 func (c *Core) wholeEntries(ctx context.Context, q Queryer, project uuid.UUID, past []pastEntry) ([]store.JournalEntry, error) {
 	if len(past) == 0 {
 		return nil, nil

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// selectLinks are links l with the objects k that hold their ids.
+// selectLinks selects links l with the objects k that hold their IDs.
 const selectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
 	l.object_created_at, l.created_at, l.updated_at, ` + refColumns + `
 	FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id `
@@ -30,7 +30,7 @@ func scanLink(row scanner) (l store.Link, err error) {
 	return l, err
 }
 
-// PutLink implements store.Projector. It reads first: most often nothing changed.
+// PutLink implements store.Projector. It reads first, because usually nothing has changed.
 func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 	stored, err := scanLink(c.engine.Reader().QueryRowContext(ctx,
 		selectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
@@ -38,7 +38,7 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 		return nil
 	}
 	if err = found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("reading what is stored of %s: %w", l.Ref, err)
+		return fmt.Errorf("reading the stored row of %s: %w", l.Ref, err)
 	}
 	var refused error // the claim stays
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
@@ -51,17 +51,17 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 	return err
 }
 
-// sameLink says whether putting b would change nothing where a is stored.
+// sameLink reports whether writing b over a changes nothing.
 func sameLink(a, b store.Link) bool {
 	return a.Ref == b.Ref && a.ConnectorID == b.ConnectorID && a.AgentName == Text(b.AgentName) &&
 		a.FilesRequired == b.FilesRequired && reflect.DeepEqual(a.Outbound, b.Outbound) &&
 		a.ObjectCreatedAt.Equal(b.ObjectCreatedAt.Truncate(time.Microsecond))
 }
 
-// putLink writes a link, unless another one joins the same connector and agent, the
-// connector has as many as it may have, or the agent a tool of its name, or as many
-// links that send as it may have. One that an activation brought stays
-// marked as such when its mirror is put.
+// putLink writes a link. It does not if another link joins the same connector and agent, the
+// connector has reached its limit of links, or the agent has a tool with its name or has reached
+// its limit of outbound links. A link of an activation stays marked as such when its mirror is
+// written.
 func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
@@ -71,9 +71,9 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 		return nil, wrap(err, "projecting %s", l.Ref)
 	}
 	l.AgentName = Text(l.AgentName)
-	was, err := beside(ctx, tx, l)
+	was, err := linkSurroundings(ctx, tx, l)
 	if err != nil {
-		return nil, fmt.Errorf("reading what is beside %s: %w", l.Ref, err)
+		return nil, fmt.Errorf("reading the links beside %s: %w", l.Ref, err)
 	}
 	switch {
 	case was.holder.Name != "":
@@ -82,7 +82,7 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 		refused = &store.TooManyLinksError{}
 	default:
 		if refused, err = checkOutbound(ctx, tx, l); err != nil {
-			return nil, fmt.Errorf("reading what its agent sends by beside %s: %w", l.Ref, err)
+			return nil, fmt.Errorf("reading the outbound links beside %s: %w", l.Ref, err)
 		}
 	}
 	if refused == nil {
@@ -91,18 +91,18 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 	return refused, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
 }
 
-// surroundings are what a link meets where it is put.
+// surroundings are the stored rows that a new link may conflict with.
 type surroundings struct {
-	// connector is the one that the link is stored with, the zero id without one.
+	// connector is the connector of the stored link, the zero ID without one.
 	connector uuid.UUID
-	// others is how many other links the connector has.
+	// others is the number of other links of the connector.
 	others int
-	// holder is another link that joins the same connector and agent.
+	// holder is another link with the same connector and agent.
 	holder store.ObjectRef
 }
 
-// beside reads all of them at once: a project's links are put one after the other.
-func beside(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err error) {
+// linkSurroundings reads all of them at once. A lock serializes writes of a project's links.
+func linkSurroundings(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err error) {
 	var connector uuid.NullUUID
 	err = tx.QueryRowContext(ctx, `SELECT b.connector_id, n.others, COALESCE(k.namespace, ''), COALESCE(k.kind, ''),
 			COALESCE(k.name, ''), COALESCE(k.object_uid, ''), COALESCE(k.generation, 0)
@@ -115,7 +115,7 @@ func beside(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err er
 	return was, err
 }
 
-// writeLink writes a link that was stored with the connector before.
+// writeLink writes a link. before is its previous connector.
 func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, definedInCode bool) error {
 	policy, err := policyOf(l)
 	if err != nil {
@@ -140,7 +140,7 @@ func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, defi
 	return bumpConnectors(ctx, tx, l.ProjectID, `id IN ($2, $3)`, l.ConnectorID, before)
 }
 
-// policyOf is a link's outbound policy as it is stored.
+// policyOf returns the stored form of a link's outbound policy.
 func policyOf(l store.Link) (any, error) {
 	if l.Outbound == nil {
 		return nil, nil

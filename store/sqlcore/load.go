@@ -10,9 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// BacklogStatement has a row for each environment of a project in which something is
-// open. It walks the project's part of the key: so what was accepted by a connector
-// that is gone counts too.
+// BacklogStatement returns a row for each environment of a project with open connector runs. It
+// walks the project's part of the key, so it includes connector runs of deleted connectors.
 const BacklogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigint), CAST(SUM(c.input_size) AS bigint)
 	FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id`
 

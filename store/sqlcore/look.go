@@ -12,10 +12,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// projectKeys are the keys of projects, each once and in one order.
+// projectKeys returns the keys of projects, each once and in order.
 func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 	if len(projects) > store.MaxLooks {
-		return nil, fmt.Errorf("asking for looks at %d projects, more than %d", len(projects), store.MaxLooks)
+		return nil, fmt.Errorf("requesting polls of %d projects, more than %d", len(projects), store.MaxLooks)
 	}
 	var keys []store.Key
 	for _, id := range slices.SortedFunc(slices.Values(projects), compareIDs) {
@@ -43,7 +43,7 @@ func (c *Core) LookedFor(ctx context.Context, projects []uuid.UUID) (map[uuid.UU
 		return none, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
 		WHERE `+c.keys(&l, "p.project_id", keys), l.args...)
-	return asked, wrap(err, "looking which of %d projects there are", len(keys))
+	return asked, wrap(err, "reading which of %d projects exist", len(keys))
 }
 
 // ProjectIDs implements store.Looks.
@@ -68,7 +68,7 @@ func (c *Core) AskLooks(ctx context.Context, projects []uuid.UUID) error {
 		}
 		return err
 	})
-	return wrap(err, "asking for looks at %d projects", len(keys))
+	return wrap(err, "requesting polls of %d projects", len(keys))
 }
 
 // AskedLooks implements store.LookTaker.
@@ -78,7 +78,7 @@ func (c *Core) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]st
 		return look, err
 	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
 		WHERE l.project_id > $1 ORDER BY l.project_id LIMIT $2`, after, limit)
-	return looks, wrap(err, "reading which looks are asked for")
+	return looks, wrap(err, "reading the requested polls")
 }
 
 // TakeLook implements store.LookTaker.
@@ -87,5 +87,5 @@ func (c *Core) TakeLook(ctx context.Context, project uuid.UUID) error {
 		_, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err
 	})
-	return wrap(err, "taking the look at project %s", project)
+	return wrap(err, "taking the poll request of project %s", project)
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// openSweep moves open runs or deliveries for which something is due.
+// openSweep processes due open runs or deliveries.
 type openSweep[R any] struct {
 	*Core
-	// name is of what the rows that fail alone are set aside for.
+	// name is the name under which failing rows are set aside.
 	name string
-	// columns, table, where and order select the rows of the table r, by args; order may be "".
+	// columns, table, where and order select the rows of the table r, with args; order may be "".
 	columns, table, where, order string
 	args                         []any
 	scan                         func(row scanner) (R, error)
 	key                          func(row R) store.Key
-	// lock, unless nil, locks what comes before the rows, and says whether it is there.
+	// lock, unless nil, locks the parent of the rows, and reports whether it exists.
 	lock func(ctx context.Context, tx *Tx) (bool, error)
-	// move moves rows, all of them or none, and returns what became of them.
+	// move processes all rows or none, and returns the result.
 	move func(ctx context.Context, tx *Tx, rows []R) (store.Swept, error)
-	// aside, unless nil, does more for a row that is set aside.
+	// aside, unless nil, is called for a row that is set aside.
 	aside func(ctx context.Context, row R)
 }
 
-// keysOnly is an openSweep of runs that needs no more of them than their keys.
+// keysOnly is an openSweep of runs that needs only their keys.
 func (c *Core) keysOnly(name, where, order string, move func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error), args ...any) openSweep[store.Key] {
 	return openSweep[store.Key]{
 		Core: c, name: name, columns: `r.project_id, r.id`, table: `open_runs`, where: where, order: order, args: args, scan: scanKey,
@@ -35,7 +35,7 @@ func (c *Core) keysOnly(name, where, order string, move func(ctx context.Context
 	}
 }
 
-// pick reads at most limit rows, of these keys unless there are none.
+// pick reads at most limit rows, of these keys if there are any.
 func (s openSweep[R]) pick(ctx context.Context, q Queryer, limit int, only []store.Key, lock string) ([]R, error) {
 	l := list{args: append([]any{limit}, s.args...)}
 	rest := ``
@@ -51,7 +51,7 @@ func (s openSweep[R]) pick(ctx context.Context, q Queryer, limit int, only []sto
 	return collect(ctx, q, s.scan, `SELECT `+s.columns+` FROM `+s.table+` r WHERE `+s.where+rest+` LIMIT $1 `+lock, l.args...)
 }
 
-// moveSome moves at most limit rows in one transaction, of these keys unless there are none.
+// moveSome processes at most limit rows in one transaction, of these keys if there are any.
 func (s openSweep[R]) moveSome(ctx context.Context, limit int, only []store.Key) (moved store.Swept, err error) {
 	err = s.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		moved = store.Swept{}
@@ -67,12 +67,12 @@ func (s openSweep[R]) moveSome(ctx context.Context, limit int, only []store.Key)
 		return err
 	})
 	if err != nil {
-		return store.Swept{}, err // nothing was moved
+		return store.Swept{}, err // nothing was changed
 	}
 	return moved, nil
 }
 
-// setAside lets the next calls pass over a row.
+// setAside makes the next calls skip a row.
 func (s openSweep[R]) setAside(ctx context.Context, row R, because error) error {
 	if s.aside != nil {
 		s.aside(ctx, row)
@@ -80,8 +80,8 @@ func (s openSweep[R]) setAside(ctx context.Context, row R, because error) error 
 	return s.asides.put(s.name, s.key(row), because)
 }
 
-// sweep moves at most limit rows, in one transaction unless some of them fail; it opens none if there are
-// no rows. Those that fail alone are set aside.
+// sweep processes at most limit rows, in one transaction unless some fail. It opens none if there
+// are no rows. Rows that fail alone are set aside.
 func (s openSweep[R]) sweep(ctx context.Context, limit int) (swept store.Swept, err error) {
 	rows, err := s.pick(ctx, s.engine.Reader(), limit, nil, ``)
 	if err != nil || len(rows) == 0 {
@@ -90,7 +90,7 @@ func (s openSweep[R]) sweep(ctx context.Context, limit int) (swept store.Swept, 
 	if swept, err = s.moveSome(ctx, limit, nil); err == nil {
 		return swept, nil
 	}
-	if len(rows) == 1 && errors.Is(ctx.Err(), context.DeadlineExceeded) && s.canWrite(ctx) { // it is this row that takes so long
+	if len(rows) == 1 && errors.Is(ctx.Err(), context.DeadlineExceeded) && s.canWrite(ctx) { // this row takes too long
 		return swept, s.setAside(ctx, rows[0], err)
 	}
 	return swept, isolation[R]{
@@ -104,5 +104,5 @@ func (s openSweep[R]) sweep(ctx context.Context, limit int) (swept store.Swept, 
 			return err
 		},
 		atFault: s.atFault, can: s.canWrite, aside: s.setAside,
-	}.after(ctx, rows, err)
+	}.isolateAfter(ctx, rows, err)
 }

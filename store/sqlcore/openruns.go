@@ -14,17 +14,17 @@ import (
 // openRuns are open runs of an environment, the first two of args, that are counted.
 type openRuns struct {
 	*Core
-	// only narrows to runs of these agents, nil to none. within is a condition on the ids of runs r,
-	// begun one on what these have once they have begun.
+	// only limits to runs of these agents; nil does not limit. within is a condition on the IDs of
+	// runs r. begun is a condition on fields that runs have after their start.
 	only          []string
 	within, begun string
 	args          list
-	// fresh says whether runs are counted that have never begun: they have neither a deployment
-	// nor a variant.
+	// fresh means that never started runs are counted, which have neither deployment nor variant.
 	fresh bool
 }
 
-// openCount are how many open runs are alike, and when the last of them was queued or begun.
+// openCount is the number of open runs with equal fields, and when the last of them was queued or
+// started.
 type openCount struct {
 	agent, testName string
 	status          store.RunStatus
@@ -33,14 +33,13 @@ type openCount struct {
 }
 
 const (
-	// openHere narrows to the environment, openColumns are what runs are counted by.
+	// openHere limits to the environment. openColumns are the grouping columns.
 	openHere    = `r.project_id = $1 AND r.environment_id = $2`
 	openColumns = `r.agent_name, r.test_name, r.status, r.deployment_id, r.queued_at, r.started_at`
 )
 
-// count counts them. Nearly all of a backlog are runs that have never begun: these are counted by
-// the index of queued runs alone, without looking at a row, line by line, for to group them would
-// cost more than that.
+// count counts the runs. Nearly all runs of a backlog have never started. These are counted
+// index-only, queue by queue, because grouping them would cost more.
 func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
 	heads, names := o.heads()
 	some := ``
@@ -69,8 +68,7 @@ func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
 		WHERE TRUE`+o.begun+` GROUP BY r.agent_name, r.test_name, r.status`, o.args.args...)
 }
 
-// heads selects what the lines of queued runs have in common: of the agents, whose names are a list,
-// or those that there are.
+// heads selects the common fields of queues: of the agents in names, or of all agents.
 func (o *openRuns) heads() (heads, names string) {
 	if o.only == nil {
 		return QueuedLines(o.address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q

@@ -14,197 +14,293 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastOf are tables of history, and what deletes at most $4 rows from each, of project $1, whose ids are
-// of the time from $2 to before $3, and returns the blobs that they name: one, and those of files. What an
-// open run, connector run or delivery still needs stays.
-var pastOf = []struct{ table, statement string }{
+// pastOf are history tables with a statement that deletes at most $4 rows of project $1 whose IDs
+// are from the ID $2 to before the time $3. It returns the IDs, and the blobs that the rows name: one
+// blob, and the blobs of files. Rows that an open run, connector run or delivery needs stay.
+var pastOf = [...]struct{ table, statement string }{
 	{`journal`, `DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
-		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
+		WHERE t.project_id = $1 AND t.run_id >= $2 AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
-		ORDER BY t.run_id LIMIT $4) RETURNING blob_id, NULL`},
+		ORDER BY t.run_id LIMIT $4) RETURNING run_id, blob_id, NULL`},
 	{`inputs`, `DELETE FROM {inputs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {inputs} t
-		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3)
+		WHERE t.project_id = $1 AND t.id >= $2 AND t.id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.id)
 			AND NOT EXISTS (SELECT 1 FROM open_connector_runs o WHERE o.project_id = $1 AND o.id = t.id)
 			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.id)
-		ORDER BY t.id LIMIT $4) RETURNING blob_id, files`},
+		ORDER BY t.id LIMIT $4) RETURNING id, blob_id, files`},
 	{`delivery_attempts`, `DELETE FROM {delivery_attempts} WHERE (project_id, delivery_id, number) IN (SELECT t.project_id, t.delivery_id, t.number FROM {delivery_attempts} t
-		WHERE t.project_id = $1 AND t.delivery_id >= id_at($2) AND t.delivery_id < id_at($3)
+		WHERE t.project_id = $1 AND t.delivery_id >= $2 AND t.delivery_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM deliveries o WHERE o.project_id = $1 AND o.id = t.delivery_id)
-		ORDER BY t.delivery_id LIMIT $4) RETURNING NULL, NULL`},
+		ORDER BY t.delivery_id LIMIT $4) RETURNING delivery_id, NULL, NULL`},
 	{`ended_runs`, `DELETE FROM {ended_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_runs} t
-		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING output_blob_id, NULL`},
-	// After the runs, so that these have all their calls for as long as they are counted anew.
+		WHERE t.project_id = $1 AND t.id >= $2 AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING id, output_blob_id, NULL`},
+	// After the runs, so that these have all their calls for as long as a rebuild counts them.
 	{`model_calls`, `DELETE FROM {model_calls} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {model_calls} t
-		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3)
+		WHERE t.project_id = $1 AND t.run_id >= $2 AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
-		ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`},
-	// After the runs: nothing is indexed any more then that is not there.
+		ORDER BY t.run_id LIMIT $4) RETURNING run_id, NULL, NULL`},
+	// After the runs, so that nothing is indexed any more for a deleted run.
 	{`run_words`, `DELETE FROM {run_words} WHERE (project_id, run_id) IN (SELECT t.project_id, t.run_id FROM {run_words} t
-		WHERE t.project_id = $1 AND t.run_id >= id_at($2) AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING NULL, NULL`},
+		WHERE t.project_id = $1 AND t.run_id >= $2 AND t.run_id < id_at($3) ORDER BY t.run_id LIMIT $4) RETURNING run_id, NULL, NULL`},
 	{`ended_connector_runs`, `DELETE FROM {ended_connector_runs} WHERE (project_id, id) IN (SELECT t.project_id, t.id FROM {ended_connector_runs} t
-		WHERE t.project_id = $1 AND t.id >= id_at($2) AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING NULL, NULL`},
+		WHERE t.project_id = $1 AND t.id >= $2 AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING id, NULL, NULL`},
 }
 
-// runsOfPast is where ended runs are in pastOf.
-var runsOfPast = slices.IndexFunc(pastOf, func(of struct{ table, statement string }) bool { return of.table == "ended_runs" })
+// runsOfPast is the index of ended runs in pastOf.
+var runsOfPast = slices.IndexFunc(pastOf[:], func(of struct{ table, statement string }) bool { return of.table == "ended_runs" })
 
-// deleteDays deletes days before one, row by row, where no parts go: one day of a project at a
-// time, then what the audit log has of the time. Days from keep on stay, each as a whole, while a
-// result is on its way.
+// deleteDays deletes days before one row by row, if there are no partitions: one day of a project
+// at a time, then the audit log of that time. Days from keep on stay completely while a result is
+// still to be delivered.
 func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	var on projectDay
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT s.project_id, s.day FROM stored_days s WHERE s.day < $1
-		AND (s.day < $2 OR NOT `+onItsWay+`) ORDER BY s.day, s.project_id LIMIT 1`, before, keep).Scan(&on.project, &on.day))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return c.deleteAudit(ctx, begin(before), limit)
-	case err != nil:
-		return 0, err
+	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *list, others string) string {
+		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.add(before) + `
+			AND (s.day < ` + l.add(keep) + ` OR NOT ` + onItsWay + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
+	})
+	if trimmed.Count > 0 || err != nil && !errors.As(err, new(*store.SetAsideError)) {
+		return trimmed.Count, err
 	}
-	return c.deleteDay(ctx, on, limit, 1)
+	n, auditErr := c.deleteAudit(ctx, begin(before), limit)
+	return n, joinAsides(err, auditErr)
 }
 
-// How many projects a call of TrimHistory tries, the most overdue first, and how many transactions it has for a
-// day: one, and one more for each day that the project is overdue.
+// Names under which projects are set aside whose history cannot be deleted.
 const (
-	trimProjects        = 16
-	maxTrimTransactions = 10
+	pastDays    = "days of history"
+	overdueDays = "days that a project keeps no longer"
 )
 
-// overdueDay is the oldest day of a project that it keeps no longer, and since when, in microseconds.
+// maxTrimTransactions is the maximum number of transactions per turn of a project: one, and one
+// more for each overdue day.
+const maxTrimTransactions = 10
+
+// overdueDay is the oldest day of a project beyond its retention, and since when, in microseconds.
 type overdueDay struct {
 	projectDay
 	us int64
 }
 
-// overdueDays are those of the most overdue projects.
-func (c *Core) overdueDays(ctx context.Context, limit int) ([]overdueDay, error) {
-	return collect(ctx, c.engine.Reader(), func(row scanner) (d overdueDay, err error) {
-		err = row.Scan(&d.project, &d.day, &d.us)
-		return d, err
-	}, `SELECT s.project_id, MIN(s.day), now_us() - p.history_us - (MIN(s.day) + 1) * `+dayUS+` FROM projects p
-		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / `+dayUS+`
-		WHERE p.history_us <> 0 GROUP BY s.project_id, p.history_us ORDER BY 3 DESC, 1 LIMIT $1`, limit)
+func scanOverdueDay(row scanner) (d overdueDay, err error) {
+	err = row.Scan(&d.project, &d.day, &d.us)
+	return d, err
 }
 
-// TrimHistory implements store.Housekeeping. The most overdue project is first, so a project whose retention
-// was lowered by much and one that stores much both catch up. A project that another gateway trims at the
-// moment is passed over. The days of a project go from the oldest on, so its history has no holes.
-func (c *Core) TrimHistory(ctx context.Context, limit int) (n int, err error) {
-	days, err := c.overdueDays(ctx, trimProjects)
-	if err != nil {
-		return 0, wrap(err, "looking for what projects keep no longer")
-	}
-	for _, of := range days {
-		transactions := 1 + min(of.us/day.Microseconds(), maxTrimTransactions-1)
-		n, err = c.deleteDay(ctx, of.projectDay, limit, int(transactions))
-		if n > 0 || !errors.Is(err, ErrBusy) {
-			break
+// deleteNext deletes rows of the next day that pick selects. If it cannot, it tries the following
+// day. others is a condition on s that excludes projects. A project that fails is skipped for some
+// calls, unless some of its rows were deleted, and a project whose lock another transaction has is
+// skipped for this call.
+func (c *Core) deleteNext(ctx context.Context, name string, turns *turns, limit int, pick func(l *list, others string) string) (trimmed store.Trimmed, err error) {
+	c.asides.turn(name)
+	var (
+		failed []error
+		busy   []uuid.UUID
+	)
+	for ctx.Err() == nil {
+		var l list
+		out, others := slices.Clone(busy), ``
+		for _, key := range c.asides.passed(name) {
+			out = append(out, key.ProjectID)
+		}
+		if len(out) > 0 {
+			others = ` AND s.project_id NOT IN ` + l.ids(out)
+		}
+		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.args...))
+		if err = found(err); errors.Is(err, store.ErrNotFound) {
+			return trimmed, joinAsides(failed...)
+		}
+		if err != nil {
+			return trimmed, wrap(err, "reading the history to delete")
+		}
+		turns.back(of.project)
+		n, err := c.deleteDay(ctx, of.projectDay, limit, 1+int(min(of.us/day.Microseconds(), maxTrimTransactions-1)))
+		switch {
+		case n > 0: // the next call meets an error again
+			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, joinAsides(failed...)
+		case errors.Is(err, ErrBusy):
+			busy = append(busy, of.project)
+		case err != nil && (c.atFault(err) || c.canWrite(ctx)):
+			failed = append(failed, c.asides.put(name, store.Key{ProjectID: of.project}, err))
+		case err != nil:
+			return trimmed, joinAsides(append(failed, err)...)
 		}
 	}
-	if errors.Is(err, ErrBusy) {
-		err = nil
-	}
-	return n, err
+	return trimmed, joinAsides(append(failed, ctx.Err())...)
+}
+
+// overdue are the days s beyond the retention of projects p.
+var overdue = ` FROM projects p
+		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / ` + dayUS + `
+		WHERE p.history_us <> 0`
+
+// selectOverdue returns a statement for the oldest overdue day of a project, in an order.
+func selectOverdue(others, order string) string {
+	return `SELECT s.project_id, MIN(s.day), now_us() - p.history_us - (MIN(s.day) + 1) * ` + dayUS + overdue + others + `
+		GROUP BY s.project_id, p.history_us ORDER BY ` + order + ` LIMIT 1`
+}
+
+// TrimHistory implements store.Housekeeping. Projects are served round robin. The turn of a project
+// is longer if it is more overdue, so a project with a much shorter retention catches up without
+// delaying others. Days are deleted oldest first, so history has no holes.
+func (c *Core) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
+	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *list, others string) string {
+		return selectOverdue(others, `s.project_id <= `+l.add(c.trimming.since())+`, s.project_id`)
+	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
 func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
-	days, err := c.overdueDays(ctx, 1)
-	if err != nil || len(days) == 0 {
-		return 0, wrap(err, "looking for what projects keep no longer")
+	most, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
+	if err = found(err); errors.Is(err, store.ErrNotFound) {
+		return 0, nil
 	}
-	return time.Duration(days[0].us) * time.Microsecond, nil
+	return time.Duration(most.us) * time.Microsecond, wrap(err, "reading the history beyond the retention of projects")
 }
 
-// countedBytes is an expression for what a project p has stored that counts against its limit: all but days
-// that it keeps no longer, and which are deleted later.
+// countedBytes is an expression for the bytes of a project p that count against its limit: all
+// except days beyond its retention, which are deleted later.
 var countedBytes = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
 	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
 		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + dayUS + `), 0))`
 
-// pastTurn is the lock of those who delete history of a project, so that who finds no more of a
-// day has seen what all others have done; and of those who index its runs, so that no word is left
-// of a run that goes meanwhile.
+// pastTurn is the lock of transactions that delete history of a project. A transaction that finds
+// nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so
+// no words of a run are left that is deleted meanwhile.
 var pastTurn = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
 
-// lockPast waits for the turn of the transaction among those.
+// PastLock returns the key of that lock.
+func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastTurn, project[:]) }
+
+// lockPast waits for that lock.
 func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
-	return c.engine.Lock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
+	return c.engine.Lock(ctx, tx, PastLock(project))
 }
 
-// tryPast takes the turn of the transaction among those, or fails with ErrBusy if another transaction has it.
+const (
+	// maxBusy is the number of consecutive attempts that find the lock of a project taken before an
+	// attempt waits for it. Otherwise the history of a project that is always being indexed would
+	// never be deleted.
+	maxBusy = 3
+	// pastPatience is how long such an attempt waits.
+	pastPatience = time.Second
+)
+
+// tryPast takes that lock, or fails with ErrBusy if another transaction has it.
 func (c *Core) tryPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
-	free, err := c.engine.TryLock(ctx, tx, uuid.NewSHA1(pastTurn, project[:]))
-	if err == nil && !free {
-		err = ErrBusy
+	var within time.Duration
+	if c.deleting.busyAttempts(project) >= maxBusy {
+		within = pastPatience
 	}
-	return err
+	free, err := c.engine.TryLock(ctx, tx, PastLock(project), within)
+	if err != nil {
+		return err
+	}
+	c.deleting.attempted(project, free)
+	if !free {
+		return ErrBusy
+	}
+	return nil
 }
 
-// deleting is how far days are that are being deleted, so that tables of which nothing is left are not
-// looked at again for each of the next ones' rows.
+// deleting is the progress of days that are being deleted, so that deleted rows are not read again
+// for each batch of the next rows.
 type deleting struct {
 	mutex sync.Mutex
-	done  map[projectDay]int // of pastOf
+	days  map[projectDay]progress
+	busy  map[uuid.UUID]int // consecutive attempts without the lock
 }
 
-// maxDeleting is of how many days it is known: of those that go on and on there are few.
-const maxDeleting = 1000
-
-// of is with how many tables a day is done. Runs that have ended since are looked for in any case:
-// their calls go after them.
-func (d *deleting) of(on projectDay) int {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	return min(d.done[on], runsOfPast)
+// progress is how far the deletion of a day has come. done is the number of finished tables of
+// pastOf. after has the last deleted ID per table: an index has entries of deleted rows until the
+// next vacuum, and a walk over all of them would take longer with each batch.
+type progress struct {
+	done  int
+	after [len(pastOf)]uuid.UUID
 }
 
-// reached says with how many it is.
-func (d *deleting) reached(on projectDay, done int) {
+// busyAttempts returns the number of consecutive attempts to delete history of a project that found
+// its lock taken.
+func (d *deleting) busyAttempts(project uuid.UUID) int {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if done == 0 {
-		delete(d.done, on)
+	return d.busy[project]
+}
+
+// attempted records whether an attempt got the lock of a project.
+func (d *deleting) attempted(project uuid.UUID, locked bool) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if locked {
+		delete(d.busy, project)
 		return
 	}
-	if d.done == nil || len(d.done) >= maxDeleting {
-		d.done = map[projectDay]int{}
+	if d.busy == nil || len(d.busy) >= maxDeleting {
+		d.busy = map[uuid.UUID]int{}
 	}
-	d.done[on] = done
+	d.busy[project]++
 }
 
-// deleteDay deletes what a project has of a day, the day last, in so many transactions at most that delete as
-// many rows as one may. It returns how many rows went, at most limit or one more. ErrBusy says that another
-// transaction deletes of the project at the moment.
+// maxDeleting is the maximum number of remembered days, because few take long.
+const maxDeleting = 1000
+
+// of returns the progress of a day. Runs that have ended since are searched in any case, because
+// their calls are deleted after them.
+func (d *deleting) of(on projectDay) progress {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	of := d.days[on]
+	of.done = min(of.done, runsOfPast)
+	return of
+}
+
+// reached records the progress of a day.
+func (d *deleting) reached(on projectDay, of progress) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if of == (progress{}) {
+		delete(d.days, on)
+		return
+	}
+	if d.days == nil || len(d.days) >= maxDeleting {
+		d.days = map[projectDay]progress{}
+	}
+	d.days[on] = of
+}
+
+// deleteDay deletes rows of a project's day in at most so many transactions of the maximum size. It
+// returns the number of deleted rows, at most limit plus one. Each table is deleted from the last
+// deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
+// transaction is deleting history of the project.
 func (c *Core) deleteDay(ctx context.Context, on projectDay, limit, transactions int) (n int, err error) {
-	for done := c.deleting.of(on); done < len(pastOf); {
+	for of := c.deleting.of(on); of.done < len(pastOf); {
 		most := min(limit-n, c.atOnce)
-		deleted, err := c.deletePast(ctx, on, pastOf[done].statement, most)
+		deleted, last, err := c.deletePast(ctx, on, pastOf[of.done].statement, of.after[of.done], most)
 		n += deleted
 		if err != nil {
 			return n, wrap(err, "deleting a day of project %s", on.project)
 		}
-		if deleted < most {
-			done++
-			c.deleting.reached(on, done)
+		if of.after[of.done] = last; deleted < most {
+			of.done++
+			c.deleting.reached(on, of)
 			continue
 		}
+		c.deleting.reached(on, of)
 		if transactions--; transactions == 0 || n == limit {
 			return n, nil
 		}
 	}
-	c.deleting.reached(on, 0)
-	return n + 1, wrap(c.forgetDay(ctx, on), "forgetting a day of project %s", on.project)
+	c.deleting.reached(on, progress{})
+	if err := c.forgetDay(ctx, on); err != nil {
+		return n, wrap(err, "deleting the record of a day of project %s", on.project)
+	}
+	return n + 1, nil
 }
 
-// errMore says that a day has more than one transaction deletes.
-var errMore = errors.New("there is more of the day")
+// errMore means that a day has more rows than one transaction deletes.
+var errMore = errors.New("the day has more rows")
 
-// forgetDay deletes a day, with what came to it since its tables were done with. What was counted of
-// that is in the row that goes; who has not counted it yet waits for that, and has another one then. A
-// day that has got many rows meanwhile stays.
+// forgetDay deletes a day with the rows that were added after its tables were finished. Their
+// counted bytes are in the deleted row. A transaction that has not counted its bytes yet waits for
+// that, and then creates a new row. A day with many new rows stays.
 func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.tryPast(ctx, tx, on.project); err != nil {
@@ -217,7 +313,7 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 			n := 0
 			there, err := c.engine.HasPart(ctx, tx, of.table, firstID(on.day))
 			if err == nil && there {
-				n, err = c.deleteRows(ctx, tx, on, of.statement, c.atOnce)
+				n, _, err = c.deleteRows(ctx, tx, on, of.statement, uuid.Nil, c.atOnce)
 			}
 			switch {
 			case err != nil:
@@ -228,14 +324,17 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 		}
 		return nil
 	})
-	if errors.Is(err, errMore) || err != nil && c.noTable(err) { // a part went meanwhile: the next time all is as it is then
+	if errors.Is(err, errMore) || err != nil && c.noTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		return nil
 	}
 	return err
 }
 
-// deletePast runs one of pastOf. Where the part of a day is gone, so are its rows.
-func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, limit int) (n int, err error) {
+// deletePast runs a statement of pastOf from an ID on, and returns the last deleted ID. If the
+// partition of a day is deleted, so are its rows.
+func (c *Core) deletePast(
+	ctx context.Context, on projectDay, statement string, after uuid.UUID, limit int,
+) (n int, last uuid.UUID, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.tryPast(ctx, tx, on.project); err != nil {
 			return err
@@ -243,25 +342,39 @@ func (c *Core) deletePast(ctx context.Context, on projectDay, statement string, 
 		if _, err := tx.exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.project, on.day); err != nil {
 			return err
 		}
-		n, err = c.deleteRows(ctx, tx, on, statement, limit)
+		n, last, err = c.deleteRows(ctx, tx, on, statement, after, limit)
 		return err
 	})
-	if err != nil && c.noTable(err) {
-		return 0, nil
+	if err != nil {
+		n, last = 0, after // nothing was deleted
 	}
-	return n, err
+	if err != nil && c.noTable(err) {
+		err = nil
+	}
+	return n, last, err
 }
 
-// deleteRows runs a statement of pastOf. The blobs that its rows named are loose then.
-func (c *Core) deleteRows(ctx context.Context, tx *Tx, on projectDay, statement string, limit int) (n int, err error) {
+// deleteRows runs a statement of pastOf from an ID on, and returns the last deleted ID. The blobs
+// that its rows named become unmarked.
+func (c *Core) deleteRows(
+	ctx context.Context, tx *Tx, on projectDay, statement string, after uuid.UUID, limit int,
+) (n int, last uuid.UUID, err error) {
 	var loose []store.Key
+	last = after
+	from := firstID(on.day)
+	if compareIDs(after, from) > 0 {
+		from = after
+	}
 	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
+			id    uuid.UUID
 			blob  *uuid.UUID
 			files *string
 		)
-		err = row.Scan(&blob, &files)
-		n++
+		err = row.Scan(&id, &blob, &files)
+		if n++; compareIDs(id, last) > 0 {
+			last = id
+		}
 		if blob != nil {
 			loose = append(loose, store.Key{ProjectID: on.project, ID: *blob})
 		}
@@ -269,11 +382,11 @@ func (c *Core) deleteRows(ctx context.Context, tx *Tx, on projectDay, statement 
 			loose, err = addFiles(loose, on.project, *files)
 		}
 		return none, err
-	}, c.InPart(statement, firstID(on.day)), on.project, begin(on.day), begin(on.day+1), limit)
+	}, c.InPart(statement, firstID(on.day)), on.project, from, begin(on.day+1), limit)
 	if err != nil {
-		return n, err
+		return n, last, err
 	}
-	return n, c.loosen(ctx, tx, loose)
+	return n, last, c.loosen(ctx, tx, loose)
 }
 
 // addFiles adds the blobs of the files of an input.
@@ -287,17 +400,17 @@ func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key,
 	return blobs, err
 }
 
-// loosen lets blobs go with the next sweep of those that nothing keeps.
+// loosen unmarks blobs, so that the next sweep deletes them.
 func (c *Core) loosen(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var l list
 	_, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...)
-	return wrap(err, "letting go of blobs")
+	return wrap(err, "releasing blobs")
 }
 
-// deleteAudit deletes what the audit log of a project has from before a moment.
+// deleteAudit deletes the audit log of a project before a time.
 func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
 	project, err := scanID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
@@ -315,6 +428,8 @@ func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int,
 			WHERE project_id = $1 AND id < id_at($2) ORDER BY id LIMIT $3)`,
 		`DELETE FROM audit_log WHERE (project_id, id) IN (SELECT project_id, id FROM audit_log
 			WHERE project_id = $1 AND id < id_at($2) ORDER BY id LIMIT $3)`,
+		`DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
+			WHERE project_id = $1 AND day < $2 / ` + dayUS + ` ORDER BY day LIMIT $3)`,
 	} {
 		if err != nil || n >= limit {
 			break

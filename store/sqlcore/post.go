@@ -16,39 +16,41 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Consumers of the outbox that make deliveries: of results, whose rows have the ids of runs,
-// and of word of connectors of which deliveries have failed, whose rows have the ids of these.
-// An object says which id it has, which may be a run's.
+// Outbox consumers that create deliveries: of results, whose rows have IDs of runs, and of failure
+// notices, whose rows have IDs of connectors. A user can choose the ID of a connector, so it may
+// equal the ID of a run.
 const (
 	outbound = "deliveries"
 	failures = "failures"
-	// posting are both.
+	// posting lists both.
 	posting = `'` + outbound + `', '` + failures + `'`
 )
 
-// target is a link over which the result of a run goes out, or another payload.
+// target is a link that sends the result of a run, or another payload.
 type target struct {
-	// id is the delivery's, once it is made.
+	// id is the ID of the delivery, once it is created.
 	id   uuid.UUID
 	kind store.DeliveryKind
 	run  store.Key
-	// of is what has left it to be sent: the run, or the connector of which deliveries have
-	// failed, as word says; the zero key of what a run sends itself.
+	// of is the source of the delivery: the run, or the failing connector if word is set; the zero
+	// key for a payload that a run sends itself.
 	of          store.Key
 	word        *store.FailedDelivery
 	environment uuid.UUID
 	link        uuid.UUID
 	connector   uuid.UUID
-	// closed is why nothing is sent; "" where it is.
+	// closed is the reason if nothing is sent; "" otherwise.
 	closed string
-	// hops is how many deliveries it comes by, this one among them.
-	hops int
-	// payload is what is sent that is no result, in a blob where that is set.
+	// hops is the number of deliveries up to and including this one. traceparent is that of the event
+	// of the run.
+	hops        int
+	traceparent string
+	// payload is the payload if it is not a result, in a blob if that is set.
 	payload json.RawMessage
 	blob    *uuid.UUID
 }
 
-// Reasons for which a delivery is skipped, or ends before its next attempt.
+// Reasons for skipping a delivery, or for ending it before its next attempt.
 const (
 	closedDisabled = "the connector is disabled"
 	closedRetired  = "the connector was removed from the code of the project"
@@ -56,14 +58,14 @@ const (
 	closedPaused   = "the connector is paused: "
 )
 
-// PostDeliveries implements store.Deliveries. What is to be done is read before: of those
-// who read the same, the one who takes the rows of the outbox does it. A row that cannot be
-// posted while others can is set aside, and keeps none of these waiting.
+// PostDeliveries implements store.Deliveries. The work is read first. If several processes read the
+// same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
+// and blocks no other row.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	since := c.turns.since()
-	waiting, err := c.toPost(ctx, min(limit, chunk))
+	waiting, err := c.postableRows(ctx, min(limit, chunk))
 	if err != nil || len(waiting) == 0 {
-		return 0, wrap(err, "looking for results to deliver")
+		return 0, wrap(err, "reading undelivered results")
 	}
 	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
 	by := consumer[posted]{Core: c, all: c.postAll, trial: c.postForTrial, wait: waitPosted}
@@ -72,13 +74,13 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 		err = by.setAside(ctx, waiting[0], err)
 	}
 	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
-		c.turns.back(since) // with fewer, until the one that is at fault is alone; then the others go on
+		c.turns.back(since) // with fewer rows, until the failing one is alone; then the others continue
 	}
-	return len(waiting), wrap(err, "making deliveries")
+	return len(waiting), wrap(err, "creating deliveries")
 }
 
-// postAll makes deliveries of what rows of the outbox are about, of all or of nothing. What it
-// locks it locks as those do who record attempts: destinations first, in their order.
+// postAll creates deliveries from outbox rows, all or none. It locks in the same order as
+// transactions that record attempts: destinations first, in key order.
 func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 	var ended []store.Key
 	var failing []posted
@@ -91,18 +93,18 @@ func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 	}
 	runs, err := c.endedRuns(ctx, ended)
 	if err != nil {
-		return wrap(err, "reading what has ended")
+		return wrap(err, "reading ended runs")
 	}
 	targets, err := c.targets(ctx, runs, failing)
 	if err != nil {
-		return wrap(err, "looking where results go")
+		return wrap(err, "reading the targets of results")
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		own, told := map[store.Key]int64{}, map[store.Key]int64{}
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.checkGone(ctx, tx, "ended_runs", notAmong(slices.Collect(maps.Keys(own)), runs), readable("r.project_id")); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(slices.Collect(maps.Keys(own)), runs), readable("r.project_id")); err != nil {
 			return err
 		}
 		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
@@ -126,12 +128,12 @@ func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 			}
 			mine = append(mine, t)
 		}
-		return c.post(ctx, tx, mine)
+		return c.insertDeliveries(ctx, tx, mine)
 	})
 }
 
-// postForTrial makes some deliveries, one of each kind that takes another table, of a project that
-// nobody has, and keeps nothing of them.
+// postForTrial creates one delivery of each kind that uses other tables, for a project that does
+// not exist, and rolls back.
 func (c *Core) postForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -155,14 +157,14 @@ func (c *Core) postForTrial(ctx context.Context) error {
 		if err := c.forgetSends(ctx, tx, []store.Key{run}); err != nil {
 			return err
 		}
-		if err := c.post(ctx, tx, []target{result, skipped, payload}); err != nil {
+		if err := c.insertDeliveries(ctx, tx, []target{result, skipped, payload}); err != nil {
 			return err
 		}
 		return errTrial
 	})
 }
 
-// takeEnded takes the rows of ended runs, which are own then.
+// takeEnded takes the rows of ended runs and marks them as own.
 func (c *Core) takeEnded(ctx context.Context, tx *Tx, ended []store.Key, own map[store.Key]int64) error {
 	if len(ended) == 0 {
 		return nil
@@ -179,7 +181,7 @@ func (c *Core) takeEnded(ctx context.Context, tx *Tx, ended []store.Key, own map
 	return c.forgetSends(ctx, tx, taken)
 }
 
-// endedRun is what says over which links the result of a run goes out.
+// endedRun has the fields that decide which links send the result of a run.
 type endedRun struct {
 	store.Key
 	environment uuid.UUID
@@ -187,12 +189,13 @@ type endedRun struct {
 	status      store.RunStatus
 	source      *uuid.UUID
 	input       uuid.UUID
+	unpublished bool
 }
 
-// targets are the links over which results of ended runs go out, and word of connectors of
-// which deliveries have failed, in the order of those to which they go.
+// targets returns the links that send results of ended runs and failure notices about connectors,
+// in the order of their destinations.
 func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (all []target, err error) {
-	if all, err = c.told(ctx, failing); err != nil {
+	if all, err = c.noticeLinks(ctx, failing); err != nil {
 		return nil, err
 	}
 	links, err := c.outboundLinks(ctx, runs)
@@ -202,6 +205,9 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (
 	starts := make([]start, 0, len(runs))
 	for _, run := range runs {
 		starts = append(starts, start{run.Key, store.Key{ProjectID: run.ProjectID, ID: run.input}})
+		if run.unpublished {
+			continue
+		}
 		for _, link := range links[agent{run.ProjectID, run.agent}] {
 			if link.Outbound.Sends(run.status, run.source) {
 				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID})
@@ -211,15 +217,15 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (
 	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if err := c.countHops(ctx, all, starts); err != nil {
+	if err := c.addOrigins(ctx, all, starts); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
 	return all, nil
 }
 
-// open says of each target why nothing is sent to it, if so, and leaves out those that are no
-// outbound connectors of their environment.
+// open sets the reason on each closed target, and drops targets that are not outbound connectors of
+// their environment.
 func (c *Core) open(ctx context.Context, q Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
@@ -245,9 +251,9 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 	for _, same := range c.keysByPart("ended_runs", ended) {
 		var l list
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
-			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input)
+			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input, &r.unpublished)
 			return r, err
-		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id FROM {ended_runs} r
+		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id, r.unpublished FROM {ended_runs} r
 			WHERE `+c.keys(&l, "r.id", same)+readable("r.project_id"), l.args...)
 		if err != nil {
 			return nil, err
@@ -257,7 +263,7 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 	return runs, nil
 }
 
-// keysByPart are keys by the part of a history table that their rows lie in.
+// keysByPart groups keys by the partition of their rows.
 func (c *Core) keysByPart(table string, keys []store.Key) (parts [][]store.Key) {
 	at := map[string]int{}
 	for _, key := range keys {
@@ -272,14 +278,13 @@ func (c *Core) keysByPart(table string, keys []store.Key) (parts [][]store.Key) 
 	return parts
 }
 
-// agent is one of a project.
+// agent identifies an agent of a project.
 type agent struct {
 	project uuid.UUID
 	name    string
 }
 
-// outboundLinks are those of the agents of runs that say something about results, read once
-// for each project.
+// outboundLinks returns the outbound links of the agents of runs, read once per project.
 func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]store.Link, error) {
 	of, agents := map[agent][]store.Link{}, map[uuid.UUID][]string{}
 	for _, run := range runs {
@@ -305,17 +310,17 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]
 	return of, nil
 }
 
-// outlet is a connector as a result meets it.
+// outlet is the connector of a target.
 type outlet struct {
 	mode        string
 	environment uuid.UUID
 	closed      string
 }
 
-// maxOutlets is how many connectors are read at once.
+// maxOutlets is the number of connectors per read.
 const maxOutlets = 64
 
-// readOutlets reads those of connectors that are in effect.
+// readOutlets reads the connectors that are in effect.
 func (c *Core) readOutlets(ctx context.Context, q Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
 	connectors, err := c.connectorsBy(ctx, q, keys)
 	if err != nil {
@@ -331,7 +336,7 @@ func (c *Core) readOutlets(ctx context.Context, q Queryer, keys []store.Key, out
 		destinations[d.Key] = d
 	}
 	for key, connector := range connectors {
-		outlets[key] = outlet{connector.Mode, connector.EnvironmentID, destinations[key].closed(connector, true)}
+		outlets[key] = outlet{connector.Mode, connector.EnvironmentID, destinations[key].closedReason(connector, true)}
 	}
 	return nil
 }
@@ -340,9 +345,9 @@ func (t target) destination() store.Key {
 	return store.Key{ProjectID: t.run.ProjectID, ID: t.connector}
 }
 
-// post writes the deliveries of targets, which are in the order of their destinations, and
-// skips those that are closed. It sets their ids.
-func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
+// insertDeliveries inserts the deliveries of targets, which are in the order of their destinations, and skips
+// closed ones. It sets their IDs.
+func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
@@ -372,13 +377,13 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 			ended = append(ended, key)
 			continue
 		}
-		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops)
+		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}
 	}
 	if err := open.insert(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
-		kind, attempt, due_at, started_at, hops) VALUES `, `(%, %, %, %, %, %, %, 0, %, %, %)`, ``); err != nil {
+		kind, attempt, due_at, started_at, hops, traceparent) VALUES `, `(%, %, %, %, %, %, %, 0, %, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
@@ -395,11 +400,11 @@ func (c *Core) post(ctx context.Context, tx *Tx, targets []target) error {
 	if err := countDeliveries(ctx, tx, stored, more); err != nil {
 		return err
 	}
-	return wake(ctx, tx, due, now)
+	return wakeDestinations(ctx, tx, due, now)
 }
 
-// wake lets claims look at destinations for which something is due now.
-func wake(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
+// wakeDestinations lets claims read destinations with due deliveries.
+func wakeDestinations(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
 	var destinations rows
 	for _, key := range due {
 		destinations.add(key.ProjectID, key.ID, now)
@@ -409,5 +414,5 @@ func wake(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
 			WHERE d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter))
 }
 
-// DeliveryType is the content type of what is delivered.
+// DeliveryType is the content type of deliveries.
 const DeliveryType = "application/json"

@@ -18,46 +18,54 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
+		telemetry, sealed, key, err := telemetryRow(p.Telemetry)
+		if err != nil {
+			return err
+		}
 		row := []any{
 			p.ID, Text(p.DisplayName), p.Limits.BacklogRuns, p.Limits.BacklogInput, p.Limits.Storage, p.Limits.RequestsPerMinute,
-			p.Retention.Microseconds(),
+			p.Retention.Microseconds(), telemetry, sealed, key,
 		}
 		created, err := tx.exec(ctx, `INSERT INTO projects
-			(project_id, display_name, backlog_runs, backlog_input, storage, requests_per_minute, history_us, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`, row...)
+			(project_id, display_name, backlog_runs, backlog_input, storage, requests_per_minute, history_us,
+				telemetry, telemetry_sealed, telemetry_key, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now_us(), now_us()) ON CONFLICT (project_id) DO NOTHING`, row...)
 		switch {
 		case err != nil:
 			return wrap(err, "projecting %s", p.Ref)
-		case created == 1: // connectors of a project that was not there were disabled
+		case created == 1: // connectors of a missing project were disabled
 			return bumpConnectors(ctx, tx, p.ID, `TRUE`)
 		}
 		_, err = tx.exec(ctx, `UPDATE projects SET display_name = $2, backlog_runs = $3, backlog_input = $4, storage = $5, requests_per_minute = $6,
-				history_us = $7, updated_at = now_us()
+				history_us = $7, telemetry = $8, telemetry_sealed = $9, telemetry_key = $10, updated_at = now_us()
 			WHERE project_id = $1 AND (display_name <> $2 OR backlog_runs <> $3 OR backlog_input <> $4 OR storage <> $5 OR requests_per_minute <> $6
-				OR history_us <> $7)`, row...)
+				OR history_us <> $7 OR telemetry IS DISTINCT FROM $8 OR telemetry_sealed IS DISTINCT FROM $9 OR telemetry_key <> $10)`, row...)
 		return wrap(err, "projecting %s", p.Ref)
 	})
 }
 
-// RequestsPerMinute is how many requests a project may make; 0 where nobody has said so.
+// RequestsPerMinute returns the request limit of a project; 0 without one.
 func (c *Core) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return n, wrap(err, "reading how many requests project %s may make", project)
+	return n, wrap(err, "reading the request limit of project %s", project)
 }
 
-// removeProject deletes a project: its connectors are disabled until it is back.
-// What was accepted is worked off.
+// removeProject deletes a project. Its connectors are disabled until it is re-created. Accepted
+// events are still processed.
 func removeProject(ctx context.Context, tx *Tx, id uuid.UUID) error {
 	if _, err := tx.exec(ctx, `DELETE FROM projects WHERE project_id = $1`, id); err != nil {
+		return err
+	}
+	if _, err := tx.exec(ctx, `DELETE FROM outbox_traces WHERE project_id = $1`, id); err != nil {
 		return err
 	}
 	if _, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, id); err != nil {
 		return err
 	}
-	if err := goes(ctx, tx, store.KindProject, store.Key{ProjectID: id, ID: id}); err != nil {
+	if err := recordDeletion(ctx, tx, store.KindProject, store.Key{ProjectID: id, ID: id}); err != nil {
 		return err
 	}
 	return bumpConnectors(ctx, tx, id, `TRUE`)

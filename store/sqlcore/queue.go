@@ -4,6 +4,7 @@ package sqlcore
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -12,11 +13,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// RunningStatement counts the runs that runners hold.
+// RunningStatement counts the runs on runners.
 const RunningStatement = `SELECT count(*) FROM open_runs r WHERE r.status = 'running'`
 
-// QueueStatement has a row for each line of queued runs; what it counts is open alone.
-// The first of a line is its oldest, for ids are ordered by time.
+// QueueStatement returns a row for each queue. It counts open runs only. The first run of a queue
+// is its oldest, because IDs are ordered by time.
 func QueueStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + `
 		SELECT EXISTS (SELECT 1 FROM environments e
@@ -30,35 +31,69 @@ func QueueStatement(address string) string {
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
-// LinesStatement counts the lines of queued runs.
+// LinesStatement counts the queues.
 func LinesStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
 }
 
-// countOf is how many runs of each line are counted where there are so many of these:
-// however deep the queue is, counting it costs no more.
+// countOf returns the maximum count per queue for this number of queues. So the cost of counting
+// does not grow with the backlog.
 func countOf(lines int64) int64 {
 	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(lines, 1)), 1)
 }
 
-// KeysStatement counts the concurrency keys that runs have and the runs that wait for
-// one, by an index each and up to a limit.
+// KeysStatement counts the concurrency keys of open runs and the runs that wait for one, with an
+// index each and up to a limit.
 var KeysStatement = `SELECT
 	(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots s WHERE s.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) held),
 	(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs b WHERE b.blocked AND b.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) waiting)`
 
+// figureTimeout limits the measurement of a figure, so that a slow one hides no other.
+const figureTimeout = time.Second
+
 // QueueFigures implements store.Queue.
-func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
-	figures := store.QueueFigures{Queued: map[store.QueueState]map[store.Class]store.QueueDepth{}}
+func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
+	read := func(ctx context.Context, statement string, into ...any) error {
+		return c.engine.Reader().QueryRowContext(ctx, statement).Scan(into...)
+	}
+	limited := func(ctx context.Context, statement string, into ...any) error {
+		return c.engine.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
+	}
+	measure := map[store.QueueFigure]func(ctx context.Context) error{
+		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = c.queued(ctx); return err },
+		store.FigureRunning: func(ctx context.Context) error { return read(ctx, RunningStatement, &figures.Running) },
+		store.FigureKeys: func(ctx context.Context) error {
+			return limited(ctx, KeysStatement, &figures.KeysHeld, &figures.Blocked)
+		},
+		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = c.outboxAges(ctx); return err },
+		store.FigureSetAside: func(ctx context.Context) error { return limited(ctx, AsideStatement, &figures.OutboxAside) },
+		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, TickStatement, durationOf(&figures.TickAge)) },
+	}
+	var failed []error
+	for _, figure := range store.AllQueueFigures {
+		ctx, cancel := context.WithTimeout(ctx, figureTimeout)
+		err := measure[figure](ctx)
+		cancel()
+		if err != nil {
+			figures.Missing = append(figures.Missing, figure)
+			failed = append(failed, wrap(err, "measuring the queue: %s", figure))
+		}
+	}
+	return figures, errors.Join(failed...)
+}
+
+// queued counts the queued runs of each state and class.
+func (c *Core) queued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
+	queued := map[store.QueueState]map[store.Class]store.QueueDepth{}
 	for _, state := range store.QueueStates {
-		figures.Queued[state] = map[store.Class]store.QueueDepth{}
+		queued[state] = map[store.Class]store.QueueDepth{}
 		for class := range store.Class(store.Classes) {
-			figures.Queued[state][class] = store.QueueDepth{}
+			queued[state][class] = store.QueueDepth{}
 		}
 	}
 	var lines int64
 	if err := c.engine.Reader().QueryRowContext(ctx, LinesStatement(c.address)).Scan(&lines); err != nil {
-		return figures, wrap(err, "measuring the queue")
+		return nil, err
 	}
 	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
@@ -71,33 +106,17 @@ func (c *Core) QueueFigures(ctx context.Context) (store.QueueFigures, error) {
 			return none, err
 		}
 		state := queueState(live, present)
-		depth := figures.Queued[state][class]
+		depth := queued[state][class]
 		depth.Runs += runs
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
-		figures.Queued[state][class] = depth
+		queued[state][class] = depth
 		return none, nil
 	}, QueueStatement(c.address), store.RunnerPresence.Microseconds(), countOf(lines))
-	if err != nil {
-		return figures, wrap(err, "measuring the queue")
-	}
-	err = c.engine.Reader().QueryRowContext(ctx, RunningStatement).Scan(&figures.Running)
-	if err == nil {
-		err = c.engine.Reader().QueryRowContext(ctx, KeysStatement, store.MaxQueueCounted).Scan(&figures.KeysHeld, &figures.Blocked)
-	}
-	if err == nil {
-		figures.OutboxAges, err = c.outboxAges(ctx)
-	}
-	if err == nil {
-		err = c.engine.Reader().QueryRowContext(ctx, AsideStatement, store.MaxQueueCounted).Scan(&figures.OutboxAside)
-	}
-	if err == nil {
-		err = c.engine.Reader().QueryRowContext(ctx, TickStatement).Scan(durationOf(&figures.TickAge))
-	}
-	return figures, wrap(err, "counting the runs that are under way")
+	return queued, err
 }
 
-// oldestPosted are the oldest rows that consumers may take: of each row the time when it was posted. Those
-// of a consumer that has rows of two kinds are several.
+// oldestPosted select the posting times of the oldest rows that consumers may take. A consumer with
+// two kinds of rows has several.
 var oldestPosted = map[store.OutboxConsumer][]string{
 	store.ConsumerStorage:    {oldestOf(storage)},
 	store.ConsumerDeliveries: {oldestOf(outbound), oldestOf(failures)},
@@ -109,7 +128,8 @@ func oldestOf(consumer string) string {
 	return `SELECT o.posted_at FROM outbox o WHERE o.consumer = '` + consumer + `' AND o.posted_at <= now_us() ORDER BY o.posted_at LIMIT 1`
 }
 
-// oldestByProject are the oldest rows of an outbox without an order of all projects' rows: of each project.
+// oldestByProject selects the oldest row per project of an outbox whose index starts with the
+// project.
 func oldestByProject(table string) string {
 	next := `(SELECT o.project_id FROM ` + table + ` o WHERE o.posted_at <= now_us() AND o.project_id > `
 	return `WITH RECURSIVE t (project_id) AS (
@@ -120,7 +140,8 @@ func oldestByProject(table string) string {
 			FROM t WHERE t.project_id IS NOT NULL`
 }
 
-// OutboxStatement returns for each of store.OutboxConsumers the age of its oldest row, in microseconds.
+// OutboxStatement returns the age of the oldest row of each of store.OutboxConsumers, in
+// microseconds.
 var OutboxStatement = func() string {
 	var ages []string
 	for _, consumer := range store.OutboxConsumers {
@@ -133,7 +154,7 @@ var OutboxStatement = func() string {
 	return `SELECT ` + strings.Join(ages, `, `)
 }()
 
-// outboxAges reads what OutboxStatement returns.
+// outboxAges reads the result of OutboxStatement.
 func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
 	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
 	for i := range ages {
@@ -147,12 +168,12 @@ func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Du
 	return out, err
 }
 
-// AsideStatement counts the rows that were set aside, of all outboxes, up to $1.
+// AsideStatement counts the rows in all outboxes that are set aside, up to $1.
 const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0
 	UNION ALL SELECT 1 AS one FROM outbox_rollups r WHERE r.failures > 0
 	UNION ALL SELECT 1 AS one FROM outbox_words w WHERE w.failures > 0 LIMIT $1) AS f`
 
-// TickStatement is how long the oldest tick is due; 0 where none is.
+// TickStatement returns how long the oldest tick has been due; 0 without any.
 const TickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END
 	FROM (SELECT MIN(t.due_at) AS due_at FROM cron_ticks t WHERE t.active) m`
 

@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhatIsCountedOfTheQueueIsBounded: over all agents and classes, however many.
-func TestWhatIsCountedOfTheQueueIsBounded(t *testing.T) {
+// The limit holds over all agents and classes.
+func TestQueueFigures_LimitCounts(t *testing.T) {
 	t.Parallel()
 	for lines, want := range map[int64]int64{0: 10_000, 1: 10_000, 10: 10_000, 11: 9_090, 50: 2_000, 100_000: 1, 1_000_000: 1} {
 		t.Run(fmt.Sprint(lines), func(t *testing.T) {

@@ -32,5 +32,5 @@ func (c *Core) Rates(ctx context.Context, currency store.Currency, from, to stor
 // LatestRate implements store.Rates.
 func (c *Core) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
 	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
-	return day, wrap(err, "looking for the latest exchange rate of %s", currency)
+	return day, wrap(err, "reading the latest exchange rate of %s", currency)
 }

@@ -13,22 +13,21 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// surelyKept is how old history is at most that retention has not begun to delete, whatever it is:
-// it keeps that many whole days.
+// surelyKept is the age below which retention never deletes history, whatever its value.
 const surelyKept = 2 * day
 
-// rebuildPage is how many rows are read at once that are counted anew.
+// rebuildPage is the number of rows per read.
 const rebuildPage = 5000
 
-// recounting is how numbers of a kind are counted anew, of a project.
+// recounting rebuilds rollups of a kind for a project.
 type recounting interface {
-	// next is when something is, or was, to be counted for a grain, at a moment or later; never
-	// without any.
+	// next returns the first time at or after from for which a grain has, or had, something to
+	// count; never if there is none.
 	next(ctx context.Context, g grain, from int64) (int64, error)
-	// count counts the time of a grain that begins at a moment anew, and returns how many rows of
-	// history that were. Who does has the lock of rollupsTurn: nobody adds to numbers meanwhile.
+	// count rebuilds the time of a grain that begins at begin, and returns the number of history
+	// rows. The caller holds the lock of rollupsTurn, so the rollups do not change meanwhile.
 	count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error)
-	// oldest is the oldest row of history, the zero id without any.
+	// oldest returns the oldest row of history, the zero ID without any.
 	oldest(ctx context.Context) (uuid.UUID, error)
 }
 
@@ -42,18 +41,18 @@ func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour
 		runs := &countingRuns{Core: c, project: project, last: map[total]time.Time{}}
 		for _, kind := range []recounting{runs, countingUsage{runs}, countingConnectorRuns{c, project}} {
 			if err := c.recount(ctx, project, kind, counted); err != nil {
-				return wrap(err, "counting the runs of project %s anew", project)
+				return wrap(err, "rebuilding the rollups of project %s", project)
 			}
 		}
-		if err := c.inTurn(ctx, runs.writeTotals); err != nil {
-			return wrap(err, "counting what agents of project %s have had in all", project)
+		if err := c.underRollupLock(ctx, runs.writeTotals); err != nil {
+			return wrap(err, "counting the totals of agents of project %s", project)
 		}
 	}
 	return nil
 }
 
-// inTurn runs fn while nobody else adds to numbers, and counts by how much they have grown.
-func (c *Core) inTurn(ctx context.Context, fn func(ctx context.Context, tx *Tx, grown growth) error) error {
+// underRollupLock runs fn under the lock of the rollups, and counts their growth.
+func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *Tx, grown growth) error) error {
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
@@ -66,7 +65,7 @@ func (c *Core) inTurn(ctx context.Context, fn func(ctx context.Context, tx *Tx, 
 	})
 }
 
-// recount counts hours by their rows, then days by their hours, and months by their days.
+// recount counts hours from their rows, then days from hours, and months from days.
 func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, counted func(store.RollupHour)) error {
 	first, err := c.firstWhole(ctx, project, kind)
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 				n     int64
 				whole bool
 			)
-			err = c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
+			err = c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
 				n, whole = 0, true
 				if g == hourly {
 					if whole, err = c.isWhole(ctx, tx, project, begin); err != nil || !whole {
@@ -96,7 +95,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 				n, err = kind.count(ctx, tx, g, begin, grown)
 				return err
 			})
-			if err != nil && !c.noTable(err) { // its part of history has gone meanwhile
+			if err != nil && !c.noTable(err) { // its partition was deleted meanwhile
 				return err
 			}
 			if g == hourly && whole && err == nil {
@@ -108,14 +107,14 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 	return nil
 }
 
-// isWhole says whether none of an hour has gone: since firstWhole was asked, for a project may keep
-// history for a shorter time by now; and of a day behind one that stays because a result of it is on
-// its way, or of which something ended later. Until the transaction ends none goes.
+// isWhole reports whether an hour still has all its rows: the project may have shortened its
+// retention since firstWhole was called. It also checks days behind a day that stays because of an
+// undelivered result or a later end. Nothing is deleted until the transaction ends.
 func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int64) (bool, error) {
 	if err := c.lockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
-	seen, err := c.seenSince(ctx, tx, project)
+	seen, err := c.readableSince(ctx, tx, project)
 	if err != nil || begin < daily.ceil(seen) {
 		return false, err
 	}
@@ -126,15 +125,15 @@ func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int
 	return whole, err
 }
 
-// firstWhole is when the first hour begins of which history has all rows for sure: retention
-// deletes the oldest ones first. Of a project that keeps history for a shorter time it is the first
-// day all of which may be read: of that nothing goes for a day from now.
+// firstWhole returns the start of the first hour that surely has all rows, because retention
+// deletes the oldest first. For a project with a shorter retention, it is the first day that is
+// completely readable: nothing of it is deleted within the next day.
 func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind recounting) (int64, error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	seen, err := c.seenSince(ctx, c.engine.Reader(), project)
+	seen, err := c.readableSince(ctx, c.engine.Reader(), project)
 	if err != nil {
 		return 0, err
 	}
@@ -142,9 +141,9 @@ func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind recountin
 	return max(daily.ceil(seen), wholeSince(oldest, now)), err
 }
 
-// wholeSince is when the first hour begins that has all its rows, by the oldest row, the zero id
-// without any: the hour of that one may have had more, unless it is younger than retention is at
-// least.
+// wholeSince returns the start of the first hour with all rows, from the oldest row, the zero ID
+// without any. The hour of the oldest row may have had more, unless it is younger than the minimum
+// retention.
 func wholeSince(oldest uuid.UUID, now time.Time) int64 {
 	kept := daily.floor(now.Add(-surelyKept).UnixMicro())
 	if oldest == uuid.Nil {
@@ -153,36 +152,28 @@ func wholeSince(oldest uuid.UUID, now time.Time) int64 {
 	return min(kept, hourly.ceil(store.TimeOf(oldest).UnixMicro()+1))
 }
 
-// earliest is the least of what statements find, of a time or of an id; never where they find none.
-func earliest[T any](ctx context.Context, q Queryer, timeOf func(T) int64, statement string, args ...any) (int64, error) {
-	var value T
-	err := found(q.QueryRowContext(ctx, statement, args...).Scan(&value))
+// earliest returns the time that a statement selects; never without any.
+func earliest(ctx context.Context, q Queryer, statement string, args ...any) (us int64, err error) {
+	err = found(q.QueryRowContext(ctx, statement, args...).Scan(&us))
 	if errors.Is(err, store.ErrNotFound) {
 		return never, nil
 	}
-	if err != nil {
-		return never, err
-	}
-	return timeOf(value), nil
+	return us, err
 }
 
-// leastID is the least id of a moment.
+// leastID returns the lowest ID of a time.
 func leastID(us int64) (id uuid.UUID) {
 	binary.BigEndian.PutUint64(id[:8], uint64(max(us, 0)/1000)<<16)
 	return id
 }
 
-func timeOfID(id uuid.UUID) int64 { return store.TimeOf(id).UnixMicro() }
-
-func sameTime(us int64) int64 { return us }
-
-// below is the grain of which the times of a grain are made.
-func (g grain) below() grain {
+// smallerGrain returns the next smaller grain.
+func (g grain) smallerGrain() grain {
 	if g == monthly {
 		return daily
 	}
 	return hourly
 }
 
-// during is what begins at a moment and lasts as long as the grain.
+// during returns the period of the grain that begins at a time.
 func (g grain) during(begin int64) period { return period{begin, g.ceil(begin + 1)} }

@@ -13,9 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestHoursAreCountedAnewWhoseRowsAreAllThere: retention deletes the oldest ones first, by whole
-// days, and none of the last two.
-func TestHoursAreCountedAnewWhoseRowsAreAllThere(t *testing.T) {
+// Retention deletes the oldest hours first, by whole days, and none of the last two days.
+func TestWholeSince_SkipsIncompleteHours(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 10, 12, 30, 0, 0, time.UTC)
 	at := func(month time.Month, day, hour, minute int) time.Time {
@@ -34,5 +33,5 @@ func TestHoursAreCountedAnewWhoseRowsAreAllThere(t *testing.T) {
 			require.Equal(t, want, time.UnixMicro(wholeSince(id, now)).UTC(), oldest)
 		})
 	}
-	require.Equal(t, at(3, 8, 0, 0), time.UnixMicro(wholeSince(uuid.Nil, now)).UTC(), "without any row")
+	require.Equal(t, at(3, 8, 0, 0), time.UnixMicro(wholeSince(uuid.Nil, now)).UTC(), "without rows")
 }

@@ -4,33 +4,31 @@ package sqlcore
 
 import (
 	"context"
-	"slices"
 
 	"github.com/google/uuid"
 )
 
-// countingConnectorRuns counts connector runs anew.
+// countingConnectorRuns rebuilds rollups of connector runs.
 type countingConnectorRuns struct {
 	*Core
 	project uuid.UUID
 }
 
 func (k countingConnectorRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
-	ids, err := collect(ctx, k.engine.Reader(), scanID, `SELECT id FROM ended_connector_runs WHERE project_id = $1 ORDER BY id LIMIT 1`, k.project)
-	return slices.Concat(ids, []uuid.UUID{uuid.Nil})[0], err
+	return k.firstSince(ctx, "ended_connector_runs", k.project, always)
 }
 
 func (k countingConnectorRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
 	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
+	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
 		return never, err
 	}
 	var made int64
 	if g == hourly {
-		made, err = earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_connector_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
+		made, err = k.nextSince(ctx, "ended_connector_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
+		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.smallerGrain()), from)
 	}
 	return min(numbers, made), err
 }
@@ -46,12 +44,12 @@ func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin
 		made, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			SELECT project_id, connector_id, CAST($2 AS text), CAST($3 AS bigint), trigger_type, status, SUM(runs), SUM(duration_us) FROM connector_rollups
 			WHERE project_id = $1 AND grain = $4 AND begins_at >= $3 AND begins_at < $5
-			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.below()), of.to)
+			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.smallerGrain()), of.to)
 		grown.rows(k.project, made)
 		return 0, err
 	}
 	sums := map[connectorRollup]summed{}
-	for after := leastID(of.from); ; { // as countingRuns.addRows does
+	for after := leastID(of.from); ; { // like countingRuns.addRows
 		page, err := collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
 			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
 		if err != nil {

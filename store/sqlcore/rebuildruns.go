@@ -13,42 +13,36 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// countingRuns counts runs anew.
+// countingRuns rebuilds rollups of runs.
 type countingRuns struct {
 	*Core
 	project uuid.UUID
-	// last is when the last run of an agent ended that was seen.
+	// last is the latest end of an agent's runs so far.
 	last map[total]time.Time
 }
 
 func (k *countingRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
-	ids, err := collect(ctx, k.engine.Reader(), scanID, `SELECT id FROM ended_runs WHERE project_id = $1 ORDER BY id LIMIT 1`, k.project)
-	return slices.Concat(ids, []uuid.UUID{uuid.Nil})[0], err
+	return k.firstSince(ctx, "ended_runs", k.project, always)
 }
 
 func (k *countingRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
-	return k.nextOf(ctx, "run_rollups", g, from)
+	return k.nextPeriod(ctx, "run_rollups", g, from)
 }
 
-// nextOf is the next stretch of a grain that has numbers in a table, or is to have them.
-func (k *countingRuns) nextOf(ctx context.Context, table string, g grain, from int64) (int64, error) {
+// nextPeriod returns the next period of a grain that has, or should have, rollups in a table.
+func (k *countingRuns) nextPeriod(ctx context.Context, table string, g grain, from int64) (int64, error) {
 	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g), from)
+	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
 		return never, err
 	}
 	var made int64
 	if g == hourly {
-		made, err = k.nextRun(ctx, from)
+		made, err = k.nextSince(ctx, "ended_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), sameTime, rollups, k.project, string(g.below()), from)
+		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.smallerGrain()), from)
 	}
 	return min(numbers, made), err
-}
-
-// nextRun is when the next run was queued that has ended; never without any.
-func (k *countingRuns) nextRun(ctx context.Context, from int64) (int64, error) {
-	return earliest(ctx, k.engine.Reader(), timeOfID, `SELECT id FROM ended_runs WHERE project_id = $1 AND id >= id_at($2) ORDER BY id LIMIT 1`, k.project, from)
 }
 
 func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
@@ -69,13 +63,13 @@ func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, 
 	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), CompareKeys), sums.of, sums.all)
 }
 
-// tallies are numbers by what they are of.
+// tallies are tallies by rollup.
 type tallies struct {
 	of  map[store.Key]rollup
 	all map[store.Key]*tally
 }
 
-// at are the numbers of that.
+// at returns the tally of a rollup.
 func (t tallies) at(r rollup) (*tally, error) {
 	key := r.key()
 	if t.all[key] == nil {
@@ -94,7 +88,7 @@ func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tall
 		for _, run := range runs {
 			t, err := sums.at(run.rollup(hourly))
 			if err == nil {
-				err = t.run(run.measured)
+				err = t.addEndedRun(run.measured)
 			}
 			if err != nil {
 				return err
@@ -109,8 +103,8 @@ func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tall
 	return n, err
 }
 
-// eachPage reads the ended runs of an hour. Those that the outbox names are left to whoever consumes
-// it: it is read after the rows, so none that ends meanwhile is counted twice.
+// eachPage reads the ended runs of an hour. It omits runs that the outbox names, which its consumer
+// will add. It reads the outbox after the rows, so no run that ends meanwhile is counted twice.
 func (k *countingRuns) eachPage(ctx context.Context, tx *Tx, of period, fn func(runs []tallied) error) error {
 	for after := leastID(of.from); ; {
 		page, err := collect(ctx, tx, scanTallied, k.InPart(`SELECT `+talliedColumns+` FROM {ended_runs} r
@@ -138,7 +132,7 @@ func keySet(keys []store.Key) map[store.Key]bool {
 	return set
 }
 
-// addRollups adds the rollups of which a day or a month is made.
+// addRollups adds the smaller rollups of a day or a month.
 func (k *countingRuns) addRollups(ctx context.Context, tx *Tx, g grain, begin int64, sums tallies) error {
 	of := g.during(begin)
 	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -153,11 +147,11 @@ func (k *countingRuns) addRollups(ctx context.Context, tx *Tx, g grain, begin in
 		}
 		return none, t.add(more, sketch)
 	}, `SELECT environment_id, agent_name, test_name, deployment_id, connector_id, status, guardrail_outcome, `+tallyColumns+` FROM run_rollups
-		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.below()), of.from, of.to)
+		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.smallerGrain()), of.from, of.to)
 	return err
 }
 
-// writeTotals writes what agents have had in all, by their months.
+// writeTotals writes the totals of agents from their months.
 func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx, grown growth) error {
 	runs := map[total]int64{}
 	scan := func(row scanner) (of total, n int64, last time.Time, err error) {

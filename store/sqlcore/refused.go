@@ -13,32 +13,32 @@ import (
 
 const day = 24 * time.Hour
 
-// dayUS are its microseconds, in a statement.
+// dayUS is a day in microseconds, for statements.
 var dayUS = strconv.FormatInt(day.Microseconds(), 10)
 
-// refused is the document of a row of rejections. Its size is bounded by the number of days,
-// codes and samples.
+// refused is the document of a row of rejections. The numbers of days, codes and samples limit its
+// size.
 type refused struct {
-	// Days are the counts by code of the days since 1970, in decimal.
+	// Days are the counts by code, by day since 1970 in decimal.
 	Days map[string]map[string]int64 `json:"days,omitempty"`
-	// Samples are the newest, newest first.
+	// Samples are the newest samples, newest first.
 	Samples []store.RejectionSample `json:"samples,omitempty"`
-	// News are what nobody was told of by code, and when somebody was last.
+	// News are the unreported counts by code, with the time of the last report.
 	News map[string]untold `json:"news,omitempty"`
 }
 
-// untold is how often a code was given since somebody was told of it, and when that was.
+// untold is the number of unreported rejections of a code, with the time of the last report.
 type untold struct {
 	Count  int64      `json:"count,omitempty"`
 	ToldAt *time.Time `json:"told_at,omitempty"`
 }
 
-func dayOf(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
+func unixDay(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
-// add adds what a connector refused.
+// add adds rejections of a connector.
 func (r *refused) add(more store.Rejected, now time.Time) {
 	r.forget(now)
-	today := strconv.FormatInt(dayOf(now), 10)
+	today := strconv.FormatInt(unixDay(now), 10)
 	if r.Days == nil {
 		r.Days = map[string]map[string]int64{}
 	}
@@ -49,7 +49,7 @@ func (r *refused) add(more store.Rejected, now time.Time) {
 		r.News = map[string]untold{}
 	}
 	for code, n := range more.Counts {
-		code = cut(code, store.MaxRejectionText)
+		code = truncateText(code, store.MaxRejectionText)
 		if _, known := r.Days[today][code]; known || len(r.Days[today]) < store.MaxRejectionCodes {
 			r.Days[today][code] += n
 		}
@@ -61,7 +61,7 @@ func (r *refused) add(more store.Rejected, now time.Time) {
 	for _, s := range more.Samples[:min(len(more.Samples), store.MaxRejectionSamples)] {
 		s.At = now.Add(-max(s.Ago, 0)).UTC()
 		for _, text := range []*string{&s.Code, &s.Detail, &s.Method, &s.ContentType, &s.UserAgent, &s.RemoteAddr} {
-			*text = cut(*text, store.MaxRejectionText)
+			*text = truncateText(*text, store.MaxRejectionText)
 		}
 		r.Samples = append(r.Samples, s)
 	}
@@ -69,22 +69,22 @@ func (r *refused) add(more store.Rejected, now time.Time) {
 	r.Samples = r.Samples[:min(len(r.Samples), store.MaxRejectionSamples)]
 }
 
-// forget drops what is too old to be told.
+// forget deletes counts and samples that are too old.
 func (r *refused) forget(now time.Time) {
-	first := dayOf(now) - store.RejectionDays + 1
+	first := unixDay(now) - store.RejectionDays + 1
 	maps.DeleteFunc(r.Days, func(text string, _ map[string]int64) bool {
 		d, err := strconv.ParseInt(text, 10, 64)
 		return err != nil || d < first
 	})
-	r.Samples = slices.DeleteFunc(r.Samples, func(s store.RejectionSample) bool { return dayOf(s.At) < first })
-	maps.DeleteFunc(r.News, func(_ string, n untold) bool { return n.Count == 0 && !n.dueAt().After(now) })
+	r.Samples = slices.DeleteFunc(r.Samples, func(s store.RejectionSample) bool { return unixDay(s.At) < first })
+	maps.DeleteFunc(r.News, func(_ string, n untold) bool { return n.Count == 0 && !n.nextReport().After(now) })
 }
 
-// report is what is known at a time.
+// report returns the report at a time.
 func (r *refused) report(now time.Time) store.RejectionReport {
 	r.forget(now)
 	out := store.RejectionReport{
-		Since: time.Unix((dayOf(now)-store.RejectionDays+1)*int64(day/time.Second), 0).UTC(), Counts: map[string]int64{}, Samples: r.Samples,
+		Since: time.Unix((unixDay(now)-store.RejectionDays+1)*int64(day/time.Second), 0).UTC(), Counts: map[string]int64{}, Samples: r.Samples,
 	}
 	for _, counts := range r.Days {
 		for code, n := range counts {
@@ -94,20 +94,20 @@ func (r *refused) report(now time.Time) store.RejectionReport {
 	return out
 }
 
-// dueAt is when somebody may be told: the zero time where nobody was yet.
-func (n untold) dueAt() time.Time {
+// nextReport returns when the next report is allowed: the zero time if there was none yet.
+func (n untold) nextReport() time.Time {
 	if n.ToldAt == nil {
 		return time.Time{}
 	}
 	return n.ToldAt.Add(store.RejectionNewsInterval)
 }
 
-// newsAt is when there is something to be told; nil while there is nothing.
-func (r *refused) newsAt() (first *time.Time) {
+// reportDue returns when there is something to report; nil if there is nothing.
+func (r *refused) reportDue() (first *time.Time) {
 	for _, n := range r.News {
 		due := time.Unix(0, 0) // at once
 		if n.ToldAt != nil {
-			due = n.dueAt()
+			due = n.nextReport()
 		}
 		if n.Count > 0 && (first == nil || due.Before(*first)) {
 			first = &due
@@ -116,11 +116,11 @@ func (r *refused) newsAt() (first *time.Time) {
 	return first
 }
 
-// take returns the numbers that are to be told, and notes that they were.
+// take returns the counts to report, and marks them as reported.
 func (r *refused) take(now time.Time) map[string]int64 {
 	out := map[string]int64{}
 	for code, n := range r.News {
-		if n.Count > 0 && !n.dueAt().After(now) {
+		if n.Count > 0 && !n.nextReport().After(now) {
 			out[code] = n.Count
 			r.News[code] = untold{ToldAt: &now}
 		}

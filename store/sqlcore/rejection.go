@@ -24,8 +24,8 @@ func scanRejections(row scanner) (r rejectionRow, err error) {
 	return r, err
 }
 
-// RecordRejections implements store.Rejections. The rows are made first and then locked, each
-// time in one order, so that replicas that record at once add to each other's numbers.
+// RecordRejections implements store.Rejections. It inserts missing rows and then locks all rows, in
+// one order, so that concurrent replicas add to each other's counts.
 func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
 	if len(rejected) > store.MaxRejected {
 		return fmt.Errorf("recording the rejections of %d connectors, more than %d", len(rejected), store.MaxRejected)
@@ -50,7 +50,7 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 		if err != nil {
 			return err
 		}
-		now, err := nowOf(ctx, tx)
+		now, err := readNow(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -65,19 +65,19 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 	return wrap(err, "recording the rejections of %d connectors", len(of))
 }
 
-// write stores a row that was locked.
+// write stores a locked row.
 func (r rejectionRow) write(ctx context.Context, tx *Tx, last time.Time) error {
 	text, err := marshalled(r.refused)
 	if err != nil {
 		return err
 	}
 	_, err = tx.exec(ctx, `UPDATE rejections SET document = $3, last_at = $4, news_at = $5 WHERE project_id = $1 AND connector_id = $2`,
-		r.ProjectID, r.ID, text, Instant(last), MaybeInstant(r.refused.newsAt()))
+		r.ProjectID, r.ID, text, Instant(last), MaybeInstant(r.refused.reportDue()))
 	return err
 }
 
-// nowOf is the database's time.
-func nowOf(ctx context.Context, q Queryer) (now time.Time, err error) {
+// readNow returns the database's time.
+func readNow(ctx context.Context, q Queryer) (now time.Time, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
 		return now, fmt.Errorf("reading the database's clock: %w", err)
 	}
@@ -90,7 +90,7 @@ func (c *Core) Rejections(ctx context.Context, connector store.Key) (report stor
 	rows, err := collect(ctx, c.engine.Reader(), scanRejections,
 		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
 	if err == nil {
-		now, err = nowOf(ctx, c.engine.Reader())
+		now, err = readNow(ctx, c.engine.Reader())
 	}
 	if err != nil {
 		return report, wrap(err, "reading the rejections of connector %s", connector)
@@ -111,7 +111,7 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		now, err := nowOf(ctx, tx)
+		now, err := readNow(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 				return err
 			}
 			holder, err := identityOf(ctx, tx, row.Key)
-			if err == nil && len(counts) > 0 { // else nobody is there to be told about
+			if err == nil && len(counts) > 0 { // otherwise there is no object for an event
 				news = append(news, store.RejectionNews{Connector: row.Key, Ref: holder.ref, Counts: counts})
 			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -130,10 +130,10 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 		}
 		return nil
 	})
-	return news, wrap(err, "taking news of rejections")
+	return news, wrap(err, "taking unreported rejections")
 }
 
-// dueRejections is a row of which there is news.
+// dueRejections is a row with unreported rejections.
 type dueRejections struct {
 	rejectionRow
 	last time.Time

@@ -40,19 +40,20 @@ func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.
 	return a, nil
 }
 
-// again is a delivery that is to be made of another one, or for the first time of an example.
+// again is a delivery to create from another one, or a test delivery.
 type again struct {
 	store.Delivery
-	// of is the other one; the zero id without one.
+	// of is the original; the zero ID without one.
 	of uuid.UUID
-	// payload is what it carries that is no result, in a blob where that is set; size is of
-	// either, in bytes.
+	// payload is the content if it is not a result, in a blob if that is set. size is the size of
+	// either in bytes.
 	payload []byte
 	blob    *uuid.UUID
 	size    int64
 }
 
-// Redeliver implements store.Replays. What it is about is read before: it does not change.
+// Redeliver implements store.Replays. It reads the original first, because the original does not
+// change.
 func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
 	of, err := c.connectorRun(ctx, c.engine.Reader(), r.Of)
 	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0 && of.Kind != store.DeliverTest) {
@@ -67,22 +68,24 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 	blobs, err := c.copyCarried(ctx, &d)
 	if err != nil {
 		c.dropLoose(ctx, blobs)
-		return a, wrap(err, "reading what delivery %s carries", r.Of)
+		return a, wrap(err, "reading the contents of delivery %s", r.Of)
 	}
 	if of.Kind != store.DeliverTest {
-		if d.Hops, err = c.nextHop(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID}); err != nil {
-			return a, wrap(err, "reading what started run %s", d.RunID)
+		from, err := c.originOf(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
+		if err != nil {
+			return a, wrap(err, "reading the connector run that started run %s", d.RunID)
 		}
+		d.Hops, d.Traceparent = from.hops+1, from.traceparent
 	}
 	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
 		a, _, err = c.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
 		return err
 	})
-	return a, wrap(err, "delivering %s again", r.Of)
+	return a, wrap(err, "redelivering %s", r.Of)
 }
 
-// insertOnce writes a delivery that somebody has asked for, under an id of its own, and takes a
-// step with it, unless the key is known: not first then.
+// insertOnce inserts a requested delivery with a new ID, and advances a replay step with it. If the
+// key is known, it does neither, and first is false.
 func (c *Core) insertOnce(
 	ctx context.Context, tx *Tx, d again, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
 ) (a store.Admission, first bool, err error) {
@@ -107,7 +110,7 @@ func (c *Core) insertOnce(
 			return a, false, err
 		}
 	}
-	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOf(d.Delivery)}, true, c.insertAgain(ctx, tx, d, blobs, now)
+	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d.Delivery)}, true, c.insertAgain(ctx, tx, d, blobs, now)
 }
 
 // SendTest implements store.Replays.
@@ -131,14 +134,14 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 		if a, first, err = c.insertOnce(ctx, tx, d, nil, t.Idempotency, nil); err != nil || !first {
 			return err
 		}
-		return lookNow(ctx, tx, t.Connector)
+		return makeDestinationDue(ctx, tx, t.Connector)
 	})
 	return a, wrap(err, "testing connector %s", t.Connector)
 }
 
-// copyCarried says what a delivery carries: a result, which its run has, or what lies under
-// the original's id, of which it returns the copy where it is in a blob. ErrGone where it is
-// not stored any more.
+// copyCarried prepares the contents of a delivery. A result stays with its run. Any other payload
+// is under the original's ID; if it is in a blob, it is copied, and the copy returned. ErrGone if
+// it is no longer stored.
 func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, err error) {
 	if d.Kind == store.DeliverResult {
 		d.LinkID, err = c.sendingLink(ctx, d.Delivery)
@@ -172,8 +175,8 @@ func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, er
 	return blobs, err
 }
 
-// sendingLink is the link over which the result of a delivery's run would go out now, the
-// zero id where there is none any more; ErrGone where the result is not stored.
+// sendingLink returns the link that would send the result of a delivery's run now, the zero ID if
+// there is none. ErrGone if the result is not stored.
 func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
 	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
@@ -192,7 +195,7 @@ func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUI
 	return link, err
 }
 
-// takeKey claims the idempotency key for a delivery; not first is one that is another's.
+// takeKey claims the idempotency key for a delivery. first is false if another request has it.
 func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store.Idempotency) (first bool, err error) {
 	if key == nil {
 		return true, nil
@@ -206,15 +209,15 @@ func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store
 	return n == 1, err
 }
 
-// insertAgain writes a delivery that somebody has asked for, due now, with what it carries.
+// insertAgain inserts a requested delivery with its contents, due now.
 func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.Key, now int64) error {
 	var of *uuid.UUID
 	if d.of != uuid.Nil {
 		of = &d.of
 	}
-	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops)
-		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10)`,
-		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops); err != nil {
+	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops, traceparent)
+		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10, $11)`,
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops, TraceparentColumn(d.Traceparent)); err != nil {
 		return err
 	}
 	if d.Kind != store.DeliverResult {
@@ -230,5 +233,5 @@ func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.K
 		return err
 	}
 	tx.Hint(store.TopicDelivery, store.Key{ProjectID: d.ProjectID, ID: d.EnvironmentID})
-	return wake(ctx, tx, []store.Key{d.Connector()}, now)
+	return wakeDestinations(ctx, tx, []store.Key{d.Connector()}, now)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// replayColumns are of a replay.
+// replayColumns are the columns of a replay.
 const replayColumns = `id, project_id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more,
 	position, tries, replayed, refused, reason, detail, created_at, ended_at`
 
@@ -35,36 +35,45 @@ func scanReplay(row scanner) (r store.Replay, err error) {
 
 // MatchReplay implements store.ReplayJobs.
 func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
-	l := list{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), store.MaxReplayLook + 1}}
-	wanted := ``
-	for i, status := range f.Statuses {
-		if i > 0 {
-			wanted += `, `
+	windows, err := c.historyWindows(ctx, c.engine.Lists(), "ended_connector_runs", connector.ProjectID, period{Instant(f.Since), Instant(f.Until)})
+	left := int64(store.MaxReplayLook + 1)
+	for _, window := range windows {
+		var looked, matched int64
+		looked, matched, err = c.countMatches(ctx, connector, f, window, left)
+		left, m.Matched = left-looked, m.Matched+matched
+		if err != nil || left == 0 {
+			break
 		}
-		wanted += l.add(string(status))
 	}
+	m.More = left == 0
+	return m, wrap(err, "counting the matches of a replay of connector %s", connector)
+}
+
+// countMatches counts the matches of a replay among the first connector runs of a window, at most so
+// many.
+func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window listWindow, most int64) (looked, matched int64, err error) {
+	l := list{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
 		cause = ` AND x.trigger_type = ` + l.add(string(f.Trigger))
 	}
-	var looked int64
-	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN (`+wanted+`)`+cause+` THEN 1 ELSE 0 END), 0)
+	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+texts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
-			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+since("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &m.Matched)
-	m.More = looked > store.MaxReplayLook
-	return m, wrap(err, "counting what a replay of connector %s matches", connector)
+			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
+		onDays("c.id", window, &l)+since("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &matched)
+	return looked, matched, err
 }
 
-// StartReplay implements store.ReplayJobs. What matches is counted before: it takes no
-// transaction's time.
+// StartReplay implements store.ReplayJobs. It counts the matches before its transaction, to keep
+// that short.
 func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
-		return r, verdict, wrap(err, "looking for replay %s", key)
+		return r, verdict, wrap(err, "reading replay %s", key)
 	}
-	if err := c.mayReplay(ctx, c.engine.Reader(), n); err != nil { // counting would be for nothing
+	if err := c.mayReplay(ctx, c.engine.Reader(), n); err != nil { // to avoid a useless count
 		r, verdict, err = c.repeated(ctx, c.engine.Reader(), n, err)
-		return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
+		return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
 	if err != nil {
@@ -75,7 +84,7 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		return r, verdict, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that none is made meanwhile
+		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
 			return err
 		}
 		if err := c.mayReplay(ctx, tx, n); err != nil {
@@ -101,11 +110,10 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		verdict = store.Accepted
 		return forgetReplays(ctx, tx, n.Connector)
 	})
-	return r, verdict, wrap(err, "making a replay of connector %s", n.Connector)
+	return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
 }
 
-// mayReplay says what keeps a replay from being made: store.ErrReplayRunning or
-// store.ErrTooManyReplays.
+// mayReplay returns store.ErrReplayRunning or store.ErrTooManyReplays if a replay cannot start.
 func (c *Core) mayReplay(ctx context.Context, q Queryer, n store.NewReplay) error {
 	running, err := collect(ctx, q, scanID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
 	switch {
@@ -119,8 +127,8 @@ func (c *Core) mayReplay(ctx context.Context, q Queryer, n store.NewReplay) erro
 	return nil
 }
 
-// repeated is the replay that was made meanwhile by the same request, where that is what keeps
-// it from being made, or refused.
+// repeated returns the replay that the same request has started meanwhile, if that is why the start
+// was rejected.
 func (c *Core) repeated(ctx context.Context, q Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
 	r, verdict, err := c.startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
 	if errors.Is(err, store.ErrNotFound) {
@@ -129,8 +137,8 @@ func (c *Core) repeated(ctx context.Context, q Queryer, n store.NewReplay, refus
 	return r, verdict, err
 }
 
-// startedReplay is the replay that is there under an id: Repeated, or KeyReused where
-// another request has made it.
+// startedReplay returns the replay with an ID: Repeated, or KeyReused if another request has
+// started it.
 func (c *Core) startedReplay(ctx context.Context, q Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
 	var first []byte
 	err = q.QueryRowContext(ctx, `SELECT `+replayColumns+`, fingerprint FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
@@ -182,13 +190,13 @@ func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
 func (c *Core) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
 		Scan(at(&now), maybeAt(&next))
-	return now, next, wrap(err, "looking for the next replay")
+	return now, next, wrap(err, "reading the next replay")
 }
 
 // TakeReplays implements store.ReplayJobs.
 func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		now, err := nowOf(ctx, tx)
+		now, err := readNow(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -200,16 +208,14 @@ func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) 
 		}
 		return err
 	})
-	return taken, wrap(err, "taking replays that are due")
+	return taken, wrap(err, "taking due replays")
 }
 
 // ReplayOriginals implements store.ReplayJobs.
 func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
-	looked, err := collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-		WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3 AND c.id < id_at($4)`+since("c.id", "$1")+` ORDER BY c.id LIMIT $5`,
-		r.ProjectID, r.ConnectorID, r.Position, Instant(r.Filter.Until), store.MaxReplayPage)
+	looked, err := c.replayedRuns(ctx, r)
 	if err != nil {
-		return page, wrap(err, "looking for what replay %s replays", r.Key())
+		return page, wrap(err, "reading the originals of replay %s", r.Key())
 	}
 	page.Last = r.Position
 	for _, run := range looked {
@@ -225,13 +231,30 @@ func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (
 	return page, nil
 }
 
+// replayedRuns returns the next connector runs of a replay, at most store.MaxReplayPage.
+func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
+	of := period{store.TimeOf(r.Position).UnixMicro(), Instant(r.Filter.Until)}
+	windows, err := c.historyWindows(ctx, c.engine.Lists(), "ended_connector_runs", r.ProjectID, of)
+	for _, window := range windows {
+		if err != nil || len(runs) == store.MaxReplayPage {
+			break
+		}
+		l := list{args: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
+		var some []store.ConnectorRun
+		some, err = collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+onDays("c.id", window, &l)+since("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.args...)
+		runs = append(runs, some...)
+	}
+	return runs, err
+}
+
 // MoveReplay implements store.ReplayJobs.
 func (c *Core) MoveReplay(ctx context.Context, step store.ReplayStep) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error { return moveReplay(ctx, tx, step) })
-	return wrap(err, "taking replay %s on", step.To.Key())
+	return wrap(err, "advancing replay %s", step.To.Key())
 }
 
-// moveReplay takes a replay on in a transaction, unless somebody else has.
+// moveReplay advances a replay in a transaction, unless another process has.
 func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 	to := step.To
 	refused, err := marshalled(to.Refused)
@@ -256,8 +279,8 @@ func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 	return err
 }
 
-// takeSteps takes the replays on of which accepted events are, in the transaction that
-// recorded them, or undoes it all.
+// takeSteps advances the replays of accepted events, in the accepting transaction. If it cannot,
+// all is rolled back.
 func takeSteps(ctx context.Context, tx *Tx, events []store.Event) error {
 	for _, e := range events {
 		if e.Step == nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// blobMargin is how much longer a blob of history is kept than what is as old: a blob is written
-// at most looseAge before what names it, and that goes with the whole of its day.
+// blobMargin is how much longer a blob of history is kept than other rows of its age. A blob is
+// written at most looseAge before the row that names it, and that row is deleted with its whole
+// day.
 const blobMargin = 2 * day
 
 // projectDay is a day of a project's history.
@@ -32,21 +33,21 @@ func compareDays(a, b projectDay) int {
 	return cmp.Or(compareIDs(a.project, b.project), cmp.Compare(a.day, b.day))
 }
 
-// DayOf is the day of the time in an id, in days since 1970.
+// DayOf returns the day of the time in an ID, in days since 1970.
 func DayOf(id uuid.UUID) int64 {
 	return store.TimeOf(id).UnixMilli() / day.Milliseconds()
 }
 
-// begin is when a day begins, in microseconds.
+// begin returns the start of a day, in microseconds.
 func begin(of int64) int64 { return of * day.Microseconds() }
 
-// firstID is the least id of a day.
+// firstID returns the lowest ID of a day.
 func firstID(of int64) (id uuid.UUID) {
 	binary.BigEndian.PutUint64(id[:8], uint64(of*day.Milliseconds())<<16) //nolint:gosec // days since 1970
 	return id
 }
 
-// addStoredOn adds to what projects have stored on days.
+// addStoredOn adds to the stored bytes of projects and days.
 func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 	of := map[uuid.UUID]int64{}
 	for _, on := range slices.SortedFunc(maps.Keys(more), compareDays) {
@@ -59,15 +60,15 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 	return addStored(ctx, tx, of)
 }
 
-// onItsWay says of a day of a project, s, that the result of a run of it is to be delivered yet.
-// What a delivery of a result carries is the run's.
+// onItsWay is the condition that the result of a run of a project's day s is still to be delivered.
+// A delivery of a result reads it from the run.
 const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
 	AND d.run_id >= id_at(s.day * 86400000000) AND d.run_id < id_at((s.day + 1) * 86400000000))`
 
-// DropHistory implements store.Housekeeping. Blobs go after their days, and the rest of departed objects
-// after both. A result that is on its way keeps its run as long as a delivery can be open and no longer,
-// however often it is delivered anew; other open things keep what is theirs until they end. Days that are
-// being read keep nothing that comes before them.
+// DropHistory implements store.Housekeeping. Blobs are deleted after their days, and rows of
+// deleted objects after both. A result that is still to be delivered keeps its run as long as a
+// delivery can be open and no longer, however often it is delivered again. Other open rows keep
+// what they need until they end. Days that are being read delay only the steps that depend on them.
 func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
@@ -79,16 +80,11 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 	if dropped = days.Dropped; errors.Is(err, ErrBusy) {
 		return dropped, nil
 	}
-	rest := past{before: before, keep: keep, age: age, parted: days.Parted, open: days.Open}
-	if err != nil && dropped.Count == 0 { // then what is of parts that are still there stays with them
-		oldest, _, failed := c.engine.OldestDay(ctx)
-		if failed != nil {
-			return dropped, wrap(errors.Join(err, failed), "dropping history")
-		}
-		rest.before = min(before, oldest)
-		rest.keep = min(keep, rest.before)
+	if err != nil && len(days.Left) == 0 {
+		return dropped, wrap(err, "dropping history") // it is unknown which partitions exist
 	}
 	if dropped.Count == 0 {
+		rest := past{before: before, keep: keep, age: age, parted: days.Parted, kept: days.KeptDays, left: days.Left}
 		var failed error
 		dropped.Count, failed = c.dropRest(ctx, rest, limit)
 		err = errors.Join(err, failed)
@@ -96,17 +92,19 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 	return dropped, wrap(err, "dropping history")
 }
 
-// past is what is too old: what is older than age, of days before one, which are over. The ended runs of
-// days from keep on stay while their results are on their way; in parts those of open days do.
+// past is the history to delete: older than age, in past days before one. Ended runs of days from
+// keep on stay while their results are still to be delivered. With partitions, the kept days stay as
+// well, and the days left with partitions that cannot be dropped at present.
 type past struct {
 	before, keep int64
 	age          time.Duration
 	parted       bool
-	open         []int64
+	kept         KeptDays
+	left         []int64
 }
 
-// dropRest deletes what goes after the parts of days, one step after the other until one has deleted some.
-// A step that fails keeps none of the others from being done.
+// dropRest deletes the rows that follow the partitions of days, step by step until one step has
+// deleted some. A failing step does not stop the others.
 func (c *Core) dropRest(ctx context.Context, of past, limit int) (n int, err error) {
 	var failed []error
 	for _, step := range []func() (int, error){
@@ -116,47 +114,54 @@ func (c *Core) dropRest(ctx context.Context, of past, limit int) (n int, err err
 			}
 			return c.deleteDays(ctx, of.before, of.keep, limit)
 		},
-		func() (int, error) { return c.dropBlobsBefore(ctx, of.before, of.keep, limit) },
+		func() (int, error) { return c.dropBlobsBefore(ctx, of, limit) },
 		func() (int, error) { return c.dropDeparted(ctx, of.age, limit) },
 		func() (int, error) { return 0, c.engine.Shrink(ctx) },
 	} {
 		n, err := step()
 		failed = append(failed, err)
-		if err == nil && n > 0 || ctx.Err() != nil {
-			return n, errors.Join(failed...)
+		if n > 0 || ctx.Err() != nil {
+			return n, joinAsides(failed...)
 		}
 	}
-	return 0, errors.Join(failed...)
+	return 0, joinAsides(failed...)
 }
 
 // OldestHistory implements store.Housekeeping.
-func (c *Core) OldestHistory(ctx context.Context) (time.Time, error) {
-	oldest, parted, err := c.engine.OldestDay(ctx)
+func (c *Core) OldestHistory(ctx context.Context) (store.OldestDays, error) {
+	deletable, open, parted, err := c.engine.OldestDays(ctx)
 	if err == nil && !parted {
 		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
-			WHERE NOT `+onItsWay+` ORDER BY s.day LIMIT 1), 0)`).Scan(&oldest)
+			WHERE NOT `+onItsWay+` ORDER BY s.day LIMIT 1), 0)`).Scan(&deletable)
 	}
-	if err != nil || oldest == 0 {
-		return time.Time{}, wrap(err, "looking for the oldest day of history")
-	}
-	return time.UnixMicro(begin(oldest)).UTC(), nil
+	return store.OldestDays{Deletable: beginOf(deletable), Open: beginOf(open)}, wrap(err, "reading the oldest day of history")
 }
 
-// forgetDays forgets days that are gone: what projects have stored is less by what went.
+// beginOf returns the start of a day, zero for day 0.
+func beginOf(day int64) time.Time {
+	if day == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(begin(day)).UTC()
+}
+
+// forgetDays deletes the records of deleted days and subtracts their stored bytes. Lists read the
+// recorded days only, so a day is recorded as long as it has partitions that lists read.
 func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err error) {
 	var (
 		one int
 		l   list
 	)
 	gone := `day < ` + l.add(of.before)
-	if len(of.open) > 0 {
-		days := make([]string, len(of.open))
-		for i, day := range of.open {
+	if stay := slices.Concat(of.kept.Open, of.kept.Results, of.left); len(stay) > 0 {
+		days := make([]string, len(stay))
+		for i, day := range stay {
 			days[i] = l.add(day)
 		}
 		gone += ` AND day NOT IN (` + strings.Join(days, ", ") + `)`
 	}
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+` LIMIT 1`, l.args...).Scan(&one))
+	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
+		UNION ALL SELECT 1 FROM audit_days WHERE `+gone+` LIMIT 1`, l.args...).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -164,15 +169,24 @@ func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err e
 		return 0, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		audited, err := tx.exec(ctx, `DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`)`, l.args...)
+		if err != nil {
+			return err
+		}
 		n, err = c.subtract(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
 			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`) RETURNING project_id, day, bytes`, l.args...)
+		n += int(audited)
 		return err
 	})
-	return n, wrap(err, "forgetting days")
+	if err != nil {
+		return 0, wrap(err, "deleting the records of days") // nothing was deleted
+	}
+	return n, nil
 }
 
-// subtract forgets days by a statement, takes what was stored on them from their projects, and notes
-// that they have gone.
+// subtract deletes records of days with a statement, subtracts their stored bytes from the
+// projects, and records that the days are deleted.
 func (c *Core) subtract(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
 	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -198,7 +212,8 @@ func (c *Core) subtract(ctx context.Context, tx *Tx, statement string, args ...a
 	return n, err
 }
 
-// dropBytes is about how many bytes of blobs one transaction deletes: others wait for it.
+// dropBytes is the approximate number of blob bytes that one transaction deletes, because other
+// writers wait for it.
 const dropBytes = 16 << 20
 
 // sizedBlob is a blob and its size.
@@ -212,7 +227,7 @@ func scanSized(row scanner) (b sizedBlob, err error) {
 	return b, err
 }
 
-// someOf are the first of these blobs, as many as one transaction deletes.
+// someOf returns the first of these blobs, as many as one transaction deletes.
 func someOf(blobs []sizedBlob) (keys []store.Key) {
 	for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
 		next := blobs[len(keys)]
@@ -221,38 +236,82 @@ func someOf(blobs []sizedBlob) (keys []store.Key) {
 	return keys
 }
 
-// stillOpen says of a blob of history, b, that its project has something open that may name it: a blob is
-// written at most looseAge before the row that names it.
+// stillOpen is the condition that the project of a blob r has something open that may name it. A
+// blob is written at most looseAge before the row that names it.
 var stillOpen = func() string {
 	var of []string
 	for _, table := range []string{"open_runs", "open_connector_runs", "deliveries"} {
-		of = append(of, `EXISTS (SELECT 1 FROM `+table+` o WHERE o.project_id = b.project_id AND o.id < id_at(b.created_at + `+dayUS+`))`)
+		of = append(of, `EXISTS (SELECT 1 FROM `+table+` o WHERE o.project_id = r.project_id AND o.id < id_at(r.created_at + `+dayUS+`))`)
 	}
 	return "(" + strings.Join(of, " OR ") + ")"
 }()
 
-// dropBlobsBefore deletes blobs of history that were written some days before a day, except those that
-// something open may name, and results of days from keep on that are on their way.
-func (c *Core) dropBlobsBefore(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	old := `SELECT b.project_id, b.id, b.size FROM blobs b WHERE b.mark = 'history' AND b.created_at < $1 AND NOT ` + stillOpen + `
-		AND (b.project_id, b.id) NOT IN (SELECT r.project_id, r.output_blob_id FROM deliveries d
-			JOIN ended_runs r ON r.project_id = d.project_id AND r.id = d.run_id
-			WHERE d.kind = 'result' AND d.run_id >= id_at($2) AND d.run_id < id_at($3)
-				AND r.id >= id_at($2) AND r.id < id_at($3) AND r.output_blob_id IS NOT NULL)
-		ORDER BY b.created_at LIMIT $4 `
-	written := begin(before) - blobMargin.Microseconds()
-	blobs, err := collect(ctx, c.engine.Reader(), scanSized, old, written, begin(keep), begin(before), 1)
-	if err != nil || len(blobs) == 0 {
-		return 0, err
+// dropBlobsBefore deletes blobs of history that were written some days before a day, except:
+//
+//   - blobs that open rows may name;
+//   - results of days from keep on that are still to be delivered;
+//   - blobs that rows of existing partitions may name. Such a row was open for at most MaxOpen.
+func (c *Core) dropBlobsBefore(ctx context.Context, of past, limit int) (n int, err error) {
+	l := list{args: []any{limit, begin(of.before) - blobMargin.Microseconds()}}
+	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + c.exceptResults(of, &l)
+	for _, written := range writtenFor(of.left) {
+		where += ` AND NOT (r.created_at >= ` + l.add(written.from) + ` AND r.created_at < ` + l.add(written.to) + `)`
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		blobs, err := collect(ctx, tx, scanSized, old+c.skipLocked, written, begin(keep), begin(before), min(limit, chunk))
-		if err != nil {
-			return err
-		}
-		keys := someOf(blobs)
-		n = len(keys)
-		return c.dropBlobs(ctx, tx, keys)
-	})
+	n, err = c.sweepBlobs(ctx, historyBlobs, where, limit, l.args[1:]...)
+	if err != nil && c.noTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+		err = nil
+	}
 	return n, wrap(err, "deleting blobs of history")
+}
+
+// exceptResults excludes blobs r that are results of past days and still to be delivered. It names
+// the partitions of these days, because the plan of a sweep would lock all partitions.
+func (c *Core) exceptResults(of past, l *list) (text string) {
+	days := []period{{begin(of.keep), begin(of.before)}}
+	if of.parted {
+		days = nil
+		for _, d := range of.kept.Results {
+			days = append(days, period{begin(d), begin(d + 1)})
+		}
+	}
+	for _, p := range days {
+		text += c.InPart(` AND (r.project_id, r.id) NOT IN (SELECT e.project_id, e.output_blob_id FROM deliveries d
+			JOIN {ended_runs} e ON e.project_id = d.project_id AND e.id = d.run_id
+			WHERE d.kind = 'result' AND e.output_blob_id IS NOT NULL`+inWindow("d.run_id", p, l)+inWindow("e.id", p, l)+`)`, leastID(p.from))
+	}
+	return text
+}
+
+// writtenFor returns the times at which the blobs of some days were written.
+func writtenFor(days []int64) (written []period) {
+	for _, of := range slices.Sorted(slices.Values(days)) {
+		next := period{begin(of) - blobMargin.Microseconds(), begin(of+1) + (store.MaxOpen + blobMargin).Microseconds()}
+		if last := len(written) - 1; last >= 0 && next.from <= written[last].to {
+			written[last].to = next.to
+			continue
+		}
+		written = append(written, next)
+	}
+	return written
+}
+
+// Names under which blobs are set aside that cannot be deleted.
+const (
+	historyBlobs = "blobs of history"
+	looseBlobs   = "blobs that nothing keeps"
+)
+
+// sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
+// A blob that cannot be deleted is skipped for some calls.
+func (c *Core) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
+	c.asides.turn(name)
+	swept, err := openSweep[sizedBlob]{
+		Core: c, name: name, columns: `r.project_id, r.id, r.size`, table: `blobs`, where: where, order: `r.created_at`, args: args,
+		scan: scanSized, key: func(blob sizedBlob) store.Key { return blob.Key },
+		move: func(ctx context.Context, tx *Tx, blobs []sizedBlob) (store.Swept, error) {
+			some := someOf(blobs)
+			return store.Swept{Cancelled: len(some)}, c.dropBlobs(ctx, tx, some)
+		},
+	}.sweep(ctx, min(limit, chunk))
+	return swept.Runs(), err
 }

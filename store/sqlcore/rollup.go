@@ -16,48 +16,50 @@ import (
 )
 
 const (
-	// maxRolledUp is of how many transactions' runs one transaction adds the numbers at most, and
-	// readAtOnce of how many runs these are read at a time.
+	// maxRolledUp is the maximum number of outbox rows per rollup transaction. readAtOnce is the
+	// number of runs per read.
 	maxRolledUp = 128
 	readAtOnce  = 128
-	// maxRuns, maxCalls and maxBilled are of about how many runs it does so at most, of how many
-	// calls that these have made, and of how many numbers these have by models, days and currencies.
+	// maxRuns, maxCalls and maxBilled are approximate limits per transaction: runs, their model
+	// calls, and their sums by model, day and currency. maxRuns also limits the connector runs.
 	maxRuns   = 2000
 	maxCalls  = 100_000
 	maxBilled = 5000
 )
 
-// rollupsTurn is the lock of those who add numbers: rows are read, added to and written.
+// rollupsTurn is the lock of transactions that add to rollups, because rows are read, added to and
+// written.
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
-	by := consumer[ended]{all: c.rollUp, trial: c.rollUpForTrial}
+	by := consumer[ended]{all: c.rollUpRows, trial: c.rollUpForTrial}
 	n, err := c.consumeEnded(ctx, rollupsBox, c.rolling, c.rollingTurns, limit, maxRolledUp, by)
 	return n, wrap(err, "rolling up runs")
 }
 
-// rollUp adds what rows of the outbox are about to the numbers, as much of it as is done at once.
-// It is read before the transaction: others wait for who writes, and a part of history that is gone
-// would end it. Of two who read the same, the one who takes the rows adds it.
-func (c *Core) rollUp(ctx context.Context, rows []ended) error {
+// rollUpRows adds the runs and connector runs of outbox rows to the rollups, as many as one transaction
+// takes. Each project has an equal share, and connector runs do not wait for runs, so a busy
+// project delays only itself. It reads them before the transaction, because others wait for the
+// writer and a deleted partition would abort it. If two processes read the same rows, the one that
+// takes the rows adds them.
+func (c *Core) rollUpRows(ctx context.Context, rows []ended) error {
 	var of ended
 	for _, row := range rows {
 		of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
 	}
-	runs, done, err := c.billedRuns(ctx, of.runs)
+	runs, done, err := c.billedRuns(ctx, alternate(of.runs))
 	if err != nil {
 		return err
 	}
-	var connectorRuns []endedConnectorRun
-	if len(done) == len(of.runs) {
-		if connectorRuns, err = c.endedConnectorRuns(ctx, c.engine.Reader(), of.connectorRuns); err != nil {
-			return err
-		}
-		done = append(done, of.connectorRuns...)
+	some := alternate(of.connectorRuns)
+	some = some[:min(len(some), maxRuns)]
+	connectorRuns, err := c.endedConnectorRuns(ctx, c.engine.Reader(), some)
+	if err != nil {
+		return err
 	}
-	consumed := keySet(done)
-	return c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
+	consumed := keySet(slices.Concat(done, some))
+	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
 		taken, err := rollupsBox.takeRows(ctx, c, tx, rows)
 		if err != nil {
 			return err
@@ -66,7 +68,7 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 			return errOthers
 		}
 		own := map[store.Key]bool{}
-		var mine ended // of what is done
+		var mine ended // the finished part
 		for i, row := range taken {
 			for _, key := range slices.Concat(row.runs, row.connectorRuns) {
 				own[key] = true
@@ -78,20 +80,20 @@ func (c *Core) rollUp(ctx context.Context, rows []ended) error {
 		if err := rollupsBox.put(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.checkGone(ctx, tx, "ended_runs", notAmong(mine.runs, runs), ""); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(mine.runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.checkGone(ctx, tx, "ended_connector_runs", notAmong(mine.connectorRuns, connectorRuns), ""); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_connector_runs", notAmong(mine.connectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
-		if err := c.addUp(ctx, tx, slices.DeleteFunc(runs, func(run billed) bool { return !own[run.Key] }), grown); err != nil {
+		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run billed) bool { return !own[run.Key] }), grown); err != nil {
 			return err
 		}
-		return addUpConnectorRuns(ctx, tx, slices.DeleteFunc(connectorRuns, func(run endedConnectorRun) bool { return !own[run.Key] }), grown)
+		return addUpConnectorRuns(ctx, tx, slices.DeleteFunc(slices.Clone(connectorRuns), func(run endedConnectorRun) bool { return !own[run.Key] }), grown)
 	})
 }
 
-// rollUpForTrial adds a run that nobody has to the numbers, and keeps nothing of it.
+// rollUpForTrial adds a run that does not exist to the rollups, and rolls back.
 func (c *Core) rollUpForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -103,29 +105,29 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 		return err
 	}
 	runs = append(runs, billed{tallied{measured: measured{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
-	return c.inTurn(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
+	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
 		if _, err := rollupsBox.takeRows(ctx, c, tx, []ended{{Key: key}}); err != nil {
 			return err
 		}
-		if err := c.addUp(ctx, tx, runs, grown); err != nil {
+		if err := c.addToRollups(ctx, tx, runs, grown); err != nil {
 			return err
 		}
 		return errTrial
 	})
 }
 
-// billed is an ended run with what its calls cost.
+// billed is an ended run with the cost of its calls.
 type billed struct {
 	tallied
 	bill
 }
 
-// billedRuns reads the first of these runs, as many as are added up at once, and says which those
-// are; some may be gone.
+// billedRuns reads the first of these runs, as many as are added at once, and returns their keys.
+// Some runs may be deleted.
 func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxBilled {
-		some := ended[len(done):min(len(done)+c.rolling.most(readAtOnce), len(ended))]
+		some := ended[len(done):min(len(done)+c.rolling.batchSize(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
 		all, err := c.talliedRuns(ctx, c.engine.Reader(), some, "", nil)
 		if err != nil {
@@ -150,10 +152,10 @@ func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed
 	return runs, slices.Clone(done), nil
 }
 
-// talliedRuns reads ended runs, narrowed by a condition with these arguments. Those whose part
-// of history is gone are left out.
+// talliedRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
+// partitions.
 func (c *Core) talliedRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []tallied, err error) {
-	parts, err := c.heldByPart(ctx, q, "ended_runs", ended)
+	parts, err := c.groupByExistingPart(ctx, q, "ended_runs", ended)
 	if err != nil {
 		return nil, err
 	}
@@ -171,10 +173,10 @@ func (c *Core) talliedRuns(ctx context.Context, q Queryer, ended []store.Key, na
 	return runs, nil
 }
 
-// maxKeys is how many rows are read by their keys at once.
+// maxKeys is the number of rows per read by key.
 const maxKeys = 1000
 
-// rollup says what the numbers of a row are of.
+// rollup identifies a row of run_rollups.
 type rollup struct {
 	project, environment  uuid.UUID
 	agent, testName       string
@@ -192,13 +194,13 @@ func (t tallied) rollup(g grain) rollup {
 	}
 }
 
-// key is the primary key of the row, which follows from all that it is of.
+// key returns the primary key of the row, which is derived from all its fields.
 func (r rollup) key() store.Key {
 	hash := sha256.New()
 	for _, id := range []uuid.UUID{r.environment, r.deployment, r.connector} {
 		hash.Write(id[:])
 	}
-	_ = binary.Write(hash, binary.BigEndian, r.beginsAt) // a hash refuses nothing
+	_ = binary.Write(hash, binary.BigEndian, r.beginsAt) // a hash never fails
 	for _, text := range []string{r.agent, r.testName, string(r.status), r.outcome, string(r.grain)} {
 		_ = binary.Write(hash, binary.BigEndian, int64(len(text)))
 		hash.Write([]byte(text))
@@ -206,12 +208,12 @@ func (r rollup) key() store.Key {
 	return store.Key{ProjectID: r.project, ID: uuid.UUID(hash.Sum(nil)[:16])}
 }
 
-// addUp adds runs to the numbers. Who does has the lock of rollupsTurn.
-func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
+// addToRollups adds runs to the rollups. The caller holds the lock of rollupsTurn.
+func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
 	sums := bills{}
 	for _, run := range runs {
-		sums.addRun(run, grains)
+		sums.addRunCost(run, grains)
 		for _, g := range grains {
 			r := run.rollup(g)
 			key := r.key()
@@ -222,7 +224,7 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed, grown growth) e
 				}
 				of[key], more[key] = r, t
 			}
-			if err := more[key].run(run.measured); err != nil {
+			if err := more[key].addEndedRun(run.measured); err != nil {
 				return err
 			}
 		}
@@ -246,7 +248,7 @@ func (c *Core) addUp(ctx context.Context, tx *Tx, runs []billed, grown growth) e
 	return addTotals(ctx, tx, runs, grown)
 }
 
-// addStoredTallies adds to numbers what is stored of them, and says of which something is.
+// addStoredTallies adds the stored values to tallies, and returns which rows exist.
 func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
 	stored = map[store.Key]bool{}
 	for some := range slices.Chunk(keys, maxKeys) {
@@ -266,10 +268,10 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, m
 	return stored, nil
 }
 
-// The columns of run_rollups that hold numbers.
+// The value columns of run_rollups.
 const tallyColumns = `runs, timed, duration_us, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, durations`
 
-// scanTally reads columns before these into destinations.
+// scanTally reads the value columns, after the columns in before.
 func scanTally(row scanner, before ...any) (t tally, sketch []byte, err error) {
 	fields := append(before, &t.runs, &t.timed, &t.durations)
 	fields = append(fields, usageFields(&t.usage)...)
@@ -277,7 +279,7 @@ func scanTally(row scanner, before ...any) (t tally, sketch []byte, err error) {
 	return t, sketch, err
 }
 
-// writeTallies writes numbers over those that are stored.
+// writeTallies overwrites stored tallies.
 func writeTallies(ctx context.Context, tx *Tx, keys []store.Key, of map[store.Key]rollup, all map[store.Key]*tally) error {
 	var numbers rows
 	for _, key := range keys {
@@ -295,7 +297,7 @@ func writeTallies(ctx context.Context, tx *Tx, keys []store.Key, of map[store.Ke
 			thinking_tokens = excluded.thinking_tokens, cached_input_tokens = excluded.cached_input_tokens, total_tokens = excluded.total_tokens`)
 }
 
-// total says what a row of agent_totals is of.
+// total identifies a row of agent_totals.
 type total struct {
 	environment     store.Key
 	agent, testName string
@@ -305,7 +307,7 @@ func (t tallied) total() total {
 	return total{store.Key{ProjectID: t.ProjectID, ID: t.environment}, t.agent, t.testName}
 }
 
-// addTotals adds runs to what their agents have had in all.
+// addTotals adds runs to the totals of their agents.
 func addTotals(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 	counts, last := map[total]int64{}, map[total]time.Time{}
 	for _, run := range runs {
@@ -318,10 +320,10 @@ func addTotals(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 	return insertTotals(ctx, tx, counts, last, grown)
 }
 
-// insertTotals adds to what agents have had in all.
+// insertTotals adds counts to the totals of agents.
 func insertTotals(ctx context.Context, tx *Tx, counts map[total]int64, last map[total]time.Time, grown growth) error {
 	var totals rows
-	for of, count := range counts { // in any order, for nobody else writes them
+	for of, count := range counts { // in any order, because of the lock
 		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
 	}
 	return grown.insert(ctx, tx, totals, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,

@@ -7,16 +7,17 @@ import (
 	"strings"
 )
 
-// maxRows is how many rows one statement inserts at most, a power of two.
+// maxRows is the maximum number of rows per INSERT, a power of two.
 const maxRows = 256
 
-// rows are rows to insert, as many as there are: by statements of 256, 128, … rows, so that
-// there are few different ones, which are prepared once.
+// rows are rows to insert, with statements of 256, 128, … rows, so that few different statements
+// have to be prepared.
 type rows struct{ values [][]any }
 
 func (r *rows) add(values ...any) { r.values = append(r.values, values) }
 
-// insert inserts them. Each % of row stands for its next value; after is what follows them.
+// insert inserts the rows. Each % in row stands for its next value. after is the end of the
+// statement.
 func (r *rows) insert(ctx context.Context, tx *Tx, into, row, after string) error {
 	return r.each(into, row, after, func(statement string, args []any) error {
 		_, err := tx.exec(ctx, statement, args...)
@@ -24,7 +25,7 @@ func (r *rows) insert(ctx context.Context, tx *Tx, into, row, after string) erro
 	})
 }
 
-// each hands on the statements that insert them.
+// each calls run with the statements that insert them.
 func (r *rows) each(into, row, after string, run func(statement string, args []any) error) error {
 	for left := r.values; len(left) > 0; {
 		n := maxRows

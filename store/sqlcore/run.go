@@ -19,22 +19,22 @@ import (
 // Columns of a run, open (open_runs r) or ended (ended_runs r).
 const (
 	openRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, r.class, '' AS error_code, '' AS error, '' AS output, r.attempt, CAST(0 AS bigint) AS input_tokens,
+	r.deployment_id, r.test_name, r.status, r.class, '' AS error_code, '' AS error, '' AS output, '' AS context, r.attempt, CAST(0 AS bigint) AS input_tokens,
 	CAST(0 AS bigint) AS output_tokens, CAST(0 AS bigint) AS thinking_tokens, CAST(0 AS bigint) AS cached_input_tokens,
 	CAST(0 AS bigint) AS total_tokens, r.queued_at, r.started_at, CAST(NULL AS bigint) AS ended_at`
 	endedRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.attempt, r.input_tokens,
+	r.deployment_id, r.test_name, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.context, r.attempt, r.input_tokens,
 	r.output_tokens, r.thinking_tokens, r.cached_input_tokens,
 	r.total_tokens, r.queued_at, r.started_at, r.ended_at`
-	// With the blob of the output, which only those need who read that.
+	// With the blob of the output, for readers of the output.
 	pastRunColumns = endedRunColumns + `, r.output_blob_id`
 )
 
-// runFields are the destinations of either.
+// runFields are the destinations of both.
 func runFields(r *store.Run) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
-		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.Attempt, &r.Usage.InputTokens,
+		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, rawText{&r.Context}, &r.Attempt, &r.Usage.InputTokens,
 		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
 		at(&r.QueuedAt), maybeAt(&r.StartedAt), maybeAt(&r.EndedAt),
 	}
@@ -50,9 +50,10 @@ func scanPastRun(row scanner) (r pastRun, err error) {
 	return r, err
 }
 
-// Run implements store.History. What is not open any more is in history by then.
+// Run implements store.History. It reads open runs first: a run that is no longer open is in
+// history by then.
 func (c *Core) Run(ctx context.Context, key store.Key) (store.Run, error) {
-	runs, err := c.runs(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{key.ID})
+	runs, err := c.readRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{key.ID})
 	if err == nil && len(runs) == 0 {
 		err = store.ErrNotFound
 	}
@@ -62,9 +63,8 @@ func (c *Core) Run(ctx context.Context, key store.Key) (store.Run, error) {
 	return runs[0], nil
 }
 
-// runs reads runs of a project by their ids, in their order; it leaves out those that
-// are not there.
-func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) ([]store.Run, error) {
+// readRuns reads runs of a project by ID, in that order, without missing ones.
+func (c *Core) readRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) ([]store.Run, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func (c *Core) runs(ctx context.Context, q Queryer, project uuid.UUID, ids []uui
 		if err != nil {
 			return nil, err
 		}
-		ended, err := c.whole(ctx, q, project, past)
+		ended, err := c.withOutputs(ctx, q, project, past)
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +97,9 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 	return runs
 }
 
-// Outcome implements store.History. Who asks has mostly heard that it is over, so
-// history is asked first. Else the connector run is read before its runs: once it is
-// over, so are they.
+// Outcome implements store.History. Callers mostly know that the connector run has ended, so
+// history is read first. Otherwise the connector run is read before its runs: if it has ended, so
+// have they.
 func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
 	reader := c.engine.Reader()
 	var order []uuid.UUID
@@ -109,8 +109,8 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
 		WHERE c.project_id = $1 AND c.id = $2`+since("c.id", "$1")+readable("$1"), key.ProjectID, key.ID)
-	if err == nil && len(past) > 0 && len(past) == len(order) { // a midnight may lie between them
-		runs, err := c.whole(ctx, reader, key.ProjectID, past)
+	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
+		runs, err := c.withOutputs(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
 		return outcome, wrap(err, "reading the outcome of connector run %s", key)
 	}
@@ -121,7 +121,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 	if err != nil {
 		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
 	}
-	runs, err := c.runs(ctx, reader, key.ProjectID, run.RunIDs)
+	runs, err := c.readRuns(ctx, reader, key.ProjectID, run.RunIDs)
 	return store.Outcome{Status: run.Status, Runs: runs}, wrap(err, "reading the outcome of connector run %s", key)
 }
 
@@ -146,7 +146,7 @@ func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadClos
 	return in.ContentType, body, wrap(err, "reading the input of run %s", key)
 }
 
-// Input is the input of a run; Data is nil where it is in a blob.
+// Input is the input of a run. Data is nil if it is in a blob.
 type Input struct {
 	ID          uuid.UUID
 	ContentType string
@@ -154,20 +154,27 @@ type Input struct {
 	Blob        *uuid.UUID
 	Files       bool // whether it has attachments
 	Headers     map[string]string
+	Traceparent string
 }
 
-const inputColumns = `id, content_type, data, blob_id, files IS NOT NULL, headers`
+// AddTo sets the input of a claimed run.
+func (in Input) AddTo(claimed *store.Claimed) {
+	claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files = in.Data, in.Blob, in.ContentType, in.Files
+	claimed.Headers, claimed.Traceparent = in.Headers, in.Traceparent
+}
 
-// InputStatement reads inputs of one part of history by an array of their ids.
+const inputColumns = `id, content_type, data, blob_id, files IS NOT NULL, headers, COALESCE(traceparent, '')`
+
+// InputStatement reads inputs of one partition by an array of IDs.
 const InputStatement = `SELECT ` + inputColumns + ` FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
 
 // ScanInput reads an input.
 func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
-	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, document{&in.Headers})
+	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, document{&in.Headers}, &in.Traceparent)
 	return in, err
 }
 
-// Inputs reads inputs of a project by their ids.
+// Inputs reads inputs of a project by ID.
 func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
 	out := map[uuid.UUID]Input{}
 	for _, same := range c.ByPart("inputs", ids) {
@@ -184,7 +191,7 @@ func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []u
 	return out, nil
 }
 
-// ByPart are ids by the part of a history table that they lie in.
+// ByPart groups IDs by the partition of a history table.
 func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
 	at := map[string]int{}
 	for _, id := range ids {
@@ -205,8 +212,8 @@ func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
-// JournalAfter implements store.History. The database adds up the bytes, so that what is
-// beyond the page is not read.
+// JournalAfter implements store.History. The database adds up the sizes, so that entries beyond the
+// page are not read.
 func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
 	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
@@ -216,14 +223,14 @@ func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
 
-// entryColumns are of a row of a journal j.
-const entryColumns = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id`
+// entryColumns are columns of a journal row j.
+const entryColumns = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id, j.at`
 
-// entries reads what a statement finds of a run's journal.
+// entries reads the journal entries that a statement selects.
 func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {
 	reader := c.engine.Reader()
 	past, err := pastRows(ctx, c, reader, run.ID, func(row scanner) (e pastEntry, err error) {
-		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob)
+		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, at(&e.At))
 		return e, err
 	}, statement, args...)
 	if err != nil {
@@ -233,7 +240,7 @@ func (c *Core) entries(ctx context.Context, run store.Key, statement string, arg
 	return entries, wrap(err, "reading the journal of run %s", run)
 }
 
-// connectorRunColumns are of an open or an ended connector run c.
+// connectorRunColumns are columns of an open or ended connector run c.
 const (
 	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS kind, '' AS error, 0 AS hops,
 	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
@@ -243,8 +250,8 @@ const (
 	c.content_type, c.run_ids, c.replay_of, c.started_at, c.ended_at`
 )
 
-// openDeliveries are deliveries as open connector runs; the error of one that waits is why the platform
-// could not make the last attempt.
+// openDeliveries are deliveries as open connector runs. The error of a waiting one is why the
+// platform could not make the last attempt.
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
 	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, run_id, replay_of, started_at, lease_until FROM deliveries)`
 
@@ -293,7 +300,7 @@ func (c *Core) Ended(ctx context.Context, connectorRuns []store.Key) (ended []st
 		var l list
 		still, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.keys(&l, "id", part), l.args...)
 		if err != nil {
-			return nil, wrap(err, "looking which connector runs are over")
+			return nil, wrap(err, "reading the ended connector runs")
 		}
 		for _, key := range still {
 			open[key] = true

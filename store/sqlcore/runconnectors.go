@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectorRunsOf is a page of those runs of a connector that are about one run: what has started
-// it, by its id, and deliveries of it, by an index of these. So it costs what there is of that run,
+// connectorRunsOf returns a page of a connector's runs that belong to one agent run: the connector
+// run that started it, by ID, and its deliveries, by an index. So the cost is that of this run,
 // however many runs the connector has had.
 func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	reader := c.engine.Lists()
@@ -46,17 +46,18 @@ func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (
 	return runs, total, c.addErrors(ctx, runs)
 }
 
-// nowAndSeen are the time and since when history of a project may be read, in microseconds.
+// nowAndSeen returns the time and the time from which history of a project is readable, in
+// microseconds.
 func (c *Core) nowAndSeen(ctx context.Context, q Queryer, project uuid.UUID) (now, seen int64, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return 0, 0, err
 	}
-	seen, err = c.seenSince(ctx, q, project)
+	seen, err = c.readableSince(ctx, q, project)
 	return now, seen, err
 }
 
-// startOf is the connector run that has started a run; nil where none did, or it is not kept any
-// more.
+// startOf returns the connector run that started a run; nil if there is none, or it is no longer
+// kept.
 func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.ConnectorRun, error) {
 	var event *uuid.UUID
 	err := found(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
@@ -76,18 +77,24 @@ func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.Co
 	return &started, err
 }
 
-// deliveriesOf are the deliveries by a connector of what a run has sent, or has ended with, of a
-// period. Those that are open are read first: one that ends meanwhile is read twice, and counts as
-// it has ended.
+// deliveriesOf returns a run's deliveries by a connector in a period. It reads open ones first. A
+// delivery that ends meanwhile is read twice and counts as ended.
 func (c *Core) deliveriesOf(ctx context.Context, q Queryer, of store.ConnectorRunQuery, within period) (runs []store.ConnectorRun, err error) {
-	l := list{args: []any{of.Connector.ProjectID, of.Run, of.Connector.ID}}
-	during := ` AND c.connector_id = $3` + l.during(within)
-	for _, statement := range []string{
-		`SELECT ` + openDeliveryColumns + ` FROM ` + openDeliveries + ` c WHERE c.project_id = $1 AND c.run_id = $2` + during,
-		`SELECT ` + endedConnectorRunColumns + ` FROM ended_connector_runs c WHERE c.project_id = $1 AND c.kind <> ''
-			AND ` + c.engine.First("c.run_ids") + ` = $2` + during,
-	} {
-		some, err := collect(ctx, q, scanConnectorRun, statement, l.args...)
+	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
+	l := list{args: slices.Clone(args)}
+	runs, err = collect(ctx, q, scanConnectorRun, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
+		WHERE c.project_id = $1 AND c.run_id = $2 AND c.connector_id = $3`+inWindow("c.id", within, &l), l.args...)
+	if err != nil {
+		return nil, err
+	}
+	windows, err := c.historyWindows(ctx, q, "ended_connector_runs", of.Connector.ProjectID, within)
+	if err != nil {
+		return nil, err
+	}
+	for _, window := range windows {
+		l := list{args: slices.Clone(args)}
+		some, err := collect(ctx, q, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+onDays("c.id", window, &l), l.args...)
 		if err != nil {
 			return nil, err
 		}

@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failed narrows ended runs to those of indexes of their own.
+// failed narrows ended runs to those with an index of their own.
 const failed = ` AND r.status <> 'completed'`
 
-// byStatus narrows ended runs to those, where all that are looked for are among them.
+// byStatus uses that index if it covers all requested statuses.
 func byStatus(statuses []store.RunStatus) string {
 	if len(statuses) == 0 || slices.Contains(statuses, store.RunCompleted) {
 		return ""
@@ -24,49 +24,18 @@ func byStatus(statuses []store.RunStatus) string {
 	return failed
 }
 
-// listedColumns are without the output, which lists do not carry.
+// listedColumns drops the output and the context, which lists do not return.
 func listedColumns(columns string) string {
-	return strings.Replace(columns, "r.output", "'' AS output", 1)
+	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", "'' AS context,").Replace(columns)
 }
 
-// Lists of runs read the newest firstWindow days of history first, of which about 14 are days ahead, and then
-// windowGrowth times as many days as before.
-const (
-	firstWindow  = 16
-	windowGrowth = 8
-)
-
-// listWindows splits a period of a list into windows, the newest first. A list reads one window after the
-// other until its page is full, so it locks the partitions of these days only.
-func (c *Core) listWindows(ctx context.Context, of period, before *uuid.UUID) ([]period, error) {
-	days, parted, err := c.engine.Days(ctx, "ended_runs")
-	if err != nil || !parted {
-		return []period{of}, err
+// candidates selects the newest runs of a window that may match, open or ended as their status
+// allows: at most so many, by an index. It returns "" if there can be none.
+func candidates(q store.RunQuery, window listWindow, most int, l *list) string {
+	open, ended := canBeOpen(q.Statuses), canHaveEnded(q.Statuses) && len(window.history) > 0
+	if !open && !ended {
+		return ""
 	}
-	last := of.to
-	if before != nil {
-		last = min(last, store.TimeOf(*before).UnixMicro()+1)
-	}
-	return windowsOf(days, of, last), nil
-}
-
-// windowsOf splits a period into windows of days of history, which are in order, the newest first. The list
-// looks at no row from last on, so days from then on do not count.
-func windowsOf(days []int64, of period, last int64) (windows []period) {
-	days = slices.DeleteFunc(days, func(d int64) bool {
-		return d*day.Microseconds() >= last || (d+1)*day.Microseconds() <= of.from
-	})
-	for size := firstWindow; size < len(days); size *= windowGrowth {
-		begin := days[size-1] * day.Microseconds()
-		windows, days = append(windows, period{begin, of.to}), days[size:]
-		of.to = begin
-	}
-	return append(windows, of)
-}
-
-// candidates selects the newest runs of a window among which a list looks, of all that are open
-// or ended, as their status can be: at most so many, found by an index.
-func candidates(q store.RunQuery, window period, most int, l *list) string {
 	among := ``
 	if q.AgentName != "" {
 		among = ` AND r.agent_name = ` + l.add(Text(q.AgentName))
@@ -74,25 +43,23 @@ func candidates(q store.RunQuery, window period, most int, l *list) string {
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.add(*q.Before)
 	}
-	among += inWindow("r.id", window, l)
-	past := among + readable("$1") + byStatus(q.Statuses)
 	first := l.add(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
 			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
 	}
 	var from []string
-	if canBeOpen(q.Statuses) {
-		from = append(from, of(openRunColumns, `open_runs`, among))
+	if open {
+		from = append(from, of(openRunColumns, `open_runs`, among+inWindow("r.id", window.all, l)))
 	}
-	if canHaveEnded(q.Statuses) {
-		from = append(from, of(endedRunColumns, `ended_runs`, past))
+	if ended {
+		from = append(from, of(endedRunColumns, `ended_runs`, among+onDays("r.id", window, l)+readable("$1")+byStatus(q.Statuses)))
 	}
 	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
 }
 
-// canBeOpen and canHaveEnded say of the statuses that are looked for, none for any, where there may
-// be some.
+// canBeOpen and canHaveEnded report whether runs with these statuses (none means any) can be open
+// or ended.
 func canBeOpen[S status](statuses []S) bool {
 	return len(statuses) == 0 || slices.ContainsFunc(statuses, func(s S) bool { return !s.Terminal() })
 }
@@ -101,13 +68,13 @@ func canHaveEnded[S status](statuses []S) bool {
 	return len(statuses) == 0 || slices.ContainsFunc(statuses, S.Terminal)
 }
 
-// status is one of runs, or of connector runs.
+// status is a status of runs or connector runs.
 type status interface {
 	~string
 	Terminal() bool
 }
 
-// narrowed is the condition on candidates of an alias, "" where all of them match.
+// narrowed returns the condition on candidates with an alias, "" if all match.
 func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {
 	if q.EnvironmentIDs != nil {
 		narrow += ` AND ` + alias + `.environment_id IN ` + l.ids(q.EnvironmentIDs)
@@ -129,15 +96,16 @@ func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {
 	return narrow
 }
 
-// A list looks among as many runs as its page has places, or a few more where not all of them
-// match, and then among looksMore times as many, until the page is full.
+// A list reads as many candidates as its page has rows, or a few more if not all of them match,
+// and then looksMore times as many until the page is full.
 const (
 	looksFirst = 4
 	looksMore  = 8
 )
 
-// ListRuns implements store.History. What comes in meanwhile has a greater id than what is
-// looked at, and what ends keeps its own: so no run is missed that one snapshot would show.
+// ListRuns implements store.History. New runs have a higher ID than the runs that are read, and
+// ended runs keep their ID. A run that ends during the list was open when the days were read, so its
+// day is among them. So the list misses no run that one snapshot would show.
 func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return nil, nil, nil
@@ -145,7 +113,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	if q.Search != nil {
 		return c.searchRuns(ctx, q)
 	}
-	windows, err := c.listWindows(ctx, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.Before)
+	windows, err := c.listWindows(ctx, c.engine.Lists(), "ended_runs", q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.Before)
 	if err != nil {
 		return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
 	}
@@ -169,7 +137,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 		case len(windows) == 1:
 			return runs, nil, nil
 		default:
-			first := store.Stamp(uuid.UUID{}, windows[0].from, 0)
+			first := store.Stamp(uuid.UUID{}, windows[0].all.from, 0)
 			q.Before, windows = &first, windows[1:]
 		}
 		if left == 0 {
@@ -178,11 +146,15 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	}
 }
 
-// someRuns are those of the next so many candidates of a window that match, and the last one of these unless
-// the page is full; nil where there are no more.
-func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window period, some int) ([]store.Run, *uuid.UUID, error) {
+// someRuns returns the matching runs among the next candidates of a window, and the last candidate
+// unless the page is full; nil if there are no more.
+func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window listWindow, some int) ([]store.Run, *uuid.UUID, error) {
 	l := list{args: []any{q.ProjectID}}
-	from, narrow := candidates(q, window, some, &l), narrowed("x", q, &l)
+	from := candidates(q, window, some, &l)
+	if from == "" {
+		return nil, nil, nil
+	}
+	narrow := narrowed("x", q, &l)
 	runs, err := collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
 		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {
@@ -192,8 +164,8 @@ func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window period, so
 	return runs, last, err
 }
 
-// lastCandidate is the last of so many runs of a window that a list looks at, nil when there are fewer.
-func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window period, some int) (*uuid.UUID, error) {
+// lastCandidate returns the last of so many candidates of a window, nil if there are fewer.
+func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window listWindow, some int) (*uuid.UUID, error) {
 	l := list{args: []any{q.ProjectID}}
 	from := candidates(q, window, some, &l)
 	id, err := scanID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1

@@ -14,39 +14,39 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// How many runs a search looks for at first that it may have to look at, and at most at a time.
+// How many candidates a search requests at first, and at most at a time.
 const (
 	looksFor     = 2 * searchedAtOnce
 	looksForMost = 20 * searchedAtOnce
 )
 
-// searching looks through runs of a project, newest first.
+// searching is a search through runs of a project, newest first.
 type searching struct {
 	*Core
 	store.Search
 	project uuid.UUID
-	// window is of when they were queued.
+	// window is the period of queueing.
 	window period
-	// environment, agent and testName are what each of them has, where it is known; the zero id and
-	// "" where it is not. statuses are those of which each has one, none where any will do.
+	// environment, agent and testName are known fields of every match, or the zero ID and "".
+	// statuses are the possible statuses, none for any.
 	environment     uuid.UUID
 	agent, testName string
 	statuses        []store.RunStatus
-	// narrow is a condition on open or ended runs r that tells which of them are looked at.
+	// narrow returns a condition on open or ended runs r that selects the runs to read.
 	narrow func(l *list, ended bool) string
-	// crowded, unless nil, is the part of the index that has so many runs with the words that it is
-	// looked through.
+	// crowded, unless nil, is the partition of the index with so many matching entries that entries
+	// are scanned by key.
 	crowded *uuid.UUID
-	// sparse, unless nil, is one of which that has found few.
+	// sparse, unless nil, is a partition where that scan has found few.
 	sparse *uuid.UUID
-	// exhausted: it has looked at as many runs as it may.
+	// exhausted means that the maximum number of runs was read.
 	exhausted bool
-	// begun is when it began, waited for how long it has waited for a place since.
+	// begun is the start of the search. waited is the time spent waiting for a slot.
 	begun  time.Time
 	waited time.Duration
 }
 
-// searchIn is a search among runs that a query selects otherwise.
+// searchIn returns a search among runs that a query selects by other fields.
 func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, statuses []store.RunStatus) *searching {
 	s := &searching{
 		Core: c, Search: of, project: project, window: window, agent: cmp.Or(agent, of.AgentName), testName: cmp.Or(testName, of.TestName),
@@ -58,21 +58,21 @@ func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent
 	return s
 }
 
-// errOver says that the time of a search is over.
-var errOver = errors.New("the time of the search is over")
+// errOver means that the time of a search is over.
+var errOver = errors.New("the search has timed out")
 
-// over says that no more is to be looked at.
-func (s *searching) over() bool { return s.Left != nil && s.Left() <= 0 }
+// isOver reports whether the time is over.
+func (s *searching) isOver() bool { return s.Left != nil && s.Left() <= 0 }
 
-// read runs fn, which reads, in one part of the time that is left, together with as many other
-// searches as leave a connection to who lists without one. Where that is over the error is errOver.
-func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
-	within, cancel := s.timed(ctx, part)
+// readTimed runs fn, which reads, with one part of the remaining time, concurrently with as many
+// searches as leave a connection for other lists. The error is errOver if the time is over.
+func (s *searching) readTimed(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
+	within, cancel := s.withTimeLimit(ctx, part)
 	defer cancel()
 	if within.Err() != nil && ctx.Err() == nil {
 		return errOver
 	}
-	if err := s.place(within); err != nil {
+	if err := s.acquireSlot(within); err != nil {
 		return err
 	}
 	defer func() { <-s.searches }()
@@ -83,8 +83,8 @@ func (s *searching) read(ctx context.Context, part time.Duration, fn func(ctx co
 	return err
 }
 
-// place waits for a place among those that read.
-func (s *searching) place(ctx context.Context) error {
+// acquireSlot waits for a slot among the searches that read.
+func (s *searching) acquireSlot(ctx context.Context) error {
 	begun := time.Now()
 	defer func() { s.waited += time.Since(begun) }()
 	select {
@@ -95,8 +95,8 @@ func (s *searching) place(ctx context.Context) error {
 	}
 }
 
-// refusal is what one is told whose time is over: that others took it, where more than half of it
-// went by in waiting for them.
+// refusal returns ErrSearchBusy if more than half of the time went to waiting for other searches,
+// and otherwise ErrSearchTooBroad.
 func (s *searching) refusal() error {
 	if 2*s.waited > time.Since(s.begun) {
 		return store.ErrSearchBusy
@@ -104,9 +104,9 @@ func (s *searching) refusal() error {
 	return store.ErrSearchTooBroad
 }
 
-// each hands those that match to a function, newest first, until that says that it has enough, or
-// no more may be looked at. It returns the last one that was looked at; nil where none are left.
-// ErrSearchTooBroad and ErrSearchBusy say that none could be looked at in time.
+// each passes matches to take, newest first, until take has enough or the search must end. It
+// returns the last run that was read; nil at the end. ErrSearchTooBroad and ErrSearchBusy mean that
+// no run could be read in time.
 func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
 	looked, left, some := before, store.MaxCandidates, looksFor
 	for {
@@ -116,7 +116,7 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 			return s.stopped(err, before, looked)
 		}
 		for _, piece := range found.pieces {
-			last, enough, err := s.match(ctx, piece, take)
+			last, enough, err := s.matchPiece(ctx, piece, take)
 			if last != nil {
 				looked = last
 			}
@@ -133,15 +133,15 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 		case found.number < some:
 			looked = found.to
 		}
-		if s.exhausted = left == 0; s.exhausted || s.over() {
+		if s.exhausted = left == 0; s.exhausted || s.isOver() {
 			return looked, nil
 		}
 		some = min(2*some, looksForMost)
 	}
 }
 
-// stopped is what a search returns that an error ends: of one whose time is over that is no error
-// unless it has looked at nothing.
+// stopped returns the result of a search that ends with an error. The end of its time is no error
+// unless nothing was read.
 func (s *searching) stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
 	switch {
 	case !errors.Is(err, errOver):
@@ -152,23 +152,23 @@ func (s *searching) stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, e
 	return looked, nil
 }
 
-// match hands those of some runs that match to a function. It returns the last one that it has
-// looked at, and whether no more is to be.
-func (s *searching) match(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
+// matchPiece passes the matching runs of a piece to take. It returns the last run that was read, and
+// whether the search ends.
+func (s *searching) matchPiece(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
 	var runs map[uuid.UUID]store.Searched
-	err = s.read(ctx, 1, func(ctx context.Context) (err error) {
+	err = s.readTimed(ctx, 1, func(ctx context.Context) (err error) {
 		runs, err = s.searchedRuns(ctx, s.engine.Lists(), s.project, piece, s.narrowed)
 		return err
 	})
 	if err != nil {
 		return nil, false, err
 	}
-	within, cancel := s.timed(ctx, 1)
+	within, cancel := s.withTimeLimit(ctx, 1)
 	defer cancel()
 	for _, id := range piece {
 		run, there := runs[id]
 		matches := there && s.Match(within, run)
-		if within.Err() != nil && !matches { // then nothing matches
+		if within.Err() != nil && !matches { // no match then
 			return last, false, context.Cause(within)
 		}
 		last = &id
@@ -177,22 +177,22 @@ func (s *searching) match(ctx context.Context, piece []uuid.UUID, take func(stor
 				return last, enough, err
 			}
 		}
-		if s.over() {
+		if s.isOver() {
 			return last, true, nil
 		}
 	}
 	return last, false, nil
 }
 
-// timed returns a context that ends with one part of the time that is left, for errOver.
-func (s *searching) timed(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
+// withTimeLimit returns a context that ends with one part of the remaining time, with the cause errOver.
+func (s *searching) withTimeLimit(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
 	if s.Left == nil {
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, s.Left()/part, errOver)
 }
 
-// narrowed is the condition on runs r that are looked at.
+// narrowed returns the condition on runs r to read.
 func (s *searching) narrowed(l *list, ended bool) string {
 	text := s.narrow(l, ended)
 	if s.AgentName != "" {
@@ -207,7 +207,7 @@ func (s *searching) narrowed(l *list, ended bool) string {
 	return text
 }
 
-// testNameOf is the name of a variant in a query as rows have it.
+// testNameOf returns the stored form of a variant name in a query.
 func testNameOf(name string) string {
 	if name == store.BaseRuns {
 		return ""
@@ -217,18 +217,18 @@ func testNameOf(name string) string {
 
 // candidateRuns are runs that may match.
 type candidateRuns struct {
-	// pieces are those of them that are read at a time, all in order, number how many they are.
+	// pieces are the candidates in order, split into reads. number is their total number.
 	pieces [][]uuid.UUID
 	number int
-	// to, unless nil, is the id down to which none is left out, and beyond which nobody has looked.
+	// to, unless nil, is the lowest ID of the complete part of the candidates.
 	to *uuid.UUID
 }
 
-// candidates are the newest runs, at most so many, that may match. Finding them, and then how large
-// they are, has half of the time that is left, so that there is some to look at them.
+// candidates returns the newest runs that may match, at most so many. Finding them and their sizes
+// has half of the remaining time, so that time remains to read them.
 func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
 	var ids []uuid.UUID
-	if err := s.read(ctx, 2, func(ctx context.Context) (err error) {
+	if err := s.readTimed(ctx, 2, func(ctx context.Context) (err error) {
 		ids, out.to, err = s.newest(ctx, before, most)
 		return err
 	}); err != nil {
@@ -237,15 +237,15 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 	if out.number = len(ids); out.number == 0 {
 		return out, nil
 	}
-	return out, s.read(ctx, 2, func(ctx context.Context) (err error) {
-		out.pieces, err = s.pieces(ctx, ids, max(searchedAtOnce, most/2)) // who has to look at many asks seldom
+	return out, s.readTimed(ctx, 2, func(ctx context.Context) (err error) {
+		out.pieces, err = s.splitPieces(ctx, ids, max(searchedAtOnce, most/2)) // few large reads if there are many candidates
 		return err
 	})
 }
 
-// newest are candidates, with the id down to which none is left out where the time was over. They
-// are looked for in the order that a run goes: open, ended and not indexed yet, indexed. So none
-// is missed that is on its way.
+// newest returns candidates, with the lowest ID of their complete part if the time is over. It
+// reads open runs, then ended but not indexed ones, then indexed ones. Runs move in this order, so
+// none is missed.
 func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	if canBeOpen(s.statuses) {
 		l := list{args: []any{s.project}}
@@ -272,8 +272,9 @@ func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (id
 	return ids[:min(len(ids), most)], to, nil
 }
 
-// byWords are ended runs that may have the words. If more wait to be indexed than are read, and these go back
-// no further than where the search has come, its time is over: it finds more once they are indexed.
+// byWords returns ended runs that may have the words. If more runs wait for the index than are
+// read, and these reach no further back than the search position, the search ends. It finds more
+// once they are indexed.
 func (s *searching) byWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	waiting, unread, err := s.waiting(ctx, before)
 	if err != nil {
@@ -289,15 +290,19 @@ func (s *searching) byWords(ctx context.Context, before *uuid.UUID, most int) (i
 	return append(ids, waiting...), to, err
 }
 
-// ended are the newest ended runs, at most so many, of which no words are known.
+// ended returns the newest ended runs, at most so many, for a search without words.
 func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
-	windows, err := s.listWindows(ctx, s.window, before)
+	windows, err := s.listWindows(ctx, s.engine.Lists(), "ended_runs", s.project, s.window, before)
 	for _, window := range windows {
 		if err != nil || len(ids) >= most {
 			break
 		}
 		l := list{args: []any{s.project}}
-		among := within("r.id", window, before, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.statuses)
+		among := ``
+		if before != nil {
+			among = ` AND r.id < ` + l.add(*before)
+		}
+		among += onDays("r.id", window, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.statuses)
 		var some []uuid.UUID
 		some, err = s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most-len(ids)), l)
 		ids = append(ids, some...)
@@ -309,12 +314,12 @@ func (s *searching) ids(ctx context.Context, statement string, l list) ([]uuid.U
 	return collect(ctx, s.engine.Lists(), scanID, statement, l.args...)
 }
 
-// within narrows to ids of the search's window that come before one.
+// within limits to IDs of the search's window before one.
 func (s *searching) within(id string, before *uuid.UUID, l *list) string {
 	return within(id, s.window, before, l)
 }
 
-// within narrows to ids of a window that come before one.
+// within limits to IDs of a window before one.
 func within(id string, window period, before *uuid.UUID, l *list) (text string) {
 	if before != nil {
 		text += ` AND ` + id + ` < ` + l.add(*before)
@@ -322,9 +327,10 @@ func within(id string, window period, before *uuid.UUID, l *list) (text string) 
 	return text + inWindow(id, window, l)
 }
 
-// inWindow narrows to ids of a period.
+// inWindow limits to IDs of a period. It omits unneeded conditions, because each comparison costs a
+// third of counting a row.
 func inWindow(id string, window period, l *list) (text string) {
-	if window.from != always {
+	if window.from > 0 {
 		text += ` AND ` + id + ` >= id_at(` + l.add(window.from) + `)`
 	}
 	if window.to != never {
@@ -333,7 +339,7 @@ func inWindow(id string, window period, l *list) (text string) {
 	return text
 }
 
-// ofAgent narrows to the agent's.
+// ofAgent limits to the agent.
 func (s *searching) ofAgent(l *list) string {
 	if s.agent == "" {
 		return ""
@@ -341,27 +347,27 @@ func (s *searching) ofAgent(l *list) string {
 	return ` AND r.agent_name = ` + l.add(Text(s.agent))
 }
 
-// terms are what an entry of the index has of each run that matches.
-func (s *searching) terms() (terms []Term) {
+// searchTerms returns the terms of every match.
+func (s *searching) searchTerms() (terms []Term) {
 	for _, word := range s.Words {
-		terms = append(terms, termOf(s.project, wordTerm, word))
+		terms = append(terms, hashTerm(s.project, wordTerm, word))
 	}
 	if s.environment != uuid.Nil {
-		terms = append(terms, termOf(s.project, environmentTerm, s.environment.String()))
+		terms = append(terms, hashTerm(s.project, environmentTerm, s.environment.String()))
 	}
 	if s.agent != "" {
-		terms = append(terms, termOf(s.project, agentTerm, Text(s.agent)))
+		terms = append(terms, hashTerm(s.project, agentTerm, Text(s.agent)))
 	}
 	if s.testName != "" {
-		terms = append(terms, termOf(s.project, testTerm, testNameOf(s.testName)))
+		terms = append(terms, hashTerm(s.project, testTerm, testNameOf(s.testName)))
 	}
-	if len(s.statuses) == 1 { // of several, each run has another
-		terms = append(terms, termOf(s.project, statusTerm, string(s.statuses[0])))
+	if len(s.statuses) == 1 { // with several, runs have different terms
+		terms = append(terms, hashTerm(s.project, statusTerm, string(s.statuses[0])))
 	}
 	return terms
 }
 
-// searchRuns is ListRuns of a query with a search.
+// searchRuns is ListRuns for a query with a search.
 func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	s := c.searchIn(*q.Search, q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.AgentName, q.TestName, q.Statuses)
 	if len(q.EnvironmentIDs) == 1 {
@@ -382,7 +388,7 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 	return runs, next, wrap(err, "searching runs of project %s", q.ProjectID)
 }
 
-// searchStatistics is RunStatistics of a query with a search.
+// searchStatistics is RunStatistics for a query with a search.
 func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
 	of := &statistics{
 		Core: c, query: q, bill: bill{}, window: period{boundOf(q.Since, always), boundOf(q.Until, never)},
@@ -394,7 +400,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	}
 	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", q.Statuses)
 	s.environment, s.narrow = q.Environment.ID, func(l *list, ended bool) string {
-		if !ended && len(q.Outcomes) > 0 { // which it has not had yet
+		if !ended && len(q.Outcomes) > 0 { // an open run has none yet
 			return ` AND FALSE`
 		}
 		if !ended {
@@ -419,12 +425,12 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	case last != nil:
 		return of.out, s.refusal()
 	}
-	err = s.read(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
+	err = s.readTimed(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
 	switch {
 	case errors.Is(err, errOver):
 		return of.out, s.refusal()
 	case err != nil:
 		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
-	return of.out, of.tell()
+	return of.out, of.computeResult()
 }

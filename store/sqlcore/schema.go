@@ -20,25 +20,26 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Schema is the schema of a release: the migrations that make it.
+// Schema is the schema of a release, which its migrations create.
 type Schema struct {
 	scripts fs.FS
 	dialect database.Dialect
 	// version is the number of the last migration.
 	version int64
-	// fingerprints are those of the schemas that the migrations make, by their numbers: each is the hash of
-	// the migrations up to that one. A store keeps them, so that a migration that was edited is noticed.
+	// fingerprints are the fingerprints of the schema after each migration: a hash of all
+	// migrations up to it. A store records them, so an edited migration is detected.
 	fingerprints map[int64]string
 	noTable      func(err error) bool
 }
 
-// NewSchema reads the folder migrations. noTable says whether a statement failed because a table is missing.
+// NewSchema reads the folder migrations. noTable reports whether a statement failed because a table
+// is missing.
 func NewSchema(files fs.FS, dialect database.Dialect, noTable func(err error) bool) (*Schema, error) {
 	scripts, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("opening the migrations: %w", err)
 	}
-	names, err := fs.Glob(scripts, "*.sql") // by number, which all have with the same count of digits
+	names, err := fs.Glob(scripts, "*.sql") // by number, with a fixed number of digits
 	if err != nil {
 		return nil, fmt.Errorf("listing the migrations: %w", err)
 	}
@@ -53,14 +54,14 @@ func NewSchema(files fs.FS, dialect database.Dialect, noTable func(err error) bo
 		if err != nil {
 			return nil, fmt.Errorf("reading migration %s: %w", name, err)
 		}
-		_, _ = fmt.Fprintf(all, "%d %d\n%s", s.version, len(text), text) // a hash takes all
+		_, _ = fmt.Fprintf(all, "%d %d\n%s", s.version, len(text), text) // a hash never fails
 		s.fingerprints[s.version] = hex.EncodeToString(all.Sum(nil))
 	}
 	return s, nil
 }
 
-// Migrate applies the migrations that a database lacks, and stores their fingerprints with them. It changes
-// nothing in a database that other migrations made.
+// Migrate applies the missing migrations, and stores their fingerprints with them. It changes
+// nothing in a database that other migrations created.
 func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
 	versions, err := database.NewStore(s.dialect, goose.DefaultTablename)
 	if err != nil {
@@ -90,13 +91,13 @@ func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.Provi
 	return nil
 }
 
-// fingerprinted stores a migration's fingerprint in the transaction that stores its number.
+// fingerprinted stores the fingerprint of a migration in the transaction that stores its number.
 type fingerprinted struct {
 	database.StoreExtender
 	of map[int64]string
 }
 
-// Insert implements database.Store. The first number is 0, which comes before all tables.
+// Insert implements database.Store. The first number is 0, before all tables exist.
 func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r database.InsertRequest) error {
 	if err := f.StoreExtender.Insert(ctx, db, r); err != nil || r.Version == 0 {
 		return err
@@ -105,8 +106,9 @@ func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r data
 	return err
 }
 
-// Check returns nil if the schema has all of this release's migrations, and none that this release does not
-// work with. It returns store.ErrForeignSchema if other migrations of the same numbers made it.
+// Check returns nil if the schema has all migrations of this release, and none that this release
+// does not support. It returns store.ErrForeignSchema if other migrations with the same numbers
+// created it.
 func (s *Schema) Check(ctx context.Context, q Queryer) error {
 	var version, oldest int64
 	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0), (SELECT oldest FROM schema_compat)
@@ -126,7 +128,7 @@ func (s *Schema) Check(ctx context.Context, q Queryer) error {
 	return nil
 }
 
-// compare returns store.ErrForeignSchema unless the migrations that a database of a version and this release
+// compare returns store.ErrForeignSchema unless the migrations that the database and this release
 // have in common are the same.
 func (s *Schema) compare(ctx context.Context, q Queryer, version int64) error {
 	var made string
@@ -136,7 +138,7 @@ func (s *Schema) compare(ctx context.Context, q Queryer, version int64) error {
 	case err != nil && !errors.Is(err, sql.ErrNoRows) && !s.noTable(err):
 		return fmt.Errorf("reading the schema's fingerprint: %w", err)
 	case err != nil || made != s.fingerprints[common]:
-		return fmt.Errorf("%w up to number %d: run the version that made it, or give this one an empty store", store.ErrForeignSchema, common)
+		return fmt.Errorf("%w up to number %d: run the version that created it, or use an empty store", store.ErrForeignSchema, common)
 	}
 	return nil
 }

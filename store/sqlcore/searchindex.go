@@ -14,24 +14,24 @@ import (
 )
 
 const (
-	// searchedBytes is how much of runs is read at a time to be searched.
+	// searchedBytes is the number of bytes of runs that a search reads at a time.
 	searchedBytes = 1 << 20
-	// sortedAtOnce is how many entries of a part of the index are read and sorted for the newest of
-	// them at most. Where more have the words, these are soon found among the newest of all entries,
-	// which are in order: looksThrough of them are looked through for each run that is looked for.
-	// Where they are not, store.MaxCandidates are read and sorted.
+	// sortedAtOnce is the maximum number of matching entries in a partition that are read and
+	// sorted to find the newest. If there are more, matches are frequent among the newest entries,
+	// which are in order: looksThrough entries are scanned for each requested run. If these have
+	// few matches, store.MaxCandidates entries are read and sorted.
 	sortedAtOnce = 2000
 	looksThrough = 8
 )
 
-// waiting are ended runs that are not indexed yet, of the project's newest. to, unless nil, is the id down to
-// which none is left out.
+// waiting returns ended runs that are not indexed yet, of the project's newest. to, unless nil, is
+// the lowest ID of their complete part.
 func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	waiting, leftOut, err := runsToIndex.newest(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
 	if err != nil {
 		return nil, nil, err
 	}
-	if leftOut > 0 { // those that are left out were queued before they ended
+	if leftOut > 0 { // the omitted runs were queued before they ended
 		first := store.Stamp(uuid.UUID{}, leftOut+time.Millisecond.Microseconds(), 0)
 		to = &first
 	}
@@ -44,22 +44,21 @@ func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.
 	return ids, to, nil
 }
 
-// indexed are the newest runs that have the words by the index, at most so many. It is asked day by
-// day where history has parts, the newest first: what two common words have in common is found
-// for each day by what the index has of both, whatever all the other days have of them. Of a day
-// that is crowded some entries are looked through. to, unless nil, is the id down to which nothing is
-// left out: so far it has come where these were looked through, or the time was over.
+// indexed returns the newest runs that have the words by the index, at most so many. It reads
+// partition by partition, newest first, so the intersection of two common words is computed per
+// day. In a crowded partition some entries are scanned by key. to, unless nil, is the lowest ID of
+// the complete part: a scan or the time ended there.
 func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	parts, err := s.parts(ctx, before)
+	parts, err := s.indexParts(ctx, before)
 	if err != nil {
 		return nil, nil, err
 	}
 	var crowded *uuid.UUID
 	err = s.engine.ByWords(ctx, func(ctx context.Context, q Queryer) error {
 		for _, part := range parts {
-			some, many, err := s.asked(ctx, q, part, before, most-len(ids))
+			some, many, err := s.matchesByTerms(ctx, q, part, before, most-len(ids))
 			if err = s.foundPart(err); errors.Is(err, store.ErrNotFound) {
-				return nil // with all that are older
+				return nil // including all older ones
 			}
 			if err != nil {
 				return err
@@ -90,14 +89,15 @@ func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (i
 			return append(ids, some...), &last, nil
 		}
 	}
-	if to == nil || context.Cause(ctx) != errOver { //nolint:errorlint // nobody wraps it
+	if to == nil || context.Cause(ctx) != errOver { //nolint:errorlint // never wrapped
 		return nil, nil, err
 	}
 	return ids, to, nil
 }
 
-// parts are the first ids of those parts of the index that are searched, the newest first.
-func (s *searching) parts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
+// indexParts returns the first IDs of the partitions to search, newest first: of days on which the
+// project has history.
+func (s *searching) indexParts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
 	days, parted, err := s.engine.Days(ctx, "run_words")
 	if err != nil {
 		return nil, err
@@ -105,7 +105,14 @@ func (s *searching) parts(ctx context.Context, before *uuid.UUID) (parts []uuid.
 	if !parted {
 		parts = []uuid.UUID{uuid.Nil}
 	}
+	own, _, err := s.engine.ProjectDays(ctx, s.engine.Lists(), "run_words", s.project)
+	if err != nil {
+		return nil, err
+	}
 	for _, number := range days {
+		if !slices.Contains(own, number) {
+			continue
+		}
 		if from, to := number*day.Microseconds(), (number+1)*day.Microseconds(); from < s.window.to && to > s.window.from {
 			parts = append(parts, store.Stamp(uuid.UUID{}, from, 0))
 		}
@@ -113,9 +120,9 @@ func (s *searching) parts(ctx context.Context, before *uuid.UUID) (parts []uuid.
 	return slices.DeleteFunc(parts, func(first uuid.UUID) bool { return before != nil && compareIDs(*before, first) <= 0 }), nil
 }
 
-// asked are the newest runs of a part of the index that have the words, at most so many, by which
-// entries these have. It is crowded where there are more than are read and sorted for that.
-func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
+// matchesByTerms returns the newest runs of a partition that have the words, at most so many, from the
+// entries with these terms. crowded means that there are more entries than may be read and sorted.
+func (s *searching) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
 	if s.crowded != nil && *s.crowded == part {
 		return nil, true, nil
 	}
@@ -124,7 +131,7 @@ func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before
 		sorted = store.MaxCandidates
 	}
 	l := list{args: []any{s.project}}
-	entries, args := s.engine.WithTerms(s.terms(), termOf(s.project, moreTerm, ""), sorted+1, len(l.args)+1)
+	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.project, moreTerm, ""), sorted+1, len(l.args)+1)
 	l.args = append(l.args, args...)
 	_, err = collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
@@ -144,12 +151,12 @@ func (s *searching) asked(ctx context.Context, q Queryer, part uuid.UUID, before
 	return ids, crowded, err
 }
 
-// lookedThrough are the runs that have the words among so many of the newest entries of a part of the
-// index, with the last one of these: where there are none, the first id of the part.
+// lookedThrough returns the runs with the words among the newest entries of a partition, with the
+// last entry; the first ID of the partition if there are none.
 func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
 	l := list{args: []any{s.project}}
 	among := s.within("w.run_id", before, &l) + since("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.add(most)
-	entries, args := s.engine.LookThrough(among, s.terms(), termOf(s.project, moreTerm, ""), len(l.args)+1)
+	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.project, moreTerm, ""), len(l.args)+1)
 	l.args = append(l.args, args...)
 	last = part
 	_, err = pastRows(ctx, s.Core, s.engine.Lists(), part, func(row scanner) (none struct{}, err error) {
@@ -163,7 +170,7 @@ func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *u
 	return ids, last, err
 }
 
-// searchSize is how many bytes of a run are read to be searched, but for its input.
+// searchSize is the number of bytes of a run to read for a search, without its input.
 type searchSize struct {
 	id, input uuid.UUID
 	bytes     int64
@@ -174,10 +181,10 @@ func scanSearchSize(row scanner) (s searchSize, err error) {
 	return s, err
 }
 
-// pieces are runs in their order, at most so many at a time, and so few that what of them is searched
-// has searchedBytes at most, unless one alone has more.
-func (s *searching) pieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
-	sizes, err := s.sizes(ctx, ids)
+// splitPieces splits runs in order, into at most so many per piece and at most searchedBytes, unless a
+// single run has more.
+func (s *searching) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
+	sizes, err := s.searchSizes(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -197,8 +204,8 @@ func (s *searching) pieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pi
 	return pieces, nil
 }
 
-// sizes are how many bytes of runs are read to be searched. Of what is large the beginning is.
-func (s *searching) sizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
+// searchSizes returns the bytes of runs to read for a search. Of large values only the beginning is read.
+func (s *searching) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

@@ -14,45 +14,44 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Send implements store.Sends. A payload that is too large for a row is written before, unless
-// it is seen then that nothing will be sent.
+// Send implements store.Sends. A payload that is too large for a row is written first, unless it is
+// already clear that it will not be sent.
 func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
 	if err := s.Check(); err != nil {
 		return sent, err
 	}
 	refused, err := c.foresee(ctx, s)
 	if err != nil {
-		return sent, wrap(err, "looking at what run %s sends", s.Lease.Run)
+		return sent, wrap(err, "checking the payload of run %s", s.Lease.Run)
 	}
 	var blobs []store.Key
 	if len(s.Payload) > store.MaxInlineInput && refused == nil {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return sent, wrap(err, "making an id")
+			return sent, wrap(err, "generating an ID")
 		}
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
 		if _, err := c.putBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
 			c.dropLoose(ctx, blobs)
-			return sent, wrap(err, "storing what run %s sends", s.Lease.Run)
+			return sent, wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
 	}
 	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
-		sent, err = c.send(ctx, tx, s, blobs, refused)
+		sent, err = c.sendPayload(ctx, tx, s, blobs, refused)
 		return err
 	})
 	return sent, wrap(err, "sending for run %s", s.Lease.Run)
 }
 
-// foresee says what will keep a payload from being sent, as far as that is seen before: that
-// its project has stored what it may, and of one that would be written in vain, the rest.
-// The transaction says so itself where there is something else to say, or asks again.
+// foresee checks in advance why a payload cannot be sent: because the project's storage is full,
+// and for a large payload, also the other reasons. The transaction checks again.
 func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
 	run := s.Lease.Run
 	if refused, err = c.storageFull(ctx, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
 		return refused, err
 	}
-	claims, err := c.claims(ctx, []store.Lease{s.Lease})
+	claims, err := c.currentClaims(ctx, []store.Lease{s.Lease})
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +63,7 @@ func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
 		return nil, err
 	}
 	if len(known) > 0 {
-		return store.ErrConflict, nil // which nobody is told, for it is known
+		return store.ErrConflict, nil // known already, so the caller gets the first result
 	}
 	if err := mayStillSend(ctx, c.engine.Reader(), run, len(s.Payload)); err != nil {
 		return refusalOf(err)
@@ -73,7 +72,7 @@ func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
 	return refusalOf(err)
 }
 
-// refusalOf tells what is said to who sends from what went wrong.
+// refusalOf separates errors that the caller of Send gets from failures.
 func refusalOf(err error) (refused, failed error) {
 	if errors.As(err, new(*store.TooManySendsError)) || errors.As(err, new(*store.TooMuchSentError)) || errors.Is(err, store.ErrNotFound) {
 		return err, nil
@@ -81,29 +80,29 @@ func refusalOf(err error) (refused, failed error) {
 	return nil, err
 }
 
-// storageFull is a *store.StorageFullError where a project has stored as much as it may.
+// storageFull returns a *store.StorageFullError if the project's storage is full.
 func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
 	var stored, limit int64
 	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
 		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
 	switch {
-	case errors.Is(err, store.ErrNotFound): // there is nobody left to ask for more
+	case errors.Is(err, store.ErrNotFound): // the project is deleted
 		return nil, nil
 	case err != nil:
-		return nil, wrap(err, "reading what project %s has stored", project)
+		return nil, wrap(err, "reading the stored bytes of project %s", project)
 	case limit > 0 && stored >= limit:
 		return &store.StorageFullError{Stored: stored, Limit: limit}, nil
 	}
 	return nil, nil
 }
 
-// send makes the delivery of a payload, which lies in the first of the blobs if there is one.
-// Refused is why nothing is sent that was not sent before.
-func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
+// sendPayload creates the delivery of a payload, which is in the first of the blobs if there is one.
+// refused is why a payload that was not sent before cannot be sent.
+func (c *Core) sendPayload(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
 	run := s.Lease.Run
 	held, err := lockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
-		return sent, c.fenced(ctx, tx, s.Lease)
+		return sent, c.claimError(ctx, tx, s.Lease)
 	}
 	if err != nil {
 		return sent, err
@@ -132,7 +131,7 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 		}
 	}
 	targets := []target{to}
-	if err := c.post(ctx, tx, targets); err != nil {
+	if err := c.insertDeliveries(ctx, tx, targets); err != nil {
 		return sent, err
 	}
 	if to.closed == "" {
@@ -144,7 +143,7 @@ func (c *Core) send(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key
 	return sent, err
 }
 
-// knownSend is what came of a payload if it was sent before.
+// knownSend returns the result of a payload that was sent before.
 func knownSend(ctx context.Context, q Queryer, s store.Send) ([]store.Sent, error) {
 	return collect(ctx, q, func(row scanner) (sent store.Sent, err error) {
 		return sent, row.Scan(&sent.DeliveryID, &sent.Skipped)
@@ -152,7 +151,7 @@ func knownSend(ctx context.Context, q Queryer, s store.Send) ([]store.Sent, erro
 		s.Lease.Run.ProjectID, s.Lease.Run.ID, s.Position)
 }
 
-// mayStillSend says what keeps a run from sending a payload of so many bytes more.
+// mayStillSend returns why a run cannot send a payload of so many more bytes.
 func mayStillSend(ctx context.Context, q Queryer, run store.Key, more int) error {
 	var count, bytes int
 	err := q.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
@@ -175,7 +174,7 @@ func firstOf[T any](all []T) (first T) {
 	return first
 }
 
-// sendTarget is where the payload of a run goes; ErrNotFound where its agent has no such link.
+// sendTarget returns the target of a run's payload; ErrNotFound if its agent has no such link.
 func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to target, err error) {
 	run := s.Lease.Run
 	var agent string
@@ -193,11 +192,13 @@ func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to targ
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
-		if to.hops, err = c.nextHop(ctx, q, run); err != nil {
+		from, err := c.originOf(ctx, q, run)
+		if err != nil {
 			return to, err
 		}
+		to.hops, to.traceparent = from.hops+1, from.traceparent
 		open, err := c.open(ctx, q, []target{to})
-		if err == nil && len(open) == 0 { // it is not in effect
+		if err == nil && len(open) == 0 { // not in effect
 			err = store.ErrNotFound
 		}
 		return firstOf(open), err
@@ -212,13 +213,13 @@ type sendingLink struct {
 	policy        store.OutboundPolicy
 	connectorName string
 	ref           store.ObjectRef
-	// effective says that its connector has its name, and is not retired.
+	// effective means that its connector has its name and is not retired.
 	effective, retired bool
 }
 
-// sendingLinks are those of agents, those first that are effective, of these the oldest. Of the
-// others those count too for what an agent may have whose connector waits for its name: they may
-// be effective at any time.
+// sendingLinks returns the links of agents: effective ones first, then by age. Links whose
+// connector waits for its name count towards the limits too, because they may become effective at
+// any time.
 func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
 	l := list{args: []any{project, environment}}
 	names := make([]string, len(agents))
@@ -235,7 +236,7 @@ func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID
 		ORDER BY c.shadowed, c.retired, `+linkOrder, l.args...)
 }
 
-// forgetSends deletes what is known of what runs have sent which are over.
+// forgetSends deletes the sends of ended runs.
 func (c *Core) forgetSends(ctx context.Context, tx *Tx, runs []store.Key) error {
 	if len(runs) == 0 {
 		return nil
@@ -256,7 +257,7 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	}
 	links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
-		return nil, wrap(err, "reading what agents may send by")
+		return nil, wrap(err, "reading the outbound links of agents")
 	}
 	named := map[string]map[string]bool{}
 	for _, l := range links {
@@ -273,9 +274,8 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	return all, nil
 }
 
-// checkOutbound says what keeps a link from sending what its agent's runs say: a
-// *store.ActionTakenError or a *store.TooManyOutboundLinksError. A project's links are put one
-// after the other.
+// checkOutbound returns why a link cannot send for its agent: a *store.ActionTakenError or a
+// *store.TooManyOutboundLinksError. A lock serializes writes of a project's links.
 func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err error) {
 	if l.Outbound == nil {
 		return nil, nil
@@ -283,7 +283,7 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 	var environment uuid.UUID
 	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // it sends nothing; dropSurplus judges it when it does
+		return nil, nil // it sends nothing; dropSurplus checks it when it does
 	}
 	if err != nil {
 		return nil, err
@@ -296,7 +296,7 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 	for _, other := range links {
 		switch {
 		case other.id == l.ID:
-			there = true // and takes no place from another
+			there = true // and needs no further place
 		case other.retired:
 		case l.Outbound.Mode == store.LinkAgentTool && other.policy.Mode == store.LinkAgentTool && other.policy.ActionName == l.Outbound.ActionName:
 			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
@@ -310,16 +310,16 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 	return nil, nil
 }
 
-// dropSurplus takes links of an outbound connector out of effect, as that comes into effect, whose
-// agents have as many as they may have without them, or another tool of their name: links may be
-// there before their connector is. Their controller looks at them then.
+// dropSurplus takes links of an outbound connector out of effect when the connector comes into
+// effect, if their agents have reached the limit without them or have another tool with their name.
+// Links may exist before their connector. Their controllers then reconcile them.
 func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	own, err := collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
 		connector.ProjectID, connector.ID)
 	if err != nil || len(own) == 0 {
 		return err
 	}
-	agents := make([]string, len(own)) // of a connector each has one link
+	agents := make([]string, len(own)) // each has one link to a connector
 	for i, l := range own {
 		agents[i] = l.AgentName
 	}
@@ -350,8 +350,7 @@ func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
 	return nil
 }
 
-// addPayloads reads what claimed deliveries send that are no results, but for what is in
-// blobs.
+// addPayloads reads the payloads of claimed deliveries that are not results, except for blobs.
 func (c *Core) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	ids := map[uuid.UUID][]uuid.UUID{}
 	for _, d := range claimed {

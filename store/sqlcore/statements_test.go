@@ -21,60 +21,62 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// ofAll are the functions whose statements are about the rows of all projects,
-// with the reason.
+// ofAll are the functions whose statements concern all projects, with the reason.
 var ofAll = map[string]string{
-	"AdoptCluster":    "hands over what all projects claim",
-	"ListProjected":   "the sweep of what is gone looks at all projects",
-	"DueTicks":        "connectors tick in all projects",
-	"addLinks":        "its connectors, of all projects, are named by their whole keys",
-	"sweepOrphans":    "finds the environments that are gone, of all projects",
-	"QueuedLines":     "walks the queue where it is told: in one environment, or in all projects",
-	"Look":            "its rows are those of the walk in one environment",
-	"lookAtQueue":     "its rows are those of the walk in one environment",
-	"QueueStatement":  "how much is open, over all projects",
-	"QueueFigures":    "how much is open, over all projects",
-	"SaidVariant":     "its rows are those of the project of the run that it is given",
-	"isSince":         "its rows are those of the project that it is given",
-	"sinceOrOpen":     "its rows are those of the project that it is given",
-	"WithTerms":       "its terms are hashes of a project with something, and whoever reads its rows compares the project",
-	"openForOf":       "its rows are those of the project that it is given",
-	"demandStatement": "its rows are those of the walk in one environment",
-	"CountStored":     "ended runs of all projects are counted",
-	"RebuildRollups":  "ended runs of all projects are counted",
-	"ConnectorIDs":    "which ids there are at all",
-	"ProjectIDs":      "which ids there are at all",
+	"AdoptCluster":    "hands over the claims of all projects",
+	"ListProjected":   "sweeps deleted objects of all projects",
+	"DueTicks":        "connectors of all projects tick",
+	"addLinks":        "names its connectors, of all projects, by their whole keys",
+	"sweepOrphans":    "finds the deleted environments of all projects",
+	"QueuedLines":     "walks the queue of one environment or of all projects",
+	"Look":            "uses the rows of the walk in one environment",
+	"lookAtQueue":     "uses the rows of the walk in one environment",
+	"QueueStatement":  "counts open runs over all projects",
+	"QueueFigures":    "counts open runs over all projects",
+	"SaidVariant":     "uses the rows of its run's project",
+	"isSince":         "uses the rows of its argument's project",
+	"sinceOrOpen":     "uses the rows of its argument's project",
+	"WithTerms":       "its terms hash the project, and readers of its rows compare the project",
+	"openForOf":       "uses the rows of its argument's project",
+	"demandStatement": "uses the rows of the walk in one environment",
+	"CountStored":     "counts ended runs of all projects",
+	"RebuildRollups":  "counts ended runs of all projects",
+	"ConnectorIDs":    "lists all IDs",
+	"ProjectIDs":      "lists all IDs",
 
-	"TakeRejectionNews": "connectors of all projects refuse requests",
-	"dropUploads":       "uploads are forgotten in all projects",
-	"dropBundles":       "bundles are forgotten in all projects",
-	"AskedLooks":        "repositories of all projects change",
-	"NextReplay":        "replays go on in all projects",
-	"TakeReplays":       "replays go on in all projects",
+	"TakeRejectionNews": "connectors of all projects reject requests",
+	"dropUploads":       "expires uploads of all projects",
+	"dropBundles":       "expires bundles of all projects",
+	"AskedLooks":        "repositories of all projects are polled",
+	"NextReplay":        "replays of all projects advance",
+	"TakeReplays":       "replays of all projects advance",
 
-	"tellingProjects": "its projects are those of the attempts that it is given",
-	"dropExcerpts":    "its projects are those of the attempts that it is given",
-	"claimSome":       "deliveries are due in all projects",
-	"NextDelivery":    "deliveries are due in all projects",
+	"tellingProjects": "uses the projects of its attempts",
+	"dropExcerpts":    "uses the projects of its attempts",
+	"claimSome":       "deliveries of all projects are due",
+	"NextDelivery":    "deliveries of all projects are due",
 
-	"dropDeparted":    "looks for what went, in all projects",
-	"forgetDays":      "days are over in all projects",
-	"deleteDays":      "days are over in all projects",
-	"oldestOf":        "the oldest row of all projects is measured",
-	"overdueDays":     "days are over in all projects",
-	"OldestHistory":   "the oldest day is that of all projects",
-	"dropBlobsBefore": "blobs of history are too old in all projects",
-	"deleteAudit":     "walks from project to project",
-	"unneeded":        "a partition has a day of all projects",
+	"dropDeparted":  "finds deleted objects of all projects",
+	"forgetDays":    "days of all projects end",
+	"deleteDays":    "days of all projects end",
+	"oldestOf":      "measures the oldest row of all projects",
+	"selectOverdue": "days of all projects end",
+	"OldestHistory": "reads the oldest day of all projects",
+	"exceptResults": "expires blobs of all projects",
+	"deleteAudit":   "walks from project to project",
+	"resultDays":    "a partition has a day of all projects",
 
-	"latest":       "deliveries wait for too long in all projects",
-	"ExpireRuns":   "runs are open for too long in all projects",
-	"Receive":      "its rows are those of the deliveries that it is given, of all projects",
-	"SweepExpired": "keys, runners and blobs expire in all projects",
-	"Token":        "whose a token is, is what it is asked for",
-	"revokeKey":    "a key is the platform's: it ends secrets of all projects",
-	"Keys":         "counts what needs a key, in all projects",
-	"RetireKey":    "nothing needs a key that goes, in all projects",
+	"expiredDestinations": "deliveries of all projects expire",
+	"ExpireRuns":          "runs of all projects expire",
+	"Receive":             "uses the rows of its deliveries, of all projects",
+	"SweepExpired":        "runners and blobs of all projects expire",
+	"expiredKinds":        "keys, rejections and replays of all projects expire",
+	"ClaimTraces":         "walks from project to project",
+	"DropTraces":          "traces of all projects expire",
+	"Token":               "finds the project of a token",
+	"revokeKey":           "a key belongs to the platform and ends secrets of all projects",
+	"Keys":                "counts the uses of a key in all projects",
+	"RetireKey":           "checks the uses of a key in all projects",
 }
 
 // platform are the tables that belong to no project.
@@ -90,15 +92,14 @@ var (
 	primaryKey  = regexp.MustCompile(`(\w+) \w+ PRIMARY KEY|PRIMARY KEY \((\w+)`)
 )
 
-// tables are the columns of the tables of a schema, and the first one of each
-// primary key.
+// tables returns the columns of the tables of a schema, and the first column of each primary key.
 func tables(t *testing.T, engine string) (columns map[string][]string, first map[string]string) {
 	t.Helper()
 	migrations, err := filepath.Glob(filepath.Join(engine, "migrations", "*.sql"))
 	require.NoError(t, err)
 	require.NotEmpty(t, migrations)
 	columns, first = map[string][]string{}, map[string]string{}
-	for _, migration := range migrations { // in the order in which they are applied
+	for _, migration := range migrations { // in the order of application
 		schema, err := os.ReadFile(migration)
 		require.NoError(t, err)
 		for _, table := range createTable.FindAllStringSubmatch(string(schema), -1) {
@@ -110,7 +111,7 @@ func tables(t *testing.T, engine string) (columns map[string][]string, first map
 			first[table[1]] = key[1] + key[2]
 		}
 		altered := addColumn.FindAllStringSubmatch(string(schema), -1)
-		require.Len(t, altered, strings.Count(string(schema), "ALTER TABLE"), "%s: this test knows ALTER TABLE a ADD COLUMN b alone", migration)
+		require.Len(t, altered, strings.Count(string(schema), "ALTER TABLE"), "%s: this test parses ALTER TABLE a ADD COLUMN b only", migration)
 		for _, c := range altered {
 			require.Contains(t, columns, c[1], migration)
 			columns[c[1]] = append(columns[c[1]], c[2])
@@ -119,11 +120,11 @@ func tables(t *testing.T, engine string) (columns map[string][]string, first map
 	return columns, first
 }
 
-func TestSchemasAreTheSameAndKeysBeginWithTheProject(t *testing.T) {
+func TestSchema_KeysBeginWithProject(t *testing.T) {
 	t.Parallel()
 	columns, first := tables(t, engines[1])
 	others, _ := tables(t, engines[2])
-	for _, of := range []map[string][]string{columns, others} { // each engine has an index of words of its own
+	for _, of := range []map[string][]string{columns, others} { // each engine has its own search index
 		require.Subset(t, of["run_words"], []string{"project_id", "run_id"})
 		delete(of, "run_words")
 	}
@@ -139,9 +140,9 @@ func TestSchemasAreTheSameAndKeysBeginWithTheProject(t *testing.T) {
 	}
 }
 
-// TestAProjectThatIsGoneLeavesNothing: each table with rows of projects is emptied, or holds up
-// that the others are, or is of history and goes by days.
-func TestAProjectThatIsGoneLeavesNothing(t *testing.T) {
+// Each table with rows of projects is emptied, blocks the deletion of others, or is history and
+// deleted by days.
+func TestDeparted_LeavesNoRows(t *testing.T) {
 	t.Parallel()
 	columns, _ := tables(t, engines[1])
 	texts := map[string]string{}
@@ -159,7 +160,7 @@ func TestAProjectThatIsGoneLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestEveryStatementNamesTheProject(t *testing.T) {
+func TestStatements_NameTheProject(t *testing.T) {
 	t.Parallel()
 	columns, _ := tables(t, engines[1])
 	check := checker{of: slices.DeleteFunc(slices.Sorted(maps.Keys(columns)), func(table string) bool {
@@ -177,11 +178,11 @@ func TestEveryStatementNamesTheProject(t *testing.T) {
 		}
 		count++
 	}
-	require.Greater(t, count, 100, "the statements are found")
-	require.Equal(t, slices.Sorted(maps.Keys(ofAll)), slices.Sorted(maps.Keys(needed)), "no exception without need")
+	require.Greater(t, count, 100, "statements were found")
+	require.Equal(t, slices.Sorted(maps.Keys(ofAll)), slices.Sorted(maps.Keys(needed)), "every exception is needed")
 }
 
-func TestAStatementWithoutTheProjectIsFound(t *testing.T) {
+func TestChecker_FindsStatementsWithoutProject(t *testing.T) {
 	t.Parallel()
 	check := checker{of: []string{"environments", "links"}}
 	for statement, right := range map[string]bool{
@@ -210,21 +211,21 @@ func TestAStatementWithoutTheProjectIsFound(t *testing.T) {
 	}
 }
 
-// checker finds what is wrong with statements on tables of a project.
+// checker finds statements that do not name the project.
 type checker struct{ of []string }
 
 var (
 	literal    = regexp.MustCompile(`'[^']*'`)
-	parted     = regexp.MustCompile(`\{(\w+)\}`) // a table of history, of which one part is meant
+	parted     = regexp.MustCompile(`\{(\w+)\}`) // a history table, of which one partition is meant
 	verb       = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b`)
 	assignment = regexp.MustCompile(`\bSET\s+project_id\b|,\s*project_id = excluded`)
 	equality   = regexp.MustCompile(`(?:(\w+)\.)?\bproject_id = (?:(\w+)\.project_id\b|\$)`)
 	keywords   = []string{"WHERE", "SET", "ON", "JOIN", "LEFT", "CROSS", "ORDER", "GROUP", "LIMIT", "FROM", "USING", "AS"}
 )
 
-// fault is why a statement may reach rows of another project, or "". Every table
-// must be in a comparison of projects, and there must be one for each table:
-// one less would only tie the tables to each other.
+// fault returns why a statement may reach rows of another project, or "". Every table must be in a
+// comparison of projects, and there must be one comparison per table: one less would only tie the
+// tables to each other.
 func (c checker) fault(statement string) string {
 	statement = parted.ReplaceAllString(literal.ReplaceAllString(statement, "''"), "$1")
 	if !verb.MatchString(statement) {
@@ -240,7 +241,7 @@ func (c checker) fault(statement string) string {
 	}
 	names := strings.Join(c.of, "|")
 	if regexp.MustCompile(`,\s*(?:` + names + `)\b(?:[^.]|$)`).MatchString(statement) {
-		return "it joins by a comma"
+		return "it joins with a comma"
 	}
 	for _, t := range regexp.MustCompile(`\bINTO (?:`+names+`)\b(?: AS \w+)?\s*\(([\w\s,]*)\)`).FindAllStringSubmatch(statement, -1) {
 		if !strings.Contains(t[1], "project_id") {
@@ -257,7 +258,7 @@ func (c checker) fault(statement string) string {
 			continue
 		case "FROM", "JOIN", "UPDATE":
 		default:
-			return fmt.Sprintf("%q is no place for a table", t[1])
+			return fmt.Sprintf("%q is not a place for a table", t[1])
 		}
 		if !compared[alias] && !compared[t[2]] {
 			return fmt.Sprintf("the project of %q is not compared", strings.TrimSpace(t[0]))
@@ -270,14 +271,13 @@ func (c checker) fault(statement string) string {
 	return ""
 }
 
-// statement is a text with SQL, put together from constants; what else it is
-// made of is a placeholder.
+// statement is a text with SQL, built from constants. Other parts are placeholders.
 type statement struct {
 	function, text string
 	position       token.Position
 }
 
-// constants are those of a package, and its variables, by their names.
+// constants are the constants and variables of a package, by name.
 type constants map[string]ast.Expr
 
 func statements(t *testing.T) (out []statement) {
@@ -339,16 +339,15 @@ func (c constants) learn(file *ast.File) {
 	}
 }
 
-// reader puts texts together.
+// reader evaluates text expressions.
 type reader struct {
 	known map[string]constants
 	in    string // the package
-	// locals are what the variables of a function say at least: what they begin with,
-	// where all else is added to it.
+	// locals are the known beginnings of a function's variables, before other text is appended.
 	locals map[string]string
 }
 
-// locals are the variables of a function that begin with a text.
+// locals returns the variables of a function that begin with a text.
 func locals(r reader, body ast.Node) map[string]string {
 	out, changed := map[string]string{}, map[string]bool{}
 	begin := func(name ast.Expr, value ast.Expr) {
@@ -383,7 +382,7 @@ type text struct {
 	at   token.Pos
 }
 
-// texts are the longest texts of a function.
+// texts returns the longest texts of a function.
 func (r reader) texts(body ast.Node) (out []text) {
 	ast.Inspect(body, func(node ast.Node) bool {
 		expression, ok := node.(ast.Expr)
@@ -399,7 +398,7 @@ func (r reader) texts(body ast.Node) (out []text) {
 	return out
 }
 
-// text is what an expression says, and whether it is one made of strings.
+// text returns the value of a string expression.
 func (r reader) text(expression ast.Expr) (string, bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -428,9 +427,8 @@ func (r reader) constant(of, name string) (string, bool) {
 	return "", false
 }
 
-// part is the text of an operand, or what stands for one that is known only
-// when the program runs: the conditions that name projects themselves, variables
-// and arguments.
+// part returns the text of an operand, or a placeholder for a value that is known at run time only:
+// conditions that name projects themselves, variables and arguments.
 func (r reader) part(operand ast.Expr, text string, ok bool) string {
 	if ok {
 		return text

@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// RunStatistics implements store.Statistics. Whole hours, days and months are read from their
-// rollups, what is left at the ends of the window from history; of the former too what has ended
-// and is not rolled up yet, which the outbox names.
+// RunStatistics implements store.Statistics. Whole hours, days and months are read from rollups,
+// and parts of hours at the ends of the window from history. Ended runs that are not rolled up yet
+// are read from the outbox.
 func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
 	if q.Search != nil {
 		return c.searchStatistics(ctx, q)
@@ -26,7 +26,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 			return err
 		}
 		s.out = store.RunStatistics{Runs: map[store.RunStatus]int64{}}
-		whole, rest := split(s.window)
+		whole, rest := splitWindow(s.window)
 		for _, of := range whole {
 			if err := s.addStretch(ctx, q, of); err != nil {
 				return err
@@ -48,19 +48,19 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 		return s.addOpen(ctx, q)
 	})
 	if err == nil {
-		err = s.tell()
+		err = s.computeResult()
 	}
 	return s.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 }
 
-// tell says what was tallied.
-func (s *statistics) tell() (err error) {
-	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.dearest(store.MaxModels).calls(), s.tally.average()
+// computeResult computes the result.
+func (s *statistics) computeResult() (err error) {
+	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.dearest(store.MaxModels).callList(), s.tally.average()
 	s.out.P95Duration, err = s.tally.p95()
 	return err
 }
 
-// boundOf is a bound of a window in whole milliseconds, which is what ids tell.
+// boundOf returns a window bound in whole milliseconds, the resolution of IDs.
 func boundOf(t time.Time, without int64) int64 {
 	if t.IsZero() {
 		return without
@@ -68,20 +68,19 @@ func boundOf(t time.Time, without int64) int64 {
 	return t.Truncate(time.Millisecond).UnixMicro()
 }
 
-// statistics are those that are being counted.
+// statistics are statistics that are being computed.
 type statistics struct {
 	*Core
 	query  store.StatisticsQuery
 	window period
 	tally  *tally
 	bill   bill
-	// many is how many numbers the bill may have until it is made smaller, if that is more than
-	// manyNumbers.
+	// many is the number of entries at which the bill is reduced, if it is above manyNumbers.
 	many int
 	out  store.RunStatistics
 }
 
-// narrow is what the query says of runs, as a condition on columns that rollups and ended runs
+// narrow returns the filters of the query, as a condition on columns that rollups and ended runs
 // have.
 func (s *statistics) narrow(l *list) string {
 	q := s.query
@@ -89,7 +88,7 @@ func (s *statistics) narrow(l *list) string {
 		s.narrowBegun(l)
 }
 
-// narrowBegun is the part of it that is about what a run has once it has begun.
+// narrowBegun returns the part of it on fields that runs have after their start.
 func (s *statistics) narrowBegun(l *list) (text string) {
 	q := s.query
 	if q.DeploymentID != uuid.Nil {
@@ -113,14 +112,14 @@ func (s *statistics) narrowBegun(l *list) (text string) {
 	return text
 }
 
-// hasFresh says whether runs that have never begun are among what the query asks for.
+// hasFresh reports whether the query includes runs that never started.
 func (s *statistics) hasFresh() bool {
 	q := s.query
 	return q.DeploymentID == uuid.Nil && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, store.RunQueued)) &&
 		(len(q.TestNames) == 0 || slices.Contains(q.TestNames, store.BaseRuns))
 }
 
-// narrowEnded is narrow of what has ended, which alone has met guardrails.
+// narrowEnded is narrow for ended runs, which alone have guardrail outcomes.
 func (s *statistics) narrowEnded(l *list) string {
 	text := s.narrow(l)
 	if len(s.query.Outcomes) > 0 {
@@ -145,7 +144,7 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 	return err
 }
 
-// addPast adds ended runs of a period, page by page: an hour has any number of them.
+// addPast adds ended runs of a period, page by page, because an hour may have any number of them.
 func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	for after := uuid.Nil; ; {
 		l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
@@ -161,7 +160,7 @@ func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	}
 }
 
-// addWaiting adds what has ended of a period and is not rolled up yet, of the project's newest.
+// addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error {
 	waiting, _, err := runsToRollUp.newest(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
 	if err != nil {
@@ -184,8 +183,8 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 	return s.addRuns(ctx, q, runs)
 }
 
-// waitingRuns are the runs of an environment that have ended and are not rolled up yet, among about most of
-// its project's.
+// waitingRuns returns the ended runs of an environment that are not rolled up yet, among about most
+// of its project's.
 func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key, most int) ([]tallied, error) {
 	waiting, _, err := runsToRollUp.newest(ctx, q, environment.ProjectID, most)
 	if err != nil {
@@ -194,12 +193,12 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
 }
 
-// addRuns adds ended runs, with what their calls cost.
+// addRuns adds ended runs, with the cost of their calls.
 func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []measured) error {
 	keys := make([]store.Key, len(runs))
 	for i, run := range runs {
 		s.out.Runs[run.status]++
-		if err := s.tally.run(run); err != nil {
+		if err := s.tally.addEndedRun(run); err != nil {
 			return err
 		}
 		keys[i] = run.Key
@@ -207,7 +206,7 @@ func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []measured) er
 	return s.addCost(ctx, q, keys)
 }
 
-// addOpen adds how many runs of the window are open.
+// addOpen adds the open runs of the window.
 func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 	if len(s.query.Outcomes) > 0 {
 		return nil
@@ -221,7 +220,7 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 	return err
 }
 
-// texts is an IN list of texts.
+// texts returns an IN list of texts.
 func texts[T ~string](l *list, all []T) string {
 	marks := make([]string, len(all))
 	for i, text := range all {

@@ -9,16 +9,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// summedColumns are those of a cost and of tokens, in the order in which they are scanned.
+// summedColumns are the columns of cost and tokens, in scan order.
 var summedColumns = []string{"cost_nanos", "input_tokens", "output_tokens", "thinking_tokens", "cached_input_tokens", "total_tokens"}
 
-// halfBits are the bits of a number that are added up apart from those above.
+// halfBits is the number of lower bits that are added separately.
 const halfBits = 30
 
-// sumsOf are the sums of these columns of a table, each store.MaxSum at most. A number goes in by
-// halves: the sum of the upper ones says whether it is more, before anything can overflow. No
-// engine's own sum does that: one has an error then, and one a number with a fraction.
-func sumsOf(table string) string {
+// sumColumns returns the sums of these columns of a table, each at most store.MaxSum. Numbers are added
+// in halves: the sum of the upper halves shows an overflow before it happens. The built-in sums
+// fail or return a floating-point number.
+func sumColumns(table string) string {
 	sums := make([]string, len(summedColumns))
 	for i, name := range summedColumns {
 		bits, of := strconv.Itoa(halfBits), table+"."+name
@@ -29,8 +29,8 @@ func sumsOf(table string) string {
 	return strings.Join(sums, ", ")
 }
 
-// addsTo adds, where a row is there already, to its columns, each up to store.MaxSum.
-func addsTo(table string) string {
+// addToSums adds to the columns of an existing row, each up to store.MaxSum.
+func addToSums(table string) string {
 	sets := make([]string, len(summedColumns))
 	for i, name := range summedColumns {
 		sum, most := table+"."+name+" + excluded."+name, strconv.Itoa(store.MaxSum)

@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -14,14 +13,14 @@ import (
 )
 
 const (
-	// looseAge is how old a blob is that nothing keeps when it goes.
+	// looseAge is the age at which an unmarked blob is deleted.
 	looseAge = 24 * time.Hour
-	// runnerAge is how long a runner is remembered that is not seen.
+	// runnerAge is how long an absent runner is remembered.
 	runnerAge = time.Hour
 )
 
-// SweepLeases implements store.Housekeeping. What runs or waits is little, so both
-// statements look at all of it.
+// SweepLeases implements store.Housekeeping. Running and suspended runs are few, so both statements
+// read all of them.
 func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
 	var failed []error
 	for _, of := range []struct {
@@ -40,7 +39,7 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, e
 	return swept, joinAsides(failed...)
 }
 
-// What open runs are set aside for.
+// Names under which open runs are set aside.
 const (
 	lostRuns = "lost"
 	lateRuns = "late"
@@ -48,7 +47,7 @@ const (
 	tooOld   = "expired"
 )
 
-// lostRun is a run whose claim expired.
+// lostRun is a run with an expired claim.
 type lostRun struct {
 	store.Lease
 	open, losses int64
@@ -59,8 +58,8 @@ func scanLost(row scanner) (r lostRun, err error) {
 	return r, err
 }
 
-// sweepLost ends claims that expired. Those whose tool was in flight fail, and those
-// that were lost too often.
+// sweepLost ends expired claims. Runs with a tool in flight fail, and so do runs that were lost too
+// often.
 func (c *Core) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
 	return openSweep[lostRun]{
 		Core: c, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
@@ -93,7 +92,7 @@ func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store
 	return swept, err
 }
 
-// sweepLate resumes suspended runs whose time is over.
+// sweepLate resumes suspended runs that timed out.
 func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 	return c.keysOnly(lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
 		func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
@@ -106,8 +105,8 @@ func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 		}).sweep(ctx, limit)
 }
 
-// sweepOrphans cancels queued runs of environments that are gone. The walk is joined in
-// the order in which it is written, which SQLite keeps for a cross join alone.
+// sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
+// order, which SQLite keeps for a cross join only.
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
 	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+QueuedLines(c.address, QueuedAnywhere)+`
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
@@ -127,10 +126,10 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, 
 	return swept, joinAsides(failed...)
 }
 
-// sweepOrphansOf cancels those of one environment.
+// sweepOrphansOf cancels the runs of one environment.
 func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (swept store.Swept, err error) {
 	var failed []error
-	// The blocked first: then nobody is handed a key.
+	// Blocked runs first, so that no key is handed over.
 	for _, which := range []struct{ where, order string }{{`r.blocked`, ``}, {`r.blocked = FALSE`, `r.class, r.agent_name, r.fresh, r.id`}} {
 		if swept.Cancelled >= limit || ctx.Err() != nil {
 			break
@@ -146,7 +145,7 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 	return swept, joinAsides(failed...)
 }
 
-// cancelGone cancels runs of environments that are gone.
+// cancelGone cancels runs of deleted environments.
 func (c *Core) cancelGone(ctx context.Context, tx *Tx, runs []store.Key) error {
 	endings := make([]Ending, len(runs))
 	for i, run := range runs {
@@ -156,15 +155,15 @@ func (c *Core) cancelGone(ctx context.Context, tx *Tx, runs []store.Key) error {
 	return err
 }
 
-// cancelOpen cancels the runs of an environment that run, wait or are queued, as many
-// as fit into one transaction: the sweep cancels the rest, of which no runner claims any.
+// cancelOpen cancels the running, suspended and queued runs of an environment, as many as fit into
+// one transaction. The sweep cancels the rest, which no runner can claim.
 func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) error {
 	for _, of := range []struct {
 		status, order string // as in its index
 		limit         int
 	}{
-		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, chunk}, // first: then nobody is handed a key
-		{`'running'`, `environment_id, id`, store.MaxCandidates},           // as many as places
+		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, chunk}, // first, so that no key is handed over
+		{`'running'`, `environment_id, id`, store.MaxCandidates},           // as many as slots
 		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
 		{`'queued' AND blocked = FALSE`, `class, agent_name, fresh, id`, chunk},
 	} {
@@ -190,63 +189,63 @@ func keysOf(project uuid.UUID, ids []uuid.UUID) []store.Key {
 	return keys
 }
 
-// SweepExpired implements store.Housekeeping. Each kind has transactions of its own:
-// they are short, for a request may wait for a key that one deletes.
+// SweepExpired implements store.Housekeeping. Each kind has its own short transactions, because a
+// request may wait for a key that one of them deletes. A row that cannot be deleted blocks no other.
 func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
-	for _, sweep := range []struct {
-		what string
-		do   func(ctx context.Context, tx *Tx) (int64, error)
-	}{
-		{"idempotency keys", func(ctx context.Context, tx *Tx) (int64, error) {
-			return tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
-				(SELECT project_id, connector_id, key FROM idempotency_keys
-					WHERE expires_at <= now_us() ORDER BY expires_at LIMIT $1 `+c.skipLocked+`)`, min(limit, chunk))
-		}},
-		{"runners", func(ctx context.Context, tx *Tx) (int64, error) {
-			return tx.exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
-				(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
-				runnerAge.Microseconds(), min(limit, chunk))
-		}},
-		{"rejections", func(ctx context.Context, tx *Tx) (int64, error) {
-			return tx.exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
-				(SELECT project_id, connector_id FROM rejections
-					WHERE last_at < now_us() - $1 ORDER BY last_at LIMIT $2 `+c.skipLocked+`)`,
-				(store.RejectionDays * day).Microseconds(), min(limit, chunk))
-		}},
-		{"replays", func(ctx context.Context, tx *Tx) (int64, error) {
-			return tx.exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
-				(SELECT project_id, id FROM replays
-					WHERE ended_at < now_us() - $1 ORDER BY ended_at LIMIT $2 `+c.skipLocked+`)`,
-				store.ReplayAge.Microseconds(), min(limit, chunk))
-		}},
-		{"uploads", func(ctx context.Context, tx *Tx) (int64, error) {
-			return c.dropUploads(ctx, tx, min(limit, chunk))
-		}},
-		{"bundles", func(ctx context.Context, tx *Tx) (int64, error) {
-			return c.dropBundles(ctx, tx, min(limit, chunk))
-		}},
-		{"blobs that nothing keeps", func(ctx context.Context, tx *Tx) (int64, error) {
-			loose, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs
-				WHERE mark = '' AND created_at < now_us() - $1 ORDER BY created_at LIMIT $2 `+c.skipLocked,
-				looseAge.Microseconds(), min(limit, chunk))
-			if err != nil {
-				return 0, err
-			}
-			return int64(len(loose)), c.dropBlobs(ctx, tx, someOf(loose))
-		}},
-	} {
-		var n int64
-		if err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			n, err = sweep.do(ctx, tx)
-			return err
-		}); err != nil {
-			failed = append(failed, wrap(err, "deleting %s", sweep.what))
-			continue
-		}
-		total += int(n)
+	for _, of := range c.expiredKinds() {
+		of.Core = c
+		n, err := of.sweep(ctx, min(limit, chunk))
+		total += n
+		failed = append(failed, wrap(err, "deleting %s", of.what))
 	}
-	return total, errors.Join(failed...)
+	var absent int64
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		absent, err = tx.exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
+			(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
+			runnerAge.Microseconds(), min(limit, chunk))
+		return err
+	})
+	if err == nil {
+		total += int(absent)
+	}
+	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, looseAge.Microseconds())
+	failed = append(failed, wrap(err, "deleting runners"), wrap(blobErr, "deleting %s", looseBlobs))
+	return total + n, joinAsides(failed...)
+}
+
+// expiredKinds are the kinds of rows that expire.
+func (c *Core) expiredKinds() []expiredRows {
+	return []expiredRows{
+		{
+			what: "idempotency keys", table: "idempotency_keys", id: "connector_run_id", where: `r.expires_at <= now_us()`, order: `r.expires_at`,
+			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+				return tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
+					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
+						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+			},
+		},
+		{
+			what: "rejections", table: "rejections", id: "connector_id", where: `r.last_at < now_us() - $2`, order: `r.last_at`,
+			args: []any{(store.RejectionDays * day).Microseconds()},
+			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+				return tx.exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
+					(SELECT r.project_id, r.connector_id FROM rejections r
+						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+			},
+		},
+		{
+			what: "replays", table: "replays", id: "id", where: `r.ended_at < now_us() - $2`, order: `r.ended_at`,
+			args: []any{store.ReplayAge.Microseconds()},
+			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+				return tx.exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
+					(SELECT r.project_id, r.id FROM replays r
+						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+			},
+		},
+		{what: "uploads", table: "uploads", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropUploads},
+		{what: "bundles", table: "bundles", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropBundles},
+	}
 }
 
 // Now implements store.Housekeeping.
@@ -256,7 +255,7 @@ func (c *Core) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(us), wrap(err, "reading the store's clock")
 }
 
-// storage is the consumer of the outbox that counts stored bytes.
+// storage is the outbox consumer that counts stored bytes.
 const storage = "storage"
 
 // CountStored implements store.Housekeeping.
@@ -264,7 +263,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storage+`')`).Scan(&waits)
 	if err != nil || !waits {
-		return 0, wrap(err, "looking for what is stored and not counted")
+		return 0, wrap(err, "reading uncounted rows")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		bytes := map[projectDay]int64{}
@@ -286,7 +285,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 		return addStoredOn(ctx, tx, bytes)
 	})
 	if err != nil {
-		return 0, wrap(err, "counting what is stored") // nothing was counted
+		return 0, wrap(err, "counting stored bytes") // nothing was counted
 	}
 	return n, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// measured is what an ended run adds to numbers.
+// measured is the contribution of an ended run to rollups.
 type measured struct {
 	store.Key
 	status    store.RunStatus
@@ -25,16 +25,16 @@ type measured struct {
 	usage     store.TokenUsage
 }
 
-// tallied is that, and what says to which.
+// tallied is a measured run with the fields that identify its rollups.
 type tallied struct {
 	measured
 	environment           uuid.UUID
 	agent, testName       string
-	deployment, connector uuid.UUID // the zero id without one
+	deployment, connector uuid.UUID // the zero ID without one
 	outcome               string
 }
 
-// The columns of ended_runs r that they are read from.
+// The columns of ended_runs r for them.
 const (
 	measuredColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
 		r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
@@ -63,24 +63,24 @@ func scanTallied(row scanner) (t tallied, err error) {
 	return t, err
 }
 
-// usageFields are the destinations of the columns of tokens, in their order.
+// usageFields are the destinations of the token columns, in order.
 func usageFields(u *store.TokenUsage) []any {
 	return []any{&u.InputTokens, &u.OutputTokens, &u.ThinkingTokens, &u.CachedInputTokens, &u.TotalTokens}
 }
 
-// tally are numbers of runs, which add up.
+// tally is a sum over runs.
 type tally struct {
-	runs, timed, durations int64 // the last in microseconds
+	runs, timed, durations int64 // durations is in microseconds
 	usage                  store.TokenUsage
 	sketch                 *ddsketch.DDSketch
 }
 
-// newSketch is what durations are remembered by: numbers of those that are alike within
+// newSketch returns a sketch of durations: counts of durations that are equal within
 // store.DurationError.
 func newSketch() (*ddsketch.DDSketch, error) {
 	sketch, err := ddsketch.NewDefaultDDSketch(store.DurationError)
 	if err != nil {
-		return nil, fmt.Errorf("making a sketch of durations: %w", err)
+		return nil, fmt.Errorf("creating a sketch of durations: %w", err)
 	}
 	return sketch, nil
 }
@@ -90,14 +90,14 @@ func newTally() (*tally, error) {
 	return &tally{sketch: sketch}, err
 }
 
-// run adds a run.
-func (t *tally) run(r measured) error {
+// addEndedRun adds a run.
+func (t *tally) addEndedRun(r measured) error {
 	t.runs++
 	t.usage = t.usage.Plus(r.usage)
 	if r.startedAt == nil {
 		return nil
 	}
-	lasted := max(r.endedAt.Sub(*r.startedAt).Microseconds(), 0) // by a clock that was set back
+	lasted := max(r.endedAt.Sub(*r.startedAt).Microseconds(), 0) // the clock may have been set back
 	t.timed, t.durations = t.timed+1, t.durations+lasted
 	if err := t.sketch.Add(float64(lasted)); err != nil {
 		return fmt.Errorf("adding a duration: %w", err)
@@ -105,7 +105,7 @@ func (t *tally) run(r measured) error {
 	return nil
 }
 
-// add adds numbers with their sketch as encoded makes it.
+// add adds a tally with its encoded sketch.
 func (t *tally) add(more tally, sketch []byte) error {
 	t.runs, t.timed, t.durations = t.runs+more.runs, t.timed+more.timed, t.durations+more.durations
 	t.usage = t.usage.Plus(more.usage)
@@ -119,14 +119,14 @@ func (t *tally) add(more tally, sketch []byte) error {
 	return nil
 }
 
-// encoded is the sketch as it is stored: all have the same mapping, which is left out.
+// encoded returns the stored form of the sketch, without the mapping, which is the same for all.
 func (t *tally) encoded() []byte {
-	raw := []byte{} // also without any
+	raw := []byte{} // also if it is empty
 	t.sketch.Encode(&raw, true)
 	return raw
 }
 
-// average and p95 are of the durations, nil without any.
+// average and p95 describe the durations, nil without any.
 func (t *tally) average() *time.Duration {
 	if t.timed == 0 {
 		return nil
@@ -139,8 +139,8 @@ func (t *tally) p95() (*time.Duration, error) {
 	if t.timed == 0 {
 		return nil, nil
 	}
-	// The nearest rank: of few runs the slowest is among the slow ones. The sketch takes the one at
-	// the quantile of all but one of them, rounded down.
+	// The nearest rank: with few runs, the slowest counts. The sketch rounds down the rank among
+	// all but one.
 	rank := math.Ceil(0.95*float64(t.timed)) - 1
 	us, err := t.sketch.GetValueAtQuantile(min(1, (rank+0.5)/float64(t.timed-1)))
 	if err != nil {

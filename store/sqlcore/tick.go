@@ -14,14 +14,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ticks says of a row of cron_ticks whether its connector ticks.
+// ticks is the condition that the connector of a row of cron_ticks ticks.
 const ticks = `EXISTS (SELECT 1 FROM connectors c
 	JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
 	JOIN projects pr ON pr.project_id = c.project_id
 	WHERE c.project_id = cron_ticks.project_id AND c.id = cron_ticks.connector_id AND c.enabled AND NOT c.retired AND NOT c.shadowed)`
 
-// putTicks begins the schedule of a cron connector that was written, anew where it is
-// another than before.
+// putTicks starts the schedule of a written cron connector, and restarts it if it has changed.
 func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
 	if connector.Type != store.TypeCron {
 		return nil
@@ -41,33 +40,33 @@ func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
 	return settleTicks(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})
 }
 
-// settleTicks makes cron connectors of a project tick, or no more, as what was written in
-// the transaction asks. What they missed while they did not is over.
+// settleTicks activates or deactivates ticks of a project's cron connectors after a write in the
+// transaction. Ticks during inactivity are not made up.
 func settleTicks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID) error {
 	for part := range slices.Chunk(connectors, chunk) {
 		l := list{args: []any{project}}
 		if _, err := tx.exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
 			WHERE project_id = $1 AND connector_id IN `+l.ids(part)+` AND active <> `+ticks, l.args...); err != nil {
-			return wrap(err, "settling the ticks of connectors")
+			return wrap(err, "updating the ticks of connectors")
 		}
 	}
 	return nil
 }
 
-// NextTickStatement is the database's time, and when the next tick of all is due.
+// NextTickStatement selects the database's time, and when the next tick of all is due.
 const NextTickStatement = `SELECT now_us(), (SELECT MIN(t.due_at) FROM cron_ticks t WHERE t.active)`
 
-// DueTicksStatement are the oldest of those that are due.
+// DueTicksStatement selects the oldest due ticks.
 const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due_at, t.last_tick_at, c.environment_id, c.version, c.config
 	FROM cron_ticks t JOIN connectors c ON c.project_id = t.project_id AND c.id = t.connector_id
 	WHERE t.active AND t.due_at <= $1 ORDER BY t.due_at LIMIT $2`
 
-// DueTicks implements store.Ticks. What it reads may change between its statements; then
-// the version that it has is not the connector's any more.
+// DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
+// in the result is then stale.
 func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(at(&due.Now), maybeAt(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
-		return due, wrap(err, "looking for the next tick")
+		return due, wrap(err, "reading the next tick")
 	}
 	l, statement := list{args: []any{Instant(due.Now), limit}}, DueTicksStatement
 	if len(without) > 0 {
@@ -75,9 +74,9 @@ func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (d
 	}
 	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, statement, l.args...)
 	if err != nil || len(due.Ticks) == 0 {
-		return due, wrap(err, "reading the ticks that are due")
+		return due, wrap(err, "reading the due ticks")
 	}
-	return due, wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors whose ticks are due")
+	return due, wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
 }
 
 func scanDueTick(row scanner) (t store.DueTick, err error) {
@@ -87,9 +86,9 @@ func scanDueTick(row scanner) (t store.DueTick, err error) {
 	return t, err
 }
 
-// addLinks reads the links of all of them, oldest first, and how the runs of the agents
-// take turns. It begins with the links, where SQLite would begin with environments and read
-// all links of each: a CROSS JOIN it does in the order in which it stands.
+// addLinks reads the links of all connectors, oldest first, and the concurrency settings of the
+// agents. It starts from the links. SQLite would start from environments and read all links of
+// each, but executes a CROSS JOIN in the written order.
 func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
 	for i := range ticks {
@@ -134,8 +133,8 @@ func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int
 	return moved, err
 }
 
-// moveTicks moves those that are still due as they were, some at a time with one
-// statement. They are found by their keys, and told apart by these as texts.
+// moveTicks moves ticks that are still due, in batches. Rows are found by key, and told apart by
+// their keys as texts.
 func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (moved int, err error) {
 	for part := range slices.Chunk(moves, chunk) {
 		var l list
@@ -165,8 +164,8 @@ func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (m
 	return moved, nil
 }
 
-// takeTicks moves the ticks of events that were accepted, in the transaction that recorded
-// them, or undoes it all.
+// takeTicks moves the ticks of accepted events, in the accepting transaction. If it cannot, all is
+// rolled back.
 func (c *Core) takeTicks(ctx context.Context, tx *Tx, events []store.Event) error {
 	var moves []store.TickMove
 	for _, e := range events {

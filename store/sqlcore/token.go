@@ -27,7 +27,7 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 		_, err := tx.exec(ctx, `INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, now_us())`,
 			t.SHA256, string(t.Kind), t.ProjectID, t.EnvironmentID, t.DeploymentID)
-		tx.Hint(store.TopicQueued, t.Environment()) // who waits with another one waits in vain
+		tx.Hint(store.TopicQueued, t.Environment()) // runners that wait with an old token must reconnect
 		return err
 	})
 	return wrap(err, "recording a %s token", t.Kind)
@@ -41,5 +41,5 @@ func (c *Core) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).
 		Scan(&t.SHA256, &t.Kind, &t.ProjectID, &t.EnvironmentID, &t.DeploymentID)
-	return t, wrap(found(err), "looking up a token")
+	return t, wrap(found(err), "reading a token")
 }

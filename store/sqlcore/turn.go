@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// maxTurns is from how many projects a consumer takes rows of an outbox at once, a power of two.
+	// maxTurns is the number of projects whose outbox rows a consumer takes at once, a power of
+	// two.
 	maxTurns = 32
-	// asideFor is how long a row of the outbox is set aside that could not be consumed, twice
-	// as long each time after, at most maxAside.
+	// asideFor is how long a failing outbox row is set aside, doubled each time, at most maxAside.
 	asideFor = 10 * time.Second
 	maxAside = time.Hour
 )
 
-// turns serves projects round-robin, in the order of their ids.
+// turns serves projects round robin, in ID order.
 type turns struct {
 	mutex sync.Mutex
 	last  uuid.UUID
 }
 
-// newTurns begins at a project drawn by lot, so that gateways serve different projects at a moment.
+// newTurns starts at a random project, so that gateways serve different projects at the same time.
 func newTurns() *turns { return &turns{last: uuid.New()} }
 
-// since is the project that had the last turn, and back lets those after it have theirs once
-// more: what went wrong with them is to be found among fewer, not met again after the others.
+// since returns the project with the last turn. back repeats the turns after it: the failing row is
+// found in smaller batches, not after all others.
 func (t *turns) since() uuid.UUID {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -46,8 +46,8 @@ func (t *turns) back(since uuid.UUID) {
 	t.last = since
 }
 
-// next returns at most limit projects, which list returns from after one on, round in the order of their ids. The
-// next turn goes on after them unless all have had theirs.
+// next returns at most limit projects, which list returns in ID order from after on, cyclically.
+// The next turn continues after them unless all have had theirs.
 func (t *turns) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
 	projects, err := list(t.since(), limit)
 	if err == nil && len(projects) == limit {
@@ -56,18 +56,18 @@ func (t *turns) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UU
 	return projects, err
 }
 
-// posted is a row of the outbox.
+// posted is an outbox row.
 type posted struct {
 	store.Key
-	// failures is how often it could not be consumed.
+	// failures is how often the row has failed.
 	failures int
-	// last, of a connector, is the last of its deliveries that have failed, failed how many
-	// have of which nobody was told.
+	// last is the last failed delivery of a connector. failed is the number of unreported failed
+	// deliveries.
 	last   *uuid.UUID
 	failed int64
 }
 
-// consumer is whose row it is.
+// consumer returns the consumer of the row.
 func (p posted) consumer() string {
 	if p.last != nil {
 		return failures
@@ -77,7 +77,7 @@ func (p posted) consumer() string {
 
 func (p posted) row() (store.Key, int) { return p.Key, p.failures }
 
-// waitPosted lets a row wait.
+// waitPosted delays a row.
 func waitPosted(ctx context.Context, tx *Tx, p posted, wait time.Duration) error {
 	_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
 		WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
@@ -92,28 +92,29 @@ func scanPosted(row scanner) (p posted, err error) {
 	return p, err
 }
 
-// outboxRows says which rows of an outbox a consumer takes.
+// outboxRows selects the outbox rows of a consumer.
 type outboxRows struct {
-	// table is read as o, narrow is a condition on o that ends with AND, or nothing. Columns are read.
+	// table is read as o. narrow is a condition on o that ends with AND, or empty. columns are
+	// read.
 	table, narrow, columns string
 }
 
-// postedRows are those for deliveries.
+// postedRows are the rows for deliveries.
 var postedRows = outboxRows{table: `outbox`, narrow: `o.consumer IN (` + posting + `) AND `, columns: postedColumns}
 
-// toPost returns the rows of the outbox for deliveries whose projects have their turn, at most limit.
-func (c *Core) toPost(ctx context.Context, limit int) ([]posted, error) {
+// postableRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
+func (c *Core) postableRows(ctx context.Context, limit int) ([]posted, error) {
 	return takeTurn(ctx, c, c.turns, postedRows, turn{limit: limit, until: math.MaxInt64}, scanPosted)
 }
 
-// turn says what is read in a turn: at most limit rows that were posted until a time. Of each project
-// the oldest are read, past the first skip shares of them.
+// turn limits the rows of a turn: at most limit rows that were posted before a time. Of each
+// project the oldest are read, after skipping the first skip shares.
 type turn struct {
 	limit, skip int
 	until       int64
 }
 
-// takeTurn reads the rows of the projects whose turn it is. Each project has an equal share of them, so a
+// takeTurn reads the rows of the projects whose turn it is. Each project has an equal share, so a
 // busy project delays only itself.
 func takeTurn[R any](
 	ctx context.Context, c *Core, t *turns, of outboxRows, in turn, scan func(scanner) (R, error),
@@ -136,14 +137,14 @@ func takeTurn[R any](
 		return nil, err
 	}
 	share := max(in.limit/len(projects), 1)
-	places := 1 // a power of two: few statements are prepared
+	places := 1 // a power of two, so that few statements are prepared
 	for places < len(projects) {
 		places *= 2
 	}
 	l := list{args: []any{share, in.until, in.skip * share}}
 	each := make([]string, places)
 	for i := range each {
-		project := uuid.Nil // of no project
+		project := uuid.Nil // no project
 		if i < len(projects) {
 			project = projects[i]
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTurns_BeginByLot: gateways that start together serve different projects first.
+// Gateways that start together serve different projects first.
 func TestTurns_BeginByLot(t *testing.T) {
 	t.Parallel()
 	require.NotEqual(t, newTurns().since(), newTurns().since())

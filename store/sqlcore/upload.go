@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// dropTime bounds taking back what was written of an upload that failed.
+// dropTime limits cleaning up after a failed upload.
 const dropTime = 5 * time.Second
 
 // PutUpload implements store.Uploads.
@@ -38,7 +38,7 @@ func (c *Core) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
-		return u, fmt.Errorf("making an id: %w", err)
+		return u, fmt.Errorf("generating an ID: %w", err)
 	}
 	blob, hash := store.Key{ProjectID: projectID, ID: id}, sha256.New()
 	u.Size, err = c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
@@ -46,7 +46,7 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 		err = fmt.Errorf("more than %d bytes: %w", limit, store.ErrTooLarge)
 	}
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // its reader may be who has gone
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // the request may have been cancelled
 		defer cancel()
 		return store.Upload{}, errors.Join(err, c.DropBlob(ctx, blob))
 	}
@@ -62,8 +62,8 @@ const named = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (pr
 	SET kept_until = CASE WHEN t.kept_until < excluded.kept_until THEN excluded.kept_until ELSE t.kept_until END
 	RETURNING blob_id`
 
-// nameBlob makes the bytes of a blob, by a statement, those of an upload or a bundle, which is kept
-// for so long. One that is there already stays, and is kept for as long: the blob goes then.
+// nameBlob makes a blob the bytes of an upload or bundle, with a statement, and sets its expiry. If
+// it exists, its expiry is extended and the blob is deleted.
 func (c *Core) nameBlob(ctx context.Context, tx *Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
 	kept, err := scanID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
@@ -78,7 +78,7 @@ func (c *Core) nameBlob(ctx context.Context, tx *Tx, statement, what string, blo
 	return addStored(ctx, tx, map[uuid.UUID]int64{blob.ProjectID: size})
 }
 
-// keepUpload keeps an upload for so long from now at least, if it is there.
+// keepUpload extends the expiry of an upload, if it exists.
 func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
 	n, err := tx.exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2`, projectID, digest, age.Microseconds())
@@ -89,7 +89,7 @@ func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string,
 func (c *Core) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
 	var one int
 	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
-	return wrap(err, "looking for upload %s", digest)
+	return wrap(err, "reading upload %s", digest)
 }
 
 // OpenUpload implements store.Uploads.
@@ -103,20 +103,19 @@ func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadClo
 	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
-// dropUploads forgets uploads whose time is over, but for those of what is live, which is built of
-// them again where its outcome is lost: they are kept anew.
-func (c *Core) dropUploads(ctx context.Context, tx *Tx, limit int) (int64, error) {
+// dropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
+// which is built from them again if its outcome is lost.
+func (c *Core) dropUploads(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
 	if _, err := tx.exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
-		return 0, wrap(err, "keeping the uploads of what is live")
+		return 0, wrap(err, "keeping the uploads of live deployments")
 	}
-	return c.dropOld(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT project_id, digest FROM uploads
-		WHERE kept_until <= now_us() ORDER BY kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, limit)
+	return c.dropOld(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, l.args...)
 }
 
-// dropOld forgets what a statement deletes. Nothing keeps its blobs then: the sweep of those takes
-// them.
+// dropOld deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
 func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, args ...any) (int64, error) {
 	blobs, err := uncounted(ctx, tx, statement, args...)
 	if err != nil {
@@ -125,8 +124,8 @@ func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, args ...an
 	return int64(len(blobs)), c.loosen(ctx, tx, blobs)
 }
 
-// uncounted are the blobs of the uploads or bundles that a statement deletes, whose bytes count no
-// more.
+// uncounted deletes uploads or bundles with a statement, subtracts their stored bytes, and returns
+// their blobs.
 func uncounted(ctx context.Context, tx *Tx, statement string, args ...any) ([]store.Key, error) {
 	less := map[uuid.UUID]int64{}
 	blobs, err := collect(ctx, tx, func(row scanner) (blob store.Key, err error) {
@@ -141,7 +140,7 @@ func uncounted(ctx context.Context, tx *Tx, statement string, args ...any) ([]st
 	return blobs, addStored(ctx, tx, less)
 }
 
-// addStored adds to what projects have stored.
+// addStored adds to the stored bytes of projects.
 func addStored(ctx context.Context, tx *Tx, bytes map[uuid.UUID]int64) error {
 	for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
 		if _, err := tx.exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)

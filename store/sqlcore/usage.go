@@ -16,14 +16,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// price is what calls of models are told apart by.
+// price identifies the calls of a model on a day in a currency.
 type price struct {
 	model    string
 	day      store.Day
 	currency store.Currency
 }
 
-// spent are numbers of calls, which add up.
+// spent is a sum over calls.
 type spent struct {
 	calls, nanos int64
 	usage        store.TokenUsage
@@ -33,20 +33,20 @@ func (s spent) plus(more spent) spent {
 	return spent{s.calls + more.calls, store.Sum(s.nanos, more.nanos), s.usage.Plus(more.usage)}
 }
 
-// The columns of calls of models m, of which there are price and numbers.
+// The columns of model calls m for price and spent.
 const priceColumns = `m.model, m.at / 86400000000, m.currency`
 
-var spentColumns = `count(*), ` + sumsOf("m")
+var spentColumns = `count(*), ` + sumColumns("m")
 
-// scanSpent reads price and numbers, and columns before these into destinations.
+// scanSpent reads price and spent, after the columns in before.
 func scanSpent(row scanner, before ...any) (of price, n spent, err error) {
 	fields := append(before, &of.model, &of.day, &of.currency, &n.calls, &n.nanos)
 	return of, n, row.Scan(append(fields, usageFields(&n.usage)...)...)
 }
 
-// callsOf reads what calls of models of ended runs have cost; table is model_calls, or {model_calls}
-// where all runs are of one part of history, which may not be there; narrow is a condition on their
-// calls m. Of a run that has called very many models, the dearest are told apart.
+// callsOf reads the cost of model calls of ended runs. table is model_calls, or {model_calls} if
+// all runs are in one partition, which may be missing. narrow is a condition on the calls m. For a
+// run with very many models, the most expensive ones stay separate.
 func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
 	for some := range slices.Chunk(runs, maxKeys) {
 		var (
@@ -80,19 +80,18 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 	return nil
 }
 
-// selectCalls selects what calls of runs have cost, by their prices and by columns m before these.
+// selectCalls selects the cost of calls of runs, by price and by more columns of m.
 func (c *Core) selectCalls(l *list, table string, runs []store.Key, by, narrow string) string {
 	return c.InPart(`SELECT `+by+priceColumns+`, `+spentColumns+` FROM `+table+` m
 		WHERE `+c.keys(l, "m.run_id", runs)+l.between("m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
 }
 
-// between narrows ids to those from the first of some keys to the last: so a planner knows of which
-// parts of history these are.
+// between limits IDs to the range of some keys, so that the planner knows their partitions.
 func (l *list) between(id string, keys []store.Key) string {
 	return ` AND ` + id + ` BETWEEN ` + l.add(slices.MinFunc(keys, compareKeyIDs).ID) + ` AND ` + l.add(slices.MaxFunc(keys, compareKeyIDs).ID)
 }
 
-// pastCallsOf is callsOf of runs of one part of history; where that is not there it reads none.
+// pastCallsOf is callsOf for runs of one partition; empty if it is missing.
 func (c *Core) pastCallsOf(ctx context.Context, q Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n spent)) error {
 	err := c.foundPart(c.callsOf(ctx, q, "{model_calls}", runs, narrow, add))
 	if errors.Is(err, store.ErrNotFound) {
@@ -101,13 +100,13 @@ func (c *Core) pastCallsOf(ctx context.Context, q Queryer, runs []store.Key, nar
 	return err
 }
 
-// bill adds up calls by their prices.
+// bill adds up calls by price.
 type bill map[price]spent
 
 func (b bill) add(of price, n spent) { b[of] = b[of].plus(n) }
 
-// models are the numbers of each model, without those that are not told apart any more.
-func (b bill) models() map[string]spent {
+// modelTotals returns the sum of each separate model.
+func (b bill) modelTotals() map[string]spent {
 	models := map[string]spent{}
 	for of, n := range b {
 		if of.model != store.OtherModels {
@@ -117,10 +116,10 @@ func (b bill) models() map[string]spent {
 	return models
 }
 
-// dearest are they with so many models apart at most, those that have cost most, and the others
+// dearest returns the bill with the most expensive models separate, at most so many, and the others
 // added up as one.
 func (b bill) dearest(most int) bill {
-	models := b.models()
+	models := b.modelTotals()
 	if len(models) <= most {
 		return b
 	}
@@ -141,8 +140,8 @@ func (b bill) dearest(most int) bill {
 	return out
 }
 
-// calls are they by model, day and currency.
-func (b bill) calls() []store.Calls {
+// callList returns the bill by model, day and currency.
+func (b bill) callList() []store.Calls {
 	var out []store.Calls
 	for of, n := range b {
 		out = append(out, store.Calls{Model: of.model, Day: of.day, Number: n.calls, Usage: n.usage, Cost: store.Cost{Currency: of.currency, Nanos: n.nanos}})
@@ -157,32 +156,32 @@ func (b bill) calls() []store.Calls {
 func (c *Core) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
 	b := bill{}
 	err := c.pastCallsOf(ctx, c.engine.Reader(), []store.Key{run}, sinceOrOpen("m.run_id", "m.project_id"), func(_ store.Key, of price, n spent) { b.add(of, n) })
-	return b.calls(), wrap(err, "reading what the calls of models of run %s cost", run)
+	return b.callList(), wrap(err, "reading the model calls of run %s", run)
 }
 
-// usageRollup says what a row of usage_rollups is of.
+// usageRollup identifies a row of usage_rollups.
 type usageRollup struct {
 	rollup
 	price
 }
 
-// key is the primary key of the row, which follows from all that it is of.
+// key returns the primary key of the row, which is derived from all its fields.
 func (u usageRollup) key() store.Key {
 	of, hash := u.rollup.key(), sha256.New()
 	hash.Write(of.ID[:])
-	_ = binary.Write(hash, binary.BigEndian, u.day) // a hash refuses nothing
+	_ = binary.Write(hash, binary.BigEndian, u.day) // a hash never fails
 	_ = binary.Write(hash, binary.BigEndian, int64(len(u.model)))
 	hash.Write([]byte(u.model + string(u.currency)))
 	return store.Key{ProjectID: of.ProjectID, ID: uuid.UUID(hash.Sum(nil)[:16])}
 }
 
-// bills are numbers by what they are of.
+// bills are sums by usage rollup.
 type bills map[usageRollup]spent
 
 func (b bills) add(of usageRollup, n spent) { b[of] = b[of].plus(n) }
 
-// addRun adds what a run has cost, as rollups of these grains.
-func (b bills) addRun(run billed, grains []grain) {
+// addRunCost adds the cost of a run to rollups of these grains.
+func (b bills) addRunCost(run billed, grains []grain) {
 	for of, n := range run.bill {
 		for _, g := range grains {
 			b.add(usageRollup{run.rollup(g), of}, n)
@@ -190,7 +189,7 @@ func (b bills) addRun(run billed, grains []grain) {
 	}
 }
 
-// write adds them to the numbers that are stored. Who does has the lock of rollupsTurn.
+// write adds the sums to the stored rollups. The caller holds the lock of rollupsTurn.
 func (b bills) write(ctx context.Context, tx *Tx, grown growth) error {
 	keys := map[store.Key]usageRollup{}
 	for of := range b {
@@ -207,7 +206,7 @@ func (b bills) write(ctx context.Context, tx *Tx, grown growth) error {
 	return grown.insert(ctx, tx, numbers, `INSERT INTO usage_rollups AS u (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
 		deployment_id, connector_id, status, guardrail_outcome, model, day, currency, calls, cost_nanos, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
-		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addsTo("u")+`
+		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addToSums("u")+`
 			RETURNING project_id, id, calls`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
 			var (
 				key   store.Key
@@ -218,17 +217,16 @@ func (b bills) write(ctx context.Context, tx *Tx, grown growth) error {
 		})
 }
 
-// The columns of usage_rollups r that hold price and numbers, added up by the former.
+// The columns of usage_rollups r for price and spent, grouped by price.
 const rolledPrice = `r.model, r.day, r.currency`
 
-var rolledSpent = `CAST(SUM(r.calls) AS bigint), ` + sumsOf("r")
+var rolledSpent = `CAST(SUM(r.calls) AS bigint), ` + sumColumns("r")
 
-// manyNumbers are more numbers of models, days and currencies than a bill has but where it has very
-// many models.
+// manyNumbers is a number of entries that a bill exceeds only with very many models.
 const manyNumbers = 20_000
 
-// addCalls adds calls. Of very many models the dearest so far stay apart: what is remembered is
-// bounded.
+// addCalls adds calls. With very many models, only the most expensive ones stay separate, which
+// limits the memory.
 func (s *statistics) addCalls(of price, n spent) {
 	s.bill.add(of, n)
 	if len(s.bill) > max(s.many, manyNumbers) {
@@ -237,12 +235,12 @@ func (s *statistics) addCalls(of price, n spent) {
 	}
 }
 
-// atOnce is of how many prices calls of many runs are added up at once, by the database: to tell
-// their runs apart costs more than to find them.
+// atOnce is the maximum number of prices for adding up the calls of many runs in the database,
+// because separating the runs costs more than finding them.
 const atOnce = 1000
 
-// addCost adds what calls of ended runs have cost. These are looked for in all of history, for a
-// part that is not there any more ends a transaction.
+// addCost adds the cost of ended runs' calls. It reads the whole table, because a missing partition
+// would abort the transaction.
 func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) error {
 	const table = "model_calls"
 	add := func(_ store.Key, of price, n spent) { s.addCalls(of, n) }
@@ -255,7 +253,7 @@ func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) e
 		}, s.selectCalls(&l, table, some, ``, ``)+` LIMIT `+l.add(atOnce), l.args...); err != nil {
 			return err
 		}
-		if len(sum) == atOnce || len(sum.models()) > store.MaxRunModels { // not all of one run may be told apart
+		if len(sum) == atOnce || len(sum.modelTotals()) > store.MaxRunModels { // some calls of a run may be merged
 			if err := s.callsOf(ctx, q, table, some, "", add); err != nil {
 				return err
 			}
@@ -268,7 +266,7 @@ func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) e
 	return nil
 }
 
-// addSpent adds rollups of what calls cost.
+// addSpent adds usage rollups.
 func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error {
 	l := list{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
@@ -282,26 +280,26 @@ func (s *statistics) addSpent(ctx context.Context, q Queryer, of stretch) error 
 	return err
 }
 
-// countingUsage counts anew what calls of models cost: an hour by its runs, as they are counted.
+// countingUsage rebuilds usage rollups: an hour from its runs, as they are counted.
 type countingUsage struct{ *countingRuns }
 
 func (k countingUsage) next(ctx context.Context, g grain, from int64) (int64, error) {
-	return k.nextOf(ctx, "usage_rollups", g, from)
+	return k.nextPeriod(ctx, "usage_rollups", g, from)
 }
 
-// addCalls adds what runs of an hour have cost. Where the part of history is gone that had their
-// calls, be it before that of the runs, the hour stays as it is counted.
+// addCalls adds the cost of an hour's runs. If the partition of their calls is deleted, even before
+// the partition of the runs, the hour stays unchanged.
 func (k countingUsage) addCalls(ctx context.Context, tx *Tx, runs []tallied, sums bills) error {
 	of, keys := map[store.Key]tallied{}, make([]store.Key, len(runs))
 	for i, run := range runs {
 		of[run.Key], keys[i] = run, run.Key
 	}
 	return k.callsOf(ctx, tx, "{model_calls}", keys, "", func(run store.Key, p price, n spent) {
-		sums.addRun(billed{of[run], bill{p: n}}, []grain{hourly})
+		sums.addRunCost(billed{of[run], bill{p: n}}, []grain{hourly})
 	})
 }
 
-// count counts no runs: they are counted already.
+// count counts no runs, because they are counted already.
 func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error) {
 	went, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
@@ -324,7 +322,7 @@ func (k countingUsage) count(ctx context.Context, tx *Tx, g grain, begin int64, 
 		}
 		return none, err
 	}, `SELECT `+apart+`, `+rolledPrice+`, `+rolledSpent+` FROM usage_rollups r
-		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rolledPrice, k.project, string(g.below()), of.from, of.to); err != nil {
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rolledPrice, k.project, string(g.smallerGrain()), of.from, of.to); err != nil {
 		return 0, err
 	}
 	return 0, sums.write(ctx, tx, grown)

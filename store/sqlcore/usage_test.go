@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestStatisticsRememberFewModels: however many an agent has called.
-func TestStatisticsRememberFewModels(t *testing.T) {
+// The number of models in memory is limited, however many an agent has called.
+func TestBill_LimitsModels(t *testing.T) {
 	t.Parallel()
 	s := &statistics{bill: bill{}}
 	const models = 5 * manyNumbers
@@ -20,7 +20,7 @@ func TestStatisticsRememberFewModels(t *testing.T) {
 		s.addCalls(price{model: strconv.FormatInt(i, 10)}, spent{calls: 1, nanos: i})
 		require.LessOrEqual(t, len(s.bill), manyNumbers)
 	}
-	calls := s.bill.dearest(store.MaxModels).calls()
+	calls := s.bill.dearest(store.MaxModels).callList()
 	require.Len(t, calls, store.MaxModels+1)
 	for _, c := range calls {
 		if c.Model == store.OtherModels {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -21,7 +22,7 @@ func Text(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// JSON is the argument for a nullable JSON column: NULL for nothing.
+// JSON returns the argument for a nullable JSON column: NULL if it is empty.
 func JSON(raw json.RawMessage) any {
 	if len(raw) == 0 {
 		return nil
@@ -29,10 +30,10 @@ func JSON(raw json.RawMessage) any {
 	return Text(string(raw))
 }
 
-// Instant is the argument for a column of time.
+// Instant returns the argument for a time column.
 func Instant(t time.Time) int64 { return t.UnixMicro() }
 
-// MaybeInstant is the argument for a column of time that may be NULL.
+// MaybeInstant returns the argument for a nullable time column.
 func MaybeInstant(t *time.Time) *int64 {
 	if t == nil {
 		return nil
@@ -41,8 +42,7 @@ func MaybeInstant(t *time.Time) *int64 {
 	return &us
 }
 
-// instant is a column of time; at reads one that may not be NULL, maybeAt one
-// that may.
+// instant is a time column. at reads a required one, maybeAt a nullable one.
 type instant struct {
 	value   *time.Time
 	pointer **time.Time
@@ -51,7 +51,7 @@ type instant struct {
 func at(t *time.Time) *instant       { return &instant{value: t} }
 func maybeAt(t **time.Time) *instant { return &instant{pointer: t} }
 
-// Scan takes microseconds.
+// Scan reads microseconds.
 func (i *instant) Scan(src any) error {
 	if src == nil && i.pointer != nil {
 		*i.pointer = nil
@@ -70,13 +70,32 @@ func (i *instant) Scan(src any) error {
 	return nil
 }
 
-// document is a column of JSON that is decoded at once; NULL leaves the value.
+// document is a JSON column that is decoded while scanning; NULL leaves the value.
 type document struct{ into any }
 
-// errUnreadable is of what a row has that nobody can read.
+// rawText is a text column with JSON; "" is nil.
+type rawText struct{ into *json.RawMessage }
+
+// Scan reads text.
+func (r rawText) Scan(src any) error {
+	switch v := src.(type) {
+	case string:
+		*r.into = json.RawMessage(v)
+	case []byte:
+		*r.into = slices.Clone(json.RawMessage(v))
+	default:
+		return fmt.Errorf("scanning JSON from %T", src)
+	}
+	if len(*r.into) == 0 {
+		*r.into = nil
+	}
+	return nil
+}
+
+// errUnreadable means that a row has an invalid value.
 var errUnreadable = errors.New("unreadable")
 
-// Scan takes text.
+// Scan reads text.
 func (d document) Scan(src any) (err error) {
 	switch v := src.(type) {
 	case nil:
@@ -93,7 +112,7 @@ func (d document) Scan(src any) (err error) {
 	return nil
 }
 
-// marshalled is a value that cannot fail to marshal, as text.
+// marshalled returns the JSON text of a value that always marshals.
 func marshalled(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -102,29 +121,29 @@ func marshalled(v any) (string, error) {
 	return Text(string(raw)), nil
 }
 
-// idList is a column of ids: an array of the engine, or the JSON of one.
+// idList is a column of IDs: an array of the engine, or a JSON array.
 type idList struct{ into *[]uuid.UUID }
 
-// idText is how many characters an id has as text.
+// idText is the length of an ID as text.
 const idText = 36
 
-// Scan takes text: whatever brackets, quotes and commas stand around the ids.
+// Scan reads text, with any brackets, quotes and commas around the IDs.
 func (l idList) Scan(src any) error {
 	text, ok := src.(string)
 	if raw, isBytes := src.([]byte); isBytes {
 		text, ok = string(raw), true
 	}
 	if !ok {
-		return fmt.Errorf("scanning ids from %T", src)
+		return fmt.Errorf("scanning IDs from %T", src)
 	}
 	var ids []uuid.UUID
 	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(`{}[]", `, r) }) {
 		if len(field) != idText {
-			return fmt.Errorf("scanning ids: %q is none", field)
+			return fmt.Errorf("scanning IDs: %q is not an ID", field)
 		}
 		id, err := uuid.Parse(field)
 		if err != nil {
-			return fmt.Errorf("scanning ids: %w", err)
+			return fmt.Errorf("scanning IDs: %w", err)
 		}
 		ids = append(ids, id)
 	}
@@ -132,12 +151,12 @@ func (l idList) Scan(src any) error {
 	return nil
 }
 
-// span is a column of microseconds.
+// span is a duration column in microseconds.
 type span struct{ into *time.Duration }
 
 func durationOf(d *time.Duration) span { return span{d} }
 
-// Scan takes microseconds.
+// Scan reads microseconds.
 func (s span) Scan(src any) error {
 	us, ok := src.(int64)
 	if !ok {

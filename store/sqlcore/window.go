@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// grain is how long the times are that rollups are about, in UTC.
+// grain is the length of rollup periods, in UTC.
 type grain string
 
 const (
@@ -16,16 +16,16 @@ const (
 	monthly grain = "month"
 )
 
-// grains are all of them; each is made of whole ones of the one before.
+// grains lists all grains. Each consists of whole periods of the previous one.
 var grains = []grain{hourly, daily, monthly}
 
-// Bounds of a window without a beginning or an end, in microseconds as all of these.
+// Bounds of an open window, in microseconds.
 const (
 	always = math.MinInt64
 	never  = math.MaxInt64
 )
 
-// floor is when the time of a grain began in which a moment lies.
+// floor returns the start of the period that contains a time.
 func (g grain) floor(us int64) int64 {
 	if us == always || us == never {
 		return us
@@ -41,7 +41,7 @@ func (g grain) floor(us int64) int64 {
 	}
 }
 
-// ceil is the first beginning that is not before a moment.
+// ceil returns the first start of a period that is not before a time.
 func (g grain) ceil(us int64) int64 {
 	begin := g.floor(us)
 	if begin == us {
@@ -58,43 +58,48 @@ func (g grain) ceil(us int64) int64 {
 	}
 }
 
-// stretch are the times of a grain that begin at from or later and before to.
+// stretch is the sequence of periods of a grain that begin at from or later, and before to.
 type stretch struct {
 	grain    grain
 	from, to int64
 }
 
-// period is what lies between two moments, the second one excluded.
+// period is the time from from to before to.
 type period struct{ from, to int64 }
 
-func (p period) empty() bool { return p.from >= p.to }
+func (p period) isEmpty() bool { return p.from >= p.to }
 
-// split takes a window apart: into stretches of whole hours, days and months, as few as there can
-// be, and what is left at its ends, each within an hour.
-func split(window period) (whole []stretch, rest []period) {
+// overlap returns the part of a period within another.
+func (p period) overlap(with period) period {
+	return period{max(p.from, with.from), min(p.to, with.to)}
+}
+
+// splitWindow splits a window into as few stretches of whole hours, days and months as possible, and the
+// rest at its ends, each within an hour.
+func splitWindow(window period) (whole []stretch, rest []period) {
 	lo, hi := hourly.ceil(window.from), hourly.floor(window.to)
 	if lo > hi {
-		if !window.empty() {
+		if !window.isEmpty() {
 			rest = []period{window}
 		}
 		return nil, rest
 	}
 	for _, end := range []period{{window.from, lo}, {hi, window.to}} {
-		if !end.empty() {
+		if !end.isEmpty() {
 			rest = append(rest, end)
 		}
 	}
-	return cover(grains, lo, hi), rest
+	return coverPeriods(grains, lo, hi), rest
 }
 
-// cover covers what lies between two beginnings of the first of these grains.
-func cover(grains []grain, from, to int64) []stretch {
+// coverPeriods covers the time between two starts of the first of these grains.
+func coverPeriods(grains []grain, from, to int64) []stretch {
 	if from >= to {
 		return nil
 	}
 	if len(grains) > 1 {
 		if lo, hi := grains[1].ceil(from), grains[1].floor(to); lo < hi {
-			return append(append(cover(grains[:1], from, lo), cover(grains[1:], lo, hi)...), cover(grains[:1], hi, to)...)
+			return append(append(coverPeriods(grains[:1], from, lo), coverPeriods(grains[1:], lo, hi)...), coverPeriods(grains[:1], hi, to)...)
 		}
 	}
 	return []stretch{{grains[0], from, to}}

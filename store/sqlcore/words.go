@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// maxIndexed is of how many transactions' runs one transaction indexes the words at most,
-	// maxIndexedRuns of how many runs, and maxTerms of about how many terms: so of some megabytes.
+	// maxIndexed is the maximum number of outbox rows per indexing transaction, maxIndexedRuns of
+	// runs, and maxTerms about that of terms: some megabytes.
 	maxIndexed     = 16
 	maxIndexedRuns = 200
 	maxTerms       = 100_000
-	// maxWords is how many words of a run are indexed. One that has more is found by each search,
-	// and looked at.
+	// maxWords is the number of indexed words per run. A run with more words is a candidate of
+	// every search.
 	maxWords = 10_000
-	// searchedAtOnce is how many runs are read at a time with what of them is searched.
+	// searchedAtOnce is the number of runs that a search reads at a time.
 	searchedAtOnce = 50
 )
 
-// Term is what the index of runs knows: a hash of a project, and of a word or a field's value.
+// Term is an entry of the search index: a hash of a project and of a word or a field value.
 type Term int64
 
 // Kinds of terms.
@@ -37,34 +37,34 @@ const (
 	agentTerm       = 'a'
 	testTerm        = 't'
 	statusTerm      = 's'
-	moreTerm        = '+' // of what has more words than are indexed
+	moreTerm        = '+' // marks runs with more words than are indexed
 )
 
-func termOf(project uuid.UUID, kind byte, text string) Term {
+func hashTerm(project uuid.UUID, kind byte, text string) Term {
 	hash := sha256.New()
 	hash.Write(append(project[:], kind))
 	hash.Write([]byte(text))
-	return Term(binary.BigEndian.Uint64(hash.Sum(nil))) //nolint:gosec // all of its bits count
+	return Term(binary.BigEndian.Uint64(hash.Sum(nil))) //nolint:gosec // all bits are used
 }
 
-// WordTerm is the term of a word of a project's runs.
-func WordTerm(project uuid.UUID, word string) Term { return termOf(project, wordTerm, word) }
+// WordTerm returns the term of a word in a project's runs.
+func WordTerm(project uuid.UUID, word string) Term { return hashTerm(project, wordTerm, word) }
 
-// Entry is what the index has of runs of an event: their terms, in order and each once. The first of the runs
-// has the terms in its row, and the rows of the others, which are of the same day, name that run.
+// Entry is the index entry of runs of an event: their terms, in order and each once. The row of the
+// first run has the terms. The rows of the other runs, which are of the same day, name that run.
 type Entry struct {
 	Project uuid.UUID
 	Runs    []uuid.UUID
 	Terms   []Term
 }
 
-// What an entry of the index counts as stored: bytes of the row of each run, and of each term.
+// Stored bytes of an index entry: the row of each run, and each term.
 const (
 	entryBytes = 128
 	termBytes  = 16
 )
 
-// Bytes is how much the row of the n-th run counts as stored.
+// Bytes returns the stored bytes of the row of the n-th run.
 func (e Entry) Bytes(n int) int64 {
 	if n > 0 {
 		return entryBytes
@@ -73,44 +73,44 @@ func (e Entry) Bytes(n int) int64 {
 }
 
 const (
-	// sharedTerms is from how many terms of an input on runs of its event share an entry.
+	// sharedTerms is the number of terms of an input from which runs of its event share an entry.
 	sharedTerms = 256
-	// maxEntryTerms is how many terms an entry has at most that runs share.
+	// maxEntryTerms is the maximum number of terms of a shared entry.
 	maxEntryTerms = 3 * maxWords
 )
 
-// indexedRun is a run that is indexed. Its own terms are of its fields and of what it has written; given are
-// those of the input, which it has in common with other runs of the event.
+// indexedRun is a run to index. own are the terms of its fields and its output and error. given are
+// the terms of the input, which it shares with other runs of the event.
 type indexedRun struct {
 	store.Key
 	event      uuid.UUID
 	own, given []Term
 }
 
-// fieldTerms are those of a run's fields. An entry stays as it is for as long as its run: a search by a term
-// that entries have not had before is to ask for what it asked for until then as well, and finds what
-// matches among both.
+// fieldTerms returns the terms of a run's fields. Entries never change. A search for a new kind of
+// term must therefore also search for the old terms, and check matches of both.
 func fieldTerms(run store.Searched) []Term {
 	project := run.ProjectID
 	return []Term{
-		termOf(project, environmentTerm, run.EnvironmentID.String()), termOf(project, agentTerm, run.AgentName),
-		termOf(project, testTerm, run.TestName), termOf(project, statusTerm, string(run.Status)),
+		hashTerm(project, environmentTerm, run.EnvironmentID.String()), hashTerm(project, agentTerm, run.AgentName),
+		hashTerm(project, testTerm, run.TestName), hashTerm(project, statusTerm, string(run.Status)),
 	}
 }
 
-// wordTerms are those of words, at most maxWords of them.
+// wordTerms returns the terms of words, at most maxWords.
 func wordTerms(project uuid.UUID, words []string) (terms []Term) {
 	if len(words) > maxWords {
-		words, terms = words[:maxWords], append(terms, termOf(project, moreTerm, ""))
+		words, terms = words[:maxWords], append(terms, hashTerm(project, moreTerm, ""))
 	}
 	for _, word := range words {
-		terms = append(terms, termOf(project, wordTerm, word))
+		terms = append(terms, hashTerm(project, wordTerm, word))
 	}
 	return terms
 }
 
-// entriesFor makes entries of runs of a project: one for the runs of an event that were given many words, unless
-// it gets too large, and else one for each run. A search that finds an entry looks at each of its runs.
+// entriesFor returns the entries for runs of a project: one for the runs of an event with a large
+// input, unless it gets too large, and otherwise one per run. A search that finds an entry checks
+// each of its runs.
 func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
 	type eventDay struct {
 		event uuid.UUID
@@ -143,24 +143,32 @@ func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Search
 	return n, wrap(err, "indexing runs")
 }
 
-// indexRows indexes what rows of the outbox are about, as many runs as are indexed at once. What
-// these are about is read before the transaction: others wait for who writes. Of two who index the
-// same, the one who takes the rows does it.
+// indexRows indexes the runs of outbox rows, as many as one transaction takes. The rows are in the
+// order of their projects. Each project has an equal share, so a busy project delays only itself.
+// It reads the runs before the transaction, because others wait for the writer. If two processes
+// read the same rows, the one that takes the rows indexes them.
 func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Searched) []string) (err error) {
-	entries, done, room := map[store.Key][]indexedRun{}, map[store.Key]bool{}, indexingRoom{c.indexing.most(maxIndexedRuns), maxTerms}
-	for i, row := range rows {
-		if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &room, done); err != nil {
-			return wrap(err, "reading runs of project %s", row.ProjectID)
+	entries, done := map[store.Key][]indexedRun{}, map[store.Key]bool{}
+	room := indexingRoom{c.indexing.batchSize(maxIndexedRuns), maxTerms}
+	projects := rowsByProject(rows)
+	var read []ended
+	for i, of := range projects {
+		share := room.share(len(projects) - i)
+		left := share
+		for _, row := range of {
+			if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &left, done); err != nil {
+				return wrap(err, "reading runs of project %s", row.ProjectID)
+			}
+			if read = append(read, row); left.isFull() {
+				break
+			}
 		}
-		if room.full() {
-			rows = rows[:i+1]
-			break
-		}
+		room = indexingRoom{room.runs - share.runs + left.runs, room.terms - share.terms + left.terms}
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		mine := false
-		for _, row := range rows {
-			taken, err := c.index(ctx, tx, row, entries[row.Key], done)
+		for _, row := range read {
+			taken, err := c.indexRow(ctx, tx, row, entries[row.Key], done)
 			if mine = mine || taken; err != nil {
 				return err
 			}
@@ -172,7 +180,7 @@ func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Sea
 	})
 }
 
-// indexForTrial indexes a run that nobody has, and keeps nothing of it.
+// indexForTrial indexes a run that does not exist, and rolls back.
 func (c *Core) indexForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -183,35 +191,41 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		return err
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if _, err := c.index(ctx, tx, ended{Key: key}, nil, nil); err != nil {
+		if _, err := c.indexRow(ctx, tx, ended{Key: key}, nil, nil); err != nil {
 			return err
 		}
-		if err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
+		if _, err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
 			return err
 		}
 		return errTrial
 	})
 }
 
-// indexingRoom is how many runs and terms one transaction has room for yet.
+// indexingRoom is the number of runs and terms that a transaction can still take.
 type indexingRoom struct{ runs, terms int }
 
-func (r indexingRoom) full() bool { return r.runs <= 0 || r.terms <= 0 }
+func (r indexingRoom) isFull() bool { return r.runs <= 0 || r.terms <= 0 }
 
-// entriesOf are what is to be indexed of ended runs of a project, but for those that are gone or erased, until
-// there is no room for more. Runs that have been looked at are done. The words of an input are told once, not
-// for each run of its event.
+// share returns the room of one of so many projects. It has room for at least one run, so a project
+// does not wait until the others have no backlog.
+func (r indexingRoom) share(projects int) indexingRoom {
+	return indexingRoom{max(r.runs/projects, 1), max(r.terms/projects, 1)}
+}
+
+// entriesOf returns the entries for ended runs of a project, without deleted or erased ones, until
+// there is no room. done are the runs that were read. The words of an input are computed once per
+// event.
 func (c *Core) entriesOf(
 	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexingRoom, done map[store.Key]bool,
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
-	for some := range slices.Chunk(runs, c.indexing.most(searchedAtOnce)) {
+	for some := range slices.Chunk(runs, c.indexing.batchSize(searchedAtOnce)) {
 		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOf(some), func(*list, bool) string { return "" })
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range some {
-			if room.full() {
+			if room.isFull() {
 				return entries, nil
 			}
 			done[key] = true
@@ -219,7 +233,7 @@ func (c *Core) entriesOf(
 			if !there {
 				continue
 			}
-			event := key.ID // of a run without one
+			event := key.ID // for a run without an event
 			if run.ConnectorRunID != nil {
 				event = *run.ConnectorRunID
 			}
@@ -241,10 +255,10 @@ func (c *Core) entriesOf(
 	return entries, nil
 }
 
-// index takes a row of the outbox and adds entries to the index, but for those of runs that went
-// or were erased meanwhile. Runs of the row that are not done stay in it. It says whether the row was
-// there to be taken.
-func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+// indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
+// process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
+// not done stay in it. It reports whether the row contained a run that is done.
+func (c *Core) indexRow(ctx context.Context, tx *Tx, row ended, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
@@ -255,7 +269,13 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []indexedRu
 	if err := wordsBox.put(ctx, tx, taken[0].without(done)); err != nil {
 		return false, err
 	}
-	if err := c.checkGone(ctx, tx, "ended_runs", notAmong(among(taken[0].runs, done), entries), readable("r.project_id")); err != nil {
+	mine := among(taken[0].runs, done)
+	if len(mine) == 0 {
+		return false, nil
+	}
+	own := keySet(mine)
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e indexedRun) bool { return !own[e.Key] })
+	if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(mine, entries), readable("r.project_id")); err != nil {
 		return false, err
 	}
 	var runs []uuid.UUID
@@ -276,25 +296,23 @@ func (c *Core) index(ctx context.Context, tx *Tx, row ended, entries []indexedRu
 	return true, c.addEntries(ctx, tx, entriesFor(row.ProjectID, slices.DeleteFunc(entries, func(e indexedRun) bool { return !there[e.ID] })))
 }
 
-// addEntries adds entries of a project to the index, which count as stored.
+// addEntries adds entries of a project to the index and counts the bytes of the inserted rows.
 func (c *Core) addEntries(ctx context.Context, tx *Tx, entries []Entry) error {
-	if err := c.engine.AddTerms(ctx, tx, entries); err != nil {
+	added, err := c.engine.AddTerms(ctx, tx, entries)
+	if err != nil {
 		return err
 	}
-	var keys []store.Key
 	bytes := map[store.Key]int64{}
 	for _, entry := range entries {
 		for n, run := range entry.Runs {
-			key := store.Key{ProjectID: entry.Project, ID: run}
-			keys = append(keys, key)
-			bytes[key] = entry.Bytes(n)
+			bytes[store.Key{ProjectID: entry.Project, ID: run}] = entry.Bytes(n)
 		}
 	}
-	return countMore(ctx, tx, keys, bytes)
+	return countMore(ctx, tx, added, bytes)
 }
 
-// forgetWords deletes what the index has of a run, and returns how many bytes less are stored of its day. Runs that
-// share its entry are indexed anew, without the words of this one.
+// forgetWords deletes the index entry of a run, and returns the bytes to subtract from its day.
+// Runs that share its entry are indexed again, without the words of this run.
 func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes int64, err error) {
 	there, err := c.engine.HasPart(ctx, tx, "run_words", run.ID)
 	if err != nil || !there {
@@ -329,7 +347,12 @@ func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes in
 	if len(again.runs) == 0 {
 		return bytes, nil
 	}
-	again.Key = again.runs[0]
+	// A new name, because the rest of another row may still have the name of one of these runs.
+	id, err := uuid.NewV7()
+	if err != nil {
+		return 0, wrap(err, "generating an ID")
+	}
+	again.Key = store.Key{ProjectID: run.ProjectID, ID: id}
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.postedAt); err != nil {
 		return 0, err
 	}
@@ -343,7 +366,7 @@ func idsOf(keys []store.Key) (ids []uuid.UUID) {
 	return ids
 }
 
-// searchedRun is a run that is read to be searched.
+// searchedRun is a run that is read for a search.
 type searchedRun struct {
 	store.Searched
 	input        uuid.UUID
@@ -355,9 +378,9 @@ func scanSearched(row scanner) (r searchedRun, err error) {
 	return r, err
 }
 
-// searchedRuns reads runs of a project by their ids, those that are there and a condition on open
-// or ended runs r holds of. They are found by their keys, whatever index the condition would
-// have: without statistics a planner might take that.
+// searchedRuns reads runs of a project by ID that exist and match a condition on open or ended runs
+// r. They are found by key, whatever index the condition would have, because a planner without
+// statistics might use that index.
 func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *list, ended bool) string) (map[uuid.UUID]store.Searched, error) {
 	var l list
 	runs, err := collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.keys(&l, "h.id", keysOf(project, ids))+`)
@@ -382,7 +405,7 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 	return c.withTexts(ctx, q, project, runs)
 }
 
-// withTexts adds what runs were given, and the beginnings of what is large.
+// withTexts adds the inputs of runs, and the beginnings of large values.
 func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs []searchedRun) (map[uuid.UUID]store.Searched, error) {
 	var (
 		inputs []uuid.UUID
@@ -392,7 +415,7 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 		inputs = append(inputs, run.input)
 	}
 	slices.SortFunc(inputs, compareIDs)
-	given, err := c.Inputs(ctx, q, project, slices.Compact(inputs)) // some have one in common
+	given, err := c.Inputs(ctx, q, project, slices.Compact(inputs)) // some share an input
 	if err != nil {
 		return nil, err
 	}
@@ -423,7 +446,7 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 	return out, nil
 }
 
-// heads are the beginnings of blobs.
+// heads returns the beginnings of blobs.
 func (c *Core) heads(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	out := map[uuid.UUID][]byte{}
 	if len(blobs) == 0 {

@@ -13,12 +13,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// entryTerms are the terms of the entry of a run that has written words.
+// entryTerms returns the terms of the entry of a run with these words.
 func entryTerms(run store.Searched, words []string) []Term {
 	return entriesFor(run.ProjectID, []indexedRun{{run.Key(), run.ID, append(fieldTerms(run), wordTerms(run.ProjectID, words)...), nil}})[0].Terms
 }
 
-// TestEntriesFor_SharesInputs: runs of an event that were given many words share an entry, up to a size.
+// Runs of an event with a large input share an entry, up to a size.
 func TestEntriesFor_SharesInputs(t *testing.T) {
 	t.Parallel()
 	given := func(n int) (terms []Term) {
@@ -47,7 +47,7 @@ func TestEntriesFor_SharesInputs(t *testing.T) {
 		"few words":  {[]indexedRun{run(event, 1, 3, sharedTerms-1), run(event, 2, 4, sharedTerms-1)}, []int{1, 1}, []int{sharedTerms + 2, sharedTerms + 3}},
 		"two events": {[]indexedRun{run(event, 1, 3, sharedTerms), run(uuid.New(), 2, 4, sharedTerms)}, []int{1, 1}, []int{sharedTerms + 3, sharedTerms + 4}},
 		"two days":   {[]indexedRun{run(event, 1, 3, sharedTerms), next}, []int{1, 1}, []int{sharedTerms + 3, sharedTerms + 1}},
-		"more than one entry has": {[]indexedRun{run(event, 1, maxEntryTerms-sharedTerms, sharedTerms), run(event, 2, 1, sharedTerms), run(event, 3, 1, sharedTerms)},
+		"more terms than an entry": {[]indexedRun{run(event, 1, maxEntryTerms-sharedTerms, sharedTerms), run(event, 2, 1, sharedTerms), run(event, 3, 1, sharedTerms)},
 			[]int{1, 2}, []int{maxEntryTerms, sharedTerms + 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,9 +63,9 @@ func TestEntriesFor_SharesInputs(t *testing.T) {
 	}
 }
 
-// TestTermsAreOfOneProject: the same words of two have none in common, so that what one writes
-// costs the searches of the other nothing; and a word is no field's value.
-func TestTermsAreOfOneProject(t *testing.T) {
+// Two projects have no term in common, so their words do not affect each other's searches. A word
+// is never equal to a field value.
+func TestWordTerm_DiffersByProject(t *testing.T) {
 	t.Parallel()
 	run := store.Searched{Run: store.Run{ProjectID: uuid.New(), AgentName: "plum", Status: store.RunCompleted}}
 	other := run
@@ -79,15 +79,15 @@ func TestTermsAreOfOneProject(t *testing.T) {
 	}
 }
 
-// TestAnEntryIsBounded: what has more words has the term that says so.
-func TestAnEntryIsBounded(t *testing.T) {
+// A run with too many words has the marker term.
+func TestEntriesFor_LimitsWords(t *testing.T) {
 	t.Parallel()
 	run := store.Searched{Run: store.Run{ProjectID: uuid.New()}}
 	var words []string
 	for i := range maxWords {
 		words = append(words, fmt.Sprint(i))
 	}
-	more := termOf(run.ProjectID, moreTerm, "")
+	more := hashTerm(run.ProjectID, moreTerm, "")
 	require.NotContains(t, entryTerms(run, words), more)
 	terms := entryTerms(run, append(words, "one", "two"))
 	require.Contains(t, terms, more)

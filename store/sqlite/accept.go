@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// Accept implements store.Ingest. All events go in without savepoints; only if
-// one is bad it all begins again, one savepoint an event.
+// Accept implements store.Ingest. It stores all events without savepoints. If one fails, it starts
+// again with a savepoint per event.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
 	err := s.accept(ctx, events, out, s.acceptEvent)
@@ -65,11 +65,11 @@ func (s *Store) acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 
 func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
 	if e.Repeat && e.Idempotency == nil {
-		return store.Admission{Err: fmt.Errorf("a repetition without its key: %w", store.ErrInvalid)}, nil
+		return store.Admission{Err: fmt.Errorf("a duplicate request without its key: %w", store.ErrInvalid)}, nil
 	}
 	var (
 		current, blob bool
-		at            int64 // one moment for the whole event: its ids and its rows say the same
+		at            int64 // one time for the event's IDs and rows
 	)
 	err := tx.QueryRowContext(ctx, `SELECT now_us(),
 			EXISTS (SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2 AND version = $3)
@@ -94,8 +94,8 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 	return s.insertEvent(ctx, tx, e, a, at)
 }
 
-// takeKey claims an event's idempotency key; not first is one that is another's, of
-// which it returns the admission.
+// takeKey claims an event's idempotency key. If another event has it, first is false and its
+// admission is returned.
 func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission) (earlier store.Admission, first bool, err error) {
 	if !e.Repeat {
 		result, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys
@@ -122,9 +122,9 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 
 func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
 	files, filesSize := sqlcore.FilesColumn(e.Files)
-	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops); err != nil {
+	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops, traceparent)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops, sqlcore.TraceparentColumn(e.Traceparent)); err != nil {
 		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))
@@ -144,7 +144,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 		size+filesSize+sqlcore.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
-	if begun, err := s.begin(ctx, tx, e, a, at); err != nil || begun != nil {
+	if begun, err := s.startHandoff(ctx, tx, e, a, at); err != nil || begun != nil {
 		a.Begun = begun
 		return a, err
 	}
@@ -164,15 +164,14 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 	return a, s.Settle(ctx, tx, []store.Event{e}, []store.Admission{a})
 }
 
-// idsText is a list of ids as its column has it.
+// idsText returns a list of IDs in its stored form.
 func idsText(ids []uuid.UUID) string {
-	text, _ := json.Marshal(ids) // can be marshalled
+	text, _ := json.Marshal(ids) // always marshals
 	return string(text)
 }
 
-// begin lets the run of an event begin at the runner that it names; nil where it has to
-// be queued.
-func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
+// startHandoff starts the run of an event on the runner that it names; nil if it has to be queued.
+func (s *Store) startHandoff(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
 	b := sqlcore.BeginningOf(e)
 	if b == nil {
 		return nil, nil
@@ -180,7 +179,7 @@ func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a stor
 	var live *string
 	if err := tx.QueryRowContext(ctx, `SELECT `+sqlcore.LiveAgent+` FROM (SELECT $1 AS project_id, $2 AS environment_id, $3 AS agent) e`,
 		e.ProjectID, e.EnvironmentID, b.Agent).Scan(&live); err != nil {
-		return nil, fmt.Errorf("looking for the agent of a run: %w", err)
+		return nil, fmt.Errorf("reading the agent of a run: %w", err)
 	}
 	if live == nil {
 		return nil, nil
@@ -196,10 +195,10 @@ func (s *Store) begin(ctx context.Context, tx *sqlcore.Tx, e store.Event, a stor
 	return begun, nil
 }
 
-// isAtFault says that an event's data, or what it names, was at fault.
+// isAtFault reports whether the event's data, or a row that it names, caused the error.
 func isAtFault(err error) bool { return isConstraint(err) || errors.Is(err, store.ErrNotFound) }
 
-// isConstraint says that the data was at fault, not the database.
+// isConstraint reports whether the data caused the error, not the database.
 func isConstraint(err error) bool {
 	var failure *modernc.Error
 	return errors.As(err, &failure) && (failure.Code()&0xff == lib.SQLITE_CONSTRAINT || failure.Code()&0xff == lib.SQLITE_TOOBIG ||

@@ -17,23 +17,23 @@ import (
 )
 
 const (
-	// headerSize is the size of the header of a database file, in bytes; pageSizeAt and pageCountAt are
-	// the places of two numbers in it.
+	// headerSize is the size of the header of a database file in bytes. pageSizeAt and pageCountAt
+	// are the offsets of two numbers in it.
 	headerSize  = 100
 	pageSizeAt  = 16
 	pageCountAt = 28
-	// magic is what a database file begins with.
+	// magic is the beginning of a database file.
 	magic = "SQLite format 3\x00"
 )
 
-// Progress is called while bytes are copied; done counts those that were.
+// Progress is called during a copy. done is the number of copied bytes.
 type Progress func(done, all int64)
 
-// Backup writes a copy of a database to out, page by page, while other processes write to the database.
-// The copy is the database as of one moment, which is after the call begins. It holds up nobody: it is
-// one reader. While it runs the write-ahead log cannot begin anew, so the log grows by what is written
-// meanwhile. Unlike VACUUM INTO it needs no room beside the database, and no memory for indexes; unlike
-// the backup API, which begins anew with each write of others, it ends.
+// Backup writes a copy of a database to out, page by page, while other processes write to the
+// database. The copy is a snapshot from after the start of the call. It blocks no writer, because
+// it is one reader. While it runs, the write-ahead log cannot restart, so the log grows with all
+// writes. Unlike VACUUM INTO, it needs no space beside the database, and no memory for indexes.
+// Unlike the backup API, which restarts with each write of another process, it always ends.
 func Backup(ctx context.Context, path string, out io.Writer, progress Progress) (err error) {
 	path = fileOf(path)
 	if _, err := os.Stat(path); err != nil {
@@ -79,12 +79,12 @@ func Backup(ctx context.Context, path string, out io.Writer, progress Progress) 
 		return fmt.Errorf("reading the pages of %s: %w", path, err)
 	}
 	if done != count {
-		return fmt.Errorf("reading the pages of %s: there are %d, of which %d came", path, count, done)
+		return fmt.Errorf("reading the pages of %s: %d pages expected, %d read", path, count, done)
 	}
 	return nil
 }
 
-// isStore returns an error if a database is none of a store.
+// isStore returns an error if a database is not a store.
 func isStore(ctx context.Context, tx *sql.Tx) error {
 	var tables int
 	row := tx.QueryRowContext(ctx, `SELECT COUNT(*) FROM sqlite_schema
@@ -98,8 +98,8 @@ func isStore(ctx context.Context, tx *sql.Tx) error {
 	return nil
 }
 
-// CopyTo writes a backup to a file that does not exist yet. Until the copy is whole and on disk it has
-// another name.
+// CopyTo writes a backup to a new file. Until the copy is complete and on disk, it has another
+// name.
 func CopyTo(file string, write func(out io.Writer) error) (err error) {
 	if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists already; name another file, or move this one away", file), err)
@@ -107,7 +107,7 @@ func CopyTo(file string, write func(out io.Writer) error) (err error) {
 	partial := file + ".partial"
 	out, err := os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600) //nolint:gosec // the user names the file
 	if err != nil {
-		return fmt.Errorf("making the copy: %w", err)
+		return fmt.Errorf("creating the copy: %w", err)
 	}
 	err = write(out)
 	if err == nil {
@@ -122,7 +122,7 @@ func CopyTo(file string, write func(out io.Writer) error) (err error) {
 	return syncFolder(filepath.Dir(file))
 }
 
-// syncFolder makes the names in a folder last.
+// syncFolder makes the names in a folder durable.
 func syncFolder(path string) error {
 	folder, err := os.Open(path) //nolint:gosec // the folder of a file that the user names
 	if err != nil {
@@ -131,22 +131,22 @@ func syncFolder(path string) error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// Restore makes the database at a path of a backup, which it checks first. A database that is there
-// already is kept under the name that is returned, if replace is set; else Restore returns an error.
-// One that a process has open is never replaced.
+// Restore creates the database at a path from a backup, which it checks first. If replace is set,
+// an existing database is kept under the returned name. Otherwise Restore returns an error. A
+// database that a process has open is never replaced.
 func Restore(ctx context.Context, path string, in io.Reader, replace bool, now time.Time) (kept string, err error) {
 	path = fileOf(path)
-	present, err := atRest(ctx, path, replace)
+	present, err := checkReplaceable(ctx, path, replace)
 	if err != nil {
 		return "", err
 	}
 	copied := path + ".restored"
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, remove(copied, copied+"-wal", copied+"-shm"))
+			err = errors.Join(err, removeFiles(copied, copied+"-wal", copied+"-shm"))
 		}
 	}()
-	if err := remove(copied, copied+"-wal", copied+"-shm"); err != nil {
+	if err := removeFiles(copied, copied+"-wal", copied+"-shm"); err != nil {
 		return "", err
 	}
 	err = CopyTo(copied, func(out io.Writer) error {
@@ -156,16 +156,16 @@ func Restore(ctx context.Context, path string, in io.Reader, replace bool, now t
 	if err != nil {
 		return "", fmt.Errorf("reading the backup: %w", err)
 	}
-	if err := verify(ctx, copied); err != nil {
+	if err := verifyStore(ctx, copied); err != nil {
 		return "", fmt.Errorf("checking the backup: %w", err)
 	}
 	if present {
 		kept = path + "." + now.UTC().Format("20060102T150405Z")
 		if err := os.Rename(path, kept); err != nil {
-			return "", fmt.Errorf("keeping the store that is there: %w", err)
+			return "", fmt.Errorf("keeping the existing store: %w", err)
 		}
 	}
-	if err := remove(path+"-wal", path+"-shm"); err != nil { // empty, and of the store that was there
+	if err := removeFiles(path+"-wal", path+"-shm"); err != nil { // empty files of the previous store
 		return kept, err
 	}
 	if err := os.Rename(copied, path); err != nil {
@@ -174,31 +174,32 @@ func Restore(ctx context.Context, path string, in io.Reader, replace bool, now t
 	return kept, syncFolder(filepath.Dir(path))
 }
 
-// atRest reports whether there is a database at a path. It returns an error if the database is not to be
-// replaced, or is open: then its log is not empty, and would become part of what takes its place.
-func atRest(ctx context.Context, path string, replace bool) (present bool, err error) {
+// checkReplaceable reports whether there is a database at a path. It returns an error if the database must
+// not be replaced, or is open: its log is then not empty, and would become part of the new
+// database.
+func checkReplaceable(ctx context.Context, path string, replace bool) (present bool, err error) {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):
 		if left, err := os.Stat(path + "-wal"); err == nil && left.Size() > 0 {
-			return false, fmt.Errorf("%s-wal is of a store whose file is gone: move it away first", path)
+			return false, fmt.Errorf("%s-wal belongs to a store whose file is missing; move it away first", path)
 		}
-		return false, remove(path+"-wal", path+"-shm")
+		return false, removeFiles(path+"-wal", path+"-shm")
 	case err != nil:
-		return false, fmt.Errorf("looking for a store: %w", err)
+		return false, fmt.Errorf("checking for an existing store: %w", err)
 	case !replace:
-		return false, fmt.Errorf("%s exists already; with --replace it is kept under another name, once no process has it open", path)
+		return false, fmt.Errorf("%s exists already; stop its process and use --replace, which keeps it under another name", path)
 	}
 	db := openAlone(path)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	var tables int
 	if err := db.QueryRowContext(ctx, `SELECT COUNT(*) FROM sqlite_schema`).Scan(&tables); err != nil {
-		return false, fmt.Errorf("%s is in use, or damaged; stop the platform first, and move damaged files away: %w", path, err)
+		return false, fmt.Errorf("%s is in use or damaged; stop the platform first, and move damaged files away: %w", path, err)
 	}
 	return true, nil
 }
 
-// verify returns an error if a file is no whole store.
-func verify(ctx context.Context, path string) (err error) {
+// verifyStore returns an error if a file is not a complete store.
+func verifyStore(ctx context.Context, path string) (err error) {
 	if err := isWhole(path); err != nil {
 		return err
 	}
@@ -222,8 +223,8 @@ func verify(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// isWhole returns an error if a file has not as many pages as its header says, such as one whose copying
-// was broken off.
+// isWhole returns an error if a file does not have as many pages as its header says, for example
+// after an interrupted copy.
 func isWhole(path string) error {
 	file, err := os.Open(path) //nolint:gosec // the user names the file
 	if err != nil {
@@ -236,20 +237,20 @@ func isWhole(path string) error {
 	}
 	header := make([]byte, headerSize)
 	if _, err := io.ReadFull(file, header); err != nil || !bytes.HasPrefix(header, []byte(magic)) {
-		return errors.New("this is no database of SQLite")
+		return errors.New("this is not a SQLite database")
 	}
 	size := int64(binary.BigEndian.Uint16(header[pageSizeAt:]))
 	if size == 1 {
 		size = 65536
 	}
 	if want := size * int64(binary.BigEndian.Uint32(header[pageCountAt:])); info.Size() != want {
-		return fmt.Errorf("it has %d bytes, and should have %d: it was cut off, or is no output of `agentctl store backup`", info.Size(), want)
+		return fmt.Errorf("it has %d bytes instead of %d: it is incomplete, or not the output of `agentctl store backup`", info.Size(), want)
 	}
 	return nil
 }
 
-// remove deletes files that may not exist.
-func remove(paths ...string) (err error) {
+// removeFiles deletes files, if they exist.
+func removeFiles(paths ...string) (err error) {
 	for _, path := range paths {
 		if gone := os.Remove(path); !errors.Is(gone, fs.ErrNotExist) {
 			err = errors.Join(err, gone)

@@ -22,7 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// restoredAt is the moment of the tests' restores.
+// restoredAt is the time of restores in the tests.
 var restoredAt = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
 // writerFunc is an io.Writer.
@@ -30,7 +30,7 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// accepted accepts an event, and returns the id of its connector run.
+// accepted accepts an event, and returns the ID of its connector run.
 func accepted(t *testing.T, s store.Store, scene *storebench.Scene) uuid.UUID {
 	admissions, err := s.Accept(t.Context(), []store.Event{scene.Event(t)})
 	if assert.NoError(t, err) && assert.NoError(t, admissions[0].Err) {
@@ -47,9 +47,9 @@ func backedUp(t *testing.T, path string) []byte {
 	return copied.Bytes()
 }
 
-// A copy that is made while writers accept events, and while the log's pages move to the file, has all that
-// was answered before, and all of it fits together. Restored, a store opens on it.
-func TestBackup_HasWhatWasAnsweredBefore(t *testing.T) {
+// A copy that is made while writers accept events, and while pages of the log move to the file, has
+// all rows of earlier responses and is consistent. A store opens on the restored copy.
+func TestBackup_HasAnsweredEvents(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)
 	s := openAt(t, path)
@@ -66,7 +66,7 @@ func TestBackup_HasWhatWasAnsweredBefore(t *testing.T) {
 	var copied bytes.Buffer
 	pages, calls := 0, 0
 	err = sqlite.Backup(t.Context(), path, writerFunc(func(page []byte) (int, error) {
-		if pages++; pages%20 == 1 { // each time events come in, and pages go where they were or will be read
+		if pages++; pages%20 == 1 { // each time events arrive, and pages move to places that were read or will be read
 			for range 8 {
 				<-written
 			}
@@ -82,7 +82,7 @@ func TestBackup_HasWhatWasAnsweredBefore(t *testing.T) {
 	end()
 	require.NoError(t, err)
 	require.Equal(t, pages, calls)
-	require.Greater(t, pages, 40, "or nothing was written meanwhile")
+	require.Greater(t, pages, 40, "otherwise nothing was written meanwhile")
 
 	restored := filepath.Join(t.TempDir(), "restored.db")
 	kept, err := sqlite.Restore(t.Context(), restored, &copied, false, restoredAt)
@@ -98,10 +98,11 @@ func TestBackup_HasWhatWasAnsweredBefore(t *testing.T) {
 	}
 	rescene := *scene
 	rescene.Store = r
-	require.NotEqual(t, uuid.Nil, accepted(t, r, &rescene), "it goes on")
+	require.NotEqual(t, uuid.Nil, accepted(t, r, &rescene), "the writers continue")
 }
 
-// accepting lets four writers accept events until they are ended; written has one for each event.
+// accepting starts four writers that accept events until they are stopped. written gets a value per
+// event.
 func accepting(t *testing.T, s store.Store, scene *storebench.Scene) (written <-chan uuid.UUID, end func()) {
 	t.Helper()
 	var writers sync.WaitGroup
@@ -124,7 +125,7 @@ func accepting(t *testing.T, s store.Store, scene *storebench.Scene) (written <-
 	}
 }
 
-// requireIntact checks a file by SQLite itself.
+// requireIntact checks a file with SQLite itself.
 func requireIntact(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path)
@@ -135,7 +136,7 @@ func requireIntact(t *testing.T, path string) {
 	require.NoError(t, db.Close())
 }
 
-// A store that no process has open is backed up too, with what its log has.
+// A stopped store is backed up too, with the contents of its log.
 func TestBackup_OfStoppedStore(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)
@@ -148,14 +149,14 @@ func TestBackup_OfStoppedStore(t *testing.T) {
 	require.ErrorContains(t, sqlite.Backup(t.Context(), empty, io.Discard, nil), "without the tables of a store")
 }
 
-// verifyRestored restores a backup to a new place.
+// verifyRestored restores a backup to a new path.
 func verifyRestored(t *testing.T, backup []byte) error {
 	t.Helper()
 	_, err := sqlite.Restore(t.Context(), filepath.Join(t.TempDir(), "store.db"), bytes.NewReader(backup), false, restoredAt)
 	return err
 }
 
-// A backup is checked before it is in anybody's place, and leaves nothing where it is refused.
+// A backup is checked before it replaces anything, and leaves no files if it is rejected.
 func TestRestore_RefusesDamagedBackups(t *testing.T) {
 	t.Parallel()
 	whole := backedUp(t, sqlitetest.Migrated(t))
@@ -165,11 +166,11 @@ func TestRestore_RefusesDamagedBackups(t *testing.T) {
 		backup []byte
 		want   string
 	}{
-		"nothing":    {nil, "no database of SQLite"},
-		"text":       {bytes.Repeat([]byte("text"), 100), "no database of SQLite"},
-		"cut off":    {whole[:len(whole)-4096], "it was cut off"},
+		"nothing":    {nil, "not a SQLite database"},
+		"text":       {bytes.Repeat([]byte("text"), 100), "not a SQLite database"},
+		"cut off":    {whole[:len(whole)-4096], "it is incomplete"},
 		"a page":     {damaged, "damaged"},
-		"log beside": {append(bytes.Clone(whole), 0), "it was cut off, or is no output"},
+		"log beside": {append(bytes.Clone(whole), 0), "it is incomplete, or not the output"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -182,8 +183,8 @@ func TestRestore_RefusesDamagedBackups(t *testing.T) {
 	}
 }
 
-// A store that a process has open is never replaced; another one only if that is asked for, and is kept.
-func TestRestore_KeepsTheStoreThatIsThere(t *testing.T) {
+// An open store is never replaced. Another store is replaced on request only, and is kept.
+func TestRestore_KeepsExistingStore(t *testing.T) {
 	t.Parallel()
 	backup, path := backedUp(t, sqlitetest.Migrated(t)), sqlitetest.Migrated(t)
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
@@ -197,7 +198,7 @@ func TestRestore_KeepsTheStoreThatIsThere(t *testing.T) {
 	require.ErrorContains(t, err, "--replace")
 	_, err = restore(true)
 	require.ErrorContains(t, err, "in use")
-	require.NotEqual(t, uuid.Nil, accepted(t, s, scene), "it goes on")
+	require.NotEqual(t, uuid.Nil, accepted(t, s, scene), "the writers continue")
 	require.NoError(t, s.Close())
 
 	kept, err := restore(true)
@@ -205,13 +206,13 @@ func TestRestore_KeepsTheStoreThatIsThere(t *testing.T) {
 	require.Equal(t, path+".20261128T120000Z", kept)
 	old := openAt(t, kept)
 	_, err = old.Outcome(t.Context(), store.Key{ProjectID: scene.Project, ID: id})
-	require.NoError(t, err, "what was there is kept")
+	require.NoError(t, err, "the existing store is kept")
 	_, err = openAt(t, path).Outcome(t.Context(), store.Key{ProjectID: scene.Project, ID: id})
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-// The log of a store whose file is gone would become part of the store that takes its place.
-func TestRestore_RefusesALogWithoutItsFile(t *testing.T) {
+// The log of a store whose file is missing would become part of the restored store.
+func TestRestore_RefusesLogWithoutFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	require.NoError(t, os.WriteFile(path+"-wal", []byte("pages"), 0o600))

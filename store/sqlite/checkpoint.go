@@ -17,25 +17,26 @@ import (
 )
 
 const (
-	// checkpointAfter is how long after something was written its pages are moved from the log to the
-	// file, with all that was written meanwhile.
+	// checkpointAfter is the delay after a write until its pages are moved from the log to the
+	// file, together with later writes.
 	checkpointAfter = time.Second
-	// fewPages, of 4 KiB, are moved in no time, and so few are left after somePasses if ever, but for those that
-	// somebody reads at the moment, of which the writer moves readPages at most. longLog is how many the log has
-	// until the writer sees to it that it begins anew, longestLog when it is said that it cannot.
+	// fewPages, of 4 KiB, are moved in no time. After somePasses so few are left, if ever, except
+	// pages that are being read. The writer moves at most readPages of these. longLog is the length
+	// at which the writer restarts the log. longestLog is the length at which a failure to restart
+	// is logged.
 	fewPages   = 100
 	somePasses = 5
 	readPages  = 2_000
 	longLog    = 16_000
 	longestLog = 50_000
-	// restartPatience is for how long the writer waits for those who read what is in the log, in milliseconds:
-	// all others wait with it.
+	// restartPatience is how long the writer waits for readers of the log, in milliseconds. All
+	// other writes wait with it.
 	restartPatience = 100
 )
 
-// checkpointer moves pages that were written from the log to their places in the file. SQLite does
-// so in the midst of a commit, and pages that lie all over the file may take a disk half a second: what
-// is done beside those who write is in nobody's way.
+// checkpointer moves written pages from the log to the file. SQLite does so inside a commit by
+// default. Pages that are spread over the file can then delay a commit by half a second. The
+// checkpointer runs beside the writer and delays no commit.
 type checkpointer struct {
 	db      *sql.DB
 	writer  *writer
@@ -43,13 +44,14 @@ type checkpointer struct {
 	after   func(d time.Duration) <-chan time.Time
 	stopped context.CancelFunc
 	group   sync.WaitGroup
-	// due is how long the log is when it is to begin anew, longest from when on it is said that it cannot.
+	// due is the length at which the log should restart, longest the length at which a failure is
+	// logged.
 	due, longest int
-	// warnings are given once a minute: a disk that is full is so with each write.
+	// warnings limits warnings to one per minute, because a full disk fails with each write.
 	warnings rate.Sometimes
 }
 
-// openCheckpointer connects, for to be connected is not to depend on what is written.
+// openCheckpointer connects in advance, because connecting must not depend on a write.
 func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.Logger, after func(d time.Duration) <-chan time.Time) (*checkpointer, error) {
 	db.SetMaxOpenConns(1)
 	if err := db.PingContext(ctx); err != nil {
@@ -61,14 +63,14 @@ func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.L
 	return c, nil
 }
 
-// stop ends its work. Its connection stays: of all it is closed last, for the last one that may
-// write moves what is left, and deletes the log.
+// stop ends the work. Its connection is closed last, because the last connection that may write
+// moves the remaining pages and deletes the log.
 func (c *checkpointer) stop() {
 	c.stopped()
 	c.group.Wait()
 }
 
-// loop waits for writes, lets some more come, and moves their pages.
+// loop waits for writes, waits for some more, and moves their pages.
 func (c *checkpointer) loop(ctx context.Context) {
 	for {
 		select {
@@ -81,27 +83,27 @@ func (c *checkpointer) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		c.turn(ctx)
+		c.checkpointOnce(ctx)
 	}
 }
 
-// turn moves pages once, and says now and then where it cannot.
-func (c *checkpointer) turn(ctx context.Context) {
+// checkpointOnce moves pages once, and logs errors from time to time.
+func (c *checkpointer) checkpointOnce(ctx context.Context) {
 	if err := c.run(ctx); err != nil && ctx.Err() == nil {
 		c.warnings.Do(func() {
-			c.logger.Warn("moving what was written from the log to the database's file", "error", err)
+			c.logger.Warn("moving pages from the log to the database file", "error", err)
 		})
 	}
 }
 
-// run moves pages. While others write there are always some that were written meanwhile, and the log
-// grows: where it has become long, the writer moves those once they are few, and begins it anew. That
-// has to wait for those who read what is in it. While one of them keeps pages in it that are many, the writer
-// is not asked, for it would have to move them once that one is done; where they take long,
-// it is tried again when the log is as much longer.
+// run moves pages. During writes there are always new pages, and the log grows. If it is long, the
+// writer moves the last few pages and restarts the log, for which it has to wait for readers of the
+// log. If a reader keeps many pages in the log, the writer is not asked, because it would have to
+// move these pages once the reader ends. If readers take long, run tries again when the log has
+// grown by the same amount.
 func (c *checkpointer) run(ctx context.Context) error {
 	log, err := checkpoint(ctx, c.db, "PASSIVE")
-	if err == nil && log.busy { // somebody else moves pages, and knows how many there are
+	if err == nil && log.busy { // another process moves pages, and knows their number
 		return nil
 	}
 	for pass, before := 1, 0; err == nil && log.length >= c.due && log.length-before > fewPages && pass < somePasses; pass++ {
@@ -129,7 +131,7 @@ func (c *checkpointer) run(ctx context.Context) error {
 	})
 }
 
-// impatiently lets a connection wait no longer than restartPatience for others meanwhile.
+// impatiently limits how long a connection waits for others to restartPatience.
 func impatiently(ctx context.Context, conn *sql.Conn, do func() error) error {
 	impatient := setPatience(ctx, conn, restartPatience)
 	return errors.Join(impatient, do(), setPatience(ctx, conn, busyTimeout))
@@ -140,19 +142,19 @@ func setPatience(ctx context.Context, conn *sql.Conn, ms int) error {
 	return conn.QueryRowContext(ctx, fmt.Sprintf(`PRAGMA busy_timeout = %d`, ms)).Scan(&set)
 }
 
-// walLog is the log as it is after pages were moved: how many it has, how many of these are in their
-// places, and whether somebody was in the way.
+// walLog is the state of the log after a checkpoint: its pages, the moved pages, and whether a
+// reader or writer was in the way.
 type walLog struct {
 	length, moved int
 	busy          bool
 }
 
-// tooLong says so of a log that somebody reads.
+// tooLong returns an error for a log that is being read.
 func (c *checkpointer) tooLong(log walLog) error {
 	if log.length < c.longest {
 		return nil
 	}
-	return fmt.Errorf("the log has %d pages of 4 KiB, and grows until nobody reads what is in it: %d are to be moved yet", log.length, log.length-log.moved)
+	return fmt.Errorf("the log has %d pages of 4 KiB and grows until its readers end; %d pages are left to move", log.length, log.length-log.moved)
 }
 
 // checkpoint moves pages.

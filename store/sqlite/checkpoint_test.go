@@ -20,8 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// written is a writer, and the path of its file, to which a checkpointer of the test's moves what it
-// writes.
+// written returns a writer and the path of its file. A checkpointer of the test moves its pages.
 func written(t *testing.T, after func(d time.Duration) <-chan time.Time) (*writer, *checkpointer, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -49,11 +48,11 @@ func insert(t *testing.T, w *writer, statement string, args ...any) error {
 	})
 }
 
-// noTime is a time that does not come.
-func noTime(time.Duration) <-chan time.Time { return nil }
+// neverFires never fires.
+func neverFires(time.Duration) <-chan time.Time { return nil }
 
-// TestWhatWasWrittenIsMovedToTheFile: a while after it was, with what was written meanwhile.
-func TestWhatWasWrittenIsMovedToTheFile(t *testing.T) {
+// Pages are moved a while after a write, together with later writes.
+func TestCheckpointer_MovesPages(t *testing.T) {
 	t.Parallel()
 	asked, passed := make(chan time.Duration), make(chan time.Time)
 	w, _, path := written(t, func(d time.Duration) <-chan time.Time {
@@ -64,29 +63,29 @@ func TestWhatWasWrittenIsMovedToTheFile(t *testing.T) {
 	write(t, w, `INSERT INTO t VALUES ('the first')`)
 	write(t, w, `INSERT INTO t VALUES ('the second')`)
 	passed <- time.Time{}
-	<-asked // what was written meanwhile is waited for
+	<-asked // it waits for later writes
 	file, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Contains(t, string(file), "the first")
 	require.Contains(t, string(file), "the second")
 }
 
-// TestWhatKeepsPagesInTheLogIsSaidOnce: and not with each write.
-func TestWhatKeepsPagesInTheLogIsSaidOnce(t *testing.T) {
+// A failure is logged once, and not with each write.
+func TestCheckpointer_WarnsOnce(t *testing.T) {
 	t.Parallel()
-	w, _, path := written(t, noTime)
+	w, _, path := written(t, neverFires)
 	var said bytes.Buffer
-	c, err := openCheckpointer(t.Context(), open(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), noTime)
+	c, err := openCheckpointer(t.Context(), open(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), neverFires)
 	require.NoError(t, err)
 	c.stop()
 	require.NoError(t, c.db.Close())
 	for range 3 {
-		c.turn(t.Context())
+		c.checkpointOnce(t.Context())
 	}
-	require.Equal(t, 1, strings.Count(said.String(), "moving what was written"), said.String())
+	require.Equal(t, 1, strings.Count(said.String(), "moving pages from the log"), said.String())
 }
 
-// pages are how many a large row has.
+// pages is the number of pages of a large row.
 const pages = 256
 
 // lengthen writes until the log is long.
@@ -97,17 +96,17 @@ func lengthen(t *testing.T, w *writer) {
 	}
 }
 
-func (c *checkpointer) length(t *testing.T) int {
+func (c *checkpointer) logLength(t *testing.T) int {
 	t.Helper()
 	log, err := checkpoint(t.Context(), c.db, "PASSIVE")
 	require.NoError(t, err)
 	return log.length
 }
 
-// TestALongLogBeginsAnew: also while there is always somebody who writes.
-func TestALongLogBeginsAnew(t *testing.T) {
+// A long log restarts, also under a continuous load of writes.
+func TestCheckpointer_RestartsLongLog(t *testing.T) {
 	t.Parallel()
-	w, c, _ := written(t, noTime)
+	w, c, _ := written(t, neverFires)
 	lengthen(t, w)
 	var group sync.WaitGroup
 	stop := make(chan struct{})
@@ -125,10 +124,10 @@ func TestALongLogBeginsAnew(t *testing.T) {
 	close(stop)
 	group.Wait()
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
-	require.Less(t, c.length(t), longLog)
+	require.Less(t, c.logLength(t), longLog)
 }
 
-// reading is a transaction that reads what is there when it begins.
+// reading returns a transaction with a snapshot of now.
 func reading(t *testing.T, path string) *sql.Tx {
 	t.Helper()
 	reader := open(path, "deferred", "ro")
@@ -140,32 +139,32 @@ func reading(t *testing.T, path string) *sql.Tx {
 	return tx
 }
 
-// TestALogThatIsReadBeginsAnewLater: once those are done who read it, and nobody has to wait for them.
-func TestALogThatIsReadBeginsAnewLater(t *testing.T) {
+// A log that is being read restarts once its readers have ended, and no write waits for them.
+func TestCheckpointer_RestartsAfterReaders(t *testing.T) {
 	t.Parallel()
-	w, c, path := written(t, noTime)
+	w, c, path := written(t, neverFires)
 	lengthen(t, w)
 	reader := reading(t, path)
 	require.NoError(t, c.run(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the next')`)
-	long := c.length(t)
+	long := c.logLength(t)
 	require.Greater(t, long, longLog)
-	require.Greater(t, c.due, long, "it is not tried all the time")
+	require.Greater(t, c.due, long, "it does not retry all the time")
 
 	require.NoError(t, reader.Rollback())
 	lengthen(t, w)
 	require.NoError(t, c.run(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
-	require.Less(t, c.length(t), pages)
+	require.Less(t, c.logLength(t), pages)
 	require.NoError(t, c.run(t.Context()))
 	require.Equal(t, longLog, c.due)
 }
 
-// TestTheWriterMovesFewPages: where somebody reads what was there before most of a log, this is not to
-// be moved in one go by the writer once that one is done, but beside it.
-func TestTheWriterMovesFewPages(t *testing.T) {
+// If a reader keeps most of the log, the checkpointer moves these pages once the reader has ended,
+// not the writer.
+func TestCheckpointer_LeavesFewPagesToWriter(t *testing.T) {
 	t.Parallel()
-	w, c, path := written(t, noTime)
+	w, c, path := written(t, neverFires)
 	reader := reading(t, path)
 	lengthen(t, w)
 	require.NoError(t, c.run(t.Context()))
@@ -173,16 +172,16 @@ func TestTheWriterMovesFewPages(t *testing.T) {
 	require.NoError(t, reader.Rollback())
 	require.NoError(t, c.run(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the next')`)
-	require.Less(t, c.length(t), pages)
+	require.Less(t, c.logLength(t), pages)
 }
 
-// TestALogThatIsTooLongIsSaid: whether it is read from the first page on, or the last.
-func TestALogThatIsTooLongIsSaid(t *testing.T) {
+// A log that is too long is logged, whether its first or its last page is being read.
+func TestCheckpointer_ReportsTooLongLog(t *testing.T) {
 	t.Parallel()
-	for name, before := range map[string]bool{"what was there before it": true, "all of it": false} {
+	for name, before := range map[string]bool{"the earlier contents": true, "all of it": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w, c, path := written(t, noTime)
+			w, c, path := written(t, neverFires)
 			c.longest = longLog
 			if before {
 				reading(t, path)
@@ -191,15 +190,15 @@ func TestALogThatIsTooLongIsSaid(t *testing.T) {
 			if !before {
 				reading(t, path)
 			}
-			require.ErrorContains(t, c.run(t.Context()), "grows until nobody reads")
+			require.ErrorContains(t, c.run(t.Context()), "grows until its readers end")
 		})
 	}
 }
 
-// TestTheWriterIsImpatientEachTime: and only for as long as the log is to begin anew.
-func TestTheWriterIsImpatientEachTime(t *testing.T) {
+// The writer waits only briefly, each time, and only while the log should restart.
+func TestCheckpointer_LimitsWriterWait(t *testing.T) {
 	t.Parallel()
-	w, _, _ := written(t, noTime)
+	w, _, _ := written(t, neverFires)
 	patience := func(ctx context.Context, conn *sql.Conn) (ms int) {
 		require.NoError(t, conn.QueryRowContext(ctx, `PRAGMA busy_timeout`).Scan(&ms))
 		return ms
@@ -216,8 +215,8 @@ func TestTheWriterIsImpatientEachTime(t *testing.T) {
 	}
 }
 
-// TestClosingLeavesNoLog: a store that has had much to write leaves its file alone.
-func TestClosingLeavesNoLog(t *testing.T) {
+// A closed store leaves no log, also after many writes.
+func TestClose_LeavesNoLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	s, err := Open(t.Context(), Options{Path: path})
@@ -228,10 +227,10 @@ func TestClosingLeavesNoLog(t *testing.T) {
 	require.NoFileExists(t, path+"-wal")
 }
 
-// TestACommitMovesNothing: pages that lie all over the file are not for a caller to wait for.
-func TestACommitMovesNothing(t *testing.T) {
+// A commit moves no pages.
+func TestWriter_CommitMovesNoPages(t *testing.T) {
 	t.Parallel()
-	w, _, path := written(t, noTime)
+	w, _, path := written(t, neverFires)
 	before, err := os.Stat(path)
 	require.NoError(t, err)
 	for range 8 {

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// clock tells the database's time, which never runs backwards while the process lives:
-// leases, keys and the order of ids hang on it. Where the machine's clock is set back it
-// runs at half speed until that has caught up, so that a lease lasts at most twice as
-// long as it should. Where that is set ahead it follows at once.
+// clock is the database's clock. It never goes back while the process lives, because leases, keys
+// and the order of IDs depend on it. If the machine's clock is set back, it runs at half speed
+// until that clock has caught up, so a lease lasts at most twice as long. If the machine's clock is
+// set ahead, it follows at once.
 type clock struct {
-	// read returns the machine's time, and how long the process has run, which no
-	// setting of the clock changes.
+	// read returns the machine's time, and the running time of the process, which no clock setting
+	// changes.
 	read func() (wall time.Time, running time.Duration)
 
 	mutex sync.Mutex
 	told  time.Time
-	at    time.Duration // when it was told
+	at    time.Duration // when it was read
 }
 
 var started = time.Now()
 
-// machineClock is the clock of all databases of the process.
+// machineClock is the clock of all databases in the process.
 var machineClock = &clock{read: func() (time.Time, time.Duration) {
 	now := time.Now()
 	return now.Round(0), now.Sub(started)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheClockNeverRunsBackwards(t *testing.T) {
+func TestClock_NeverGoesBack(t *testing.T) {
 	t.Parallel()
 	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	var (
@@ -22,12 +22,12 @@ func TestTheClockNeverRunsBackwards(t *testing.T) {
 		passed, moved time.Duration // of the process, and of the machine's clock
 		told          time.Duration // since noon
 	}{
-		{"at first it is the machine's", 0, 0, 0},
-		{"with which it runs", time.Second, time.Second, time.Second},
+		{"it starts at the machine's time", 0, 0, 0},
+		{"and follows it", time.Second, time.Second, time.Second},
 		{"set back by an hour, it stays", 0, -time.Hour, time.Second},
 		{"and runs at half speed", 10 * time.Second, 10 * time.Second, 6 * time.Second},
-		{"however often it is asked", 2 * time.Nanosecond, 2 * time.Nanosecond, 6*time.Second + time.Nanosecond},
-		{"until the machine's has caught up", 3 * time.Hour, 3 * time.Hour, 2*time.Hour + 11*time.Second + 2*time.Nanosecond},
+		{"on every call", 2 * time.Nanosecond, 2 * time.Nanosecond, 6*time.Second + time.Nanosecond},
+		{"until the machine's clock has caught up", 3 * time.Hour, 3 * time.Hour, 2*time.Hour + 11*time.Second + 2*time.Nanosecond},
 		{"set ahead, it follows", 0, 5 * time.Minute, 2*time.Hour + 5*time.Minute + 11*time.Second + 2*time.Nanosecond},
 	} {
 		running += step.passed

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest"
 )
 
-func TestConformance(t *testing.T) {
+func TestStore_Conformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T) storetest.Opened {
 		path := sqlitetest.Migrated(t)

@@ -29,7 +29,7 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 	return begun, nil
 }
 
-// receipts joins what is given as JSON to deliveries whose claims are current.
+// receipts joins JSON input to deliveries whose claims are current.
 const receipts = ` FROM json_each($1) g JOIN deliveries d ON d.project_id = g.value ->> 0 AND d.id = g.value ->> 1
 	WHERE d.attempt = g.value ->> 2 AND d.lease_until IS NOT NULL`
 

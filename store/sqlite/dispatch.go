@@ -20,7 +20,7 @@ import (
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	stored, rolledUp, closed := storedBy{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
-		run, bytes, input, err := endRun(ctx, q, ending, keyed)
+		run, bytes, input, err := moveRunToHistory(ctx, q, ending, keyed)
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
 			continue
@@ -50,11 +50,15 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			VALUES ($1, $2, $3, now_us())`, project, runs[0], idsText(runs)); err != nil {
 			return nil, err
 		}
+		if _, err := q.ExecContext(ctx, sqlcore.PostTraces+` SELECT p.project_id, r.value, now_us(), now_us()
+			FROM projects p, json_each($2) r WHERE p.project_id = $1 AND p.telemetry IS NOT NULL`, project, idsText(runs)); err != nil {
+			return nil, err
+		}
 	}
 	return ended, nil
 }
 
-// storedBy is what runs and connector runs of a project's day leave behind that have ended.
+// storedBy has the stored bytes of ended runs and connector runs by day of a project.
 type (
 	storedBy map[projectDay]*stored
 
@@ -76,10 +80,10 @@ func (s storedBy) add(of store.Key, bytes int64) {
 	s[on].bytes += bytes
 }
 
-// endRun moves a run to history with all that hangs on its end; sql.ErrNoRows when
-// it is not open, or not as the Ending says. It returns how many bytes stay of it, and of the
-// input of the connector run that has ended with it.
-func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
+// moveRunToHistory moves a run to history with all follow-up writes; sql.ErrNoRows if it is not open, or does
+// not match the Ending. It returns the stored bytes of the run, and of the input of the connector
+// run that has ended with it.
+func moveRunToHistory(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -96,16 +100,16 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 		output = ""
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id,
-			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id,
+			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, context, unpublished,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $19, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id, agent_name`,
 		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, output, e.Usage.InputTokens,
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
-		first, size, store.MaxJournal, string(e.Only), keyed, blob, e.TestName).Scan(&ended.Environment.ID, &connectorRun, &agent)
+		first, size, store.MaxJournal, string(e.Only), keyed, blob, e.TestName, string(e.Context), e.Unpublished).Scan(&ended.Environment.ID, &connectorRun, &agent)
 	if err != nil {
 		return ended, 0, 0, err
 	}
@@ -114,20 +118,20 @@ func endRun(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool
 		RETURNING journal_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
 		return ended, 0, 0, err
 	}
-	bytes += size + int64(len(e.Output)+len(e.Error)) + sqlcore.RunOverhead
+	bytes += size + e.TextBytes() + sqlcore.RunOverhead
 	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal, e.Large); err != nil {
 		return ended, 0, 0, err
 	}
-	if ended.Posted, err = sendOn(ctx, q, e.Run, agent); err != nil || connectorRun == nil {
+	if ended.Posted, err = postToOutbox(ctx, q, e.Run, agent); err != nil || connectorRun == nil {
 		return ended, bytes, 0, err
 	}
 	input, err = endConnectorRun(ctx, q, &ended, *connectorRun)
 	return ended, bytes, input, err
 }
 
-// sendOn posts an ended run to the outbox if its agent has a link to an outbound connector,
-// or if it has sent something.
-func sendOn(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string) (bool, error) {
+// postToOutbox adds an ended run to the outbox if its agent has a link to an outbound connector, or if it
+// has sent payloads.
+func postToOutbox(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string) (bool, error) {
 	result, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 		SELECT $1, 'deliveries', $2, 0, now_us() WHERE EXISTS (SELECT 1 FROM links l
 			WHERE l.project_id = $1 AND l.agent_name = $3 AND l.outbound IS NOT NULL)
@@ -139,8 +143,8 @@ func sendOn(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string)
 	return n > 0, err
 }
 
-// endConnectorRun counts an ended run of a connector run, and ends that with the
-// last; then it returns the size of the input, which stays.
+// endConnectorRun decrements the open runs of a connector run, and ends it with the last one. It
+// then returns the size of the input, which stays.
 func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
 	project, failed, completed := ended.Run.ProjectID, 0, 0
 	switch ended.Status {
@@ -154,7 +158,7 @@ func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.Ende
 		SELECT project_id, id, environment_id, connector_id, `+sqlcore.OutcomeOf("runs_failed + $3", "runs_completed + $4")+`,
 			trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed, completed).Scan(&id)
-	if errors.Is(err, sql.ErrNoRows) { // others of it are open
+	if errors.Is(err, sql.ErrNoRows) { // it has other open runs
 		_, err = q.ExecContext(ctx, `UPDATE open_connector_runs SET runs_left = runs_left - 1, runs_failed = runs_failed + $3,
 				runs_completed = runs_completed + $4
 			WHERE project_id = $1 AND id = $2`, project, id, failed, completed)
@@ -169,8 +173,7 @@ func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.Ende
 	return input, err
 }
 
-// insertEntries appends entries, and what their models' calls cost, without looking
-// at what there is.
+// insertEntries appends entries, and the cost of their model calls, without checks.
 func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) error {
 	for _, entry := range entries {
 		data, blob := large.Row(entry)
@@ -268,13 +271,13 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 	return look, err
 }
 
-// each hands all rows of a query to a function.
+// each calls scan for all rows of a query.
 func each(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		if err := scan(rows); err != nil {
 			return err
@@ -297,7 +300,7 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID), c.Places,
 		sqlcore.Digests(c), sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
 		Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
-	if errors.Is(err, sql.ErrNoRows) { // the environment is gone
+	if errors.Is(err, sql.ErrNoRows) { // the environment is deleted
 		look.Seen = true
 		return nil
 	}
@@ -308,7 +311,7 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 	return json.Unmarshal([]byte(turns), &look.Pool.Turns)
 }
 
-// lookAtQueue reads the heads of the queue, line by line.
+// lookAtQueue reads the heads of the queues, queue by queue.
 func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sqlcore.Look) error {
 	type line struct {
 		class store.Class
@@ -376,7 +379,7 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (star
 		for i, w := range s.Runs {
 			claimed, err := startRun(ctx, q, c, w, s.Salts[i])
 			switch {
-			case errors.Is(err, sql.ErrNoRows): // not queued any more
+			case errors.Is(err, sql.ErrNoRows): // no longer queued
 			case err != nil:
 				return err
 			default:
@@ -406,16 +409,16 @@ func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.W
 	return claimed, err
 }
 
-// Part implements sqlcore.Engine: history is not parted.
+// Part implements sqlcore.Engine. History has no partitions.
 func (e engine) Part(table string, _ uuid.UUID) string { return table }
 
 // Lists implements sqlcore.Engine.
 func (e engine) Lists() sqlcore.Queryer { return e.reader }
 
-// Replan implements store.Housekeeping: plans go by the schema alone.
+// Replan implements store.Housekeeping. Plans depend on the schema only.
 func (s *Store) Replan(context.Context) error { return nil }
 
-// EnsurePartitions implements store.Housekeeping: there are none.
+// EnsurePartitions implements store.Housekeeping. There are none.
 func (s *Store) EnsurePartitions(_ context.Context, ahead int) (int, error) { return ahead + 1, nil }
 
 // Keys implements sqlcore.Engine.
@@ -424,7 +427,7 @@ func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	for i, key := range keys {
 		pairs[i] = [2]string{key.ProjectID.String(), key.ID.String()}
 	}
-	text, _ := json.Marshal(pairs) // strings can be marshalled
+	text, _ := json.Marshal(pairs) // strings always marshal
 	return fmt.Sprintf("(SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each($%d) k)", first), []any{string(text)}
 }
 

@@ -12,13 +12,13 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// SQLite plans by what sqlite_stat1 says of tables and indexes: how many rows there are, and how many
-// are alike in the first columns of an index. Without it each column is as good as another, and rows
-// of a connector are looked for among all of a project between two times. What the platform
-// writes there is not what a database has at the moment, but what one has that is large: so plans are
+// SQLite plans with the statistics in sqlite_stat1: the number of rows, and how many of them are
+// equal in the first columns of an index. Without statistics, all columns look equally selective,
+// and rows of a connector are searched among all rows of a project in a time range. The platform
+// does not write the statistics of the actual database, but statistics of a large one. So plans are
 // the same everywhere, the tests see them, and nothing has to be counted.
 
-// rowsOf are how many rows tables have; all others fewRows.
+// rowsOf is the number of rows of tables; fewRows for all others.
 var rowsOf = func() map[string]int {
 	rows := map[string]int{
 		"deliveries": 100_000, "open_runs": 100_000, "open_connector_runs": 100_000, "run_rollups": 100_000, "usage_rollups": 100_000, "connector_rollups": 100_000,
@@ -31,28 +31,28 @@ var rowsOf = func() map[string]int {
 
 const (
 	fewRows = 10_000
-	// partOf is how many rows there are for one that an index of some rows has.
+	// partOf is the number of rows of a table per row of a partial index.
 	partOf = 100
 )
 
-// valuesOf are how many values columns have among rows that are alike in the columns before. Of all
-// others no two rows have the same: ids, times, names and numbers.
+// valuesOf is the number of values of a column among rows that are equal in the previous columns.
+// All other columns are unique: IDs, times, names and numbers.
 var valuesOf = map[string]int{
 	"project_id": 20, "environment_id": 4, "connector_id": 50, "agent_name": 50, "deployment_id": 50, "variant_of": 2,
 	"class": 3, "fresh": 2, "status": 4, "trigger_type": 4, "kind": 4, "grain": 3, "consumer": 4, "mark": 3, "is_default": 2,
 	"test_name": 2, "currency": 30, "ring": 2, "failures": 20, "begins_at": 1000, "day": 30,
 }
 
-// index is one of the schema.
+// index is an index of the schema.
 type index struct {
 	name, table     string
 	unique, partial bool
 	columns         []string
 }
 
-// alike is what sqlite_stat1 says of it: how many rows it has, and how many are alike in its first
-// column, in its first two, and so on.
-func (i index) alike() string {
+// equalRows returns its statistics in sqlite_stat1: the number of rows, and the number of equal rows in
+// its first column, its first two, and so on.
+func (i index) equalRows() string {
 	rows, ok := rowsOf[i.table]
 	if !ok {
 		rows = fewRows
@@ -72,9 +72,9 @@ func (i index) alike() string {
 	return strings.Join(numbers, " ")
 }
 
-// setStatistics writes what the planner is to know of each index, where it does not know that: a start
-// is not to depend on what a disk has room for. The first analysis, of a table with one row, makes sqlite_stat1; the
-// last one counts nothing, and lets the connection read it anew.
+// setStatistics writes the statistics of each index if they differ, because a start must not depend
+// on free disk space. The first ANALYZE, of a table with one row, creates sqlite_stat1. The last
+// one counts nothing, and makes the connection read the statistics again.
 func setStatistics(ctx context.Context, db *sql.DB) error {
 	all, err := indexes(ctx, db)
 	if err != nil {
@@ -86,7 +86,7 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 	}
 	wanted := map[string]string{}
 	for _, i := range all {
-		wanted[i.name] = i.alike()
+		wanted[i.name] = i.equalRows()
 	}
 	if maps.Equal(known, wanted) {
 		return nil
@@ -98,9 +98,9 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // nothing to undo after the commit
+	defer func() { _ = tx.Rollback() }() // no effect after the commit
 	if _, err := tx.ExecContext(ctx, `DELETE FROM sqlite_stat1`); err != nil {
-		return fmt.Errorf("forgetting statistics: %w", err)
+		return fmt.Errorf("deleting statistics: %w", err)
 	}
 	for _, i := range all {
 		if _, err := tx.ExecContext(ctx, `INSERT INTO sqlite_stat1 (tbl, idx, stat) VALUES ($1, $2, $3)`, i.table, i.name, wanted[i.name]); err != nil {
@@ -114,7 +114,7 @@ func setStatistics(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// statistics are what the planner knows, by the names of indexes; none of a database that is new.
+// statistics returns the current statistics by index name; none for a new database.
 func statistics(ctx context.Context, db *sql.DB) (map[string]string, error) {
 	var some bool
 	if err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'sqlite_stat1')`).Scan(&some); err != nil || !some {
@@ -124,7 +124,7 @@ func statistics(ctx context.Context, db *sql.DB) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	known := map[string]string{}
 	for rows.Next() {
 		var name, stat string
@@ -136,7 +136,7 @@ func statistics(ctx context.Context, db *sql.DB) (map[string]string, error) {
 	return known, rows.Err()
 }
 
-// indexes are those of the platform's tables.
+// indexes returns the indexes of the platform's tables.
 func indexes(ctx context.Context, db *sql.DB) ([]index, error) {
 	rows, err := db.QueryContext(ctx, `SELECT i.name, s.name, i."unique", i.partial, COALESCE(c.name, '')
 		FROM sqlite_schema s, pragma_index_list(s.name) i, pragma_index_info(i.name) c
@@ -144,7 +144,7 @@ func indexes(ctx context.Context, db *sql.DB) ([]index, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
+	defer func() { _ = rows.Close() }() // Err returns its error
 	var all []index
 	for rows.Next() {
 		var (

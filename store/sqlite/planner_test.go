@@ -19,8 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestThePlannerKnowsEachIndex: the more columns, the fewer rows are alike, and of a unique one none.
-func TestThePlannerKnowsEachIndex(t *testing.T) {
+// The more columns, the fewer rows are equal. In a unique index, no rows are equal.
+func TestPlanner_KnowsEachIndex(t *testing.T) {
 	t.Parallel()
 	s, _ := recorded(t)
 	all, err := indexes(t.Context(), s.read)
@@ -46,7 +46,7 @@ func TestThePlannerKnowsEachIndex(t *testing.T) {
 	}
 }
 
-func TestWhatThePlannerKnows(t *testing.T) {
+func TestPlanner_Statistics(t *testing.T) {
 	t.Parallel()
 	for want, i := range map[string]index{
 		"1000000 50000 1000 1": {table: "ended_connector_runs", columns: []string{"project_id", "connector_id", "id"}},
@@ -55,13 +55,13 @@ func TestWhatThePlannerKnows(t *testing.T) {
 		"10000 500 10 1":       {table: "links", columns: []string{"project_id", "connector_id", "agent_name"}, unique: true},
 	} {
 		t.Run(want, func(t *testing.T) {
-			require.Equal(t, want, i.alike())
+			require.Equal(t, want, i.equalRows())
 		})
 	}
 }
 
-// TestThePlannerKnowsAtOnce: also the writer's, whose connection has made the schema.
-func TestThePlannerKnowsAtOnce(t *testing.T) {
+// Statistics are known at once, also on the writer's connection, which created the schema.
+func TestPlanner_KnowsAtOnce(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
@@ -79,9 +79,9 @@ func TestThePlannerKnowsAtOnce(t *testing.T) {
 	}))
 }
 
-// TestAStartWritesNothing: a disk that is full stops nobody who has been here before. What somebody else
-// has told the planner is put right.
-func TestAStartWritesNothing(t *testing.T) {
+// A start without changes writes nothing, so it works with a full disk. Changed statistics are
+// corrected.
+func TestPlanner_StartWritesNothing(t *testing.T) {
 	t.Parallel()
 	s, _ := recorded(t)
 	known := func() map[string]string {
@@ -106,9 +106,9 @@ func TestAStartWritesNothing(t *testing.T) {
 	require.Equal(t, before, known())
 }
 
-// TestFailedRunsAreFoundByTheirIndex: those of a project, and those of an agent, of which nearly all
-// may have completed; by lists and by searches.
-func TestFailedRunsAreFoundByTheirIndex(t *testing.T) {
+// Lists and searches find failed runs of a project or an agent by their index, even if nearly all
+// runs have completed.
+func TestPlanner_UsesIndexOfFailedRuns(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)

@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// statementsSeen are what connections were asked to run.
+// statementsSeen are the statements on recorded connections.
 type statementsSeen struct {
 	mutex sync.Mutex
 	all   map[string]bool
@@ -39,7 +39,7 @@ func (s *statementsSeen) add(statement string) {
 	s.all[statement] = true
 }
 
-// connection is what the driver's connections can do.
+// connection is the interface of the driver's connections.
 type connection interface {
 	driver.Conn
 	driver.ConnBeginTx
@@ -48,7 +48,7 @@ type connection interface {
 	driver.QueryerContext
 }
 
-// recorder opens connections that tell their statements.
+// recorder opens connections that record their statements.
 type recorder struct {
 	database
 	seen *statementsSeen
@@ -86,7 +86,7 @@ func (r recording) QueryContext(ctx context.Context, query string, args []driver
 	return r.connection.QueryContext(ctx, query, args)
 }
 
-// migrated is the path of a store with its schema, which is made once and copied.
+// migrated returns the path of a store with its schema. It is created once and copied.
 func migrated(t *testing.T) string {
 	t.Helper()
 	return testenv.FilePrepared(t, "migrated", func(path string) error {
@@ -98,7 +98,7 @@ func migrated(t *testing.T) string {
 	})
 }
 
-// recorded is a store with its schema whose connections tell their statements.
+// recorded returns a store with its schema whose connections record their statements.
 func recorded(t *testing.T) (*Store, *statementsSeen) {
 	t.Helper()
 	path, seen := migrated(t), &statementsSeen{all: map[string]bool{}}
@@ -114,31 +114,30 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 	return s, seen
 }
 
-// growing are the tables of what is open, is to be counted, or has ended, and of tokens, of
-// which each build has one.
+// growing are the tables of open rows, outboxes, history, and tokens, which each build adds to.
 var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays", "looks"},
 	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
 
 var (
 	growingNames = regexp.MustCompile(`\b(` + strings.Join(growing, "|") + `)\b(?:\s+(?:AS\s+)?(\w+))?`)
 	scanOf       = regexp.MustCompile(`^SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?`)
-	// skipsOf are steps that go through all projects.
+	// skipsOf matches steps that go through all projects.
 	skipsOf = regexp.MustCompile(`^SEARCH (\w+) USING .*\(ANY\(`)
-	// looseOf are steps that read all rows of a project, or those between two ids. Of what is open
-	// there is a limit.
+	// looseOf matches steps that read all rows of a project, or those between two IDs. Open rows
+	// have a limit.
 	looseOf  = regexp.MustCompile(`^SEARCH (\w+) USING (?:COVERING )?INDEX (?:sqlite_autoindex_)?(?:ended|deliver|inputs|run_words|journal|model)\w* \(project_id=\?(?: AND \w+[<>]\?)*\)$`)
 	byRow    = regexp.MustCompile(`\([\w.]+(?:, [\w.]+)+\) [<>]`)
 	argument = regexp.MustCompile(`\$(\d+)`)
 )
 
-// partial are the indexes that may be read from one end to the other: of what runs or
-// waits, which is little, and of the queue where only its first run is asked for.
+// partial are the indexes that may be scanned completely: of running or suspended runs, which are
+// few, and of the queue if only its first run is needed.
 var partial = map[string]string{"open_runs_running": "", "open_runs_waiting": "", "open_runs_queued": "LIMIT 1"}
 
-// scans are the steps of a plan that read all of a growing table, or all that a project has there
-// of what one agent or connector is asked for, and comparisons of rows
-// with one of these, of which an index answers the first column alone.
-func scans(statement string, steps []string) (out []string) {
+// fullScans returns the steps of a plan that scan a growing table, or all its rows of a project
+// although the statement is about one agent or connector, and row comparisons with a growing table,
+// for which an index uses the first column only.
+func fullScans(statement string, steps []string) (out []string) {
 	grows := map[string]bool{}
 	for _, m := range growingNames.FindAllStringSubmatch(statement, -1) {
 		grows[m[1]], grows[m[2]] = true, true
@@ -155,7 +154,7 @@ func scans(statement string, steps []string) (out []string) {
 		m := scanOf.FindStringSubmatch(step)
 		if m == nil || !grows[m[1]] {
 			loose, skips := looseOf.FindStringSubmatch(step), skipsOf.FindStringSubmatch(step)
-			if loose != nil && grows[loose[1]] && (ofOne(statement, loose[1]) || ofDeliveries(step, statement)) || skips != nil && grows[skips[1]] {
+			if loose != nil && grows[loose[1]] && (isOfOne(statement, loose[1]) || ofDeliveries(step, statement)) || skips != nil && grows[skips[1]] {
 				out = append(out, step)
 			}
 			continue
@@ -167,43 +166,43 @@ func scans(statement string, steps []string) (out []string) {
 	return out
 }
 
-// ofOne says that a statement asks for rows, by this name, of one agent or connector.
-func ofOne(statement, name string) bool {
+// isOfOne reports whether a statement selects rows of one agent or connector under this name.
+func isOfOne(statement, name string) bool {
 	return regexp.MustCompile(`\b` + name + `\.(?:connector_id|agent_name) (?:=|IN) `).MatchString(statement)
 }
 
-// ofDeliveries says that a step reads all deliveries of a project, of which there may be any number, and
-// not to see whether there is one.
+// ofDeliveries reports whether a step reads all deliveries of a project, any number of them, and
+// not just one.
 func ofDeliveries(step, statement string) bool {
 	return strings.Contains(step, "deliveries") && strings.HasSuffix(step, "(project_id=?)") && !strings.Contains(statement, "FROM departed d")
 }
 
-// TestPlans: no statement reads all of a table that grows.
-func TestPlans(t *testing.T) {
+// No statement scans a growing table.
+func TestPlans_ReadFewRows(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
-	aged(t, s).Tour(t)
+	agedScene(t, s).Tour(t)
 	explained, named := scansOf(t, s, seen)
-	require.Greater(t, explained, 100, "the statements are seen")
+	require.Greater(t, explained, 100, "statements were recorded")
 	for _, table := range growing {
 		require.Truef(t, named[table], "no statement names %s", table)
 	}
 }
 
-// TestPlansOfWhatGoes: likewise of what deletes history, of a project that keeps none.
-func TestPlansOfWhatGoes(t *testing.T) {
+// The same for statements that delete history, in a project with a short retention.
+func TestPlans_OfRetention(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
-	aged(t, s).Tour(t)
+	agedScene(t, s).Tour(t)
 	clear(seen.all)
 	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE projects SET history_us = $1`, -(4 * 24 * time.Hour).Microseconds())
 		return err
 	}))
-	for n := 1; n > 0; {
-		var err error
-		n, err = s.TrimHistory(t.Context(), 50)
+	for more := true; more; {
+		trimmed, err := s.TrimHistory(t.Context(), 50)
 		require.NoError(t, err)
+		more = trimmed.Count > 0
 	}
 	deletes := 0
 	for statement := range seen.all {
@@ -211,15 +210,15 @@ func TestPlansOfWhatGoes(t *testing.T) {
 			deletes++
 		}
 	}
-	require.Equal(t, 7+1, deletes, "of each table of history but those of the audit log, and of its days")
+	require.Equal(t, 7+1, deletes, "of each history table except the audit log, and of its days")
 	scansOf(t, s, seen)
 }
 
-// TestPlansOfAWordThatManyHave: likewise of a search that looks through entries of the index.
-func TestPlansOfAWordThatManyHave(t *testing.T) {
+// The same for a search that scans index entries by key.
+func TestPlans_OfCommonWord(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
-	scene := aged(t, s)
+	scene := agedScene(t, s)
 	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
 		var entries []sqlcore.Entry
 		for range 2500 {
@@ -229,7 +228,8 @@ func TestPlansOfAWordThatManyHave(t *testing.T) {
 				Terms:   []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
 			})
 		}
-		return engine{s}.AddTerms(ctx, tx, entries)
+		_, err := engine{s}.AddTerms(ctx, tx, entries)
+		return err
 	}))
 	clear(seen.all)
 	_, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: scene.Project, Limit: 10, Search: &store.Search{Words: []string{"order"}}})
@@ -238,8 +238,8 @@ func TestPlansOfAWordThatManyHave(t *testing.T) {
 	scansOf(t, s, seen)
 }
 
-// aged is a scene whose bundles are due at once.
-func aged(t *testing.T, s *Store) *storebench.Scene {
+// agedScene returns a scene whose bundles are due at once.
+func agedScene(t *testing.T, s *Store) *storebench.Scene {
 	t.Helper()
 	scene := storebench.NewScene(t, s, 2)
 	scene.Age = func() {
@@ -251,8 +251,8 @@ func aged(t *testing.T, s *Store) *storebench.Scene {
 	return scene
 }
 
-// scansOf fails of each statement that reads all of a table that grows. It returns how many there
-// were, and what they name.
+// scansOf fails for each statement that scans a growing table. It returns the number of statements,
+// and the tables that they name.
 func scansOf(t *testing.T, s *Store, seen *statementsSeen) (explained int, named map[string]bool) {
 	t.Helper()
 	named = map[string]bool{}
@@ -266,15 +266,16 @@ func scansOf(t *testing.T, s *Store, seen *statementsSeen) (explained int, named
 			named[m[1]] = true
 		}
 		steps := explain(t, s, statement)
-		for _, scan := range scans(statement, steps) {
+		for _, scan := range fullScans(statement, steps) {
 			t.Errorf("%s\n%s\n%s", scan, statement, strings.Join(steps, "\n"))
 		}
 	}
 	return explained, named
 }
 
-// TestABuildsTokenIsFoundByItsDeployment: not among those of all builds of the project.
-func TestABuildsTokenIsFoundByItsDeployment(t *testing.T) {
+// The token of a build is found by its deployment, not among the tokens of all builds of the
+// project.
+func TestPutToken_FindsTokenByDeployment(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
@@ -291,9 +292,9 @@ func TestABuildsTokenIsFoundByItsDeployment(t *testing.T) {
 	require.Equal(t, 1, explained)
 }
 
-// TestABacklogIsCountedByItsIndex: line by line, without a look at a row but at the newest one, and
-// at those that are not fresh.
-func TestABacklogIsCountedByItsIndex(t *testing.T) {
+// A backlog is counted index-only, queue by queue. Only the newest row and rows of released or
+// resumed runs are read.
+func TestStatistics_CountBacklogByIndex(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
@@ -313,11 +314,11 @@ func TestABacklogIsCountedByItsIndex(t *testing.T) {
 			require.Contains(t, steps, "SEARCH n USING"+line)
 		}
 	}
-	require.Equal(t, 2, counting, "of the list of agents, and of numbers")
+	require.Equal(t, 2, counting, "of the list of agents, and of rollups")
 }
 
-// TestDeliveriesAreCountedByIndexes: without a look at those that wait, of which there may be any number.
-func TestDeliveriesAreCountedByIndexes(t *testing.T) {
+// Deliveries are counted index-only, because any number of them may wait.
+func TestStatistics_CountDeliveriesByIndex(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
@@ -345,9 +346,8 @@ func TestDeliveriesAreCountedByIndexes(t *testing.T) {
 	}
 }
 
-// TestConnectorRunsAreFoundByTheirTimes: a list of the last hour does not pass over all that its
-// connector has had before.
-func TestConnectorRunsAreFoundByTheirTimes(t *testing.T) {
+// A list of the last hour does not read all earlier connector runs.
+func TestListConnectorRuns_FindsRunsByTime(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := storebench.NewScene(t, s, 1)
@@ -364,7 +364,7 @@ func TestConnectorRunsAreFoundByTheirTimes(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, found, 1, "where they begin, and a page of them")
+	require.Greater(t, found, 1, "the start of a list, and a page")
 }
 
 // explain returns the steps of a statement's plan.
@@ -391,7 +391,7 @@ func explain(t *testing.T, s *Store, statement string) (steps []string) {
 	return steps
 }
 
-func TestScansAreSeen(t *testing.T) {
+func TestScans_FindsFullScans(t *testing.T) {
 	t.Parallel()
 	s, _ := recorded(t)
 	for statement, scanned := range map[string]bool{
@@ -410,7 +410,21 @@ func TestScansAreSeen(t *testing.T) {
 		`SELECT 1 FROM ended_runs x WHERE EXISTS (SELECT 1 FROM journal j WHERE j.token = 1)`:     true,
 	} {
 		t.Run(statement, func(t *testing.T) {
-			require.Equal(t, scanned, len(scans(statement, explain(t, s, statement))) > 0, fmt.Sprint(statement, explain(t, s, statement)))
+			require.Equal(t, scanned, len(fullScans(statement, explain(t, s, statement))) > 0, fmt.Sprint(statement, explain(t, s, statement)))
 		})
+	}
+}
+
+// TestHasRuns_ReadsNoOutboxForUnknownEnvironment: a request that names any environment must not read the
+// backlog of its project.
+func TestHasRuns_ReadsNoOutboxForUnknownEnvironment(t *testing.T) {
+	t.Parallel()
+	s, seen := recorded(t)
+	has, err := s.HasRuns(t.Context(), store.Key{ProjectID: uuid.New(), ID: uuid.New()})
+	require.NoError(t, err)
+	require.False(t, has)
+	require.NotEmpty(t, seen.all)
+	for statement := range seen.all {
+		require.NotContains(t, statement, "outbox")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// asker opens connections that count what they are asked.
+// asker opens connections that count their queries.
 type asker struct {
 	database
 	asked *atomic.Int64
@@ -56,9 +56,9 @@ func (c askedStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (
 	return c.Stmt.(driver.StmtQueryContext).QueryContext(ctx, args)
 }
 
-// TestPostingReadsLinksAndConnectorsOnce ends runs of agents that send by one link, and by
-// many, and counts what is read until their deliveries are made.
-func TestPostingReadsLinksAndConnectorsOnce(t *testing.T) {
+// Ends runs of agents with one link and with many, and counts the reads until their deliveries are
+// created.
+func TestPostDeliveries_ReadsLinksOnce(t *testing.T) {
 	t.Parallel()
 	path, asked := migrated(t), new(atomic.Int64)
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})

@@ -10,9 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TakeRequest implements store.RateLimiter in the memory of this process: it is
-// the only one that has the file open, so that nobody else counts. What the project
-// may ask is read of the file, which takes no turn of the writer.
+// TakeRequest implements store.RateLimiter in the memory of this process, because no other process
+// has the file open. It reads the project's limit from the file, which does not use the writer.
 func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit store.RateLimit) (store.RateVerdict, error) {
 	most, err := s.RequestsPerMinute(ctx, projectID)
 	if err != nil {

@@ -24,8 +24,9 @@ func (c askedStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 	return c.Stmt.(driver.StmtExecContext).ExecContext(ctx, args)
 }
 
-// TestWhatWaitsAlikeIsRecordedAtOnce: however many deliveries the platform could not send.
-func TestWhatWaitsAlikeIsRecordedAtOnce(t *testing.T) {
+// Equal retries are recorded with one statement, however many deliveries the platform could not
+// send.
+func TestRecordAttempts_GroupsEqualRetries(t *testing.T) {
 	t.Parallel()
 	path, asked := migrated(t), new(atomic.Int64)
 	s, err := Open(t.Context(), Options{Path: path, Evaluate: expr.On})
@@ -55,7 +56,7 @@ func TestWhatWaitsAlikeIsRecordedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, claimed, limit)
 		for _, d := range claimed {
-			attempts = append(attempts, store.Attempt{Delivery: d.Delivery, Outcome: store.DeliveryRetry, Free: true, Wait: time.Hour, Error: "not just now"})
+			attempts = append(attempts, store.Attempt{Delivery: d.Delivery, Outcome: store.DeliveryRetry, Free: true, Wait: time.Hour, Error: "not at once"})
 		}
 		asked.Store(0)
 		require.NoError(t, s.RecordAttempts(t.Context(), attempts))

@@ -12,30 +12,37 @@ import (
 )
 
 const (
-	// shrinkPages is how many free pages, of 4 KiB, are given back to the disk at a time, once a minute:
-	// others wait to write meanwhile, and what is given back is lacking where as much is written.
+	// shrinkPages is the number of free pages, of 4 KiB, that are returned to the disk once a
+	// minute. Other writes wait meanwhile, and the pages may be needed again soon.
 	shrinkPages = 500
-	// sparePages are free pages that stay, for what is written next.
+	// sparePages is the number of free pages that stay for the next writes.
 	sparePages = 1000
 )
 
-// DropDays implements sqlcore.Engine: there are no parts.
+// DropDays implements sqlcore.Engine. There are no partitions.
 func (e engine) DropDays(context.Context, int64, int64, int) (dropped sqlcore.DroppedDays, err error) {
 	return dropped, nil
 }
 
-// HasPart implements sqlcore.Engine: likewise.
+// HasPart implements sqlcore.Engine. There are no partitions.
 func (e engine) HasPart(context.Context, sqlcore.Queryer, string, uuid.UUID) (bool, error) {
 	return true, nil
 }
 
-// Days implements sqlcore.Engine: history is not parted.
+// Days implements sqlcore.Engine. There are no partitions.
 func (e engine) Days(context.Context, string) (days []int64, parted bool, err error) {
 	return nil, false, nil
 }
 
-// OldestDay implements sqlcore.Engine: likewise.
-func (e engine) OldestDay(context.Context) (day int64, known bool, err error) { return 0, false, nil }
+// ProjectDays implements sqlcore.Engine. There are no partitions.
+func (e engine) ProjectDays(context.Context, sqlcore.Queryer, string, uuid.UUID) (days []int64, parted bool, err error) {
+	return nil, false, nil
+}
+
+// OldestDays implements sqlcore.Engine. There are no partitions.
+func (e engine) OldestDays(context.Context) (deletable, open int64, parted bool, err error) {
+	return 0, 0, false, nil
+}
 
 // Shrink implements sqlcore.Engine.
 func (e engine) Shrink(ctx context.Context) error {
@@ -46,10 +53,10 @@ func (e engine) Shrink(ctx context.Context) error {
 	return e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
 		rows, err := q.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(free-sparePages, shrinkPages)))
 		if err != nil {
-			return fmt.Errorf("giving pages back: %w", err)
+			return fmt.Errorf("freeing pages: %w", err)
 		}
-		defer func() { _ = rows.Close() }() // its error is that of Err
-		for rows.Next() {                   // a row, a page
+		defer func() { _ = rows.Close() }() // Err returns its error
+		for rows.Next() {                   // one row per page
 			continue
 		}
 		return rows.Err()

@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// TestTheFileShrinks: what history leaves is given back to the disk, some at a time.
-func TestTheFileShrinks(t *testing.T) {
+// Pages of deleted history are returned to the disk, some at a time.
+func TestDropHistory_ShrinksFile(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)
 	s := openAt(t, path)
@@ -39,7 +39,7 @@ func TestTheFileShrinks(t *testing.T) {
 		_, err = s.Accept(t.Context(), []store.Event{e})
 		require.NoError(t, err)
 	}
-	for _, table := range []string{"open_runs", "open_connector_runs"} { // blobs of a day stay while something of the day is open
+	for _, table := range []string{"open_runs", "open_connector_runs"} { // blobs of a day stay while the day has open rows
 		_, err := db.ExecContext(t.Context(), `DELETE FROM `+table)
 		require.NoError(t, err)
 	}
@@ -63,8 +63,7 @@ func TestTheFileShrinks(t *testing.T) {
 
 const day = 24 * time.Hour
 
-// numbered is a store of which history has forty runs of the tenth day before this one, which are
-// counted.
+// numbered returns a store with forty runs in history, ten days ago, and their rollups.
 func numbered(t *testing.T) (store.Store, *sql.DB, *storebench.Scene) {
 	t.Helper()
 	path := sqlitetest.Migrated(t)
@@ -81,8 +80,8 @@ func numbered(t *testing.T) (store.Store, *sql.DB, *storebench.Scene) {
 	return s, db, scene
 }
 
-// TestARebuildAmidADeletionLosesNothing: what has gone in part of a day stays as it was counted.
-func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
+// A rebuild keeps the rollups of a partly deleted day.
+func TestRebuild_KeepsPartlyDeletedDay(t *testing.T) {
 	t.Parallel()
 	s, db, scene := numbered(t)
 	scene.RollUp(t)
@@ -94,15 +93,15 @@ func TestARebuildAmidADeletionLosesNothing(t *testing.T) {
 			require.Equal(t, 10, dropped.Count)
 		}
 		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
-		require.EqualValues(t, 4000, scene.Spent(t, db), "%d have gone", gone)
+		require.EqualValues(t, 4000, scene.Spent(t, db), "%d rows are deleted", gone)
 	}
 	var left int
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT (SELECT count(*) FROM ended_runs) + (SELECT count(*) FROM model_calls)`).Scan(&left))
 	require.Zero(t, left)
 }
 
-// TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater: it has gone, and has a row again.
-func TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater(t *testing.T) {
+// A rebuild keeps the rollups of a deleted day to which a later end added a row.
+func TestRebuild_KeepsDayWithLaterEnd(t *testing.T) {
 	t.Parallel()
 	s, db, scene := numbered(t)
 	scene.RollUp(t)
@@ -118,9 +117,9 @@ func TestARebuildLosesNothingOfADayOnWhichSomethingEndsLater(t *testing.T) {
 	require.EqualValues(t, 4100, scene.Spent(t, db))
 }
 
-// TestARebuildLosesNothingBehindADayThatStays: a result that is on its way keeps its day, and not
-// the days after it.
-func TestARebuildLosesNothingBehindADayThatStays(t *testing.T) {
+// A result that is still to be delivered keeps its day, but not the following days. A rebuild keeps
+// the rollups of these.
+func TestRebuild_KeepsDaysAfterPinnedDay(t *testing.T) {
 	t.Parallel()
 	s, db, scene := numbered(t)
 	before := time.Now().Truncate(day).Add(-11*day + 30*time.Minute)
@@ -140,7 +139,7 @@ func TestARebuildLosesNothingBehindADayThatStays(t *testing.T) {
 		require.NoError(t, err)
 		n = dropped.Count
 		require.NoError(t, s.RebuildRollups(t.Context(), func(store.RollupHour) {}))
-		require.EqualValues(t, 4100, scene.Spent(t, db), "%d runs are left", left("ended_runs"))
+		require.EqualValues(t, 4100, scene.Spent(t, db), "%d runs remain", left("ended_runs"))
 	}
 	require.Equal(t, 1, left("ended_runs"))
 	require.Equal(t, 1, left("stored_days"))

@@ -12,9 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// TestSnapshotsLeaveAConnection: however many are asked for, each can prepare its
-// statements.
-func TestSnapshotsLeaveAConnection(t *testing.T) {
+// Any number of concurrent snapshots can prepare their statements.
+func TestSnapshot_LeavesConnection(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Options{Path: migrated(t)})
 	require.NoError(t, err)

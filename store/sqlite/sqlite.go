@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlite is the store on an embedded SQLite database: the default where
-// everything runs as one process, which must be the only one that has the file
-// open.
+// Package sqlite is the store on an embedded SQLite database. It is the default if everything runs in
+// one process, which must be the only one that has the file open.
 //
-// One goroutine writes. Operations that wait for it share a transaction, each in
-// a savepoint of its own, and are answered once that is on disk; so the cost of
-// a sync is shared by all who are busy at the same time. Reads have connections
-// of their own and see the last commit.
+// One goroutine writes. Waiting writes share a transaction, each in a savepoint of its own, and return
+// after the commit. So concurrent writes share the cost of a sync. Reads use connections of their own
+// and see the last commit.
 package sqlite
 
 import (
@@ -35,21 +33,22 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// busyTimeout is how long a connection waits for another process that has the file, in milliseconds.
+// busyTimeout is how long a connection waits for another process that has the file, in
+// milliseconds.
 const busyTimeout = 10_000
 
-// readers is how many reads go on at once.
+// readers is the number of concurrent reads.
 const readers = 8
 
-// Options say where the database is.
+// Options configure a store.
 type Options struct {
-	// Path is the database's file, or a folder in which it is `store.db`. The
-	// file is made when absent; the folder must exist.
+	// Path is the database file, or a folder that contains it as `store.db`. The file is created if
+	// it is missing. The folder must exist.
 	Path string
-	// Logger takes what nobody can be answered; slog.Default() when nil.
+	// Logger logs errors that no caller receives; slog.Default() if nil.
 	Logger *slog.Logger
-	// Evaluate tells the concurrency keys of runs that were accepted before a
-	// deployment was live; nil where no runs are claimed.
+	// Evaluate evaluates the concurrency keys of runs that were accepted without a live deployment;
+	// nil if no runs are claimed.
 	Evaluate store.Evaluator
 }
 
@@ -59,15 +58,15 @@ type Store struct {
 	hub    sqlcore.Hub
 	read   *sql.DB
 	reader *statements // of read
-	// snapshots has room for one less than there are readers: preparing a statement
-	// for a snapshot takes a connection beside its own.
+	// snapshots has one slot less than there are readers, because preparing a statement for a
+	// snapshot takes a second connection.
 	snapshots chan struct{}
 	writer    *writer
-	// checkpointer works beside it.
+	// checkpointer moves the pages that the writer has written.
 	checkpointer *checkpointer
 	logger       *slog.Logger
 	schema       *sqlcore.Schema
-	// requests are those that count against a rate at present.
+	// requests are the counted requests of rate limits.
 	requests store.RateWindows
 }
 
@@ -76,7 +75,7 @@ var _ store.Store = (*Store)(nil)
 // Connections implements store.Store.
 func (s *Store) Connections() int { return readers }
 
-// Open opens the database; Migrate makes its tables.
+// Open opens the database. Migrate creates its tables.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -101,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// fileOf is the file of a database of which the file or the folder is named.
+// fileOf returns the database file for a path of the file or its folder.
 func fileOf(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, "store.db")
@@ -109,11 +108,11 @@ func fileOf(path string) string {
 	return path
 }
 
-// noTable says whether a statement failed for want of a table, for which SQLite has
-// no code.
+// noTable reports whether a statement failed because a table is missing, for which SQLite has no
+// code.
 func noTable(err error) bool { return strings.Contains(err.Error(), "no such table") }
 
-// database opens connections by the one driver that knows now_us().
+// database opens connections with the driver that provides now_us().
 type database struct{ dsn string }
 
 var withClock = func() *modernc.Driver {
@@ -145,10 +144,10 @@ func (d database) Driver() driver.Driver { return withClock }
 
 func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
 
-// openAlone opens a database that no other connection may have open, of this process or another: else its
-// first statement fails. Closing it moves what is in the log to the file, and deletes the log.
+// openAlone opens a database that no other connection, of this or another process, may have open.
+// Otherwise its first statement fails. Closing it moves the log to the file, and deletes the log.
 func openAlone(path string) *sql.DB {
-	// The lock is asked for before other pragmas read the schema, and not waited for.
+	// The lock is requested before other pragmas read the schema, without waiting.
 	db := sql.OpenDB(databaseBy(path, "deferred", "rw", []string{"busy_timeout(0)", "locking_mode(EXCLUSIVE)", "synchronous(FULL)"}))
 	db.SetMaxOpenConns(1)
 	return db
@@ -157,8 +156,9 @@ func openAlone(path string) *sql.DB {
 func databaseAt(path, lock, mode string) database {
 	pragmas := []string{fmt.Sprintf("busy_timeout(%d)", busyTimeout), "synchronous(FULL)", "foreign_keys(1)", "temp_store(MEMORY)"}
 	if mode == "rwc" {
-		// The first holds of a file that is made with it: it says where to take free pages from. The last
-		// is for how many bytes of the log stay when it begins anew; in a commit nothing is moved from it.
+		// The first pragma applies to a new file only and selects how free pages are found. The
+		// last one is the number of bytes of the log that stay after a restart. Commits move no
+		// pages.
 		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "wal_autocheckpoint(0)",
 			fmt.Sprintf("journal_size_limit(%d)", longestLog*4096))
 	}
@@ -170,7 +170,7 @@ func databaseBy(path, lock, mode string, pragmas []string) database {
 	return database{dsn: (&url.URL{Scheme: "file", Opaque: (&url.URL{Path: path}).EscapedPath(), RawQuery: query.Encode()}).String()}
 }
 
-// engine is what sqlcore asks of SQLite.
+// engine implements sqlcore.Engine for SQLite.
 type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
@@ -193,13 +193,13 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 	}
 	tx, err := e.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("beginning to read: %w", err)
+		return fmt.Errorf("beginning a read transaction: %w", err)
 	}
 	defer func() { _ = tx.Rollback() }() // there is nothing to lose
 	return fn(ctx, snapshot{tx, e.reader})
 }
 
-// snapshot runs the statements of a pool, which are prepared once, in a transaction.
+// snapshot runs the prepared statements of a pool in a transaction.
 type snapshot struct {
 	*sql.Tx
 	prepared *statements
@@ -226,13 +226,15 @@ func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any
 // Reader implements sqlcore.Engine.
 func (e engine) Reader() sqlcore.Queryer { return e.reader }
 
-// Lock implements sqlcore.Engine: there is one writer.
+// Lock implements sqlcore.Engine. There is one writer.
 func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
 
-// TryLock implements sqlcore.Engine, likewise.
-func (e engine) TryLock(context.Context, sqlcore.Queryer, uuid.UUID) (bool, error) { return true, nil }
+// TryLock implements sqlcore.Engine. There is one writer.
+func (e engine) TryLock(context.Context, sqlcore.Queryer, uuid.UUID, time.Duration) (bool, error) {
+	return true, nil
+}
 
-// publish hands hints out, each once.
+// publish sends hints, each once.
 func (s *Store) publish(hints []store.Hint) { s.hub.Publish(sqlcore.Distinct(hints)) }
 
 // Subscribe implements store.Notifier.

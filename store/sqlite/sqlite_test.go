@@ -28,24 +28,24 @@ func openAt(tb testing.TB, path string) store.Store {
 	return s
 }
 
-func TestAStoreIsReadyOnceItIsMigrated(t *testing.T) {
+func TestPing_RequiresMigration(t *testing.T) {
 	t.Parallel()
 	s := openAt(t, filepath.Join(t.TempDir(), "store.db"))
 	require.Error(t, s.Ping(t.Context()), "not migrated yet")
 	_, err := s.Cluster(t.Context())
 	require.ErrorIs(t, err, store.ErrNotFound, "nobody's yet")
 	for range 2 {
-		require.NoError(t, s.Migrate(t.Context()), "again is no error")
+		require.NoError(t, s.Migrate(t.Context()), "a second call is no error")
 		require.NoError(t, s.Ping(t.Context()))
 	}
 }
 
-func TestWayOfAWebhook(t *testing.T) {
+func TestScene_Trip(t *testing.T) {
 	t.Parallel()
 	storebench.NewScene(t, open(t), 2).Trip(t.Context(), t)
 }
 
-func TestEveryWayOfAnEvent(t *testing.T) {
+func TestScene_Tour(t *testing.T) {
 	t.Parallel()
 	scene := storebench.NewScene(t, open(t), 2)
 	scene.Tour(t)

@@ -13,26 +13,25 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// preparedLimit is how many statements are kept; of those with lists of varying length
-// there could be any number.
+// preparedLimit is the number of prepared statements that are kept, because lists of varying length
+// create any number.
 const preparedLimit = 256
 
-// preparer is a connection, or a pool of them.
+// preparer is a connection or a pool of connections.
 type preparer interface {
 	sqlcore.Queryer
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
-// statements prepares each statement once, and keeps those that were used last.
+// statements prepares each statement once, and keeps the most recently used ones.
 type statements struct {
 	conn  preparer
 	mutex sync.Mutex
 	kept  *simplelru.LRU[string, *statement]
 }
 
-// statement is one that is prepared. Its users and whether it is dropped are under the
-// mutex of its statements: one that is dropped while somebody is about to run it is
-// closed after that.
+// statement is a prepared statement. The mutex of its statements guards its users and whether it
+// was dropped. A dropped statement that is in use is closed afterwards.
 type statement struct {
 	*sql.Stmt
 	users   int
@@ -42,13 +41,13 @@ type statement struct {
 func newStatements(conn preparer) *statements {
 	kept, err := simplelru.NewLRU[string, *statement](preparedLimit, nil)
 	if err != nil {
-		panic("keeping at least one statement: " + err.Error()) // refuses sizes below 1 alone
+		panic("keeping at least one statement: " + err.Error()) // rejects only sizes below 1
 	}
 	return &statements{conn: conn, kept: kept}
 }
 
-// use is a prepared statement, to be released once it was run; what it returned may be
-// read after that. It is nil for one that cannot be prepared: running it tells the error.
+// use returns a prepared statement, to be released after it was run; its results may be read after
+// that. It is nil if it cannot be prepared: running it then returns the error.
 func (s *statements) use(ctx context.Context, query string) *statement {
 	s.mutex.Lock()
 	known, ok := s.kept.Get(query)
@@ -66,12 +65,12 @@ func (s *statements) use(ctx context.Context, query string) *statement {
 	s.mutex.Lock()
 	used, ok := s.kept.Get(query)
 	var spare *sql.Stmt
-	if ok { // another was quicker
+	if ok { // another goroutine was faster
 		spare = stmt
 	} else {
 		if s.kept.Len() >= preparedLimit {
 			_, oldest, _ := s.kept.RemoveOldest()
-			spare = oldest.drop()
+			spare = oldest.dropUnused()
 		}
 		used = &statement{Stmt: stmt}
 		s.kept.Add(query, used)
@@ -82,8 +81,8 @@ func (s *statements) use(ctx context.Context, query string) *statement {
 	return used
 }
 
-// drop returns what is to be closed at once, if anything.
-func (st *statement) drop() *sql.Stmt {
+// dropUnused returns the statement to close now, if any.
+func (st *statement) dropUnused() *sql.Stmt {
 	st.dropped = true
 	if st.users > 0 {
 		return nil
@@ -102,10 +101,10 @@ func (s *statements) release(st *statement) {
 	}
 }
 
-// closeSpare closes a statement that nobody will run any more.
+// closeSpare closes a statement that is not needed.
 func closeSpare(stmt *sql.Stmt) {
 	if stmt != nil {
-		_ = stmt.Close() // it is of no use, whatever becomes of it
+		_ = stmt.Close() // not needed, whatever the result
 	}
 }
 
@@ -136,7 +135,7 @@ func (s *statements) QueryRowContext(ctx context.Context, query string, args ...
 	return s.conn.QueryRowContext(ctx, query, args...)
 }
 
-// close gives the statements back.
+// close closes all statements.
 func (s *statements) close() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// countingConn counts what is prepared on a pool.
+// countingConn counts prepared statements.
 type countingConn struct {
 	*sql.DB
 	prepared atomic.Int64
@@ -25,12 +25,12 @@ func (c *countingConn) PrepareContext(ctx context.Context, query string) (*sql.S
 	return c.DB.PrepareContext(ctx, query)
 }
 
-func shape(n int) string { return fmt.Sprintf("SELECT %d", n) }
+func statementShape(n int) string { return fmt.Sprintf("SELECT %d", n) }
 
-// asked runs a statement and returns what it found.
+// asked runs a statement and returns its result.
 func asked(t *testing.T, s *statements, n int) (found int) {
 	t.Helper()
-	require.NoError(t, s.QueryRowContext(t.Context(), shape(n)).Scan(&found))
+	require.NoError(t, s.QueryRowContext(t.Context(), statementShape(n)).Scan(&found))
 	return found
 }
 
@@ -43,15 +43,14 @@ func counting(t *testing.T) (*statements, *countingConn) {
 	return s, conn
 }
 
-// TestTheStatementsThatWereUsedLastAreKept: however many there were before, one that is
-// run again and again is prepared once, and no more are kept than are allowed.
-func TestTheStatementsThatWereUsedLastAreKept(t *testing.T) {
+// A statement that is run again and again is prepared once, and no more than the limit are kept.
+func TestStatements_KeepMostRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	s, conn := counting(t)
 	const shapes = 2 * preparedLimit
 	for n := range shapes {
 		require.Equal(t, n, asked(t, s, n))
-		require.Equal(t, -1, asked(t, s, -1), "what is used all the time stays")
+		require.Equal(t, -1, asked(t, s, -1), "a frequently used statement stays")
 	}
 	require.EqualValues(t, shapes+1, conn.prepared.Load())
 	require.Equal(t, preparedLimit, s.kept.Len())
@@ -60,15 +59,14 @@ func TestTheStatementsThatWereUsedLastAreKept(t *testing.T) {
 	}
 	require.EqualValues(t, shapes+2, conn.prepared.Load(), "a new one is prepared once")
 	require.Equal(t, 0, asked(t, s, 0))
-	require.EqualValues(t, shapes+3, conn.prepared.Load(), "the first ones went")
+	require.EqualValues(t, shapes+3, conn.prepared.Load(), "the first ones were dropped")
 }
 
-// TestAStatementThatIsInUseIsNotClosed: who runs one while others push it out runs it
-// to its end, and reads what it found.
-func TestAStatementThatIsInUseIsNotClosed(t *testing.T) {
+// A statement that others push out while it runs can finish, and its result can be read.
+func TestStatements_KeepStatementInUse(t *testing.T) {
 	t.Parallel()
 	s, _ := counting(t)
-	used := s.use(t.Context(), shape(-1))
+	used := s.use(t.Context(), statementShape(-1))
 	for n := range preparedLimit {
 		asked(t, s, n)
 	}
@@ -83,8 +81,8 @@ func TestAStatementThatIsInUseIsNotClosed(t *testing.T) {
 	require.Error(t, err, "it was closed after its last use")
 }
 
-// TestManyShapesAtOnce: nobody's statement is closed under him.
-func TestManyShapesAtOnce(t *testing.T) {
+// No statement is closed during its use.
+func TestStatements_ConcurrentUse(t *testing.T) {
 	t.Parallel()
 	s, _ := counting(t)
 	var group sync.WaitGroup
@@ -93,7 +91,7 @@ func TestManyShapesAtOnce(t *testing.T) {
 		group.Go(func() {
 			for n := range 2 * preparedLimit {
 				var found int
-				if err := s.QueryRowContext(t.Context(), shape(n)).Scan(&found); err != nil {
+				if err := s.QueryRowContext(t.Context(), statementShape(n)).Scan(&found); err != nil {
 					errs <- err
 					return
 				}

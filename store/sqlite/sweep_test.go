@@ -14,8 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// poisoned is a store in which no row of what is named poison can be changed, and its
-// database.
+// poisoned returns a store that cannot change rows named poison, and its database.
 func poisoned(t *testing.T) (store.Store, func(statement string, args ...any)) {
 	t.Helper()
 	path := sqlitetest.Migrated(t)
@@ -34,35 +33,33 @@ func poisoned(t *testing.T) (store.Store, func(statement string, args ...any)) {
 	return s, do
 }
 
-// insertRun is an open run of an agent in a project: status, lease_until and wake_at
-// follow.
+// insertRun inserts an open run of an agent in a project. status, lease_until and wake_at follow.
 const insertRun = `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, fresh, deployment_id, attempt, lease_until, wake_at, queued_at)
 	VALUES ($1, $2, $3, $4, $2, $5, 1, FALSE, $3, 1, $6, $7, 1)`
 
-// idOf is an id of a moment; of this one, it is not old.
-func idOf(at time.Time) string { return store.Stamp(uuid.New(), at.UnixMicro(), 0).String() }
+// idAtTime returns an ID of a time.
+func idAtTime(at time.Time) string { return store.Stamp(uuid.New(), at.UnixMicro(), 0).String() }
 
-// TestWhatCannotBeSweptKeepsTheRestFromNothing: a claim that cannot be ended leaves
-// other claims to be, the runs that waited too long, and those whose environment is gone.
-func TestWhatCannotBeSweptKeepsTheRestFromNothing(t *testing.T) {
+// A claim that cannot be ended does not affect other claims, suspended runs that timed out, or runs
+// of deleted environments.
+func TestSweepLeases_IsolatesFailingRows(t *testing.T) {
 	t.Parallel()
 	s, do := poisoned(t)
 	for _, run := range []struct {
 		agent, status string
 		lease, wake   any
 	}{{"poison", "running", 1, nil}, {"lost", "running", 2, nil}, {"late", "awaiting_approval", nil, 1}, {"gone", "queued", nil, nil}} {
-		do(insertRun, uuid.NewString(), idOf(time.Now()), uuid.NewString(), run.agent, run.status, run.lease, run.wake)
+		do(insertRun, uuid.NewString(), idAtTime(time.Now()), uuid.NewString(), run.agent, run.status, run.lease, run.wake)
 	}
-	do(insertRun, "ffffffff-0000-4000-8000-000000000000", idOf(time.Now()), uuid.NewString(), "gone", "queued", nil, nil)
-	do(insertRun, "00000000-0000-4000-8000-000000000000", idOf(time.Now()), uuid.NewString(), "poison", "queued", nil, nil)
+	do(insertRun, "ffffffff-0000-4000-8000-000000000000", idAtTime(time.Now()), uuid.NewString(), "gone", "queued", nil, nil)
+	do(insertRun, "00000000-0000-4000-8000-000000000000", idAtTime(time.Now()), uuid.NewString(), "poison", "queued", nil, nil)
 	swept, err := s.SweepLeases(t.Context(), 10)
 	require.ErrorContains(t, err, "poison")
-	require.Equal(t, store.Swept{GivenBack: 1, Resumed: 1, Cancelled: 4}, swept, "what is queued again is so in an environment that is gone")
+	require.Equal(t, store.Swept{GivenBack: 1, Resumed: 1, Cancelled: 4}, swept, "requeued runs are from deleted environments")
 }
 
-// TestWhatDoesNotExpireKeepsTheRestFromNothing: neither of other kinds, nor of other
-// projects.
-func TestWhatDoesNotExpireKeepsTheRestFromNothing(t *testing.T) {
+// A failing row affects neither rows of other kinds nor rows of other projects.
+func TestExpireRuns_IsolatesFailingRows(t *testing.T) {
 	t.Parallel()
 	s, do := poisoned(t)
 	do(`INSERT INTO idempotency_keys (project_id, connector_id, key, connector_run_id, run_ids, expires_at) VALUES ($1, $1, 'poison', $1, '[]', 1)`, uuid.NewString())
@@ -73,7 +70,7 @@ func TestWhatDoesNotExpireKeepsTheRestFromNothing(t *testing.T) {
 
 	old := time.Now().Add(-2 * store.MaxOpen)
 	for project, agent := range map[string]string{"00000000-0000-4000-8000-000000000000": "poison", "ffffffff-0000-4000-8000-000000000000": "old"} {
-		do(insertRun, project, idOf(old), uuid.NewString(), agent, "queued", nil, nil)
+		do(insertRun, project, idAtTime(old), uuid.NewString(), agent, "queued", nil, nil)
 	}
 	n, err = s.ExpireRuns(t.Context(), store.MaxOpen, 10)
 	require.ErrorContains(t, err, "poison")

@@ -11,11 +11,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
 // AddTerms implements sqlcore.Engine.
-func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) error {
+func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
 	for _, entry := range entries {
 		for n, run := range entry.Runs {
 			var (
@@ -27,18 +28,19 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 			}
 			err := q.QueryRowContext(ctx, `INSERT INTO run_words (project_id, run_id, shared, bytes) VALUES ($1, $2, $3, $4)
 				ON CONFLICT (project_id, run_id) DO NOTHING RETURNING entry`, entry.Project, run, shared, entry.Bytes(n)).Scan(&number)
-			if errors.Is(err, sql.ErrNoRows) { // it is there
+			if errors.Is(err, sql.ErrNoRows) { // it exists
 				continue
 			}
 			if err == nil && n == 0 {
 				_, err = q.ExecContext(ctx, `INSERT INTO run_terms (rowid, terms) VALUES ($1, $2)`, number, spelled(entry.Terms, " "))
 			}
 			if err != nil {
-				return err
+				return nil, err
 			}
+			added = append(added, store.Key{ProjectID: entry.Project, ID: run})
 		}
 	}
-	return nil
+	return added, nil
 }
 
 // WithTerms implements sqlcore.Engine.
@@ -51,7 +53,7 @@ func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) 
 		first, first+1), []any{matching(all, or), most}
 }
 
-// LookThrough implements sqlcore.Engine. The terms are asked for among the entries that were written
+// LookThrough implements sqlcore.Engine. It searches the terms among the entries that were written
 // between the first and the last of these.
 func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
 	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, COALESCE((SELECT s.entry FROM {run_words} s
@@ -60,7 +62,7 @@ func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, f
 			AND rowid >= (SELECT MIN(entry) FROM e) AND rowid <= (SELECT MAX(entry) FROM e)) AS has FROM e`, among, first), []any{matching(all, or)}
 }
 
-// matching is what entries with all of these terms match, or with the one.
+// matching returns the FTS5 expression for entries with all of these terms, or the one.
 func matching(all []sqlcore.Term, or sqlcore.Term) string {
 	return "(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")
 }
@@ -70,11 +72,11 @@ func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlc
 	return e.Snapshot(ctx, fn)
 }
 
-// spelled are terms as words of FTS5.
+// spelled returns terms as words of FTS5.
 func spelled(terms []sqlcore.Term, between string) string {
 	words := make([]string, len(terms))
 	for i, term := range terms {
-		words[i] = fmt.Sprintf("t%016x", uint64(term)) //nolint:gosec // all of its bits count
+		words[i] = fmt.Sprintf("t%016x", uint64(term)) //nolint:gosec // all bits are used
 	}
 	return strings.Join(words, between)
 }

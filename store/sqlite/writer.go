@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	// groupLimit is how many operations share a transaction at most.
+	// groupLimit is the maximum number of operations per transaction.
 	groupLimit = 256
-	// queueLimit is how many operations wait before their callers do.
+	// queueLimit is the number of waiting operations above which callers block.
 	queueLimit = 1024
 )
 
 var errClosed = errors.New("the store is closed")
 
-// operation is a write that waits for its turn.
+// operation is a waiting write.
 type operation struct {
-	ctx context.Context //nolint:containedctx // the caller's, on its way to the writer's goroutine
+	ctx context.Context //nolint:containedctx // of the caller, passed to the writer's goroutine
 	run func(ctx context.Context, q sqlcore.Queryer) error
-	// Instead of run, without a transaction: by no connection of the writer's, or by that.
+	// Instead of run, without a transaction: with a new connection, or with the writer's.
 	alone   func(db *sql.DB) error
 	between func(ctx context.Context, conn *sql.Conn) error
 	answer  chan error
 }
 
-// writer owns the one connection that writes.
+// writer owns the only connection that writes.
 type writer struct {
 	db     *sql.DB
 	logger *slog.Logger
@@ -44,7 +44,7 @@ type writer struct {
 	raw    *sql.Conn
 	conn   *statements // of raw
 
-	// written has a token once something was written.
+	// written has a token after a write.
 	written chan struct{}
 }
 
@@ -62,23 +62,23 @@ func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, 
 	return w, nil
 }
 
-// do runs fn in a transaction and answers after its commit. Once fn is begun
-// the context does not stop it: SQLite would roll back the others' work too.
+// do runs fn in a transaction and returns after the commit. Once fn has begun, the context does not
+// stop it, because SQLite would roll back the other operations too.
 func (w *writer) do(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return w.submit(&operation{ctx: ctx, run: fn, answer: make(chan error, 1)})
+	return w.submitOperation(&operation{ctx: ctx, run: fn, answer: make(chan error, 1)})
 }
 
 // alone runs fn while no transaction is open.
 func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
-	return w.submit(&operation{ctx: ctx, alone: fn, answer: make(chan error, 1)})
+	return w.submitOperation(&operation{ctx: ctx, alone: fn, answer: make(chan error, 1)})
 }
 
-// between runs fn by the writer's connection between two transactions.
+// between runs fn with the writer's connection between two transactions.
 func (w *writer) between(ctx context.Context, fn func(ctx context.Context, conn *sql.Conn) error) error {
-	return w.submit(&operation{ctx: ctx, between: fn, answer: make(chan error, 1)})
+	return w.submitOperation(&operation{ctx: ctx, between: fn, answer: make(chan error, 1)})
 }
 
-func (w *writer) submit(op *operation) error {
+func (w *writer) submitOperation(op *operation) error {
 	select {
 	case w.queue <- op:
 	case <-op.ctx.Done():
@@ -91,7 +91,7 @@ func (w *writer) submit(op *operation) error {
 		return err
 	case <-w.done:
 	}
-	select { // answered just before the end?
+	select { // the result may have come just before the end
 	case err := <-op.answer:
 		return err
 	default:
@@ -110,7 +110,7 @@ func (w *writer) loop() {
 	for {
 		select {
 		case op := <-w.queue:
-			w.serve(op)
+			w.serveOperation(op)
 		case <-w.stop:
 			w.disconnect()
 			return
@@ -118,8 +118,8 @@ func (w *writer) loop() {
 	}
 }
 
-// serve runs an operation, and with it those that wait.
-func (w *writer) serve(op *operation) {
+// serveOperation runs an operation, together with waiting ones.
+func (w *writer) serveOperation(op *operation) {
 	switch {
 	case op.ctx.Err() != nil:
 		op.answer <- op.ctx.Err()
@@ -133,13 +133,13 @@ func (w *writer) serve(op *operation) {
 		}
 		op.answer <- err
 	default:
-		w.group(op)
+		w.runGroup(op)
 	}
 }
 
-// group runs operations in one transaction until none waits, and answers them
-// after the commit.
-func (w *writer) group(op *operation) {
+// runGroup runs operations in one transaction until none waits, and returns their results after the
+// commit.
+func (w *writer) runGroup(op *operation) {
 	ctx := context.Background()
 	if err := w.connect(ctx); err != nil {
 		op.answer <- err
@@ -150,17 +150,17 @@ func (w *writer) group(op *operation) {
 		op.answer <- fmt.Errorf("beginning a transaction: %w", err)
 		return
 	}
-	// The first needs no savepoint: before it there is nothing to keep.
+	// The first needs no savepoint, because there is nothing before it to keep.
 	if err := op.run(context.WithoutCancel(op.ctx), w.conn); err != nil {
 		w.rollback(ctx)
 		op.answer <- err
 		return
 	}
 	members := []*operation{op}
-	var next *operation // one that must wait for the end of the group
+	var next *operation // an operation that must wait for the end of the group
 	for next == nil && len(members) < groupLimit {
 		var ok bool
-		if next, ok = w.join(ctx, &members); !ok {
+		if next, ok = w.joinGroup(ctx, &members); !ok {
 			return
 		}
 		if next == nil && len(w.queue) == 0 {
@@ -178,13 +178,13 @@ func (w *writer) group(op *operation) {
 	default:
 	}
 	if next != nil {
-		w.serve(next)
+		w.serveOperation(next)
 	}
 }
 
-// join takes an operation that waits into the transaction. It returns one that
-// cannot be taken, and false when the transaction is lost.
-func (w *writer) join(ctx context.Context, members *[]*operation) (next *operation, ok bool) {
+// joinGroup adds a waiting operation to the transaction. It returns an operation that cannot be added,
+// and false if the transaction is lost.
+func (w *writer) joinGroup(ctx context.Context, members *[]*operation) (next *operation, ok bool) {
 	var op *operation
 	select {
 	case op = <-w.queue:
@@ -212,7 +212,7 @@ func (w *writer) join(ctx context.Context, members *[]*operation) (next *operati
 	if err == nil {
 		_, err = w.conn.ExecContext(ctx, `RELEASE op`)
 	}
-	if err != nil { // SQLite has rolled back all of it, as it does when the disk is full
+	if err != nil { // SQLite has rolled back all of it, for example because the disk is full
 		w.rollback(ctx)
 		answer(*members, fmt.Errorf("the shared transaction was lost: %w", err))
 		return nil, false
@@ -226,11 +226,11 @@ func answer(members []*operation, err error) {
 	}
 }
 
-// rollback ends the transaction; where that fails the connection goes, and the
-// transaction with it.
+// rollback ends the transaction. If that fails, it closes the connection, and the transaction with
+// it.
 func (w *writer) rollback(ctx context.Context) {
 	if _, err := w.conn.ExecContext(ctx, `ROLLBACK`); err != nil {
-		w.logger.Warn("rolling back failed, connecting anew", "error", err)
+		w.logger.Warn("rolling back failed, reconnecting", "error", err)
 		w.disconnect()
 	}
 }
@@ -247,7 +247,7 @@ func (w *writer) connect(ctx context.Context) error {
 	return nil
 }
 
-// disconnect drops the connection, so that no transaction survives it.
+// disconnect closes the connection, so that no transaction survives.
 func (w *writer) disconnect() {
 	if w.conn == nil {
 		return
@@ -257,7 +257,7 @@ func (w *writer) disconnect() {
 		err = errors.Join(err, dropped)
 	}
 	if err != nil {
-		w.logger.Warn("closing the writing connection", "error", err)
+		w.logger.Warn("closing the connection of the writer", "error", err)
 	}
 	w.raw, w.conn = nil, nil
 }

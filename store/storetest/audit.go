@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// auditEntry has a value in every field that the caller sets.
+// auditEntry returns an entry with a value in every field that the caller sets.
 func auditEntry(project uuid.UUID) store.AuditEntry {
 	return store.AuditEntry{
 		ProjectID: project,
@@ -32,7 +32,7 @@ func (w *world) audit(q store.AuditQuery) []store.AuditEntry {
 }
 
 var auditPromises = []promise{
-	{"an act is recorded before its outcome, and read with it", func(w *world) {
+	{"an entry is recorded before its outcome and read with it", func(w *world) {
 		want := auditEntry(w.project.ID)
 		id, err := w.s.RecordAudit(w.ctx, want)
 		w.NoError(err)
@@ -55,19 +55,19 @@ var auditPromises = []promise{
 		w.Equal(outcome, *got[0].Outcome)
 		w.Error(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, store.AuditOutcome{Status: 200}), "an outcome is not changed")
 	}},
-	{"what has happened already is recorded with its outcome", func(w *world) {
+	{"a past operation is recorded with its outcome", func(w *world) {
 		entry := auditEntry(uuid.Nil)
 		entry.Outcome = &store.AuditOutcome{}
 		_, err := w.s.RecordAudit(w.ctx, entry)
 		w.NoError(err)
 		got := w.audit(store.AuditQuery{Limit: 10})
-		w.Len(got, 1, "the platform's own")
+		w.Len(got, 1, "the platform's entry")
 		w.NotNil(got[0].Outcome)
 		w.Nil(got[0].Outcome.Before)
 		w.Nil(got[0].Outcome.After)
 		w.Empty(w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10}))
 	}},
-	{"entries are listed newest first, page by page, of one project", func(w *world) {
+	{"entries of a project are listed newest first, by page", func(w *world) {
 		var ids []uuid.UUID
 		for range 5 {
 			id, err := w.s.RecordAudit(w.ctx, auditEntry(w.project.ID))
@@ -87,7 +87,7 @@ var auditPromises = []promise{
 		}
 		w.ElementsMatch(ids, got)
 	}},
-	{"an id holds the database's time", func(w *world) {
+	{"an ID has the database's time", func(w *world) {
 		id, err := w.s.RecordAudit(w.ctx, auditEntry(w.project.ID))
 		w.NoError(err)
 		w.EqualValues(7, id.Version())
@@ -96,7 +96,7 @@ var auditPromises = []promise{
 		at := w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0].At
 		w.Equal(at.UnixMilli(), sec*1000+nsec/1e6)
 	}},
-	{"texts are cut and made storable, documents that are too large are refused", func(w *world) {
+	{"texts are cut and made storable, large documents rejected", func(w *world) {
 		entry := auditEntry(w.project.ID)
 		entry.Route, entry.Object.Name = "/"+strings.Repeat("é", 1000), "a\x00\xff"
 		id, err := w.s.RecordAudit(w.ctx, entry)

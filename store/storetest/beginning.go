@@ -11,17 +11,20 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// waiting is a runner that waits for runs.
+// waiting is the ID of a waiting runner.
 const waiting = "a runner that waits"
 
-// offered is a single event of which the run may begin at the waiting runner.
+// traceparent is the traceparent of an event.
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+// offered returns a single event whose run may start on the waiting runner.
 func (w *world) offered() store.Event {
 	e := w.single()
-	e.RunnerID, e.Headers = waiting, map[string]string{"x-github-event": "push"}
+	e.RunnerID, e.Headers, e.Traceparent = waiting, map[string]string{"x-github-event": "push"}, traceparent
 	return e
 }
 
-// begins accepts an event whose run must begin, and returns its claim.
+// begins accepts an event whose run must start, and returns its claim.
 func (w *world) begins(e *store.Event) store.Claimed {
 	admissions, err := w.s.Accept(w.ctx, []store.Event{*e})
 	w.NoError(err)
@@ -47,15 +50,15 @@ func (w *world) waits(e store.Event) {
 }
 
 var beginningPromises = []promise{
-	{"a run begins at a runner that waits as if it had claimed it", func(w *world) {
+	{"a handed off run is claimed by the waiting runner", func(w *world) {
 		w.deploy("one", "first")
 		e := w.offered()
 		c := w.begins(&e)
 		w.Equal(w.run(e.Runs[0].ID), c.Run)
 		w.Equal(store.UnconfirmedLease, c.LeaseUntil.Sub(c.Now))
-		w.Empty(w.claim(10, lease), "nobody else is handed it")
+		w.Empty(w.claim(10, lease), "no other runner gets it")
 		again := w.claimAs(waiting, 0, lease)
-		w.Len(again, 1, "its answer may have been lost")
+		w.Len(again, 1, "its response may be lost")
 		again[0].Now = c.Now
 		w.Equal(again[0], c)
 		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
@@ -64,7 +67,7 @@ var beginningPromises = []promise{
 		w.NoError(w.complete(completed(c)))
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
 	}},
-	{"a run that has begun and is not confirmed goes to another runner", func(w *world) {
+	{"a handed off run without confirmation goes to another runner", func(w *world) {
 		w.deploy("one", "first")
 		e := w.offered()
 		c := w.begins(&e)
@@ -76,7 +79,7 @@ var beginningPromises = []promise{
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		w.NoError(w.complete(completed(again[0])))
 	}},
-	{"the runs of a batch begin each at its runner", func(w *world) {
+	{"each run of a batch starts on its own runner", func(w *world) {
 		w.deploy("one", "first")
 		events := []store.Event{w.offered(), w.single(), w.offered()}
 		events[2].RunnerID = "another one"
@@ -88,7 +91,7 @@ var beginningPromises = []promise{
 		w.Len(w.claimAs("another one", 10, lease), 2)
 		w.Len(w.claimAs(waiting, 10, lease), 1)
 	}},
-	{"an input in a blob comes by its id", func(w *world) {
+	{"an input in a blob comes by its ID", func(w *world) {
 		w.deploy("one", "first")
 		blob := uuid.New()
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader([]byte("large")))
@@ -99,7 +102,7 @@ var beginningPromises = []promise{
 		w.Nil(c.Input)
 		w.Equal(blob, *c.InputBlob)
 	}},
-	{"what was decided before begins nothing", func(w *world) {
+	{"an outdated or repeated event starts nothing", func(w *world) {
 		w.deploy("one", "first")
 		first, second := w.offered(), w.offered()
 		first.Idempotency = &store.Idempotency{Key: "key:1", TTL: time.Hour}
@@ -115,7 +118,7 @@ var beginningPromises = []promise{
 		w.Nil(admissions[1].Begun)
 		w.Equal(1, w.rowsOf("open_runs"))
 	}},
-	{"what a claim would have to weigh is queued", func(w *world) {
+	{"an event that a claim would have to weigh is queued", func(w *world) {
 		w.waits(w.offered()) // nothing is live
 		w.limits = map[string]int{"second": 1}
 		w.deployKeyed("one", keyedBy{"third": {Expression: "input.a"}}, "first", "second", "third")

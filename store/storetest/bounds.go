@@ -12,15 +12,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// text has so many bytes, of which the engine may have to mend some.
+// text returns a text of this size. The engine may have to replace a part of it.
 func text(bytes int) string { return strings.Repeat("x", bytes) }
 
-// sized is a journal entry of so many bytes.
+// sized returns a journal entry of this size.
 func sized(sequence int64, kind store.JournalKind, bytes int) store.JournalEntry {
 	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`"` + text(bytes-2) + `"`)}
 }
 
-// agentNames are so many names of agents.
+// agentNames returns n names of agents.
 func agentNames(n int) []string {
 	names := make([]string, n)
 	for i := range names {
@@ -29,7 +29,7 @@ func agentNames(n int) []string {
 	return names
 }
 
-// badAgents are lists of agents that no build has, with the error that says so.
+// badAgents returns invalid lists of agents, with the expected errors.
 func badAgents() map[string]struct {
 	agents []store.Agent
 	want   error
@@ -73,7 +73,7 @@ var boundPromises = []promise{
 		w.Equal(store.RunCompleted, run.Status)
 		w.Len(run.Output, store.MaxOutput)
 	}},
-	{"a run that says more fails with a code of its own", func(w *world) {
+	{"a run with a larger output fails with its own code", func(w *world) {
 		for name, c := range map[string]struct {
 			completion store.Completion
 			code       store.RunErrorCode
@@ -94,7 +94,7 @@ var boundPromises = []promise{
 			w.Equal(c.code, run.ErrorCode, name)
 			w.NotEmpty(run.Error)
 			w.Empty(run.Output)
-			w.EqualValues(7, run.Usage.TotalTokens, "what was spent is known")
+			w.EqualValues(7, run.Usage.TotalTokens, "usage is kept")
 			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 			journal, err := w.s.Journal(w.ctx, claimed.Run.Key())
 			w.NoError(err)
@@ -124,7 +124,7 @@ var boundPromises = []promise{
 			sequence++
 		}
 	}},
-	{"a build's log is cut with a mark, whoever goes on", func(w *world) {
+	{"a build log is cut with one mark", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -138,7 +138,7 @@ var boundPromises = []promise{
 		w.Greater(len(log), store.MaxBuildLog-8<<10)
 		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
 	}},
-	{"small chunks of a log are bounded too", func(w *world) {
+	{"small chunks of a log are limited too", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -151,7 +151,7 @@ var boundPromises = []promise{
 		w.Less(len(log), store.MaxBuildLog-900)
 		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
 	}},
-	{"what a build says of itself is bounded", func(w *world) {
+	{"the report of a build is limited", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -171,7 +171,7 @@ var boundPromises = []promise{
 		}
 		w.LessOrEqual(len(d.Message), store.MaxError)
 	}},
-	{"a build's agents are bounded in number and form", func(w *world) {
+	{"the agents of a build are limited in number and form", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -195,7 +195,7 @@ var boundPromises = []promise{
 			w.JSONEq(string(a.Config), string(config))
 		}
 	}},
-	{"a build reports its own phases and a commit that is one", func(w *world) {
+	{"a build reports its own phases and a valid commit", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -217,7 +217,7 @@ var boundPromises = []promise{
 			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
 		}
 	}},
-	{"journal entries are bounded in number", func(w *world) {
+	{"the number of journal entries is limited", func(w *world) {
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
 		entries := make([]store.JournalEntry, store.MaxEntries+1)
@@ -227,7 +227,7 @@ var boundPromises = []promise{
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries), store.ErrTooLarge)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries[:store.MaxEntries]))
 	}},
-	{"what is recorded of a runner is bounded", func(w *world) {
+	{"the record of a runner is limited", func(w *world) {
 		digests := make([]string, store.MaxDigests+1)
 		for i := range digests {
 			digests[i] = fmt.Sprintf("sha256:%064x", i)
@@ -252,7 +252,7 @@ var boundPromises = []promise{
 		whole := w.run(claimed.Run.ID)
 		w.Equal("an answer", whole.Output)
 		whole.Output = ""
-		w.Equal(whole, runs[0], "all else is listed")
+		w.Equal(whole, runs[0], "all other fields are listed")
 	}},
 	{"deployments are listed without test results and configurations", func(w *world) {
 		spec := w.newDeployment("one")
@@ -270,9 +270,9 @@ var boundPromises = []promise{
 		w.Equal(2, list[0].FailedTestCount)
 		w.Nil(list[0].Agents[0].Config)
 		whole.TestResults = nil
-		w.Equal(whole, list[0], "all else is listed")
+		w.Equal(whole, list[0], "all other fields are listed")
 	}},
-	{"the list of deployments is bounded by number", func(w *world) {
+	{"the list of deployments is limited in number", func(w *world) {
 		var specs []store.DeploymentSpec
 		for i := range store.MaxDeployments + 1 {
 			spec := w.newDeployment(fmt.Sprintf("number-%d", i))
@@ -286,7 +286,7 @@ var boundPromises = []promise{
 		w.Equal(specs[store.MaxDeployments].ID, list[0].ID)
 		w.Equal(specs[1].ID, list[store.MaxDeployments-1].ID)
 	}},
-	{"the list of deployments is bounded by size", func(w *world) {
+	{"the list of deployments is limited in size", func(w *world) {
 		most := make([]store.Agent, store.MaxAgentConfigs/store.MaxAgentDescription)
 		for i := range most {
 			most[i] = store.Agent{Name: fmt.Sprint(i), Description: text(store.MaxAgentDescription)}

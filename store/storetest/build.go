@@ -13,7 +13,7 @@ import (
 )
 
 var buildPromises = []promise{
-	{"a report changes what it names", func(w *world) {
+	{"a report changes the fields that it names", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -48,7 +48,7 @@ var buildPromises = []promise{
 			}
 			w.Equal(row.want, w.deployment(spec.ID).Branch)
 			again, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err, "the deployment is the same one, whatever its branch")
+			w.NoError(err, "the deployment stays the same, whatever its branch")
 			w.Equal(row.want, again.Branch)
 		}
 		spec := w.newUploaded("uploaded", w.upload("content"))
@@ -57,7 +57,7 @@ var buildPromises = []promise{
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Branch: "main"}), store.ErrInvalid)
 	}},
-	{"a build speaks of its own commit alone", func(w *world) {
+	{"a build reports its own commit only", func(w *world) {
 		pinned, other := strings.Repeat("0123", 10), strings.Repeat("4567", 10)
 		begun := func(spec store.DeploymentSpec) store.Key {
 			_, err := w.s.BeginDeployment(w.ctx, spec)
@@ -89,11 +89,11 @@ var buildPromises = []promise{
 
 		key = begun(w.newUploaded("uploaded", w.upload("content")))
 		w.ErrorIs(told(key, pinned), store.ErrInvalid)
-		w.ErrorIs(told(key, ""), store.ErrInvalid, "nobody is the author of a commit that there is not")
+		w.ErrorIs(told(key, ""), store.ErrInvalid, "without a commit there is no author")
 		w.NoError(w.s.ReportBuild(w.ctx, key, store.BuildReport{Phase: store.PhasePacking}))
 		of(key, "", "")
 	}},
-	{"a log is its chunks in order, each once", func(w *world) {
+	{"a log has its chunks in order, each once", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -108,10 +108,10 @@ var buildPromises = []promise{
 		w.Equal("a\nb\nc\n", log)
 		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 3, "\xff\x00bytes that are no text"))
 		for _, number := range []int64{-1, store.MaxLogNumber + 1, math.MaxInt64} {
-			w.ErrorIs(w.s.AppendBuildLog(w.ctx, spec.Key(), number, "x"), store.ErrInvalid, "nobody could go on after it")
+			w.ErrorIs(w.s.AppendBuildLog(w.ctx, spec.Key(), number, "x"), store.ErrInvalid, "no number could follow it")
 		}
 	}},
-	{"a log is read from where a reader was, while it is written and after", func(w *world) {
+	{"a log is read from a position, while it is written and after", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 0)
 		w.ErrorIs(err, store.ErrNotFound)
@@ -136,7 +136,7 @@ var buildPromises = []promise{
 		ended := part(1)
 		w.Regexp(`^bc\n.* the deployment was cancelled: enough\n$`, ended.Text)
 		w.Equal(store.BuildLogPart{Text: ended.Text, Next: 4, Status: store.DeploymentCancelled}, ended)
-		w.Equal(store.BuildLogPart{Next: 9, Status: store.DeploymentCancelled}, part(9), "beyond what there is")
+		w.Equal(store.BuildLogPart{Next: 9, Status: store.DeploymentCancelled}, part(9), "beyond the end")
 	}},
 	{"a build ends with a stored bundle", func(w *world) {
 		spec := w.newDeployment("one")
@@ -177,7 +177,7 @@ var buildPromises = []promise{
 		w.JSONEq(`{"failed":2}`, string(d.TestResults))
 		w.False(d.Built)
 	}},
-	{"the log of a build ends with the outcome of its deployment", func(w *world) {
+	{"the build log ends with the outcome of its deployment", func(w *world) {
 		for _, row := range []struct {
 			status  store.DeploymentStatus
 			reason  store.FailureReason
@@ -202,7 +202,7 @@ var buildPromises = []promise{
 			w.Regexp(`^all test cases passed\npacked\n\d\d:\d\d:\d\d `+regexp.QuoteMeta(row.want)+`$`, log)
 			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 2)
 			w.NoError(err)
-			w.Contains(part.Text, row.want, "one who reads along has it too")
+			w.Contains(part.Text, row.want, "a reader gets it too")
 
 			silent := w.newDeployment("without a log " + string(row.status) + string(row.reason))
 			_, err = w.s.BeginDeployment(w.ctx, silent)
@@ -213,7 +213,7 @@ var buildPromises = []promise{
 			w.Empty(log)
 		}
 	}},
-	{"what fails or is cancelled keeps the phase that it was in", func(w *world) {
+	{"a failed or cancelled deployment keeps its phase", func(w *world) {
 		begin := func(name string) store.Key {
 			spec := w.newDeployment(name)
 			_, err := w.s.BeginDeployment(w.ctx, spec)

@@ -11,13 +11,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// bundlesDay lets a day pass for bundles, and the sweep.
+// bundlesDay makes bundles a day older, and sweeps.
 func (w *world) bundlesDay() {
 	w.uploadsAge(store.BundleAge.Microseconds() + 1)
 	w.sweepUploads()
 }
 
-// bundled deploys as many as bundles are kept of.
+// bundled deploys as many deployments as bundles are kept.
 func (w *world) bundled(name string) (specs []store.DeploymentSpec) {
 	for i := range store.BundlesKept {
 		specs = append(specs, w.deploy(fmt.Sprintf("%s-%d", name, i), "first"))
@@ -25,7 +25,7 @@ func (w *world) bundled(name string) (specs []store.DeploymentSpec) {
 	return specs
 }
 
-// hasBundle says whether the bundle of a deployment is stored.
+// hasBundle reports whether the bundle of a deployment is stored.
 func (w *world) hasBundle(deployment uuid.UUID) bool {
 	return w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1 AND digest = (SELECT bundle_digest FROM deployments
 		WHERE project_id = $1 AND id = '`+deployment.String()+`')`) > 0
@@ -38,7 +38,7 @@ func (w *world) rollBack(deployment store.DeploymentSpec) (store.ActivationResul
 }
 
 var bundlePromises = []promise{
-	{"the bundles of the last deployed deployments of an environment are kept, and those before go", func(w *world) {
+	{"bundles of the last deployed deployments are kept", func(w *world) {
 		old, kept := w.deploy("old", "first"), w.bundled("v")
 		w.sweepUploads()
 		w.True(w.hasBundle(old.ID), "for a day")
@@ -53,7 +53,7 @@ var bundlePromises = []promise{
 		}
 		w.EqualValues(len(kept), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
-	{"a deployment whose bundle is gone is not live again until it is stored again", func(w *world) {
+	{"a deployment without its bundle cannot become live", func(w *world) {
 		old, kept := w.deploy("old", "first"), w.bundled("v")
 		w.bundlesDay()
 		before := w.deployment(old.ID)
@@ -78,7 +78,7 @@ var bundlePromises = []promise{
 		w.bundlesDay()
 		w.False(w.hasBundle(old.ID))
 	}},
-	{"the bundle of what is open is kept, whatever it waits for", func(w *world) {
+	{"the bundle of an open run is kept", func(w *world) {
 		old := w.deploy("old", "first")
 		w.singles(3)
 		claims := w.claim(3, lease)
@@ -98,7 +98,7 @@ var bundlePromises = []promise{
 		w.bundlesDay()
 		w.False(w.hasBundle(old.ID))
 	}},
-	{"the bundle of a run that is queued again and blocked is kept", func(w *world) {
+	{"the bundle of a requeued and blocked run is kept", func(w *world) {
 		old := w.deploy("old", "first")
 		w.singles(1)
 		run := w.claim(1, lease)[0].Run
@@ -108,7 +108,7 @@ var bundlePromises = []promise{
 		w.bundlesDay()
 		w.True(w.hasBundle(old.ID))
 	}},
-	{"the bundle of a build whose tests failed goes, and that of one that waits to be live stays", func(w *world) {
+	{"the bundle of a failed build is deleted, of a built deployment kept", func(w *world) {
 		failed := w.newDeployment("failed")
 		_, err := w.s.BeginDeployment(w.ctx, failed)
 		w.NoError(err)
@@ -126,14 +126,14 @@ var bundlePromises = []promise{
 		wanted := w.putBundle("wanted")
 		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), wanted))
 		w.bundlesDay()
-		w.EqualValues(2, w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), "what is live, and what runners are to fetch")
+		w.EqualValues(2, w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), "the live one, and the one to prefetch")
 	}},
-	{"the bundles of an environment that is gone go, that of what was live after a day", func(w *world) {
+	{"bundles of a deleted environment are deleted, the live one after a day", func(w *world) {
 		live := w.deploy("one", "first")
 		w.uploadsAge(store.BundleAge.Microseconds() + 1)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.sweepUploads()
-		w.True(w.hasBundle(live.ID), "the environment may come back at once")
+		w.True(w.hasBundle(live.ID), "the environment may be re-created at once")
 		w.NoError(w.s.PutEnvironment(w.ctx, w.environment))
 		w.True(w.activate(live.ID).Live)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
@@ -143,7 +143,7 @@ var bundlePromises = []promise{
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: live.Key()})
 		w.ErrorIs(err, store.ErrBundleGone)
 	}},
-	{"a bundle that two environments have is kept as long as either needs it", func(w *world) {
+	{"a bundle of two environments is kept while either needs it", func(w *world) {
 		staging := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, staging))
 		old, other := w.deploy("old", "first"), w.newDeployment("other")

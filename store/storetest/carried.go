@@ -12,7 +12,7 @@ import (
 )
 
 var carriedPromises = []promise{
-	{"a delivery says what it carries, while it waits and when it has ended", func(w *world) {
+	{"a delivery has its kind, open and ended", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
@@ -33,7 +33,7 @@ var carriedPromises = []promise{
 		}
 		w.carries(e.ConnectorRunID, "")
 	}},
-	{"a result says so too where its connector did not send", func(w *world) {
+	{"a skipped result has its kind", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		out.Enabled = false
@@ -42,7 +42,7 @@ var carriedPromises = []promise{
 		w.post()
 		w.carries(w.deliveriesOf(out)[0].ID, store.DeliverResult)
 	}},
-	{"deliveries are found by the run", func(w *world) {
+	{"deliveries are found by their run", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		ended := w.failing()
@@ -64,7 +64,7 @@ var carriedPromises = []promise{
 		w.NoError(err)
 		w.Zero(total)
 	}},
-	{"what is about a run is narrowed as lists are, newest first, by pages", func(w *world) {
+	{"connector runs of a run are filtered and paged like other lists", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		first := w.failing()
@@ -94,9 +94,9 @@ var carriedPromises = []promise{
 			"open or failed": {func(q *store.ConnectorRunQuery) {
 				q.Statuses = []store.ConnectorRunStatus{store.ConnectorRunFailed, store.ConnectorRunRunning}
 			}, []uuid.UUID{all[0], all[2]}, 2},
-			"of a cause": {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerOutbound }, all, 3},
-			"of another": {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerWebhook }, nil, 0},
-			"of a while": {func(q *store.ConnectorRunQuery) { q.Since = time.Hour }, all, 3},
+			"of a cause":  {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerOutbound }, all, 3},
+			"of another":  {func(q *store.ConnectorRunQuery) { q.Trigger = store.TriggerWebhook }, nil, 0},
+			"of a period": {func(q *store.ConnectorRunQuery) { q.Since = time.Hour }, all, 3},
 		} {
 			q := store.ConnectorRunQuery{Connector: out.Key(), Run: first.RunID, Limit: 10}
 			c.narrow(&q)
@@ -111,7 +111,7 @@ var carriedPromises = []promise{
 			w.Equal(c.want, got, what)
 		}
 	}},
-	{"what a run sends stays a payload, whatever it looks like", func(w *world) {
+	{"a sent payload stays a payload, whatever its content", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", tool("tell"))
 		w.outboundFrom("nobody", "ops", telling)
@@ -120,7 +120,7 @@ var carriedPromises = []promise{
 		w.carries(sent.DeliveryID, store.DeliverPayload)
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
 		w.carries(sent.DeliveryID, store.DeliverPayload)
-		w.Equal(1, w.post(), "of which is told")
+		w.Equal(1, w.post(), "which is reported")
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		w.replay(sent.DeliveryID)
 		again := w.takeDue(10, 10)[0]
@@ -131,7 +131,7 @@ var carriedPromises = []promise{
 	}},
 }
 
-// carries says what a connector run carries, where it is read and in lists.
+// carries checks the kind of a connector run, read individually and in lists.
 func (w *world) carries(id uuid.UUID, kind store.DeliveryKind) {
 	run := w.connectorRun(id)
 	w.Equal(kind, run.Kind)

@@ -16,12 +16,12 @@ import (
 )
 
 var chosenPromises = []promise{
-	{"an object may have the id of anything else, and both live on", func(w *world) {
+	{"an object may have the ID of any other thing", func(w *world) {
 		for _, kind := range slices.Sorted(maps.Keys(late)) {
 			w.Equal(w.meets(kind, true), w.meets(kind, false), kind)
 		}
 	}},
-	{"of two projects that have chosen the same ids each lives as if there were no other", func(w *world) {
+	{"two projects with the same chosen IDs are independent", func(w *world) {
 		histories := rapid.SliceOfN(rapid.Custom(drawAct), 120, 160)
 		for seed := range 8 {
 			acts, choose := histories.Example(seed), theSame()
@@ -38,7 +38,7 @@ var chosenPromises = []promise{
 	}},
 }
 
-// late are objects that are made once much has happened, by their kind, and what they then do.
+// late are objects that are created late, by kind, with their actions.
 var late = map[string]struct {
 	come, leave func(r *resident, name string)
 }{
@@ -102,7 +102,7 @@ var late = map[string]struct {
 	},
 }
 
-// before and after are what happens before the late ones come, and while they are there.
+// before and after are the acts before the late objects come, and afterwards.
 var (
 	before = acts("event 0; event 2; event 0; event 0; claim 0; complete 0; link 2; send 0; claim 2; sweep; post; take; record 0; replay many 0; refuse 0; tick 0; claim 0; complete 2; post")
 	after  = acts("event 0; claim 0; claim 0; complete 0; complete 2; send 0; complete 0; complete 0; post; take; record 0; record 1; record 2; record 3; record 4; record 1; " +
@@ -110,7 +110,7 @@ var (
 	end = acts("post; take; hasten; post; take; record 1; record 0; complete 0; expire; post; count")
 )
 
-// acts are those of a text: of the platform where no number says whose.
+// acts parses acts from a text: acts of the platform if no number names the resident.
 func acts(text string) (out []act) {
 	for _, one := range strings.Split(text, "; ") {
 		a := act{who: -1, what: one}
@@ -122,8 +122,8 @@ func acts(text string) (out []act) {
 	return out
 }
 
-// meets is the life of a resident, and of another one, in which one thing of a kind comes late for
-// each id of something else; fresh ones have ids of their own instead. It is what both say.
+// meets plays the life of two residents. In one of them an object of the kind is created late with
+// the ID of each other thing, or with a new ID if fresh is set. It returns what both observe.
 func (w *world) meets(kind string, fresh bool) (said []string) {
 	chosen, base := map[string]uuid.UUID{}, theSame()
 	r := w.settles(func(kind, name string) uuid.UUID {
@@ -163,7 +163,7 @@ func (w *world) meets(kind string, fresh bool) (said []string) {
 	return slices.Concat(r.said, other.said)
 }
 
-// ofWho are acts of somebody else.
+// ofWho assigns acts to a resident.
 func ofWho(who int, acts []act) []act {
 	acts = slices.Clone(acts)
 	for i := range acts {
@@ -174,14 +174,14 @@ func ofWho(who int, acts []act) []act {
 	return acts
 }
 
-// another is an id, and what it is of.
+// another is an ID with its origin.
 type another struct {
 	id   uuid.UUID
 	kind string
 }
 
-// others are ids that may be chosen for a kind: of what no object of the resident's has claimed, two of
-// each kind, and of all that is the other one's, one of each.
+// others returns IDs that a user may choose for a kind: two IDs of each kind that no object of the
+// resident has claimed, and one of each kind of the other resident.
 func (w *world) others(r, other *resident, but string) (ids []another) {
 	most := map[string]int{"own": 2, "other": 1}
 	for whose, of := range map[string]*resident{"own": r, "other": other} {
@@ -198,7 +198,7 @@ func (w *world) others(r, other *resident, but string) (ids []another) {
 	return ids
 }
 
-// drawAct draws what somebody does.
+// drawAct draws an act.
 func drawAct(rt *rapid.T) act {
 	a := act{who: rapid.IntRange(-1, 1).Draw(rt, "who"), n: rapid.IntRange(0, 29).Draw(rt, "n")}
 	names := sortedNames(residentActs)

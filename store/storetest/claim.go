@@ -17,7 +17,7 @@ var claimPromises = []promise{
 		w.deploy("one", "first", "second")
 		w.Len(w.claim(10, lease), 2)
 	}},
-	{"runs are taken oldest first, with all that they need", func(w *world) {
+	{"runs are claimed oldest first, with all their data", func(w *world) {
 		d := w.deploy("one", "first", "second")
 		e, later := w.event(), w.event()
 		w.accept(&e)
@@ -40,7 +40,7 @@ var claimPromises = []promise{
 		w.Len(w.claim(10, lease), 1, "the last one")
 		w.Empty(w.claim(10, lease))
 	}},
-	{"no run is ever taken twice", func(w *world) {
+	{"no run is claimed twice", func(w *world) {
 		w.deploy("one", "first", "second")
 		events := make([]store.Event, 40)
 		for i := range events {
@@ -75,7 +75,7 @@ var claimPromises = []promise{
 		}
 		group.Wait()
 		w.NoError(fault)
-		for _, c := range w.claim(100, lease) { // what a claim passed over while another held it
+		for _, c := range w.claim(100, lease) { // rows that a claim skipped while another one had them
 			seen[c.Run.ID]++
 		}
 		w.Len(seen, 80)
@@ -97,21 +97,21 @@ var claimPromises = []promise{
 		w.NoError(w.complete(completed(claimed[0])))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
-	{"runs that cannot start do not hide those that can", func(w *world) {
+	{"runs that cannot start do not hide others", func(w *world) {
 		w.deploy("one", "second")
 		bad, good := w.single(), w.event()
 		good.Runs = good.Runs[1:]
 		w.accept(&bad)
 		w.accept(&good)
 		claimed := w.claim(1, lease)
-		if len(claimed) == 0 { // it took the one that cannot start
+		if len(claimed) == 0 { // it took the run that cannot start
 			claimed = w.claim(1, lease)
 		}
 		w.Len(claimed, 1)
 		w.Equal(good.Runs[0].ID, claimed[0].Run.ID)
 		w.Equal(store.ConnectorRunFailed, w.outcome(bad.ConnectorRunID).Status)
 	}},
-	{"a run that resumes keeps its deployment", func(w *world) {
+	{"a resumed run keeps its deployment", func(w *world) {
 		one := w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
@@ -122,7 +122,7 @@ var claimPromises = []promise{
 		w.Equal(2, again[0].Run.Attempt)
 		w.Greater(again[0].Token, c.Token)
 	}},
-	{"the random part of a token is another one for each claim of a run", func(w *world) {
+	{"each claim of a run has another random token part", func(w *world) {
 		w.deploy("one", "first", "second")
 		const bits = 31 // below the attempt
 		events := make([]store.Event, 40)
@@ -146,11 +146,11 @@ var claimPromises = []promise{
 				random[c.Token&(1<<bits-1)] = true
 				varied |= c.Token&(1<<bits-1) ^ runs[0].Token&(1<<bits-1)
 			}
-			w.GreaterOrEqual(len(random), len(runs)-1, "two may be the same by chance")
-			w.EqualValues(1<<bits-1, varied, "each of the bits")
+			w.GreaterOrEqual(len(random), len(runs)-1, "equal by chance twice")
+			w.EqualValues(1<<bits-1, varied, "every bit varies")
 		}
 	}},
-	{"a heartbeat renews what is current and names the rest", func(w *world) {
+	{"a heartbeat renews current claims and returns the others", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
@@ -164,7 +164,7 @@ var claimPromises = []promise{
 		w.NoError(err)
 		w.Empty(lost)
 	}},
-	{"a run that loses every runner fails in the end, one that is released does not", func(w *world) {
+	{"a run that loses every runner fails, a released run does not", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))

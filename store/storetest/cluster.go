@@ -20,13 +20,13 @@ const (
 	there = "the uid of another"
 )
 
-// age moves the lease's renewal back.
+// age moves the renewal of the lease back.
 func (w *world) age(by time.Duration) {
 	_, err := w.db.ExecContext(w.ctx, `UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
 	w.NoError(err)
 }
 
-// moved is a store that was adopted by another cluster.
+// moved returns a store that another cluster has adopted.
 func (w *world) moved() store.Control {
 	w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
 	w.age(store.AdoptionAge)
@@ -41,15 +41,15 @@ func (w *world) foreign(err error, lease string) {
 	w.Equal(lease, foreign.Lease.ClusterUID)
 }
 
-// controlReads are the methods of a manager that write nothing.
+// controlReads are the read-only methods of a manager.
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 	"AskedLooks", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
-	"Demand", "Rates", "LatestRate",
+	"Demand", "Rates", "LatestRate", "ProjectTelemetry",
 }
 
-// controlWrites are the others, each so that it would have an effect.
+// controlWrites are the other methods, each with a call that would have an effect.
 var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"TakeRejectionNews": func(v *victim, c store.Control) error {
 		_, err := c.TakeRejectionNews(v.ctx, 10)
@@ -122,7 +122,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 }
 
 var clusterPromises = []promise{
-	{"the first cluster that asks has the store, the others are told which", func(w *world) {
+	{"the first cluster gets the store, others get an error", func(w *world) {
 		platform := uuid.New()
 		_, err := w.s.Cluster(w.ctx)
 		w.ErrorIs(err, store.ErrNotFound)
@@ -143,13 +143,13 @@ var clusterPromises = []promise{
 		w.Equal(platform, other.Stored)
 		l, err = w.s.Cluster(w.ctx)
 		w.NoError(err)
-		w.GreaterOrEqual(l.Age, time.Hour, "who is refused renews nothing")
+		w.GreaterOrEqual(l.Age, time.Hour, "a rejected manager renews nothing")
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
 		l, err = w.s.Cluster(w.ctx)
 		w.NoError(err)
 		w.Less(l.Age, time.Hour)
 	}},
-	{"of two clusters at once one has the store", func(w *world) {
+	{"of two concurrent clusters one gets the store", func(w *world) {
 		platform, holders := uuid.New(), make([]bool, writers)
 		w.NoError(together(func(i int) error {
 			uid := []string{here, there}[i%2]
@@ -168,7 +168,7 @@ var clusterPromises = []promise{
 	}},
 	{"every write of a manager asserts its cluster's lease", func(w *world) {
 		w.ElementsMatch(methodsOf(reflect.TypeFor[store.Control]()), append(slices.Collect(maps.Keys(controlWrites)), controlReads...),
-			"a new method belongs here")
+			"add a new method here")
 		v := w.newVictim()
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
 		before := w.rows(w.project.ID)
@@ -183,7 +183,7 @@ var clusterPromises = []promise{
 			}
 		}
 	}},
-	{"a manager of another cluster reads, and the data plane goes on", func(w *world) {
+	{"a manager of another cluster can read, and the data plane continues", func(w *world) {
 		w.moved()
 		got, err := w.s.ForCluster(here).Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
@@ -192,7 +192,7 @@ var clusterPromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.complete(completed(c)))
 	}},
-	{"a store is not adopted while a manager renews its lease", func(w *world) {
+	{"a store is not adopted while its lease is renewed", func(w *world) {
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
 		before := w.rows(w.project.ID)
 		_, err := w.s.AdoptCluster(w.ctx, there)
@@ -200,12 +200,12 @@ var clusterPromises = []promise{
 		w.ErrorAs(err, &used)
 		w.Equal(here, used.Lease.ClusterUID)
 		n, err := w.s.AdoptCluster(w.ctx, here)
-		w.NoError(err, "its own it is")
+		w.NoError(err, "the claim is its own")
 		w.Zero(n)
 		w.Equal(before, w.rows(w.project.ID))
 		w.ErrorIs(w.s.FinishAdoption(w.ctx, there), store.ErrConflict)
 	}},
-	{"adopting hands over all claims, and the lease with them", func(w *world) {
+	{"an adoption hands over all claims and the lease", func(w *world) {
 		platform := uuid.New()
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
 		w.age(store.AdoptionAge)
@@ -230,7 +230,7 @@ var clusterPromises = []promise{
 		w.NoError(err)
 		w.False(l.Adopting)
 	}},
-	{"an object takes its row over without the effects of a deletion", func(w *world) {
+	{"an object takes over its row without the effects of a deletion", func(w *world) {
 		spec := w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -255,11 +255,11 @@ var clusterPromises = []promise{
 		w.Equal("there", got.Ref.ObjectUID)
 
 		older := environment.Ref
-		older.ObjectUID = "there, made anew"
-		w.NoError(control.ClaimID(w.ctx, environment.Key(), older), "from then on it is as any other")
+		older.ObjectUID = "re-created"
+		w.NoError(control.ClaimID(w.ctx, environment.Key(), older), "from then on it is like any other")
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 	}},
-	{"what no object took over stays listed, and can be removed", func(w *world) {
+	{"a claim without an object stays listed and can be removed", func(w *world) {
 		control := w.moved()
 		connector := w.connector
 		connector.Ref.ObjectUID = "there"
@@ -277,7 +277,7 @@ var clusterPromises = []promise{
 		w.NoError(err)
 		w.Equal([]store.ProjectedObject{{Key: connector.Key(), Ref: connector.Ref}}, objects)
 	}},
-	{"what an activation names after an adoption is to be mirrored, not swept", func(w *world) {
+	{"connectors activated after an adoption are mirrored, not swept", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
 		activate := func(name string) {
@@ -294,10 +294,10 @@ var clusterPromises = []promise{
 		activate("two")
 		objects, err = w.s.ListProjected(w.ctx)
 		w.NoError(err)
-		w.Len(objects, before, "less the connector, more the deployment")
+		w.Len(objects, before, "one connector less, one deployment more")
 		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }))
 	}},
-	{"a manager that never stops writing does not keep itself from renewing its lease", func(w *world) {
+	{"a manager under constant writes can renew its lease", func(w *world) {
 		platform, stop := uuid.New(), make(chan struct{})
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
 		control := w.s.ForCluster(here)
@@ -318,7 +318,7 @@ var clusterPromises = []promise{
 			}
 		}))
 	}},
-	{"no write of the old manager comes after the adoption", func(w *world) {
+	{"no write of the old manager follows the adoption", func(w *world) {
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
 		w.age(store.AdoptionAge)
 		control := w.s.ForCluster(here)

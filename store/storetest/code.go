@@ -14,15 +14,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// codePromises are about a project's code, and connectors that it defines.
+// codePromises are about a project's code and its connectors.
 var codePromises = []promise{
-	{"the folder that is built is the one that was named when the build started", func(w *world) {
+	{"the built folder is the one named at the start of the build", func(w *world) {
 		spec := w.newDeployment("one")
 		begun, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.Nil(begun.Path)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/support"))
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), "a building one stays")
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), "a building deployment stays")
 		begun, err = w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		for _, d := range []store.Deployment{begun, w.deployment(spec.ID)} {
@@ -35,7 +35,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.Equal("services/support", *list[0].Path)
 	}},
-	{"the connectors of a build are kept with its deployment", func(w *world) {
+	{"the connectors of a build are stored with its deployment", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -54,7 +54,7 @@ var codePromises = []promise{
 		w.Equal("nightly", files[0].Key)
 		w.Contains(files[1].Content, "# ü")
 	}},
-	{"the connectors of a build are bounded in number, size and form", func(w *world) {
+	{"the connectors of a build are limited in number, size and form", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -90,14 +90,14 @@ var codePromises = []promise{
 		result.Connectors = many
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 	}},
-	{"what would become of connectors is recorded", func(w *world) {
+	{"planned connector results are recorded", func(w *world) {
 		spec := w.build("one", "first")
 		results := json.RawMessage(`[{"connector":"orders","action":"failed","error":"no"}]`)
 		w.NoError(w.s.RecordConnectors(w.ctx, spec.Key(), results))
 		w.JSONEq(string(results), string(w.deployment(spec.ID).ConnectorResults))
 		w.ErrorIs(w.s.RecordConnectors(w.ctx, w.key(uuid.New()), results), store.ErrNotFound)
 	}},
-	{"what was done with connectors is recorded once it is done", func(w *world) {
+	{"connector results are recorded once they are applied", func(w *world) {
 		old, late := w.deploy("one", "first"), w.build("two", "first")
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: old.Key(), RequestedAt: &origin})
 		w.NoError(err)
@@ -109,7 +109,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.JSONEq(string(results), string(w.deployment(late.ID).ConnectorResults))
 	}},
-	{"an activation keeps the connectors that are to stay as they are", func(w *world) {
+	{"an activation keeps the named connectors unchanged", func(w *world) {
 		kept, gone := w.codeConnector("kept"), w.codeConnector("gone")
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, gone}})
 		w.NoError(err)
@@ -124,7 +124,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.True(retired.Retired)
 	}},
-	{"the connectors of the code are listed, in effect or not, with whose files they are", func(w *world) {
+	{"code-defined connectors are listed with their deployment", func(w *world) {
 		mine := w.newConnector("mine")
 		w.NoError(w.s.PutConnector(w.ctx, mine))
 		listed := func() (out []string) {
@@ -155,7 +155,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.Empty(rows)
 	}},
-	{"a mirror of an activation that another has followed is not put", func(w *world) {
+	{"a mirror of an earlier activation is rejected", func(w *world) {
 		connector := w.codeConnector("orders")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
 		link.Ref.ObjectUID = ""
@@ -171,7 +171,7 @@ var codePromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, mirroredLink))
 		after, err := w.s.Connector(w.ctx, connector.Key())
 		w.NoError(err)
-		w.Equal(before.Version, after.Version, "the mirror says what the activation said")
+		w.Equal(before.Version, after.Version, "the mirror has the values of the activation")
 		w.Equal("uid", after.Ref.ObjectUID)
 
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key()})
@@ -189,7 +189,7 @@ var codePromises = []promise{
 		mirrored.Activation = w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
 	}},
-	{"a connector that is live stays when its mirror is deleted, and waits for another", func(w *world) {
+	{"a live connector stays when its mirror is deleted", func(w *world) {
 		connector := w.codeConnector("orders")
 		connector.SecretVersion, connector.SecretDigest = 3, []byte("secret three")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
@@ -215,9 +215,9 @@ var codePromises = []promise{
 		}
 		objects, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
-		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }), "it is no object's that is gone")
+		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }), "the object is not deleted")
 		other := mirrored
-		other.ID, other.Ref.ObjectUID = uuid.New(), "of the same name with another id"
+		other.ID, other.Ref.ObjectUID = uuid.New(), "with the same name and another ID"
 		w.ErrorAs(w.s.ClaimID(w.ctx, other.Key(), other.Ref), new(*store.IDTakenError))
 		stays("", 0)
 
@@ -225,7 +225,7 @@ var codePromises = []promise{
 		again.Ref.ObjectUID, again.Ref.Generation = "again", 1
 		w.NoError(w.s.PutConnector(w.ctx, again))
 		stays("again", 1)
-		again.Ref.ObjectUID = "another, and nobody saw that one go"
+		again.Ref.ObjectUID = "another object, and the deletion of the first was missed"
 		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
 		stays(again.Ref.ObjectUID, 1)
 
@@ -233,10 +233,10 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
 		_, err = w.s.Connector(w.ctx, connector.Key())
-		w.ErrorIs(err, store.ErrNotFound, "a retired one goes")
+		w.ErrorIs(err, store.ErrNotFound, "a retired one is deleted")
 		w.ErrorIs(second(w.s.Holder(w.ctx, connector.Key())), store.ErrNotFound)
 	}},
-	{"the connectors of an environment that goes, go with their mirrors, and those that have none at once", func(w *world) {
+	{"connectors of a deleted environment are deleted with their mirrors", func(w *world) {
 		with, without := w.codeConnector("with"), w.codeConnector("without")
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{with, without}})
 		w.NoError(err)
@@ -262,7 +262,7 @@ var codePromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, with.Ref))
 		w.ErrorIs(second(w.s.Connector(w.ctx, with.Key())), store.ErrNotFound)
 	}},
-	{"a mirrored link that was forgotten is one of code again", func(w *world) {
+	{"a deleted mirrored link can be defined in code again", func(w *world) {
 		connector := w.codeConnector("orders")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}})
@@ -275,7 +275,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.Empty(route.Links)
 	}},
-	{"what agents send by comes and goes with activations, and a name is free for the next", func(w *world) {
+	{"tools follow activations, and their names become free", func(w *world) {
 		old, oldLink := w.codeTool("crm", "tell")
 		young, youngLink := w.codeTool("crm2", "tell")
 		one := w.build("one", "first")
@@ -293,18 +293,18 @@ var codePromises = []promise{
 		w.Equal([]string{"first tell crm2"}, w.actions("first"))
 		mirrored := oldLink
 		mirrored.Ref.ObjectUID, mirrored.Activation, mirrored.Outbound = "uid", w.liveRank(), &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell", Statuses: []store.RunStatus{}}
-		w.NoError(w.s.PutLink(w.ctx, mirrored), "the link of one that is retired stays")
+		w.NoError(w.s.PutLink(w.ctx, mirrored), "the link of a retired connector stays")
 		w.Equal([]string{"first tell crm2"}, w.actions("first"))
 
 		own := w.newLink("own", old.ID, "second", origin)
 		own.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "say"}
-		w.NoError(w.s.PutLink(w.ctx, own), "a person's, to one that is retired")
+		w.NoError(w.s.PutLink(w.ctx, own), "a user's link, to a retired connector")
 		w.outboundFrom("second", "other", tool("say"))
 		activate(one, old, oldLink)
 		w.Equal([]string{"first tell crm"}, w.actions("first"))
-		w.Equal([]string{"second say other"}, w.actions("second"), "who was there first, while the other was retired")
+		w.Equal([]string{"second say other"}, w.actions("second"), "the older one, while the other was retired")
 	}},
-	{"links of code exchange the names of their tools in one activation", func(w *world) {
+	{"links in code swap tool names in one activation", func(w *world) {
 		a, aLink := w.codeTool("a", "tell")
 		b, bLink := w.codeTool("b", "say")
 		for i, names := range [][2]string{{"tell", "say"}, {"say", "tell"}, {"say", "tell"}} {
@@ -317,12 +317,12 @@ var codePromises = []promise{
 			w.ElementsMatch([]string{"first " + names[0] + " a", "first " + names[1] + " b"}, w.actions("first"))
 			after, err := w.s.Connector(w.ctx, a.Key())
 			w.NoError(err)
-			w.Equal(i == 2, before.Version == after.Version, "%d: a route that changed is known to have", i)
+			w.Equal(i == 2, before.Version == after.Version, "%d: a changed route has a new version", i)
 		}
 	}},
 }
 
-// codeTool is a connector that code defines, with a link that gives the agent first a tool.
+// codeTool returns a code-defined connector, with a link that gives the first agent a tool.
 func (w *world) codeTool(name, tool string) (store.Connector, store.Link) {
 	c := w.codeConnector(name)
 	c.Mode = "outbound"
@@ -331,7 +331,7 @@ func (w *world) codeTool(name, tool string) (store.Connector, store.Link) {
 	return c, l
 }
 
-// codeConnector is one that code defines and that no object mirrors yet.
+// codeConnector returns a code-defined connector that no object mirrors yet.
 func (w *world) codeConnector(name string) store.Connector {
 	c := w.newConnector(name)
 	c.DefinedInCode, c.Ref.ObjectUID, c.Ref.Generation = true, "", 0

@@ -12,10 +12,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keyedBy are expressions of the agents of a deployment.
+// keyedBy are the concurrency settings of a deployment's agents.
 type keyedBy map[string]store.Concurrency
 
-// deployKeyed makes a new deployment live whose agents key their runs so.
+// deployKeyed makes a new deployment with these settings live.
 func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
 	spec := w.newDeployment(name)
 	_, err := w.s.BeginDeployment(w.ctx, spec)
@@ -29,10 +29,10 @@ func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
 	w.True(w.activate(spec.ID).Live)
 }
 
-// contender is a single event whose run has a concurrency key.
+// contender returns a single event whose run has a concurrency key.
 func (w *world) contender(key string) store.Event { return w.contenderAt(w.version(), key) }
 
-// contenderAt is contender for who knows the connector's version.
+// contenderAt is contender with a known version of the connector.
 func (w *world) contenderAt(version int64, key string) store.Event {
 	e := w.eventAt(version)
 	e.Runs = e.Runs[:1]
@@ -50,7 +50,7 @@ func (w *world) contenders(keys ...string) (runs []uuid.UUID) {
 	return runs
 }
 
-// underWay claims all that can be claimed, which are these runs.
+// underWay claims all claimable runs, which must be these.
 func (w *world) underWay(runs ...uuid.UUID) []store.Claimed {
 	claimed := w.claim(50, lease)
 	ids := make([]uuid.UUID, len(claimed))
@@ -74,22 +74,22 @@ func (w *world) finish(claimed ...store.Claimed) {
 	}
 }
 
-// noSlots says that nobody has a key of the project, as it is once nothing is open.
+// noSlots checks that the project has no slots, as when no run is open.
 func (w *world) noSlots() { w.Zero(w.rowsOf("concurrency_slots")) }
 
-// rowsOf is how many rows of the project a table has.
+// rowsOf returns the number of rows of the project in a table.
 func (w *world) rowsOf(table string) (n int) {
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*) FROM `+table+` WHERE project_id = $1`, w.project.ID.String()).Scan(&n))
 	return n
 }
 
-// drain claims and ends runs until there are none, of each key one at a time.
+// drain claims and ends runs until there are none, one at a time per key.
 func (w *world) drain(key func(run uuid.UUID) string) (order []uuid.UUID) {
 	for {
 		claimed := w.claim(50, lease)
 		seen := map[string]bool{}
 		for _, c := range claimed {
-			w.False(seen[key(c.Run.ID)], "two of one key")
+			w.False(seen[key(c.Run.ID)], "two with one key")
 			seen[key(c.Run.ID)] = true
 			order = append(order, c.Run.ID)
 		}
@@ -102,7 +102,7 @@ func (w *world) drain(key func(run uuid.UUID) string) (order []uuid.UUID) {
 }
 
 var concurrencyPromises = []promise{
-	{"runs with one key take turns in the order of their acceptance, others do not wait", func(w *world) {
+	{"runs with one key execute in the order of acceptance", func(w *world) {
 		w.deploy("one", "first", "second")
 		r := w.contenders("a", "a", "b", "a", "", "")
 		claimed := w.underWay(r[0], r[2], r[4], r[5])
@@ -113,7 +113,7 @@ var concurrencyPromises = []promise{
 		w.noSlots()
 		w.underWay(w.contenders("a")...)
 	}},
-	{"a key is of one agent in one environment of one project", func(w *world) {
+	{"a key belongs to one agent, environment and project", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		for i := range e.Runs {
@@ -130,7 +130,7 @@ var concurrencyPromises = []promise{
 		elsewhere.deploy("two", "first")
 		elsewhere.underWay(elsewhere.contenders("a")...)
 	}},
-	{"of runs of one batch the first has the key", func(w *world) {
+	{"in a batch the first run gets the key", func(w *world) {
 		w.deploy("one", "first")
 		events := []store.Event{w.contender("a"), w.contender("a"), w.contender("b")}
 		events[1].Runs[0].Concurrency.Drop = true
@@ -138,7 +138,7 @@ var concurrencyPromises = []promise{
 		w.underWay(events[0].Runs[0].ID, events[2].Runs[0].ID)
 		w.Equal(store.RunErrorConcurrencyDropped, w.run(events[1].Runs[0].ID).ErrorCode)
 	}},
-	{"a run that does not wait is cancelled where another open one has the key", func(w *world) {
+	{"a run that does not wait is cancelled if its key is taken", func(w *world) {
 		w.deploy("one", "first")
 		r := w.contenders("a")
 		dropped := w.contender("a")
@@ -164,7 +164,7 @@ var concurrencyPromises = []promise{
 		w.NoError(w.s.Resume(w.ctx, c.Run.Key(), json.RawMessage(`{}`)))
 		c = w.underWay(r[0])[0]
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		w.Empty(w.claim(10, lease), "it cannot be claimed, and nor can the next")
+		w.Empty(w.claim(10, lease), "neither it nor the next can be claimed")
 		w.set(`UPDATE open_runs SET not_before = 0`)
 		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(w.underWay(r[0])[0])), expired)
 		w.NoError(err)
@@ -172,7 +172,7 @@ var concurrencyPromises = []promise{
 		w.finish(w.underWay(r[0])...)
 		w.underWay(r[1])
 	}},
-	{"whoever ends a run hands its key over", func(w *world) {
+	{"every end of a run hands over its key", func(w *world) {
 		w.deploy("one", "first")
 		r := w.contenders("a", "a", "a", "a", "a", "a")
 		cancel := func(run uuid.UUID) {
@@ -192,7 +192,7 @@ var concurrencyPromises = []promise{
 		cancel(r[5])
 		w.noSlots()
 	}},
-	{"runs that wait too long, and those of an environment that is gone, leave no key behind", func(w *world) {
+	{"expired and orphaned runs leave no key", func(w *world) {
 		w.deploy("one", "first")
 		r := w.contenders("a", "a", "b", "a", "")
 		w.Equal(2, w.expire(0, 2))
@@ -203,7 +203,7 @@ var concurrencyPromises = []promise{
 		w.Zero(w.rowsOf("open_runs"))
 		w.noSlots()
 	}},
-	{"a sweep cancels what is blocked in an environment that is gone", func(w *world) {
+	{"a sweep cancels blocked runs of a deleted environment", func(w *world) {
 		e := w.single()
 		e.EnvironmentID = uuid.New()
 		e.Runs[0].Concurrency.Text = "a"
@@ -238,9 +238,9 @@ var concurrencyPromises = []promise{
 				}
 			}
 		}
-		w.Len(w.claim(10, lease), 2, "those that waited")
+		w.Len(w.claim(10, lease), 2, "the waiting runs")
 	}},
-	{"what is blocked is not waited for", func(w *world) {
+	{"blocked runs are not waited for", func(w *world) {
 		w.deploy("one", "first")
 		w.contenders("a", "a", "a")
 		runner := []store.RunnerKey{{Environment: w.environment.Key(), ID: "one"}}
@@ -252,7 +252,7 @@ var concurrencyPromises = []promise{
 		w.NoError(err)
 		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, figures.Queued[store.QueueClaimable])
 	}},
-	{"a run without an acceptable key is refused with its event alone", func(w *world) {
+	{"a run with an invalid key rejects only its event", func(w *world) {
 		w.deploy("one", "first")
 		events := []store.Event{w.contender("a"), w.contender(strings.Repeat("k", store.MaxConcurrencyKey+1)), w.contender(strings.Repeat("k", store.MaxConcurrencyKey))}
 		admissions, err := w.s.Accept(w.ctx, events)
@@ -262,7 +262,7 @@ var concurrencyPromises = []promise{
 		w.NoError(admissions[2].Err)
 		w.Len(w.claim(10, lease), 2)
 	}},
-	{"a repeated event takes no key twice", func(w *world) {
+	{"a repeated event takes no second key", func(w *world) {
 		w.deploy("one", "first")
 		e := w.keyed("key:1", "body")
 		e.Runs = e.Runs[:1]

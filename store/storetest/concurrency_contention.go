@@ -33,7 +33,7 @@ func (k *keysOf) learn(events []store.Event, admissions []store.Admission) {
 func (k *keysOf) key(run uuid.UUID) string { return k.of[run] }
 
 var keyContentionPromises = []promise{
-	{"batches that name the same keys in any order do not fail", func(w *world) {
+	{"batches with the same keys in any order do not fail", func(w *world) {
 		w.deploy("one", "first")
 		known := keysOf{of: map[uuid.UUID]string{}}
 		version := w.version()
@@ -57,7 +57,7 @@ var keyContentionPromises = []promise{
 		order := w.drain(known.key)
 		w.Len(order, writers*50)
 	}},
-	{"accepting, ending and cancelling at once lose no run and no key", func(w *world) {
+	{"concurrent accepts, ends and cancels lose no run and no key", func(w *world) {
 		w.deploy("one", "first")
 		known := keysOf{of: map[uuid.UUID]string{}}
 		version := w.version()
@@ -79,7 +79,7 @@ var keyContentionPromises = []promise{
 			return nil
 		}))
 		w.drain(known.key)
-		w.Zero(w.rowsOf("open_runs"), "nobody waits for ever")
+		w.Zero(w.rowsOf("open_runs"), "no waiting forever")
 	}},
 }
 

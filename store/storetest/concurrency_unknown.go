@@ -12,7 +12,7 @@ import (
 )
 
 var unknownKeyPromises = []promise{
-	{"the first claim tells the keys that nobody knew", func(w *world) {
+	{"the first claim evaluates unknown keys", func(w *world) {
 		r := w.unknown(`{"k":"a"}`, `{"k":1}`, `{"k":"a"}`, `{"k":1}`, `{"k":true}`, `{"k":""}`, `{"k":""}`)
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k"}}, "first")
 		claimed := w.underWay(r[0], r[1], r[4], r[5], r[6])
@@ -22,7 +22,7 @@ var unknownKeyPromises = []promise{
 		w.finish(w.underWay(more...)...)
 		w.noSlots()
 	}},
-	{"keys that are told at the claim may be taken, or be none", func(w *world) {
+	{"a key evaluated at the claim may be taken or empty", func(w *world) {
 		long := fmt.Sprintf(`{"k":%q}`, strings.Repeat("k", store.MaxConcurrencyKey+1))
 		r := w.unknown(`{"k":"a"}`, `{"k":"a"}`, `{}`, `{"k":[]}`, long, `no JSON`)
 		blob := w.single()
@@ -34,7 +34,7 @@ var unknownKeyPromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k", Drop: true}}, "first")
 		w.underWay(r[0])
 		w.Equal(store.RunErrorConcurrencyDropped, w.run(r[1]).ErrorCode)
-		for i, message := range []string{"no such key: k", "list", "257 bytes", "no JSON", "64 KiB"} {
+		for i, message := range []string{"no such key: k", "list", "257 bytes", "not JSON", "64 KiB"} {
 			run := w.run(append(r, blob.Runs[0].ID)[i+2])
 			w.Equal(store.RunFailed, run.Status)
 			w.Equal(store.RunErrorKeyUnavailable, run.ErrorCode)
@@ -42,7 +42,7 @@ var unknownKeyPromises = []promise{
 			w.Contains(run.Error, `concurrency.key "input.k"`)
 		}
 	}},
-	{"of an agent that tells no keys they are as any other", func(w *world) {
+	{"unknown keys of an agent without expression are empty", func(w *world) {
 		r := w.unknown(`{"k":"a"}`, `{"k":"a"}`)
 		w.deploy("one", "first")
 		c := w.underWay(r...)
@@ -50,7 +50,7 @@ var unknownKeyPromises = []promise{
 		w.deployKeyed("two", keyedBy{"first": {Expression: "input.k"}}, "first")
 		w.finish(w.underWay(c[0].Run.ID)...)
 	}},
-	{"there may be more of them than one claim looks at", func(w *world) {
+	{"more runs with unknown keys than one claim reads", func(w *world) {
 		var events []store.Event
 		for range 100 {
 			e := w.contender("")
@@ -61,7 +61,7 @@ var unknownKeyPromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k"}}, "first")
 		w.Len(w.claim(100, lease), 1)
 	}},
-	{"a route tells the keys of its agents, and its version changes with them", func(w *world) {
+	{"a route has the concurrency settings of its agents, and its version follows", func(w *world) {
 		route := func() store.Route {
 			r, err := w.s.Route(w.ctx, w.connector.Key())
 			w.NoError(err)
@@ -82,7 +82,7 @@ var unknownKeyPromises = []promise{
 		changes(false)
 		w.deployKeyed("three", keyedBy{"second": {Expression: "input.k", Drop: true}, "other": {Expression: "input.k"}}, "first", "second", "other")
 		changes(true)
-		w.Equal(map[string]store.Concurrency{"second": {Expression: "input.k", Drop: true}}, before.Concurrency, "of the linked alone")
+		w.Equal(map[string]store.Concurrency{"second": {Expression: "input.k", Drop: true}}, before.Concurrency, "linked agents only")
 		w.deployKeyed("four", keyedBy{"second": {Expression: "input.k", Drop: true}, "other": {Expression: "input.k"}}, "second", "other")
 		changes(false)
 		w.deployKeyed("five", keyedBy{"second": {Expression: "input.k"}}, "second")
@@ -93,7 +93,7 @@ var unknownKeyPromises = []promise{
 	}},
 }
 
-// unknown accepts single events whose keys nobody knows.
+// unknown accepts single events without a live deployment, so their keys are not evaluated.
 func (w *world) unknown(inputs ...string) (runs []uuid.UUID) {
 	for _, input := range inputs {
 		e := w.single()

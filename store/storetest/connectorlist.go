@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pageAgrees compares a page of a connector's runs with what is found one by one.
+// pageAgrees compares a page of a connector's runs with a naive computation.
 func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, now time.Time) {
 	page, total, err := w.s.ListConnectorRuns(w.ctx, q)
 	w.NoError(err)
@@ -34,7 +34,7 @@ func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, no
 	}
 }
 
-// connectorPage draws a page, of a window that begins where none of those runs is.
+// connectorPage draws a page whose window does not begin at one of these runs.
 func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, connectors []uuid.UUID) store.ConnectorRunQuery {
 	q := store.ConnectorRunQuery{
 		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour, 1+time.Duration(c.Int64N(int64(now.Sub(now.Truncate(24*time.Hour)))))),
@@ -43,14 +43,14 @@ func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, con
 		Limit:    1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
 	}
 	for q.Since > 0 && slices.ContainsFunc(all, func(run pastConnectorRun) bool {
-		return store.TimeOf(run.id).Sub(now.Add(-q.Since)).Abs() < 10*time.Second // the store asks for the time a little later
+		return store.TimeOf(run.id).Sub(now.Add(-q.Since)).Abs() < 10*time.Second // the store reads the time a little later
 	}) {
 		q.Since += 11 * time.Second
 	}
 	return q
 }
 
-// openConnectorRuns writes events and deliveries that have not ended, between two moments.
+// openConnectorRuns inserts open events and deliveries between two times.
 func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors []uuid.UUID) (all []pastConnectorRun) {
 	for range n {
 		run := pastConnectorRun{
@@ -80,7 +80,7 @@ func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors 
 }
 
 var connectorListPromises = []promise{
-	{"a page of a connector's runs, however deep, is that of a naive list, rolled up or not", func(w *world) {
+	{"any page of a connector's runs equals the naive list", func(w *world) {
 		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
 		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
 		all := w.openConnectorRuns(c, 30, today, today.AddDate(0, 0, 3), connectors)
@@ -111,9 +111,9 @@ var connectorListPromises = []promise{
 		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {
 			return run.ended() && store.TimeOf(run.id).Before(gone)
 		})
-		check(60) // numbers of what is gone are no part of lists
+		check(60) // lists do not include the rollups of deleted runs
 	}},
-	{"an event that has failed is listed with why", func(w *world) {
+	{"a failed event is listed with its error", func(w *world) {
 		w.deploy("one", "first", "second")
 		events := []store.Event{w.event(), w.single()}
 		w.acceptAll(events)

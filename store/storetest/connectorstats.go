@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastConnectorRun is an ended connector run that a test has written itself, as of another time.
+// pastConnectorRun is an ended connector run that a test inserts for another time.
 type pastConnectorRun struct {
 	id, connector uuid.UUID
 	trigger       store.TriggerType
@@ -23,7 +23,7 @@ type pastConnectorRun struct {
 	took          time.Duration
 }
 
-// write writes it as an end does.
+// write inserts it as an end does.
 func (p pastConnectorRun) write(w *world) {
 	started := store.TimeOf(p.id)
 	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
@@ -31,12 +31,13 @@ func (p pastConnectorRun) write(w *world) {
 		w.project.ID.String(), p.id.String(), w.environment.ID.String(), p.connector.String(), string(p.status), string(p.trigger), "{}", p.error,
 		started.UnixMicro(), started.Add(p.took).UnixMicro())
 	w.NoError(err)
+	w.recordDay(started)
 	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 	w.NoError(err)
 }
 
-// pastConnectorRuns writes such of two connectors, between two moments.
+// pastConnectorRuns inserts runs of two connectors, between two times.
 func (w *world) pastConnectorRuns(c dice, n int, from, to time.Time, connectors []uuid.UUID) (all []pastConnectorRun) {
 	for range n {
 		at := from.Add(time.Duration(c.Int64N(int64(to.Sub(from)))))
@@ -57,12 +58,12 @@ func (w *world) pastConnectorRuns(c dice, n int, from, to time.Time, connectors 
 	return all
 }
 
-// ended says whether it has.
+// ended reports whether it has ended.
 func (p pastConnectorRun) ended() bool {
 	return p.status != store.ConnectorRunRunning && p.status != store.ConnectorRunPending
 }
 
-// matches says whether a query is about it.
+// matches reports whether a query includes it.
 func (p pastConnectorRun) matches(q store.ConnectorStatisticsQuery) bool {
 	at := store.TimeOf(p.id)
 	return p.connector == q.Connector.ID && (q.Since.IsZero() || !at.Before(q.Since)) && (q.Until.IsZero() || at.Before(q.Until)) &&
@@ -94,7 +95,7 @@ func newestFirst(all []pastConnectorRun) []pastConnectorRun {
 	return slices.SortedFunc(slices.Values(all), func(a, b pastConnectorRun) int { return cmp.Compare(b.id.String(), a.id.String()) })
 }
 
-// connectorAgrees compares statistics with what is counted one by one.
+// connectorAgrees compares statistics with the naive count.
 func (w *world) connectorAgrees(all []pastConnectorRun, q store.ConnectorStatisticsQuery) {
 	got, err := w.s.ConnectorStatistics(w.ctx, q)
 	w.NoError(err)
@@ -130,7 +131,7 @@ var everyConnectorRunStatus = []store.ConnectorRunStatus{
 	store.ConnectorRunCancelled,
 }
 
-// today is when the day of the store's clock began; partitions are there for the days to come.
+// today returns the start of the day of the store's clock. The next days have partitions.
 func (w *world) today() time.Time {
 	_, err := w.s.EnsurePartitions(w.ctx, days+1)
 	w.NoError(err)
@@ -139,7 +140,7 @@ func (w *world) today() time.Time {
 	return now.UTC().Truncate(24 * time.Hour)
 }
 
-// connectorTotals are the numbers of a connector's runs, always.
+// connectorTotals returns the counts of a connector's runs of all times.
 func (w *world) connectorTotals(connector store.Key) map[store.ConnectorRunStatus]int64 {
 	s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: connector})
 	w.NoError(err)
@@ -147,7 +148,7 @@ func (w *world) connectorTotals(connector store.Key) map[store.ConnectorRunStatu
 }
 
 var connectorStatisticsPromises = []promise{
-	{"numbers of connectors are those of a naive count, rolled up or not, whatever the window", func(w *world) {
+	{"connector statistics equal a naive count", func(w *world) {
 		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
 		c := dice{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // a test is the same each time
 		var all []pastConnectorRun
@@ -164,7 +165,7 @@ var connectorStatisticsPromises = []promise{
 			w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
 		}
 	}},
-	{"an end of a connector run is counted at once, and once", func(w *world) {
+	{"an ended connector run is counted at once, and once", func(w *world) {
 		w.deploy("one", "first")
 		runs := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(w.connector.Key()) }
 		w.Empty(runs())
@@ -180,7 +181,7 @@ var connectorStatisticsPromises = []promise{
 		none.Runs = nil
 		w.accept(&none)
 		skipped := w.event()
-		skipped.Runs, skipped.Skipped = nil, "nobody wants it"
+		skipped.Runs, skipped.Skipped = nil, "no reader"
 		w.accept(&skipped)
 		want := map[store.ConnectorRunStatus]int64{
 			store.ConnectorRunRunning: 2, store.ConnectorRunCompleted: 2, store.ConnectorRunFailed: 1, store.ConnectorRunSkipped: 1,
@@ -191,13 +192,13 @@ var connectorStatisticsPromises = []promise{
 		for w.rollUp(10) > 0 {
 		}
 		w.Equal(want, runs())
-		w.EqualValues(4, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to be rolled up")
+		w.EqualValues(4, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to roll up")
 		s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
 		w.NoError(err)
 		w.NotNil(s.AverageDuration)
 		w.Equal(store.ConnectorRunSkipped, s.Last)
 	}},
-	{"deliveries are counted however they end", func(w *world) {
+	{"deliveries are counted for every outcome", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", automatic)
 		totals := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(c.Key()) }

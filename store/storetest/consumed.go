@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// inOneRow lets what waits in an outbox of the project be one row, as of one transaction.
+// inOneRow merges the rows of an outbox of the project into one row, as from one transaction.
 func (w *world) inOneRow(table string, runs []uuid.UUID) {
 	ids := make([]string, len(runs))
 	for i, id := range runs {
@@ -28,8 +28,7 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 	w.NoError(err)
 }
 
-// manyWaiting lets so many runs wait in the outboxes that were queued yesterday, have ended in a while, and
-// are not there any more.
+// manyWaiting adds outbox rows of runs that were queued yesterday, end soon, and are deleted.
 func (w *world) manyWaiting(runs int) {
 	now, err := w.s.Now(w.ctx)
 	w.NoError(err)
@@ -44,7 +43,7 @@ func (w *world) manyWaiting(runs int) {
 			texts[i] = id.String()
 		}
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // a table of ours
+			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
 				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
 			w.NoError(err)
 		}
@@ -52,7 +51,7 @@ func (w *world) manyWaiting(runs int) {
 }
 
 var consumedPromises = []promise{
-	{"who reads what others consume meanwhile goes on past what comes next", func(w *world) {
+	{"a consumer skips rows that another one will read next", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(10)
 		oldest := func(n int) int64 {
@@ -67,11 +66,11 @@ var consumedPromises = []promise{
 		})
 		w.NoError(err)
 		w.Equal([2]int{1, 1}, [2]int{n, inner})
-		w.Equal(next, oldest(0), "which is left to the others")
+		w.Equal(next, oldest(0), "others have it")
 		w.Positive(w.index(10))
 		w.Len(w.found(store.RunQuery{}), 10)
 	}},
-	{"who has nothing else to read than what others consume waits", func(w *world) {
+	{"a consumer waits if others consume all rows", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(2)
 		inner := 0
@@ -96,10 +95,10 @@ var consumedPromises = []promise{
 		w.index(8)
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
 			w.Zero(twin.ones(`SELECT count(*) FROM ` + outbox + ` WHERE project_id = $1`))
-			w.Positive(w.ones(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "of others more is left")
+			w.Positive(w.ones(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "others have more rows")
 		}
 	}},
-	{"runs of an event that are indexed together share the words of its input, and are found by them and by their own", func(w *world) {
+	{"runs of an event share the words of its input", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		var given []string
@@ -134,10 +133,13 @@ var consumedPromises = []promise{
 		}
 		w.Empty(w.found(store.RunQuery{}, "fromfirst", "fromsecond"))
 
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
+			w.project.ID.String(), ids[1].String(), "{"+v7().String()+"}")
+		w.NoError(err, "the rest of the second row")
 		for n, id := range ids {
 			w.NoError(w.s.EraseRun(w.ctx, w.key(id)))
 			left := len(ids) - 1 - n
-			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`), "the others wait to be indexed anew")
+			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`), "the others wait to be indexed again")
 			w.Len(w.found(store.RunQuery{}, "given7"), left)
 			w.index(10)
 			w.Len(w.found(store.RunQuery{}, "given7"), left)
@@ -145,9 +147,9 @@ var consumedPromises = []promise{
 		}
 		for w.count(100) > 0 {
 		}
-		w.EqualValues(2*512, w.storedBytes(), "what the rows of two runs count for, without words")
+		w.EqualValues(2*512, w.storedBytes(), "the stored bytes of two rows without words")
 	}},
-	{"of what waits to be indexed or rolled up as many are read as there is a limit", func(w *world) {
+	{"the number of unindexed and unrolled rows read is limited", func(w *world) {
 		w.deploy("one", "first")
 		e := w.about("oldest")
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
@@ -165,18 +167,25 @@ var consumedPromises = []promise{
 		listed, next, counted := has()
 		w.Equal([]any{1, (*uuid.UUID)(nil), int64(1)}, []any{listed, next, counted})
 
+		exists, err := w.s.HasRuns(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.True(exists)
+
 		w.manyWaiting(store.MaxWaiting)
+		exists, err = w.s.HasRuns(w.ctx, w.environment.Key())
+		w.NoError(err)
+		w.False(exists)
 		listed, next, counted = has()
 		w.Equal([]any{0, int64(0)}, []any{listed, counted})
-		w.NotNil(next, "more may be found before it")
+		w.NotNil(next, "there may be earlier matches")
 		list.Before = next
-		_, _, err := w.s.ListRuns(w.ctx, list)
+		_, _, err = w.s.ListRuns(w.ctx, list)
 		w.ErrorIs(err, store.ErrSearchTooBroad, "until more are indexed")
 		q.Search = of("oldest")
 		_, err = w.s.RunStatistics(w.ctx, q)
 		w.ErrorIs(err, store.ErrSearchTooBroad)
 	}},
-	{"what ends while the last ones are consumed waits for more of it", func(w *world) {
+	{"rows posted during the last batch wait for more", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(3)
 		some := w.index(10)
@@ -196,7 +205,7 @@ var consumedPromises = []promise{
 		w.Len(w.found(store.RunQuery{}), 9, "nothing is lost")
 		w.Zero(w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
 	}},
-	{"what cannot be rolled up is set aside, and keeps nothing else waiting", func(w *world) {
+	{"a failing rollup row is set aside and blocks no other", func(w *world) {
 		w.deploy("one", "first", "second")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
@@ -229,8 +238,8 @@ var consumedPromises = []promise{
 			}
 		}
 		w.Equal(2, aside)
-		w.EqualValues(1, other.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "which is not at fault")
-		w.EqualValues(3, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "nor are these")
+		w.EqualValues(1, other.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "the failing row is another one")
+		w.EqualValues(3, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "neither are these")
 		figures, err := w.s.QueueFigures(w.ctx)
 		w.NoError(err)
 		w.EqualValues(2, figures.OutboxAside)
@@ -241,7 +250,7 @@ var consumedPromises = []promise{
 		w.EqualValues(6, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
 		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 	}},
-	{"many words of one row are indexed by some runs at a time", func(w *world) {
+	{"a row with many words is indexed in parts", func(w *world) {
 		w.deploy("one", "first")
 		const runs = 25
 		var ids []uuid.UUID
@@ -272,7 +281,7 @@ var consumedPromises = []promise{
 		w.NoError(err)
 		w.Zero(n)
 	}},
-	{"many runs of one row are rolled up by some at a time", func(w *world) {
+	{"a row with many runs is rolled up in parts", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
@@ -293,12 +302,12 @@ var consumedPromises = []promise{
 		w.Less(first, int64(runs))
 		w.EqualValues(runs-first, w.runsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
 		w.Positive(w.rollUp(10))
-		w.EqualValues(runs, rolledUp(), "a call goes on with what is left of a row, up to its limit")
+		w.EqualValues(runs, rolledUp(), "a call continues with the rest of a row, up to its limit")
 		w.Zero(w.rollUp(1))
 	}},
 }
 
-// runsIn is how many runs are in lists of ids that a statement reads of the project.
+// runsIn returns the number of runs in the lists of IDs that a statement selects.
 func (w *world) runsIn(statement string) (n int) {
 	rows, err := w.db.QueryContext(w.ctx, statement, w.project.ID.String())
 	w.NoError(err)

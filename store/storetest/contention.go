@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// writers is how many do the same thing at once.
+// writers is the number of concurrent goroutines.
 const writers = 8
 
 // together runs fn in many goroutines at once and returns their errors.
@@ -37,7 +37,7 @@ func together(fn func(i int) error) error {
 }
 
 var contentionPromises = []promise{
-	{"of equal keys at once one is accepted", func(w *world) {
+	{"of concurrent equal keys one is accepted", func(w *world) {
 		events, answers := make([]store.Event, writers), make([]store.Admission, writers)
 		for i := range events {
 			events[i] = w.keyed("key:1", "body")
@@ -52,7 +52,7 @@ var contentionPromises = []promise{
 		}))
 		accepted := 0
 		for _, a := range answers {
-			w.Equal(answers[0].ConnectorRunID, a.ConnectorRunID, "all are told of the same rows")
+			w.Equal(answers[0].ConnectorRunID, a.ConnectorRunID, "all get the same rows")
 			w.Equal(answers[0].RunIDs, a.RunIDs)
 			if a.Verdict == store.Accepted {
 				accepted++
@@ -65,7 +65,7 @@ var contentionPromises = []promise{
 		w.NoError(err)
 		w.Len(runs, len(w.links))
 	}},
-	{"keys in any order of calls at once all get an answer", func(w *world) {
+	{"concurrent calls with keys in any order all return", func(w *world) {
 		w.NoError(together(func(i int) error {
 			events := []store.Event{w.keyed("key:1", "body"), w.keyed("key:2", "body")}
 			if i%2 == 0 {
@@ -86,7 +86,7 @@ var contentionPromises = []promise{
 		w.NoError(err)
 		w.EqualValues(2, total)
 	}},
-	{"runs that end at once end their connector run once", func(w *world) {
+	{"runs that end together end their connector run once", func(w *world) {
 		var agents []string
 		for i := range writers - len(w.links) {
 			agents = append(agents, fmt.Sprintf("more-%d", i))
@@ -108,12 +108,12 @@ var contentionPromises = []promise{
 		}))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
-	{"many that repeat an entry at once wait for nobody but each other", func(w *world) {
+	{"concurrent repeated entries do not deadlock", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
-		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // in place of a wait without end
+		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // instead of waiting forever
 		defer cancel()
 		var group errgroup.Group
 		for range 10 * writers {
@@ -124,7 +124,7 @@ var contentionPromises = []promise{
 		}
 		w.NoError(group.Wait())
 	}},
-	{"claims of several environments at once hand out each run once, where it belongs, with its input", func(w *world) {
+	{"concurrent claims of several environments claim each run once", func(w *world) {
 		worlds, inputs, handed := []*world{w, w.twin(), w.twin()}, map[uuid.UUID]string{}, map[uuid.UUID]string{}
 		for _, of := range worlds {
 			of.deploy("one", "first")
@@ -153,11 +153,11 @@ var contentionPromises = []promise{
 				}
 				return err
 			}))
-			w.Greater(len(handed), before, "whoever is late, one is not")
+			w.Greater(len(handed), before, "any of them may be late")
 		}
 		w.Equal(inputs, handed)
 	}},
-	{"of a sweep, a release and a completion at once one wins", func(w *world) {
+	{"of a concurrent sweep, release and completion one wins", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)
 		var completions, releases error
@@ -183,7 +183,7 @@ var contentionPromises = []promise{
 		w.Equal(store.RunQueued, run.Status)
 		w.Len(w.claim(10, lease), 1)
 	}},
-	{"beginnings at once leave one deployment open", func(w *world) {
+	{"concurrent beginnings leave one deployment open", func(w *world) {
 		specs := make([]store.DeploymentSpec, writers)
 		for i := range specs {
 			specs[i] = w.newDeployment(fmt.Sprintf("deployment-%d", i))
@@ -204,9 +204,9 @@ var contentionPromises = []promise{
 				w.Equal(store.DeploymentCancelled, d.Status)
 			}
 		}
-		w.Len(seen, writers, "no two have one sequence")
+		w.Len(seen, writers, "all sequences differ")
 	}},
-	{"an id is claimed by one of many at once", func(w *world) {
+	{"of concurrent claims of an ID one wins", func(w *world) {
 		id, mine := uuid.New(), make([]bool, writers)
 		w.NoError(together(func(i int) error {
 			connector := w.newConnector(fmt.Sprintf("rival-%d", i))
@@ -227,7 +227,7 @@ var contentionPromises = []promise{
 		}
 		w.Equal(1, winners)
 	}},
-	{"changes at once each raise the version", func(w *world) {
+	{"concurrent changes each increase the version", func(w *world) {
 		before := w.version()
 		links := make([]store.Link, writers)
 		for i := range links {
@@ -240,7 +240,7 @@ var contentionPromises = []promise{
 		w.NoError(err)
 		w.Len(route.Links, len(w.links)+writers)
 	}},
-	{"environments that are removed while events come leave nothing open", func(w *world) {
+	{"deleting environments during events leaves nothing open", func(w *world) {
 		w.deploy("one", "first", "second")
 		events := make([]store.Event, writers)
 		for i := range events {
@@ -271,7 +271,7 @@ var contentionPromises = []promise{
 	}},
 }
 
-// ignore is nil for an error that is target.
+// ignore returns nil for an error that is target.
 func ignore(err, target error) error {
 	if errors.Is(err, target) {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// outboundTo makes an outbound connector with a link from the agent first.
+// outboundTo creates an outbound connector with a link from the first agent.
 func (w *world) outboundTo(name string, policy store.OutboundPolicy) store.Connector {
 	return w.outboundFrom("first", name, policy)
 }
 
-// outboundFrom makes one with a link from an agent.
+// outboundFrom creates an outbound connector with a link from an agent.
 func (w *world) outboundFrom(agent, name string, policy store.OutboundPolicy) store.Connector {
 	c := w.newConnector(name)
 	c.Mode = "outbound"
@@ -29,10 +29,10 @@ func (w *world) outboundFrom(agent, name string, policy store.OutboundPolicy) st
 	return c
 }
 
-// automatic sends what the contract says without more.
+// automatic is the default policy of the contract.
 var automatic = store.OutboundPolicy{Mode: store.LinkAutomatic}
 
-// post makes deliveries of what has ended.
+// post creates deliveries for ended runs.
 func (w *world) post() int {
 	n, err := w.s.PostDeliveries(w.ctx, 100)
 	w.NoError(err)
@@ -46,7 +46,7 @@ func (w *world) takeDue(limit, each int) []store.ClaimedDelivery {
 	return claimed
 }
 
-// attempted is what was seen of a claimed delivery's attempt.
+// attempted returns the result of a claimed delivery's attempt.
 func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
 	a := store.Attempt{
 		Delivery: d.Delivery, Generation: d.Connector.Ref.Generation, Outcome: outcome, At: origin, Duration: time.Second, StatusCode: 200,
@@ -57,7 +57,7 @@ func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Att
 	return a
 }
 
-// underWayTo is a delivery to a connector whose second attempt is under way.
+// underWayTo returns a delivery to a connector with its second attempt in progress.
 func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
 	e := w.single()
 	w.accept(&e)
@@ -73,14 +73,14 @@ func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
 
 func (w *world) record(attempts ...store.Attempt) { w.NoError(w.s.RecordAttempts(w.ctx, attempts)) }
 
-// delivery is the connector run of a delivery.
+// delivery returns the connector run of a delivery.
 func (w *world) delivery(id uuid.UUID) store.ConnectorRun {
 	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
 	w.NoError(err)
 	return run
 }
 
-// deliveriesOf lists those of a connector.
+// deliveriesOf lists the deliveries of a connector.
 func (w *world) deliveriesOf(c store.Connector) []store.ConnectorRun {
 	runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: c.Key(), Trigger: store.TriggerOutbound, Limit: 100})
 	w.NoError(err)
@@ -88,14 +88,14 @@ func (w *world) deliveriesOf(c store.Connector) []store.ConnectorRun {
 	return runs
 }
 
-// hasten lets what waits be due.
+// hasten makes waiting deliveries due.
 func (w *world) hasten() {
 	w.set(`UPDATE deliveries SET due_at = 1`)
 	w.set(`UPDATE destinations SET due_at = 1`)
 }
 
 var deliveryPromises = []promise{
-	{"the result of a run goes out over its agent's links, once", func(w *world) {
+	{"the result of a run is sent over its agent's links, once", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", automatic)
 		e := w.event()
@@ -106,7 +106,7 @@ var deliveryPromises = []promise{
 		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
-		w.Equal(time.Second, in, "somebody who is told makes it, and this is the look that misses nothing")
+		w.Equal(time.Second, in, "another process creates it, and this read misses nothing")
 		w.Equal(1, w.post(), "the other agent has no such link")
 		w.Zero(w.post())
 		claimed := w.takeDue(10, 10)
@@ -130,7 +130,7 @@ var deliveryPromises = []promise{
 		w.NoError(err)
 		w.False(waits)
 	}},
-	{"a link sends what it says: by status, by source, by itself or not", func(w *world) {
+	{"a link sends by status, source and mode", func(w *world) {
 		w.deploy("one", "first")
 		other := uuid.New()
 		failed := []store.RunStatus{store.RunFailed}
@@ -166,7 +166,21 @@ var deliveryPromises = []promise{
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		}
 	}},
-	{"an attempt that failed is repeated when it is due, with the next number", func(w *world) {
+	{"a run that is not to be published has no delivery of its result", func(w *world) {
+		w.deploy("one", "first")
+		w.outboundTo("results", automatic)
+		w.singles(2)
+		runs := w.claim(2, lease)
+		hidden := completed(runs[0])
+		hidden.Unpublished = true
+		w.NoError(w.complete(hidden))
+		w.NoError(w.complete(completed(runs[1])))
+		w.Equal(2, w.post())
+		due := w.takeDue(10, 10)
+		w.Len(due, 1)
+		w.Equal(runs[1].Run.ID, due[0].RunID)
+	}},
+	{"a failed attempt is retried when due, with the next number", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(1)
@@ -186,7 +200,7 @@ var deliveryPromises = []promise{
 		w.Equal(first.Delivery.ID, second.Delivery.ID)
 		w.Equal(2, second.Attempt)
 		w.record(attempted(first, store.DeliveryDone))
-		w.Equal(store.ConnectorRunRunning, w.delivery(first.Delivery.ID).Status, "what is said late of an earlier attempt")
+		w.Equal(store.ConnectorRunRunning, w.delivery(first.Delivery.ID).Status, "a late result of an earlier attempt is dropped")
 		w.record(attempted(second, store.DeliveryFailed))
 		run := w.delivery(first.Delivery.ID)
 		w.Equal(store.ConnectorRunFailed, run.Status)
@@ -203,7 +217,7 @@ var deliveryPromises = []promise{
 			}, past[i])
 		}
 	}},
-	{"an attempt of which nobody says what came of it is lost, and repeated", func(w *world) {
+	{"an attempt without a result is lost and retried", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(1)
@@ -215,17 +229,17 @@ var deliveryPromises = []promise{
 		second := w.takeDue(10, 1)
 		_, after := w.uncounted()
 		w.Greater(after, before, "it counts as stored, too")
-		w.Len(second, 1, "a place is free again")
+		w.Len(second, 1, "a slot is free again")
 		w.Equal(2, second[0].Attempt)
 		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
 		w.NoError(err)
-		w.Nil(next, "one is under way")
+		w.Nil(next, "one is in progress")
 		w.Len(past, 1)
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
 		w.record(attempted(second[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
 	}},
-	{"of each connector some attempts are under way, and none takes the turns of others", func(w *world) {
+	{"attempts per connector are limited, and turns are fair", func(w *world) {
 		w.deploy("one", "first")
 		many := w.outboundTo("many", automatic)
 		w.ended(20)
@@ -247,11 +261,11 @@ var deliveryPromises = []promise{
 		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
-		w.Positive(in, "nobody asks again and again meanwhile")
+		w.Positive(in, "it is not due at once again")
 		w.record(attempted(first[0], store.DeliveryDone))
-		w.Len(w.takeDue(6, 4), 1, "a place is free")
+		w.Len(w.takeDue(6, 4), 1, "a slot is free")
 	}},
-	{"projects are left out when they are to be", func(w *world) {
+	{"full projects are left out", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(1)
@@ -261,7 +275,7 @@ var deliveryPromises = []promise{
 		w.Empty(claimed)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
-	{"a destination that is down is asked by one delivery at a time, until one arrives", func(w *world) {
+	{"a destination that is down gets one delivery at a time", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(store.BreakAfter + 3)
@@ -278,14 +292,14 @@ var deliveryPromises = []promise{
 		w.Greater(in, store.BreakFor(store.BreakAfter)-time.Second)
 		w.ended(1)
 		w.post()
-		w.Empty(w.takeDue(10, 100), "and what is new")
+		w.Empty(w.takeDue(10, 100), "and new deliveries")
 		w.hasten()
 		one := w.takeDue(10, 100)
 		w.Len(one, 1)
 		w.record(attempted(one[0], store.DeliveryDone))
-		w.Len(w.takeDue(100, 100), store.BreakAfter+3, "the others, and those that wait to be repeated")
+		w.Len(w.takeDue(100, 100), store.BreakAfter+3, "the others, and the waiting retries")
 	}},
-	{"nothing is sent for a connector that is disabled, retired, paused or gone, and that is told", func(w *world) {
+	{"deliveries of a disabled, retired, paused or deleted connector are skipped with a reason", func(w *world) {
 		w.deploy("one", "first")
 		disabled, gone := w.outboundTo("disabled", automatic), w.outboundTo("gone", automatic)
 		w.ended(1)
@@ -305,7 +319,7 @@ var deliveryPromises = []promise{
 		paused := w.outboundTo("paused", automatic)
 		w.ended(2)
 		w.post()
-		w.Len(w.deliveriesOf(disabled), 3, "those that come meanwhile are skipped at once")
+		w.Len(w.deliveriesOf(disabled), 3, "later deliveries are skipped at once")
 		w.Equal(store.ConnectorRunSkipped, w.deliveriesOf(disabled)[0].Status)
 		first := w.takeDue(1, 10)[0]
 		a := attempted(first, store.DeliveryGone)
@@ -329,7 +343,7 @@ var deliveryPromises = []promise{
 		w.ended(1)
 		w.post()
 		last := w.takeDue(10, 10)
-		w.Len(last, 1, "what is said of an attempt with an earlier one pauses no later one")
+		w.Len(last, 1, "the result of an earlier attempt pauses no later generation")
 		w.record(attempted(last[0], store.DeliveryGone))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, paused.Ref))
 		paused.Ref.ObjectUID = "made again"
@@ -339,9 +353,9 @@ var deliveryPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, link))
 		w.ended(1)
 		w.post()
-		w.Len(w.takeDue(10, 10), 1, "one that is made again is not paused")
+		w.Len(w.takeDue(10, 10), 1, "a re-created connector is not paused")
 	}},
-	{"a claim takes no more of a project than it may have under way", func(w *world) {
+	{"a claim respects the limit of a project", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("one", automatic)
 		w.outboundTo("other", automatic)
@@ -367,13 +381,13 @@ var deliveryPromises = []promise{
 		w.Equal(4, take(), "3 of one connector, which is half of 5, and half of the rest of the other")
 		w.set(`UPDATE destinations SET due_at = 1`)
 		w.Zero(take(), "of these two")
-		w.False(next(), "and nobody asks for them again and again")
+		w.False(next(), "and they are not due at once again")
 		w.outboundTo("third", automatic)
 		w.ended(1)
 		w.post()
 		w.set(`UPDATE destinations SET due_at = 1`)
 		w.True(next())
-		w.Equal(1, take(), "there is always some left for the next")
+		w.Equal(1, take(), "some slots are left for the next")
 		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
@@ -381,7 +395,7 @@ var deliveryPromises = []promise{
 		w.NoError(err)
 		w.False(waits)
 	}},
-	{"of two attempts of one delivery the later one counts", func(w *world) {
+	{"of two attempts of a delivery the later one counts", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(1)
@@ -411,7 +425,7 @@ var deliveryPromises = []promise{
 		}
 		w.Greater(w.storedBytes(), 2*without+1000)
 	}},
-	{"of a project that has stored what it may no answers are kept", func(w *world) {
+	{"responses are dropped if the project's storage is full", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.ended(2)
@@ -442,9 +456,9 @@ var deliveryPromises = []promise{
 		w.hasten()
 		again := w.takeDue(1, 10)[0]
 		w.record(answered(again, store.DeliveryDone))
-		w.Equal("thanks", last(again).Response, "it has no limit any more")
+		w.Equal("thanks", last(again).Response, "it no longer has a limit")
 	}},
-	{"of those who claim and record at once, each delivery has one", func(w *world) {
+	{"with concurrent claims and records each delivery has one attempt", func(w *world) {
 		w.deploy("one", "first")
 		for i := range 4 {
 			w.outboundTo(fmt.Sprintf("results-%d", i), automatic)

@@ -11,24 +11,24 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// enough is more than what a promise queues.
+// enough exceeds the number of runs that a test queues.
 const enough = 100
 
-// asks measures what the environment asks of its pool.
+// asks returns the demand of the environment.
 func (w *world) asks(enough int) store.Demand {
 	d, err := w.s.Demand(w.ctx, w.environment.Key(), enough)
 	w.NoError(err)
 	return d
 }
 
-// demand is what the environment asks of its pool, without how long it waits.
+// demand returns the demand of the environment, without the waiting time.
 func (w *world) demand() store.Demand {
 	d := w.asks(enough)
 	d.Oldest = 0
 	return d
 }
 
-// acceptIn accepts n events of one run in a class.
+// acceptIn accepts n events with one run each in a class.
 func (w *world) acceptIn(class store.Class, n int) {
 	for range n {
 		e := w.single()
@@ -38,13 +38,13 @@ func (w *world) acceptIn(class store.Class, n int) {
 }
 
 var demandPromises = []promise{
-	{"nothing is asked of a pool where nothing is open", func(w *world) {
+	{"an environment without open runs has no demand", func(w *world) {
 		w.Empty(w.asks(enough))
 		d, err := w.s.Demand(w.ctx, store.Key{ProjectID: uuid.New(), ID: uuid.New()}, enough)
 		w.NoError(err)
 		w.Empty(d)
 	}},
-	{"what waits and what is under way is told, of the environment that is asked for", func(w *world) {
+	{"waiting and running runs are counted per environment", func(w *world) {
 		w.deploy("one", "first", "second")
 		twin := w.twin()
 		twin.deploy("one", "first")
@@ -55,15 +55,15 @@ var demandPromises = []promise{
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1, Lower: 1}}, twin.demand())
 
 		claimed := w.claim(3, lease)
-		w.Len(claimed, 3, "both sync ones, and an inbound one")
+		w.Len(claimed, 3, "both sync runs, and an inbound one")
 		w.Equal(store.Demand{Running: store.Runs{All: 3, Lower: 1}, Waiting: store.Runs{All: 2, Lower: 2}}, w.demand())
 		w.NoError(w.s.Release(w.ctx, leaseOf(claimed[2]), 0))
-		w.Equal(store.Demand{Running: store.Runs{All: 2}, Waiting: store.Runs{All: 3, Lower: 2}}, w.demand(), "one was handed back")
+		w.Equal(store.Demand{Running: store.Runs{All: 2}, Waiting: store.Runs{All: 3, Lower: 2}}, w.demand(), "one was released")
 		w.finish(claimed[:2]...)
 		w.finish(w.claim(9, lease)...)
 		w.Empty(w.asks(enough))
 	}},
-	{"the first that waits says how long", func(w *world) {
+	{"the first waiting run sets the waiting time", func(w *world) {
 		w.deploy("one", "first")
 		first, second := w.single(), w.single()
 		w.accept(&first, &second)
@@ -74,13 +74,13 @@ var demandPromises = []promise{
 		w.claim(3, lease)
 		w.Zero(w.asks(enough).Oldest, "nothing waits")
 	}},
-	{"what waits for a deployment asks for no runner", func(w *world) {
+	{"runs without a deployment need no runner", func(w *world) {
 		w.singles(2)
 		w.Empty(w.asks(enough))
 		w.deploy("one", "first")
 		w.Equal(2, w.demand().Waiting.All)
 	}},
-	{"what an agent's limit holds back asks for no runner", func(w *world) {
+	{"runs above an agent's limit need no runner", func(w *world) {
 		w.limits = map[string]int{"first": 2}
 		w.deploy("one", "first", "second")
 		w.singles(5)
@@ -94,7 +94,7 @@ var demandPromises = []promise{
 		w.finish(claimed[0])
 		w.Equal(2, w.demand().Waiting.All)
 	}},
-	{"what waits for its concurrency key, or for an approval, asks for no runner", func(w *world) {
+	{"runs that wait for a key or an approval need no runner", func(w *world) {
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key"}}, "first")
 		runs := w.contenders("a", "a", "b")
 		w.Equal(2, w.demand().Waiting.All)
@@ -107,18 +107,18 @@ var demandPromises = []promise{
 		w.NoError(w.s.Resume(w.ctx, claimed[0].Run.Key(), json.RawMessage(`{}`)))
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1}}, w.demand())
 	}},
-	{"what was handed back for a while asks for no runner until it is over", func(w *world) {
+	{"a released run needs no runner until its delay is over", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
 		claimed := w.claim(1, lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(claimed[0]), time.Hour))
 		w.set(`UPDATE open_runs SET queued_at = CASE WHEN not_before > 0 THEN queued_at - $2 ELSE queued_at END`, time.Hour.Microseconds())
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1}}, w.demand())
-		w.Less(w.asks(enough).Oldest, time.Hour, "what waits for its time is not the first that waits for a place")
+		w.Less(w.asks(enough).Oldest, time.Hour, "a delayed run is not the first waiting run")
 		w.set(`UPDATE open_runs SET not_before = 0`)
 		w.Equal(store.Demand{Waiting: store.Runs{All: 2}}, w.demand())
 	}},
-	{"of deep queues as many are counted as are enough, and those of other agents", func(w *world) {
+	{"deep queues are counted up to the limit, for each agent", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.singles(9)
 		e := w.event()

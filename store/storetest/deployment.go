@@ -12,7 +12,7 @@ import (
 )
 
 var deploymentPromises = []promise{
-	{"beginning again finds what was begun", func(w *world) {
+	{"a repeated beginning returns the first deployment", func(w *world) {
 		spec := w.newDeployment("one")
 		first, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -25,13 +25,13 @@ var deploymentPromises = []promise{
 		_, err = w.s.Deployment(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"what is terminal is found terminal", func(w *world) {
+	{"a repeated beginning returns a terminal deployment", func(w *world) {
 		spec := w.deploy("one", "first")
 		again, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.Equal(store.DeploymentDeployed, again.Status)
 	}},
-	{"another source under the same id is refused", func(w *world) {
+	{"another source under the same ID is rejected", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -44,7 +44,7 @@ var deploymentPromises = []promise{
 		w.ErrorAs(err, &taken)
 		w.Equal("one", taken.Holder.Name)
 	}},
-	{"what was deleted before its end begins anew for another object of its name", func(w *world) {
+	{"a deployment deleted before its end begins again for a new object", func(w *world) {
 		first := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, first)
 		w.NoError(err)
@@ -68,7 +68,7 @@ var deploymentPromises = []promise{
 		again.Ref.ObjectUID = "a third"
 		begun, err = w.s.BeginDeployment(w.ctx, again)
 		w.NoError(err)
-		w.Equal(store.DeploymentCancelled, begun.Status, "what came to an end of its own stays so")
+		w.Equal(store.DeploymentCancelled, begun.Status, "a deployment with an end of its own keeps it")
 	}},
 	{"a later beginning supersedes", func(w *world) {
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
@@ -93,7 +93,7 @@ var deploymentPromises = []promise{
 		w.Len(list, 3)
 		w.Equal([]uuid.UUID{last.ID, building.ID, built.ID}, []uuid.UUID{list[0].ID, list[1].ID, list[2].ID})
 	}},
-	{"one whose end the store lost is recorded as failed, and supersedes nothing", func(w *world) {
+	{"a deployment with a lost end is recorded as failed", func(w *world) {
 		open, lost := w.newDeployment("open"), w.newDeployment("lost")
 		_, err := w.s.BeginDeployment(w.ctx, open)
 		w.NoError(err)
@@ -112,7 +112,7 @@ var deploymentPromises = []promise{
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: lost.Key()})
 		w.ErrorIs(err, store.ErrConflict)
 	}},
-	{"one that the store knows is not lost", func(w *world) {
+	{"a deployment that the store knows is not lost", func(w *world) {
 		spec := w.deploy("one", "first")
 		spec.Lost = true
 		d, err := w.s.BeginDeployment(w.ctx, spec)
@@ -131,7 +131,7 @@ var deploymentPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""), "a building one stays")
+		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""), "a building deployment stays")
 		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureDeadline, "too slow"))
 		d := w.deployment(spec.ID)
 		w.Equal(store.DeploymentFailed, d.Status)
@@ -152,7 +152,7 @@ var deploymentPromises = []promise{
 }
 
 var activationPromises = []promise{
-	{"what is live has the highest rank, and keeps it when its environment goes", func(w *world) {
+	{"the live deployment has the highest rank, and keeps it after its environment", func(w *world) {
 		ranks := func() (live, first, second int64) {
 			environment, err := w.s.Environment(w.ctx, w.environment.Key())
 			w.NoError(err)
@@ -178,7 +178,7 @@ var activationPromises = []promise{
 		w.Zero(live)
 		w.Equal(one, kept)
 	}},
-	{"an activation flips what is live", func(w *world) {
+	{"an activation changes the live deployment", func(w *world) {
 		spec := w.build("one", "first")
 		digest := w.deployment(spec.ID).BundleDigest
 		result, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), ConnectorResults: json.RawMessage(`[1]`)})
@@ -200,7 +200,7 @@ var activationPromises = []promise{
 		w.True(again.Live, "again")
 		w.True(result.ActivatedAt.Equal(again.ActivatedAt))
 	}},
-	{"only what is built is activated", func(w *world) {
+	{"only a built deployment is activated", func(w *world) {
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
@@ -223,7 +223,7 @@ var activationPromises = []promise{
 		next := w.deploy("three", "first")
 		e, err = w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
-		w.Equal(next.ID, *e.LiveDeploymentID, "one that began after the decision is not held back")
+		w.Equal(next.ID, *e.LiveDeploymentID, "a deployment begun after the decision activates itself")
 	}},
 	{"a rollback stays until the next deployment", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
@@ -234,7 +234,7 @@ var activationPromises = []promise{
 		w.NoError(err)
 		w.Equal(one.ID, *e.LiveDeploymentID)
 	}},
-	{"a decision is carried out once", func(w *world) {
+	{"a decision is executed once", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
 		ask := func(id uuid.UUID, at time.Time) bool {
 			result, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.key(id), RequestedAt: &at})
@@ -243,11 +243,11 @@ var activationPromises = []promise{
 		}
 		w.True(ask(one.ID, origin))
 		w.True(ask(one.ID, origin), "again, while it is live")
-		w.True(ask(two.ID, origin.Add(-time.Hour)), "what counts is the order in which decisions come, whoever's clock is wrong")
-		w.False(ask(one.ID, origin), "again, as by one who never heard the answer")
+		w.True(ask(two.ID, origin.Add(-time.Hour)), "the order of decisions counts, whatever the clocks say")
+		w.False(ask(one.ID, origin), "repeated after a lost response")
 		w.True(ask(one.ID, origin.Add(-time.Minute)), "a new decision")
 	}},
-	{"connectors of code flip with the deployment", func(w *world) {
+	{"code-defined connectors change with the deployment", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
 		link := w.newLink("from-code-first", connector.ID, "first", origin)
@@ -266,17 +266,17 @@ var activationPromises = []promise{
 		w.deploy("two", "first")
 		retired, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
-		w.True(retired.Connector.Retired, "code does not name it any more")
+		w.True(retired.Connector.Retired, "the code no longer names it")
 		w.Greater(retired.Connector.Version, route.Connector.Version)
 		w.deploy("three", "first")
 		still, err := w.s.Route(w.ctx, connector.Key())
 		w.NoError(err)
-		w.Equal(retired.Connector.Version, still.Connector.Version, "what is retired is not retired again")
+		w.Equal(retired.Connector.Version, still.Connector.Version, "a retired connector is not retired again")
 		own, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
-		w.False(own.Retired, "connectors that people made are theirs")
+		w.False(own.Retired, "connectors of users are not changed")
 	}},
-	{"links of code are those of the last activation", func(w *world) {
+	{"links in code are from the last activation", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID = true, ""
 		link := func(agent string) store.Link {
@@ -297,9 +297,9 @@ var activationPromises = []promise{
 		w.NoError(err)
 		w.Len(route.Links, 2)
 		w.Equal("second", route.Links[0].AgentName)
-		w.Equal(own.ID, route.Links[1].ID, "a person's link stays")
+		w.Equal(own.ID, route.Links[1].ID, "a link of a user stays")
 	}},
-	{"an activation whose connector's id is taken changes nothing", func(w *world) {
+	{"an activation whose connector's ID is taken changes nothing", func(w *world) {
 		spec, connector := w.build("one", "first"), w.newConnector("intruder")
 		connector.ID, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.ID, true, ""
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
@@ -310,7 +310,7 @@ var activationPromises = []promise{
 		w.NoError(err)
 		w.Nil(e.LiveDeploymentID)
 	}},
-	{"runners are asked to prefetch and seen", func(w *world) {
+	{"runners are listed and asked to prefetch", func(w *world) {
 		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))
 		e, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// troubled are the destinations that fail or are paused, read one by one.
+// troubled returns the failing and paused destinations, read one by one.
 func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
 	of, after := map[uuid.UUID]store.TroubledDestination{}, store.Key{}
 	for {
@@ -26,7 +26,7 @@ func (w *world) troubled() map[uuid.UUID]store.TroubledDestination {
 	}
 }
 
-// waiting writes a delivery to a connector of which nothing is known.
+// waiting inserts a delivery to an unknown connector.
 func (w *world) waiting(connector string) {
 	id, err := uuid.NewV7()
 	w.NoError(err)
@@ -41,7 +41,7 @@ func (w *world) waiting(connector string) {
 }
 
 var destinationPromises = []promise{
-	{"destinations that fail or are paused are told, until they are well again", func(w *world) {
+	{"failing and paused destinations are listed until they recover", func(w *world) {
 		w.deploy("one", "first")
 		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
 		w.outboundTo("well", automatic)
@@ -70,21 +70,21 @@ var destinationPromises = []promise{
 		w.True(is)
 		w.Equal("410 Gone", reason)
 		_, is = of[paused.ID].Paused(paused.Ref.Generation + 1)
-		w.False(is, "another generation is not")
+		w.False(is, "another generation is not paused")
 		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
 		w.NoError(err)
-		w.NotNil(next, "the next attempt is due some time")
+		w.NotNil(next, "the next attempt is due later")
 		w.sameAttempts(append(w.deliveriesOf(failing), w.deliveriesOf(paused)...))
 
 		w.NoError(w.s.ResumeDestination(w.ctx, paused.Key()))
-		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "which is not paused, and fails on")
+		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "not paused, and still failing")
 		w.Len(w.troubled(), 1)
 		w.Contains(w.troubled(), failing.ID)
 		w.ended(1)
 		w.post()
 		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
 	}},
-	{"deliveries that are not taken are told, until one is", func(w *world) {
+	{"rejected deliveries are listed until one succeeds", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		end := func(outcome store.DeliveryOutcome, reason string) {
@@ -99,14 +99,14 @@ var destinationPromises = []promise{
 		told := w.troubled()[out.ID]
 		w.Equal(2, told.Rejected)
 		w.Equal("403 Forbidden", told.RejectedReason)
-		w.Zero(told.Failures, "it answers: the next one is sent at once")
+		w.Zero(told.Failures, "it recovers: the next one is sent at once")
 		end(store.DeliveryRetry, "later")
-		w.Equal(2, w.troubled()[out.ID].Rejected, "it may be taken yet")
+		w.Equal(2, w.troubled()[out.ID].Rejected, "it may still succeed")
 		w.hasten()
 		w.record(attempted(w.takeDue(1, 100)[0], store.DeliveryDone))
 		w.NotContains(w.troubled(), out.ID)
 	}},
-	{"deliveries that nobody has taken for too long end, and that is told", func(w *world) {
+	{"expired deliveries end and are reported", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		w.ended(3)
@@ -117,9 +117,9 @@ var destinationPromises = []promise{
 			w.NoError(err)
 			return n
 		}
-		w.Zero(expire(time.Hour, 10), "not that old")
+		w.Zero(expire(time.Hour, 10), "not old enough")
 		w.Equal(1, expire(-time.Hour, 1))
-		w.Equal(1, expire(-time.Hour, 10), "one is under way")
+		w.Equal(1, expire(-time.Hour, 10), "one is in progress")
 		told := w.troubled()[out.ID]
 		w.Equal(2, told.Rejected)
 		w.Contains(told.RejectedReason, store.DeliveryExpired)
@@ -136,8 +136,8 @@ var destinationPromises = []promise{
 		w.NoError(err)
 		w.False(waits)
 	}},
-	{"however many connectors have deliveries that nobody has taken for too long, they end at once", func(w *world) {
-		const connectors = 250 // more than one statement looks at
+	{"expired deliveries of many connectors end in one call", func(w *world) {
+		const connectors = 250 // more than one statement reads
 		for range connectors {
 			w.waiting(uuid.NewString())
 		}
@@ -146,7 +146,7 @@ var destinationPromises = []promise{
 		w.Equal(connectors, n)
 		w.Zero(w.rowsOf("deliveries"))
 	}},
-	{"what the platform could not send counts as no attempt", func(w *world) {
+	{"a delivery that the platform could not send has no attempt", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		w.ended(1)
@@ -154,20 +154,20 @@ var destinationPromises = []promise{
 		for range 3 {
 			a := attempted(w.takeDue(1, 100)[0], store.DeliveryRetry)
 			w.Zero(a.Delivery.Tries)
-			a.Free, a.Error, a.Wait = true, "not just now", time.Minute
+			a.Free, a.Error, a.Wait = true, "not at once", time.Minute
 			w.record(a)
 			run := w.delivery(a.Delivery.ID)
 			w.Equal(store.ConnectorRunPending, run.Status)
-			w.Equal("not just now", run.Error, "for those who wait")
+			w.Equal("not at once", run.Error, "for waiting callers")
 			w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(out))
 			w.Empty(w.takeDue(1, 100), "not at once")
 			w.hasten()
 		}
 		d := w.takeDue(1, 100)[0]
-		w.Equal(4, d.Delivery.Attempt, "which fences all the same")
-		w.Empty(w.delivery(d.Delivery.ID).Error, "it is under way")
+		w.Equal(4, d.Delivery.Attempt, "which is a fencing token nevertheless")
+		w.Empty(w.delivery(d.Delivery.ID).Error, "it is in progress")
 		w.record(attempted(d, store.DeliveryRetry))
-		w.Empty(w.delivery(d.Delivery.ID).Error, "its attempt says why it waits")
+		w.Empty(w.delivery(d.Delivery.ID).Error, "its attempt has the reason")
 		w.hasten()
 		d = w.takeDue(1, 100)[0]
 		w.Equal(1, d.Delivery.Tries)
@@ -179,7 +179,8 @@ var destinationPromises = []promise{
 	}},
 }
 
-// sameAttempts requires that many deliveries have, read at once, the attempts that each has read alone, but for the answers.
+// sameAttempts checks that AttemptsOf returns the attempts that Attempts returns for each delivery,
+// without responses.
 func (w *world) sameAttempts(deliveries []store.ConnectorRun) {
 	w.NotEmpty(deliveries)
 	keys, want := []store.Key{w.key(uuid.New())}, map[store.Key]store.DeliveryAttempts{}

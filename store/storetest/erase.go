@@ -14,12 +14,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// secret is in all that a run is about which is erased.
+// secret is in every value of a run that erasing deletes.
 const secret = "s3cr3t-of-a-person"
 
-// secretive is an event with one run, which has the secret everywhere: in its input, a file, a
-// header, its journal, its output, what it sent and what receivers answered. It has ended, and so
-// have both of its deliveries.
+// secretive returns an ended event with one run and the secret everywhere: in its input, a file, a
+// header, its journal, its output, its payloads and the responses of receivers. Both of its
+// deliveries have ended.
 func (w *world) secretive() store.Event {
 	long := `"` + strings.Repeat(secret, store.MaxInlineText/len(secret)+1) + `"`
 	e, input, file := w.single(), v7(), v7()
@@ -35,6 +35,7 @@ func (w *world) secretive() store.Event {
 	payload := by(run, "tell", 1, `"`+secret+`"`)
 	w.Empty(w.send(payload).Skipped)
 	end := completed(run)
+	end.Context = json.RawMessage(`{"name":"` + secret + `"}`)
 	end.Output, end.Journal = long, []store.JournalEntry{
 		{Sequence: 2, Kind: store.JournalModelAnswer, Data: json.RawMessage(long)},
 		{Sequence: 3, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + secret + `"`)},
@@ -44,8 +45,8 @@ func (w *world) secretive() store.Event {
 	return e
 }
 
-// deliverAll delivers all that is to be delivered, to receivers that answer alike, and counts what
-// is stored then.
+// deliverAll sends all deliveries, to receivers with the same response, and counts the stored
+// bytes.
 func (w *world) deliverAll(response string) {
 	w.post()
 	for _, d := range w.takeDue(10, 10) {
@@ -57,7 +58,7 @@ func (w *world) deliverAll(response string) {
 	}
 }
 
-// holding are the tables of the project that have the secret, as text or bytes.
+// holding returns the tables of the project that contain the secret, as text or bytes.
 func (w *world) holding() (tables []string) {
 	raw := strings.Trim(fmt.Sprint([]byte(secret)), "[]")
 	for table, rows := range w.rows(w.project.ID) {
@@ -70,7 +71,7 @@ func (w *world) holding() (tables []string) {
 }
 
 var erasurePromises = []promise{
-	{"what a run was about is erased, and numbers keep it", func(w *world) {
+	{"the contents of a run are erased, statistics stay", func(w *world) {
 		w.outboundTo("tell", tool("tell"))
 		w.outboundTo("results", automatic)
 		w.deploy("one", "first")
@@ -98,14 +99,14 @@ var erasurePromises = []promise{
 		runs, _ := w.runCount("first")
 		w.EqualValues(2, runs)
 		event := w.connectorRun(e.ConnectorRunID)
-		w.Equal(store.ConnectorRunCompleted, event.Status, "that something came and went well stays")
+		w.Equal(store.ConnectorRunCompleted, event.Status, "the successful event stays")
 		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 		for w.count(100) > 0 {
 		}
-		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "what is left is what the rows of a run and of two deliveries with an attempt each count for")
+		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "the rest is the stored size of the rows of a run and of two deliveries with an attempt each")
 	}},
-	{"what is open is not erased", func(w *world) {
+	{"an open run is not erased", func(w *world) {
 		w.deploy("one", "first")
 		e, _ := w.running(lease)
 		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)), store.ErrConflict)
@@ -113,7 +114,7 @@ var erasurePromises = []promise{
 		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.NotEmpty(w.readAll(body, err))
 	}},
-	{"an input goes with the last run of its event", func(w *world) {
+	{"an input is erased with the last run of its event", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -126,12 +127,12 @@ var erasurePromises = []promise{
 			}
 			_, body, err := w.s.RunInput(w.ctx, run.Run.Key())
 			w.NotEmpty(w.readAll(body, err))
-			w.Len(w.outcome(e.ConnectorRunID).Runs, 1, "that which is there")
+			w.Len(w.outcome(e.ConnectorRunID).Runs, 1, "the existing one")
 			w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()))
 		}
 		w.Zero(w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
 	}},
-	{"of two that are erased at once one takes the input", func(w *world) {
+	{"of two concurrent erasures one erases the input", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -160,7 +161,7 @@ var erasurePromises = []promise{
 		}
 		w.post()
 		taken := w.takeDue(10, 10)
-		w.Len(taken, 1, "none is made of the other one")
+		w.Len(taken, 1, "the other one has none")
 		w.Equal(uuid.Nil, taken[0].Run.ID, "there is nothing to send")
 		w.record(attempted(taken[0], store.DeliveryCancelled))
 		_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: taken[0].Delivery.Key(), Idempotency: requestKey("1", "again")})
@@ -168,7 +169,7 @@ var erasurePromises = []promise{
 	}},
 }
 
-// unread checks that nothing of a run is read.
+// unread checks that no read returns anything of a run.
 func (w *world) unread(run uuid.UUID) {
 	reads := map[string]func() error{
 		"Run":         func() error { _, err := w.s.Run(w.ctx, w.key(run)); return err },

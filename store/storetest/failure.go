@@ -11,10 +11,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// telling tells of deliveries that fail, and of nothing else.
+// telling is a policy for failure notices only.
 var telling = store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: []store.RunStatus{store.StatusDeliveryFailed}}
 
-// failing is a delivery under way, and the run whose result it carries.
+// failing returns a delivery in progress, and the run of its result.
 func (w *world) failing() store.ClaimedDelivery {
 	w.ended(1)
 	w.post()
@@ -24,12 +24,12 @@ func (w *world) failing() store.ClaimedDelivery {
 }
 
 var failedDeliveryPromises = []promise{
-	{"of a delivery that fails is told, once, by links that do", func(w *world) {
+	{"a failed delivery is reported once by links for failures", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", automatic)
 		ops := w.outboundFrom("nobody", "ops", telling)
 		d := w.failing()
-		w.Equal(c.ID, d.Connector.ID, "it tells of no results")
+		w.Equal(c.ID, d.Connector.ID, "it reports no results")
 		w.record(attempted(d, store.DeliveryRetry))
 		w.Zero(w.post(), "it has not failed")
 		w.hasten()
@@ -56,9 +56,9 @@ var failedDeliveryPromises = []promise{
 		w.Equal([]uuid.UUID{d.RunID}, told.RunIDs)
 
 		w.record(attempted(word[0], store.DeliveryFailed))
-		w.Zero(w.post(), "of that nobody is told")
+		w.Zero(w.post(), "which is not reported")
 	}},
-	{"of a connector that fails often is told once a minute, with how often", func(w *world) {
+	{"a failing connector is reported once a minute, with a count", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
 		other := w.outboundTo("others", automatic)
@@ -106,9 +106,9 @@ var failedDeliveryPromises = []promise{
 		w.Empty(counts())
 		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
-		w.False(waits, "there is nothing more to be told")
+		w.False(waits, "nothing is left to report")
 	}},
-	{"a connector may have the id of a run, which ends all the same", func(w *world) {
+	{"a connector with the ID of a run does not affect the run", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
@@ -132,7 +132,7 @@ var failedDeliveryPromises = []promise{
 		}
 		w.Equal(map[store.DeliveryKind]int{store.DeliverResult: 2, store.DeliverFailure: 2}, kinds)
 	}},
-	{"also of one that pauses its connector, and of what a run has sent itself", func(w *world) {
+	{"failures that pause the connector, and failed sends, are reported", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		w.outboundFrom("nobody", "ops", telling)
@@ -145,7 +145,7 @@ var failedDeliveryPromises = []promise{
 		w.Equal(run.Run.ID, word[0].RunID)
 		w.NoError(w.complete(completed(run)))
 	}},
-	{"nobody is told of its own deliveries, of what was skipped, or of another environment's", func(w *world) {
+	{"own, skipped and foreign deliveries are not reported", func(w *world) {
 		w.deploy("one", "first", "second")
 		both := automatic
 		both.Statuses = []store.RunStatus{store.RunCompleted, store.StatusDeliveryFailed}
@@ -170,7 +170,7 @@ var failedDeliveryPromises = []promise{
 		w.Zero(w.post())
 		w.Empty(w.takeDue(10, 10))
 	}},
-	{"without a link that tells nothing is left to be told", func(w *world) {
+	{"without a link for failures nothing is left to report", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
 		w.record(attempted(w.failing(), store.DeliveryFailed))
@@ -178,7 +178,7 @@ var failedDeliveryPromises = []promise{
 		w.record(attempted(w.failing(), store.DeliveryDone))
 		w.Zero(w.post())
 	}},
-	{"no more connectors are told than may be, each once", func(w *world) {
+	{"the number of notified connectors is limited", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
 		for i := range store.MaxTold + 2 {

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// file is an accepted file with a text, whose blob is stored.
+// file returns an accepted file with a text, whose blob is stored.
 func (w *world) file(name, text string) store.File {
 	blob := v7()
 	_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(text))
@@ -24,10 +24,10 @@ var filePromises = []promise{
 		e := w.event()
 		one, other := w.file("a \"b\" <ä>", "first text"), w.file("", "")
 		omitted := store.File{Name: "c", FieldName: "files", Reason: store.FileUnsupported}
-		other.Reason = store.FileBeyondReview // its content is kept all the same
+		other.Reason = store.FileBeyondReview // its content is stored nevertheless
 		e.Files = []store.File{one, omitted, other}
 		w.accept(&e)
-		for range 2 { // while the runs are open, and when they have ended
+		for range 2 { // first with open runs, then with ended runs
 			files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
 			w.NoError(err)
 			w.Equal(e.Files, files)
@@ -76,7 +76,7 @@ var filePromises = []promise{
 		e := w.event()
 		e.Headers = map[string]string{"x-github-event": `push "<ä>"`, "x-empty": ""}
 		w.accept(&e)
-		for range 2 { // while the runs are open, and when they have ended
+		for range 2 { // first with open runs, then with ended runs
 			for _, run := range e.Runs {
 				headers, err := w.s.RunHeaders(w.ctx, w.key(run.ID))
 				w.NoError(err)
@@ -88,6 +88,20 @@ var filePromises = []promise{
 			}
 		}
 	}},
+	{"a traceparent is recorded with its event", func(w *world) {
+		w.deploy("one", "first", "second")
+		e := w.event()
+		e.Traceparent = traceparent
+		w.accept(&e)
+		for _, c := range w.claim(2, lease) {
+			w.Equal(traceparent, c.Traceparent)
+			w.NoError(w.complete(completed(c)))
+		}
+		w.replay(e.ConnectorRunID)
+		for _, c := range w.claim(2, lease) {
+			w.Empty(c.Traceparent, "a replay is a trace of its own")
+		}
+	}},
 	{"an event without headers has none", func(w *world) {
 		w.deploy("one", "first")
 		e := w.single()
@@ -95,11 +109,13 @@ var filePromises = []promise{
 		headers, err := w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID))
 		w.NoError(err)
 		w.Empty(headers)
-		w.Empty(w.claim(1, lease)[0].Headers)
+		claimed := w.claim(1, lease)[0]
+		w.Empty(claimed.Headers)
+		w.Empty(claimed.Traceparent)
 		_, err = w.s.RunHeaders(w.ctx, w.key(v7()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"an event whose file is not there is refused alone", func(w *world) {
+	{"an event with a missing file is rejected alone", func(w *world) {
 		bad, missing := w.event(), uuid.New()
 		bad.Files = []store.File{w.file("a", "text"), {Name: "b", Blob: &missing}}
 		good := w.event()
@@ -112,13 +128,13 @@ var filePromises = []promise{
 		w.NoError(admissions[2].Err)
 		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
-		w.NoError(w.s.DropBlob(w.ctx, w.key(*bad.Files[0].Blob)), "it is kept for nothing")
+		w.NoError(w.s.DropBlob(w.ctx, w.key(*bad.Files[0].Blob)), "nothing keeps it")
 		taken.Files = good.Files
 		admissions, err = w.s.Accept(w.ctx, []store.Event{taken})
 		w.NoError(err)
-		w.Error(admissions[0].Err, "a blob is one event's")
+		w.Error(admissions[0].Err, "a blob belongs to one event")
 	}},
-	{"files that are accepted count as stored", func(w *world) {
+	{"accepted files count as stored", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(1)
 		w.count(10)

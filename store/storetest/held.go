@@ -29,13 +29,13 @@ func (w *world) singles(n int) []store.Event {
 	return events
 }
 
-// set changes rows of the project past the store.
+// set changes rows of the project directly.
 func (w *world) set(statement string, args ...any) {
 	_, err := w.db.ExecContext(w.ctx, statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
 	w.NoError(err)
 }
 
-// idsOf are those of claimed runs.
+// idsOf returns the IDs of claimed runs.
 func idsOf(claimed []store.Claimed) (ids []uuid.UUID) {
 	for _, c := range claimed {
 		ids = append(ids, c.Run.ID)
@@ -44,7 +44,7 @@ func idsOf(claimed []store.Claimed) (ids []uuid.UUID) {
 }
 
 var heldPromises = []promise{
-	{"a completion that is at fault keeps no other from ending", func(w *world) {
+	{"an invalid completion does not affect others", func(w *world) {
 		w.deploy("one", "first", "second")
 		e, other := w.event(), w.event()
 		w.accept(&e)
@@ -65,7 +65,7 @@ var heldPromises = []promise{
 		})
 		w.NoError(err)
 		w.Len(answers, 5)
-		w.NoError(answers[0], "what is there twice is one")
+		w.NoError(answers[0], "a duplicate counts once")
 		w.ErrorIs(answers[1], store.ErrConflict, "a gap")
 		w.NoError(answers[2])
 		w.ErrorIs(answers[3], store.ErrFenced)
@@ -77,7 +77,7 @@ var heldPromises = []promise{
 		}
 		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
 	}},
-	{"names of runners do not pile up, and who is not recorded works all the same", func(w *world) {
+	{"the number of runners is limited, and unrecorded ones work", func(w *world) {
 		w.deploy("one", "first")
 		for i := range store.MaxRunners {
 			_, err := w.db.ExecContext(w.ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
@@ -92,7 +92,7 @@ var heldPromises = []promise{
 		w.claimAs("one more", 1, lease)
 		w.Equal(1, w.rowsOf("runners"))
 	}},
-	{"runs whose agent is gone stand in nobody's way", func(w *world) {
+	{"runs of missing agents block no others", func(w *world) {
 		w.deploy("one", "second")
 		for range 30 {
 			w.accept(one(w.single()))
@@ -103,7 +103,7 @@ var heldPromises = []promise{
 		w.Len(claimed, 1, "at once")
 		w.Equal(e.Runs[1].ID, claimed[0].Run.ID)
 	}},
-	{"of several completions in one call each has an answer of its own", func(w *world) {
+	{"each completion of a call has its own result", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(4)
 		c := w.claim(4, lease)
@@ -124,7 +124,7 @@ var heldPromises = []promise{
 			w.Equal(want, w.run(c[i].Run.ID).Status, "run %d", i)
 		}
 	}},
-	{"a run is handed again when the answer to its claim was lost, not when it is held", func(w *world) {
+	{"a run is returned again after a lost response, not while it is held", func(w *world) {
 		w.deploy("one", "first")
 		e := w.singles(3)
 		first := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
@@ -144,7 +144,7 @@ var heldPromises = []promise{
 		w.NoError(w.complete(completed(lost)))
 		w.Equal([]store.Lease{leaseOf(lost)}, w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
 	}},
-	{"what a runner does not hold any more is given back", func(w *world) {
+	{"runs that a runner no longer holds are released", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(4)
 		mine := w.claimAs("r", 3, lease)
@@ -158,14 +158,14 @@ var heldPromises = []promise{
 		w.Equal(store.RunRunning, w.run(theirs[0].Run.ID).Status)
 		w.ElementsMatch(idsOf(mine[1:]), idsOf(w.claim(5, lease)))
 	}},
-	{"runs of a bundle that a runner refuses are for others", func(w *world) {
+	{"runs of a bundle that a runner rejects are for others", func(w *world) {
 		d := w.deploy("one", "first")
 		w.singles(1)
 		digest := w.deployment(d.ID).BundleDigest
 		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
 		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
 	}},
-	{"however many runs of a bundle that no runner opens wait, those of another are claimed behind them", func(w *world) {
+	{"runs of an unusable bundle block no other runs", func(w *world) {
 		d := w.deploy("one", "first")
 		w.singles(5)
 		for _, c := range w.claim(5, lease) {
@@ -175,21 +175,21 @@ var heldPromises = []promise{
 		fresh := w.singles(2)
 		claimed := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
 		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, idsOf(claimed))
-		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they are still there")
+		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they still exist")
 	}},
-	{"a run that is released for later waits until then", func(w *world) {
+	{"a run released with a delay waits", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0), "again, which changes nothing")
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0), "a repetition changes nothing")
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 		w.Empty(w.claim(5, lease))
 		next := w.singles(1)[0]
-		w.Equal([]uuid.UUID{next.Runs[0].ID}, idsOf(w.claim(5, lease)), "and keeps no other from starting")
+		w.Equal([]uuid.UUID{next.Runs[0].ID}, idsOf(w.claim(5, lease)), "and does not keep others from starting")
 		w.set(`UPDATE open_runs SET not_before = not_before - $2`, time.Hour.Microseconds())
 		w.Equal([]uuid.UUID{c.Run.ID}, idsOf(w.claim(5, lease)))
 	}},
-	{"a heartbeat revives a claim that was swept, until another has the run", func(w *world) {
+	{"a heartbeat revives a swept claim until another runner has the run", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
@@ -212,7 +212,7 @@ var heldPromises = []promise{
 		w.NoError(w.complete(completed(next[0])))
 		w.False(revived(lease))
 	}},
-	{"a claim that was released is not revived", func(w *world) {
+	{"a released claim is not revived", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
@@ -221,7 +221,7 @@ var heldPromises = []promise{
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 	}},
-	{"runners that wait are there, and hear where something is queued", func(w *world) {
+	{"waiting runners are present and learn of queued runs", func(w *world) {
 		w.deploy("one", "first")
 		other := w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
@@ -237,12 +237,12 @@ var heldPromises = []promise{
 		w.Empty(attend())
 		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Minute)
 		w.NoError(err)
-		w.Len(runners, 1, "one that never claimed is not recorded")
+		w.Len(runners, 1, "a runner that never claimed is not recorded")
 		w.Equal("r", runners[0].ID)
 		w.singles(1)
 		w.Equal([]store.Key{w.environment.Key()}, attend())
 		w.Len(w.claim(1, lease), 1)
-		w.Empty(attend(), "what runs is not queued")
+		w.Empty(attend(), "running runs are not queued")
 		queued, err := w.s.Attend(w.ctx, nil)
 		w.NoError(err)
 		w.Empty(queued)

@@ -12,14 +12,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// chosenKinds are those whose ids their authors choose: they may be the id of anything else.
+// chosenKinds are the kinds whose IDs users choose. Such an ID may equal the ID of anything else.
 var chosenKinds = []string{"environment", "deployment", "connector", "link", "API key", "replay"}
 
-// keyedIDs are the columns with ids, but the project's, of each primary and unique key of the
-// schema, and what these are the ids of. "" is a key without any.
+// keyedIDs are the ID columns, except the project's, of each primary and unique key of the schema,
+// with the kinds of their IDs. "" is a key without any.
 //
-// A column that holds chosen ids beside those of another kind lets one row take the key of
-// another. So such a key has a word in it that tells them apart.
+// If a column has chosen IDs and IDs of another kind, a row could take the key of another row. Such
+// a key therefore has a column that tells them apart.
 var keyedIDs = map[string]map[string]string{
 	"agent_totals(project_id,environment_id,agent_name,test_name)": {"environment_id": "environment"},
 	"audit_log(project_id,id)":                                     {"id": "act"},
@@ -64,6 +64,7 @@ var keyedIDs = map[string]map[string]string{
 	"ordinals(id)":                                                                   nil,
 	"outbox(project_id,consumer,ended_id)":                                           {"ended_id": "connector delivery event run"},
 	"outbox_rollups(project_id,ended_id)":                                            {"ended_id": "delivery event run"},
+	"outbox_traces(project_id,run_id)":                                               {"run_id": "run"},
 	"outbox_words(project_id,ended_id)":                                              {"ended_id": "run"},
 	"platform_keys(id)":                                                              nil,
 	"platform_keys(rank)":                                                            nil,
@@ -86,23 +87,23 @@ var keyedIDs = map[string]map[string]string{
 	"tokens(sha256)":                                                                 nil,
 	"uploads(project_id,digest)":                                                     nil,
 	"stored_days(project_id,day)":                                                    nil,
+	"audit_days(project_id,day)":                                                     nil,
 }
 
-// claims is the one key whose purpose it is that an id has one holder, whatever its kind.
+// claims is the only key whose purpose is that an ID has one holder, whatever its kind.
 const claims = "object_ids(project_id,id)"
 
 // schemaKey is a primary or unique key.
 type schemaKey struct {
 	table   string
 	columns []string
-	// ids are those of its columns that take ids alone, but the project's; nil where the engine
-	// has no type for these.
+	// ids are its columns of an ID type, except the project's; nil if the engine has no such type.
 	ids []string
 }
 
 func (k schemaKey) String() string { return k.table + "(" + strings.Join(k.columns, ",") + ")" }
 
-// schemaKeys are all keys of the schema.
+// schemaKeys returns all keys of the schema.
 func (w *world) schemaKeys() (keys []schemaKey) {
 	rows, err := w.db.QueryContext(w.ctx, `SELECT c.relname::text, string_agg(a.attname, ',' ORDER BY k.place),
 			COALESCE(string_agg(a.attname, ',' ORDER BY k.place) FILTER (WHERE a.atttypid = 'uuid'::regtype AND a.attname <> 'project_id'), '')
@@ -133,7 +134,7 @@ func (w *world) schemaKeys() (keys []schemaKey) {
 	return keys
 }
 
-// kindsOfIDs are the ids of a project, and what they are of. One id may be of several.
+// kindsOfIDs returns the IDs of a project with their kinds. One ID may have several.
 func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 	kinds := map[uuid.UUID][]string{w.project.ID: {"project"}}
 	for kind, of := range map[string]string{
@@ -142,7 +143,7 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 		"run ": "ended_runs", "event ": "ended_connector_runs WHERE trigger_type <> 'outbound' AND project_id = $1",
 		"delivery ": "ended_connector_runs WHERE trigger_type = 'outbound' AND project_id = $1",
 		"API key":   "object_ids WHERE kind = 'APIKey' AND project_id = $1",
-		// Those that went.
+		// Deleted objects.
 		"project ": "departed WHERE kind = 'Project' AND project_id = $1", "environment ": "departed WHERE kind = 'Environment' AND project_id = $1",
 		"connector ": "departed WHERE kind = 'Connector' AND project_id = $1",
 	} {
@@ -157,7 +158,7 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 	return kinds
 }
 
-// texts are rows of the project as texts.
+// texts returns rows of the project as texts.
 func (w *world) texts(query string) (out [][]string) {
 	rows, err := w.db.QueryContext(w.ctx, query, w.project.ID.String())
 	w.NoError(err)
@@ -176,7 +177,7 @@ func (w *world) texts(query string) (out [][]string) {
 	return out
 }
 
-// heldIDs are the kinds of the ids that a column of a key holds, by the words in that key.
+// heldIDs returns the kinds of the IDs in a column of a key, by the words in that key.
 func (w *world) heldIDs(key schemaKey, column string, kinds map[uuid.UUID][]string) map[string][]string {
 	ids, words := keyedIDs[key.String()], []string{`''`}
 	for _, other := range key.columns {
@@ -187,7 +188,7 @@ func (w *world) heldIDs(key schemaKey, column string, kinds map[uuid.UUID][]stri
 	held := map[string][]string{}
 	for _, row := range w.texts(`SELECT CAST(` + column + ` AS text), ` + strings.Join(words, ` || ' ' || `) + ` FROM ` + key.table + ` WHERE project_id = $1`) {
 		of := kinds[uuid.MustParse(row[0])]
-		w.NotEmpty(of, "%s holds in %s the id of what nobody knows", key, column)
+		w.NotEmpty(of, "%s has in %s an unknown ID", key, column)
 		held[row[1]] = append(held[row[1]], of...)
 	}
 	for word := range held {
@@ -198,17 +199,17 @@ func (w *world) heldIDs(key schemaKey, column string, kinds map[uuid.UUID][]stri
 }
 
 var heldIDPromises = []promise{
-	{"each key of the schema that holds ids says of what, and holds no others", func(w *world) {
+	{"each key of the schema holds IDs of known kinds only", func(w *world) {
+		w.departed()
 		v := w.newVictim()
 		w.NoError(w.s.ClaimID(w.ctx, w.key(uuid.New()), ref(store.KindAPIKey, "ci")))
 		w.outboundFrom("nobody", "ops", telling)
 		w.record(attempted(v.delivery, store.DeliveryFailed))
-		w.departed()
 		kinds := w.kindsOfIDs()
 		unknown := maps.Clone(keyedIDs)
 		for _, key := range w.schemaKeys() {
 			ids, classified := keyedIDs[key.String()]
-			w.True(classified, "%s is new: say whose ids it holds", key)
+			w.True(classified, "%s is new: add the kinds of its IDs", key)
 			delete(unknown, key.String())
 			if key.ids != nil {
 				w.ElementsMatch(slices.Collect(maps.Keys(ids)), key.ids, key)
@@ -218,7 +219,7 @@ var heldIDPromises = []promise{
 				for word, of := range w.heldIDs(key, column, kinds) {
 					all = append(all, of...)
 					chosen := slices.ContainsFunc(of, func(kind string) bool { return slices.Contains(chosenKinds, kind) })
-					w.False(chosen && len(of) > 1 && key.String() != claims, "%s: a chosen id may be another row's %s%s", key, column, word)
+					w.False(chosen && len(of) > 1 && key.String() != claims, "%s: a chosen ID may be another row's %s%s", key, column, word)
 				}
 				slices.Sort(all)
 				w.Equal(want, strings.Join(slices.Compact(all), " "), "%s: %s", key, column)

@@ -12,11 +12,11 @@ import (
 )
 
 var hintPromises = []promise{
-	{"a reader that is behind is told of every change, or to look at everything", func(w *world) {
+	{"a slow reader gets every hint, or the hint of loss", func(w *world) {
 		hints, stop := w.s.Subscribe(store.TopicDeployment)
 		defer stop()
 		var changed []store.Key
-		for range 100 { // nobody reads meanwhile
+		for range 100 { // without a reader
 			spec := w.newDeployment(uuid.NewString())
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
@@ -34,7 +34,7 @@ var hintPromises = []promise{
 			}
 		}
 	}},
-	{"every end of a connector run is hinted", func(w *world) {
+	{"every end of a connector run sends a hint", func(w *world) {
 		w.deploy("one", "first")
 		none := w.event()
 		none.Runs = nil
@@ -52,7 +52,7 @@ var hintPromises = []promise{
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
 	}},
-	{"the end of the last run is told with the hint, as it is stored, unless it is large", func(w *world) {
+	{"a hint has the end of the last run, unless it is large", func(w *world) {
 		w.deploy("one", "first")
 		for _, c := range []store.Completion{
 			{Status: store.RunCompleted, Output: "done\x00"},
@@ -72,7 +72,7 @@ var hintPromises = []promise{
 			w.Equal(store.RunEnd{Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output}, *hint.End)
 		}
 	}},
-	{"a result that may have to be delivered is hinted, and no other", func(w *world) {
+	{"only a result with possible deliveries sends a delivery hint", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
 		e := w.event()
@@ -85,7 +85,7 @@ var hintPromises = []promise{
 		w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
 		w.Empty(hints)
 	}},
-	{"a run that may be claimed again is hinted", func(w *world) {
+	{"a claimable run sends a hint", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		w.hinted(store.TopicQueued, w.environment.ID, func() {
@@ -99,7 +99,7 @@ var hintPromises = []promise{
 		spec := w.build("two", "first")
 		w.hinted(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
 	}},
-	{"a change is hinted to its topic after its commit", func(w *world) {
+	{"a change sends a hint to its topic after its commit", func(w *world) {
 		w.deploy("one", "first")
 		watch := w.hinted
 		e := w.single()
@@ -121,8 +121,7 @@ var hintPromises = []promise{
 	}},
 }
 
-// hinted makes a change and waits for its hint; the test's own deadline ends a
-// wait in vain.
+// hinted makes a change and waits for its hint, until the deadline of the test.
 func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) (hint store.Hint) {
 	hints, stop := w.s.Subscribe(topic)
 	change()
@@ -133,7 +132,7 @@ func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) (hint sto
 		}
 	}
 	stop()
-	stop() // twice is harmless
+	stop() // a second call has no effect
 	for range hints {
 	} // it is closed
 	return hint

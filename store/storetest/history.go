@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strings"
@@ -28,7 +29,7 @@ var blobPromises = []promise{
 		_, err := w.s.OpenBlob(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"an incomplete blob is none", func(w *world) {
+	{"an incomplete blob does not exist", func(w *world) {
 		id, broken := uuid.New(), errors.New("broken")
 		_, err := w.s.PutBlob(w.ctx, w.key(id), io.MultiReader(
 			bytes.NewReader(make([]byte, store.BlobChunk+1)), iotest.ErrReader(broken)))
@@ -36,7 +37,7 @@ var blobPromises = []promise{
 		_, err = w.s.OpenBlob(w.ctx, w.key(id))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"a blob that nothing keeps is deleted at once", func(w *world) {
+	{"an unmarked blob is deleted at once", func(w *world) {
 		e, id, kept := w.single(), uuid.New(), v7()
 		for _, blob := range []uuid.UUID{id, kept} {
 			_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("content"))
@@ -47,7 +48,7 @@ var blobPromises = []promise{
 		w.NoError(w.s.DropBlob(w.ctx, w.key(id)))
 		_, err := w.s.OpenBlob(w.ctx, w.key(id))
 		w.ErrorIs(err, store.ErrNotFound)
-		w.NoError(w.s.DropBlob(w.ctx, w.key(id)), "there is none any more")
+		w.NoError(w.s.DropBlob(w.ctx, w.key(id)), "it no longer exists")
 		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(kept)), store.ErrConflict)
 		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.Equal("content", string(w.readAll(body, err)))
@@ -58,7 +59,7 @@ var blobPromises = []promise{
 		w.Equal("content", string(w.readAll(r, err)))
 		w.Equal(digest, w.putBundle("content"), "storing it again keeps it")
 		_, err = w.s.OpenBundle(w.ctx, uuid.New(), digest)
-		w.ErrorIs(err, store.ErrNotFound, "another project's it is not")
+		w.ErrorIs(err, store.ErrNotFound, "another project does not have it")
 
 		wrong := "sha256:" + strings.Repeat("0", 64)
 		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 1<<20)
@@ -67,12 +68,12 @@ var blobPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 3)
 		w.ErrorIs(err, store.ErrConflict)
-		gone := errors.New("the build has gone")
+		gone := errors.New("the build is deleted")
 		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, brokenOff{strings.NewReader(varied(store.BlobChunk + 1)), gone}, 1<<20)
 		w.ErrorIs(err, gone)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was not whole")
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of incomplete ones")
 	}},
-	{"a bundle is counted once, and goes after a day without a build that ended with it", func(w *world) {
+	{"a bundle is counted once, and deleted after a day without a build", func(w *world) {
 		stored := func() int64 { return w.storage() - w.ofDeployments() }
 		w.putBundle("unnamed")
 		w.putBundle("unnamed")
@@ -93,7 +94,7 @@ var blobPromises = []promise{
 		r, err := w.s.OpenBundle(w.ctx, w.project.ID, w.deployment(named.ID).BundleDigest)
 		w.Equal("bundle of one", string(w.readAll(r, err)))
 	}},
-	{"a deployment has one bundle: another takes its place until its build has ended", func(w *world) {
+	{"a deployment has one bundle until its build has ended", func(w *world) {
 		bundles := func() []int64 {
 			return []int64{
 				w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'bundle'`),
@@ -122,23 +123,23 @@ var blobPromises = []promise{
 		two := building(spec)
 		shared := w.putBundleOf(two.ID, "the second")
 		last := w.putBundleOf(one.ID, "last")
-		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has stored what was replaced")
+		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has stored the replaced bundle")
 		w.NoError(w.s.FinishBuild(w.ctx, two.Key(), store.BuildResult{BundleDigest: shared}))
 		w.putBundleOf(one.ID, "the second")
 		w.Equal([]int64{1, 1, int64(len("the second"))}, bundles())
 		w.putBundleOf(one.ID, "last")
-		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has ended with what was replaced")
+		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles(), "another build has ended with the replaced bundle")
 
 		w.NoError(w.s.FinishBuild(w.ctx, one.Key(), store.BuildResult{BundleDigest: last}))
 		w.putBundleOf(one.ID, "last")
 		_, err = w.s.PutBundle(w.ctx, one.Key(), digestOf("more"), strings.NewReader("more"), 1<<20)
 		w.ErrorIs(err, store.ErrConflict)
 		_, err = w.s.PutBundle(w.ctx, one.Key(), shared, strings.NewReader("the second"), 1<<20)
-		w.ErrorIs(err, store.ErrConflict, "nor is one that is there")
+		w.ErrorIs(err, store.ErrConflict, "nor is an existing one")
 		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles())
-		w.EqualValues(2, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of what was refused and replaced")
+		w.EqualValues(2, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of rejected and replaced ones")
 	}},
-	{"a project that has stored what it may stores no other bundle", func(w *world) {
+	{"a project with full storage stores no further bundle", func(w *world) {
 		w.putBundle("content")
 		w.project.Limits.Storage = int64(len("content"))
 		w.project.Ref.Generation++
@@ -152,7 +153,7 @@ var blobPromises = []promise{
 	}},
 }
 
-// listed are the ids of runs on all pages of a list.
+// listed returns the IDs of runs on all pages of a list.
 func (w *world) listed(q store.RunQuery) (ids []uuid.UUID) {
 	for {
 		page, next, err := w.s.ListRuns(w.ctx, q)
@@ -169,7 +170,29 @@ func (w *world) listed(q store.RunQuery) (ids []uuid.UUID) {
 }
 
 var historyPromises = []promise{
-	{"what is not there is not found", func(w *world) {
+	{"an ended run has the context that its scripts set", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(3)
+		runs := w.claim(3, lease)
+		one := completed(runs[0])
+		one.Context = json.RawMessage(`{"customer":"acme","n":9007199254740993}`)
+		large := completed(runs[1])
+		large.Context = json.RawMessage(`{"x":"` + strings.Repeat("x", store.MaxContext) + `"}`)
+		none := completed(runs[2])
+		for _, c := range []store.Completion{one, large, none} {
+			w.NoError(w.complete(c))
+		}
+		got, err := w.s.Run(w.ctx, one.Run)
+		w.NoError(err)
+		w.Equal(one.Context, got.Context)
+		got, err = w.s.Run(w.ctx, large.Run)
+		w.NoError(err)
+		w.Equal(store.RunErrorContextTooLarge, got.ErrorCode)
+		got, err = w.s.Run(w.ctx, none.Run)
+		w.NoError(err)
+		w.Nil(got.Context)
+	}},
+	{"missing rows are not found", func(w *world) {
 		_, err := w.s.Run(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 		_, err = w.s.Outcome(w.ctx, w.key(uuid.New()))
@@ -179,7 +202,7 @@ var historyPromises = []promise{
 		_, _, err = w.s.RunInput(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"runs are listed newest first, page by page", func(w *world) {
+	{"runs are listed newest first, by page", func(w *world) {
 		w.deploy("one", "first")
 		var events []store.Event
 		for range 5 {
@@ -192,7 +215,7 @@ var historyPromises = []promise{
 			w.Equal(events[len(events)-1-i].Runs[1].ID, id)
 		}
 	}},
-	{"a page of runs of which few match is found however far back they are", func(w *world) {
+	{"a page with few matches reaches any distance", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(150)
 		var first []uuid.UUID
@@ -207,9 +230,9 @@ var historyPromises = []promise{
 			w.Equal(first, w.listed(query))
 		}
 	}},
-	{"as much of what has ended is rolled up as is asked for", func(w *world) {
+	{"rollups take as many rows as requested", func(w *world) {
 		w.deploy("one", "first")
-		const ends = 300 // each a row of the outbox: more than one transaction takes
+		const ends = 300 // one outbox row each: more than one transaction takes
 		w.singles(ends)
 		for done := 0; done < ends; done++ {
 			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
@@ -221,7 +244,7 @@ var historyPromises = []promise{
 		w.NoError(err)
 		w.Equal(1, n)
 	}},
-	{"runs are narrowed by environment and status", func(w *world) {
+	{"runs are filtered by environment and status", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.accept(one(w.event()), one(w.event()))
 		w.Len(w.claim(1, lease), 1)
@@ -255,7 +278,7 @@ var historyPromises = []promise{
 			w.Nil(next)
 		}
 	}},
-	{"connector runs are listed newest first, with their number", func(w *world) {
+	{"connector runs are listed newest first, with their total", func(w *world) {
 		events := []store.Event{w.single(), w.event(), w.single()}
 		events[2].Trigger = store.TriggerCron
 		w.acceptAll(events)
@@ -285,7 +308,7 @@ var historyPromises = []promise{
 }
 
 var tokenPromises = []promise{
-	{"a runner's token is the environment's only one", func(w *world) {
+	{"an environment has one runner token", func(w *world) {
 		token := store.Token{
 			SHA256: []byte("one"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 		}
@@ -301,12 +324,12 @@ var tokenPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		_, err = w.s.Token(w.ctx, next.SHA256)
-		w.ErrorIs(err, store.ErrNotFound, "the environment is gone")
+		w.ErrorIs(err, store.ErrNotFound, "the environment is deleted")
 		again := w.environment
 		again.Ref.ObjectUID = "second incarnation"
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
 		_, err = w.s.Token(w.ctx, next.SHA256)
-		w.ErrorIs(err, store.ErrNotFound, "and the one made anew is another")
+		w.ErrorIs(err, store.ErrNotFound, "and the re-created one is another")
 	}},
 	{"a build's token ends with its deployment", func(w *world) {
 		spec := w.newDeployment("one")

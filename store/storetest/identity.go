@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// stale says what the store answers to an object that is older than it knows.
+// stale returns the error for an object that is older than its stored state.
 func (w *world) stale(err error) store.StaleError {
 	var stale *store.StaleError
 	w.ErrorAs(err, &stale)
@@ -20,7 +20,7 @@ func (w *world) stale(err error) store.StaleError {
 }
 
 var identityPromises = []promise{
-	{"objects of every kind hold an id, and give it back", func(w *world) {
+	{"objects of every kind claim an ID and free it", func(w *world) {
 		for _, kind := range store.Kinds {
 			key, held := w.key(uuid.New()), ref(kind, "of-every-kind")
 			w.NoError(w.s.ClaimID(w.ctx, key, held), kind)
@@ -32,7 +32,7 @@ var identityPromises = []promise{
 			w.ErrorIs(err, store.ErrNotFound, kind)
 		}
 	}},
-	{"an id is held by the first object of the project that claims it", func(w *world) {
+	{"the first object of the project that claims an ID gets it", func(w *world) {
 		key, first, second := w.key(uuid.New()), ref(store.KindConnector, "first"), ref(store.KindConnector, "second")
 		_, err := w.s.Holder(w.ctx, key)
 		w.ErrorIs(err, store.ErrNotFound)
@@ -43,11 +43,11 @@ var identityPromises = []promise{
 		var taken *store.IDTakenError
 		w.ErrorAs(w.s.ClaimID(w.ctx, key, second), &taken)
 		w.Equal(first, taken.Holder)
-		w.NoError(w.s.ClaimID(w.ctx, store.Key{ProjectID: uuid.New(), ID: key.ID}, second), "another project's id is another")
+		w.NoError(w.s.ClaimID(w.ctx, store.Key{ProjectID: uuid.New(), ID: key.ID}, second), "another project's ID is another one")
 		_, err = w.s.Connector(w.ctx, key)
-		w.ErrorIs(err, store.ErrNotFound, "a claim is a claim, and no more")
+		w.ErrorIs(err, store.ErrNotFound, "a claim does nothing else")
 	}},
-	{"every kind is refused an id that is held, and writes nothing", func(w *world) {
+	{"a taken ID is rejected for every kind, and nothing is written", func(w *world) {
 		before := w.rows(w.project.ID)
 		intruder := func(r store.ObjectRef) store.ObjectRef {
 			r.Name = "intruder"
@@ -76,7 +76,7 @@ var identityPromises = []promise{
 		}
 		w.Equal(before, w.rows(w.project.ID))
 	}},
-	{"what is claimed already costs no write", func(w *world) {
+	{"an existing claim costs no write", func(w *world) {
 		key, r := w.key(uuid.New()), ref(store.KindConnector, "claimed")
 		r.Generation = 2
 		w.NoError(w.s.ClaimID(w.ctx, key, r))
@@ -88,7 +88,7 @@ var identityPromises = []promise{
 		r.Generation = 1
 		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, key, r)))
 	}},
-	{"a deployment that has begun is looked at without a write", func(w *world) {
+	{"a repeated beginning costs no write", func(w *world) {
 		spec := w.newDeployment("one")
 		spec.Ref.Generation = 2
 		begin := func(r store.ObjectRef) (d store.Deployment) {
@@ -130,7 +130,7 @@ var identityPromises = []promise{
 			{Key: second.Key(), Ref: second.Ref}, {Key: w.connector.Key(), Ref: w.connector.Ref},
 		}, holders)
 	}},
-	{"a claim by another incarnation applies the deletion of the one before", func(w *world) {
+	{"a claim by another incarnation applies the missed deletion", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -141,7 +141,7 @@ var identityPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 	}},
-	{"runs of an incarnation before never become another's, however many there are", func(w *world) {
+	{"runs of an earlier incarnation never become another's", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(1100) // more than one transaction cancels
 		again := w.environment
@@ -157,7 +157,7 @@ var identityPromises = []promise{
 		w.Empty(w.claim(10, lease))
 		w.Zero(w.rowsOf("open_runs"))
 	}},
-	{"a claim under another id applies the deletion of what had the first", func(w *world) {
+	{"a claim with another ID applies the deletion of the first", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -168,7 +168,7 @@ var identityPromises = []promise{
 		_, err := w.s.Holder(w.ctx, w.environment.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"an older object wins only where an uncached read confirms it", func(w *world) {
+	{"an older object wins only if an uncached read confirms it", func(w *world) {
 		newer := w.connector
 		newer.Ref.Generation, newer.TimeoutSeconds = 5, 60
 		w.NoError(w.s.PutConnector(w.ctx, newer))
@@ -177,7 +177,7 @@ var identityPromises = []promise{
 		told := w.stale(w.s.PutConnector(w.ctx, old))
 		w.EqualValues(5, told.Stored)
 		old.Ref.Restored = told.Writes + 1
-		w.Equal(told, w.stale(w.s.PutConnector(w.ctx, old)), "that is not what it was told")
+		w.Equal(told, w.stale(w.s.PutConnector(w.ctx, old)), "the claim has another one")
 		old.Ref.Restored = told.Writes
 		w.NoError(w.s.PutConnector(w.ctx, old))
 		got, err := w.s.Connector(w.ctx, old.Key())
@@ -185,33 +185,33 @@ var identityPromises = []promise{
 		w.Equal(90, got.TimeoutSeconds)
 		w.EqualValues(3, got.Ref.Generation)
 		w.Zero(got.Ref.Restored)
-		w.NoError(w.s.PutConnector(w.ctx, old), "again: it is what is stored now")
+		w.NoError(w.s.PutConnector(w.ctx, old), "again: it has the stored state")
 	}},
-	{"a confirmed object loses to what was written since it was read", func(w *world) {
+	{"a confirmed object loses to later writes", func(w *world) {
 		newer := w.connector
 		newer.Ref.Generation = 5
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		old := w.connector
 		old.Ref.Generation = 3
 		old.Ref.Restored = w.stale(w.s.PutConnector(w.ctx, old)).Writes
-		w.NoError(w.s.PutConnector(w.ctx, newer), "of the same generation, but after the read")
+		w.NoError(w.s.PutConnector(w.ctx, newer), "with the same generation, but after the read")
 		later := w.stale(w.s.PutConnector(w.ctx, old))
 		w.Greater(later.Writes, old.Ref.Restored)
 	}},
-	{"a claim that is confirmed is good for the put after it", func(w *world) {
+	{"a confirmed claim covers the following write", func(w *world) {
 		newer := w.environment
 		newer.Ref.Generation = 5
 		w.NoError(w.s.PutEnvironment(w.ctx, newer))
 		old := w.environment
-		old.Ref.Generation, old.DisplayName = 3, "as it was"
+		old.Ref.Generation, old.DisplayName = 3, "unchanged"
 		old.Ref.Restored = w.stale(w.s.ClaimID(w.ctx, old.Key(), old.Ref)).Writes
 		w.NoError(w.s.ClaimID(w.ctx, old.Key(), old.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, old))
 		got, err := w.s.Environment(w.ctx, old.Key())
 		w.NoError(err)
-		w.Equal("as it was", got.DisplayName)
+		w.Equal("unchanged", got.DisplayName)
 	}},
-	{"the mirror of what an activation brought takes its id over, and is listed from then on", func(w *world) {
+	{"a mirror takes over the ID of its connector and is listed", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
 		_, err := w.s.Activate(w.ctx, store.Activation{
@@ -241,7 +241,7 @@ var identityPromises = []promise{
 }
 
 var duplicatePromises = []promise{
-	{"of two connectors of one name the first counts, until it goes", func(w *world) {
+	{"of two connectors with one name the first counts", func(w *world) {
 		late := w.newConnector("late")
 		late.Name = w.connector.Name
 		w.duplicate(w.s.PutConnector(w.ctx, late), w.connector.Ref)
@@ -257,7 +257,7 @@ var duplicatePromises = []promise{
 		w.NoError(err)
 		w.duplicate(w.s.PutConnector(w.ctx, w.connector), late.Ref)
 	}},
-	{"a name is free in other environments, and one of a retired connector for another of the code alone", func(w *world) {
+	{"a name is free in other environments, a retired one for code only", func(w *world) {
 		elsewhere, environment := w.newConnector("elsewhere"), w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, environment))
 		elsewhere.Name, elsewhere.EnvironmentID = w.connector.Name, environment.ID
@@ -273,7 +273,7 @@ var duplicatePromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, next))
 		w.duplicate(w.s.PutConnector(w.ctx, code), next.Ref)
 	}},
-	{"names that differ in the case of letters are one, and of two that are there the older stays", func(w *world) {
+	{"names are compared without case, and the older stays", func(w *world) {
 		young := w.newConnector("young")
 		w.NoError(w.s.PutConnector(w.ctx, young))
 		for _, name := range []string{"BESTÄNDE", "Bestände"} {
@@ -285,13 +285,13 @@ var duplicatePromises = []promise{
 		w.duplicate(w.s.PutConnector(w.ctx, other), w.connector.Ref)
 		young.Name = "bestände"
 		_, err := w.db.ExecContext(w.ctx, `UPDATE connectors SET name = 'bestände' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), young.ID.String())
-		w.NoError(err, "as before names were compared so")
+		w.NoError(err, "as before case-insensitive names")
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		w.duplicate(w.s.PutConnector(w.ctx, young), w.connector.Ref)
 		_, err = w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 	}},
-	{"a connector that takes another's name is not in effect under its own any more, but keeps its secrets", func(w *world) {
+	{"a connector that takes another's name keeps its secrets", func(w *world) {
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		other.SecretVersion, other.SecretDigest = 2, []byte("secret two")
@@ -315,7 +315,7 @@ var duplicatePromises = []promise{
 		w.Equal(before.Secrets, after.Secrets)
 		w.Greater(after.Version, before.Version)
 	}},
-	{"of two links of one agent the first counts, until it goes", func(w *world) {
+	{"of two links of one agent the first counts", func(w *world) {
 		late := w.newLink("late", w.connector.ID, "first", origin.Add(-time.Hour))
 		w.duplicate(w.s.PutLink(w.ctx, late), w.links[0].Ref)
 		_, err := w.s.Holder(w.ctx, late.Key())
@@ -327,21 +327,21 @@ var duplicatePromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.duplicate(w.s.PutLink(w.ctx, w.links[0]), late.Ref)
 	}},
-	{"a connector has no more links than one event may start runs", func(w *world) {
+	{"the number of links per connector is limited", func(w *world) {
 		for i := len(w.links); i < store.MaxLinks; i++ {
 			w.NoError(w.s.PutLink(w.ctx, w.newLink(fmt.Sprintf("l%d", i), w.connector.ID, fmt.Sprintf("agent-%d", i), origin)))
 		}
 		late := w.newLink("late", w.connector.ID, "late", origin)
 		var many *store.TooManyLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
-		w.NoError(w.s.PutLink(w.ctx, w.links[0]), "one of those that are there")
+		w.NoError(w.s.PutLink(w.ctx, w.links[0]), "one of the existing ones")
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.Len(route.Links, store.MaxLinks)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 	}},
-	{"a link that moves to another's place is not in its own any more", func(w *world) {
+	{"a link that moves to a taken place leaves its own", func(w *world) {
 		version := w.version()
 		moved := w.links[1]
 		moved.AgentName = "first"
@@ -351,7 +351,7 @@ var duplicatePromises = []promise{
 		w.Len(route.Links, 1)
 		w.Greater(route.Connector.Version, version)
 	}},
-	{"an activation whose connector has another's name changes nothing", func(w *world) {
+	{"an activation with a taken name changes nothing", func(w *world) {
 		spec, connector := w.build("one", "first"), w.newConnector("from-code")
 		connector.Name, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.Name, true, ""
 		before := w.rows(w.project.ID)
@@ -368,7 +368,7 @@ var duplicatePromises = []promise{
 		})
 		w.duplicate(err, w.links[0].Ref)
 		w.ErrorAs(err, &refused)
-		w.Equal(w.connector.ID, refused.Connector, "that of the link")
+		w.Equal(w.connector.ID, refused.Connector, "the ID of the link")
 		connector.Ref.Name = "another"
 		connector.ID = w.connector.ID
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
@@ -377,7 +377,7 @@ var duplicatePromises = []promise{
 		w.Equal(connector.ID, refused.Connector)
 		w.Equal(before, w.rows(w.project.ID))
 	}},
-	{"names move between the connectors of code in one activation", func(w *world) {
+	{"names move between connectors in code in one activation", func(w *world) {
 		one, two := w.newConnector("one"), w.newConnector("two")
 		for _, c := range []*store.Connector{&one, &two} {
 			c.DefinedInCode, c.Ref.ObjectUID = true, ""
@@ -398,9 +398,9 @@ var duplicatePromises = []promise{
 		three.DefinedInCode, three.Ref.ObjectUID, three.Name = true, "", "two"
 		activate("third", three, two)
 		_, err = w.s.Connector(w.ctx, three.Key())
-		w.NoError(err, "of one that is retired too")
+		w.NoError(err, "also for a retired one")
 	}},
-	{"of many connectors of one name at once one counts", func(w *world) {
+	{"of many concurrent connectors with one name one counts", func(w *world) {
 		connectors := make([]store.Connector, writers)
 		for i := range connectors {
 			connectors[i] = w.newConnector(uuid.NewString())
@@ -424,7 +424,7 @@ var duplicatePromises = []promise{
 		}
 		w.Equal(1, count)
 	}},
-	{"a secret's version never goes back", func(w *world) {
+	{"a secret's version never decreases", func(w *world) {
 		rotated := w.connector
 		rotated.SecretVersion, rotated.SecretDigest, rotated.Ref.Generation = 3, []byte("secret three"), 3
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
@@ -445,7 +445,7 @@ var duplicatePromises = []promise{
 		w.Equal(before.Secrets, got.Secrets)
 		w.EqualValues(3, got.SecretVersion)
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{back}})
-		w.NoError(err, "nor is it a reason against an activation")
+		w.NoError(err, "nor does it reject an activation")
 		got, err = w.s.Connector(w.ctx, rotated.Key())
 		w.NoError(err)
 		w.Equal(before.Secrets, got.Secrets)

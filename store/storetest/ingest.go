@@ -13,7 +13,7 @@ import (
 )
 
 var ingestPromises = []promise{
-	{"an accepted event is a connector run with a run for each link", func(w *world) {
+	{"an accepted event is a connector run with a run per link", func(w *world) {
 		e := w.event()
 		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
@@ -25,7 +25,7 @@ var ingestPromises = []promise{
 		w.Equal([]store.Admission{{Verdict: store.Accepted, ConnectorRunID: e.ConnectorRunID, RunIDs: ids}}, admissions)
 		run := w.run(ids[0])
 		w.Equal(store.RunQueued, run.Status)
-		w.Equal(run.QueuedAt.Truncate(time.Millisecond), store.TimeOf(run.ID), "ids are of the database's time")
+		w.Equal(run.QueuedAt.Truncate(time.Millisecond), store.TimeOf(run.ID), "IDs have the database's time")
 		w.Equal(w.project.ID, run.ProjectID)
 		w.Equal(w.environment.ID, run.EnvironmentID)
 		w.Equal("first", run.AgentName)
@@ -40,7 +40,7 @@ var ingestPromises = []promise{
 		w.Equal(ids, connectorRun.RunIDs)
 		w.Nil(connectorRun.EndedAt)
 	}},
-	{"events of one call are answered in order", func(w *world) {
+	{"events of one call have results in order", func(w *world) {
 		events := []store.Event{w.event(), w.single(), w.event()}
 		events[1].ConnectorVersion++
 		admissions, err := w.s.Accept(w.ctx, events)
@@ -52,14 +52,14 @@ var ingestPromises = []promise{
 		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
-	{"an event for a connector that is gone is outdated", func(w *world) {
+	{"an event for a deleted connector is outdated", func(w *world) {
 		e := w.event()
 		e.ConnectorID = uuid.New()
 		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
 		w.Equal(store.Outdated, admissions[0].Verdict)
 	}},
-	{"an event under a secret that has ended is outdated", func(w *world) {
+	{"an event with an expired secret is outdated", func(w *world) {
 		events := []store.Event{w.event(), w.single(), w.event()}
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
@@ -73,7 +73,7 @@ var ingestPromises = []promise{
 		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
 	}},
-	{"a bad event fails only itself", func(w *world) {
+	{"an invalid event fails only itself", func(w *world) {
 		bad := w.event()
 		bad.Idempotency = &store.Idempotency{Key: strings.Repeat("k", 301), TTL: time.Hour}
 		events := []store.Event{w.event(), bad, w.event()}
@@ -109,9 +109,9 @@ var ingestPromises = []promise{
 		alone := w.single()
 		alone.Runs[0].ErrorCode, alone.Runs[0].Error = "files_required", "the agent needs files"
 		w.accept(&alone)
-		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "over at once")
+		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "it has ended")
 	}},
-	{"an input that is not complete is refused", func(w *world) {
+	{"an incomplete input is rejected", func(w *world) {
 		e, blob := w.event(), uuid.New()
 		e.InputBlob = &blob
 		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), e})
@@ -121,7 +121,7 @@ var ingestPromises = []promise{
 		_, err = w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"text is kept whatever its bytes", func(w *world) {
+	{"text of any bytes is stored", func(w *world) {
 		w.deploy("one", "first")
 		e := w.single()
 		e.ContentType = "text/plain\x00\xff"
@@ -133,7 +133,7 @@ var ingestPromises = []promise{
 		w.NoError(w.complete(done))
 		w.Contains(w.run(e.Runs[0].ID).Output, "a")
 	}},
-	{"an event without links is over at once", func(w *world) {
+	{"an event without links completes at once", func(w *world) {
 		e := w.event()
 		e.Runs = nil
 		w.accept(&e)
@@ -156,7 +156,7 @@ var ingestPromises = []promise{
 		_, body, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.True(bytes.Equal(large, w.readAll(body, err)))
 	}},
-	{"a repeated key finds the first request's rows", func(w *world) {
+	{"a repeated key returns the first request's rows", func(w *world) {
 		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
 		w.accept(&first)
 		want := store.Admission{
@@ -169,7 +169,7 @@ var ingestPromises = []promise{
 		_, err = w.s.ConnectorRun(w.ctx, w.key(second.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"a key is good for one body", func(w *world) {
+	{"a key belongs to one body", func(w *world) {
 		w.accept(one(w.keyed("key:1", "body")))
 		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyed("key:1", "another")})
 		w.NoError(err)
@@ -192,7 +192,7 @@ var ingestPromises = []promise{
 		w.Equal(admissions[0].ConnectorRunID, admissions[1].ConnectorRunID)
 		w.Equal(admissions[0].RunIDs, admissions[1].RunIDs)
 	}},
-	{"a key is forgotten after its time", func(w *world) {
+	{"a key expires", func(w *world) {
 		first := w.keyed("key:1", "body")
 		first.Idempotency.TTL = expired
 		w.accept(&first)
@@ -206,7 +206,7 @@ var ingestPromises = []promise{
 	}},
 }
 
-// keyed is an event with an idempotency key.
+// keyed returns an event with an idempotency key.
 func (w *world) keyed(key, body string) store.Event {
 	e := w.event()
 	e.Idempotency = &store.Idempotency{Key: key, Fingerprint: []byte(body), TTL: time.Hour}

@@ -32,7 +32,7 @@ func (w *world) admit(revoked map[string]time.Duration, ids ...string) {
 	w.NoError(w.s.AdmitKeys(w.ctx, keys, revoked))
 }
 
-// report says that a process holds keys and returns the current ones.
+// report reports the keys of a process and returns the current ones.
 func (w *world) report(process string, ids ...string) []string {
 	current, err := w.s.ReportKeys(w.ctx, process, fingerprints(ids...))
 	w.NoError(err)
@@ -53,7 +53,7 @@ func (w *world) promote(want ...string) {
 	w.Equal(want, promoted)
 }
 
-// begun is a store whose first keys are current, held by one process.
+// begun prepares a store whose first keys are current, with one process.
 func (w *world) begun() {
 	w.admit(nil, derivationOne, sealingOne)
 	w.Empty(w.report("manager", derivationOne, sealingOne))
@@ -78,7 +78,7 @@ func (w *world) derivationKey(connector uuid.UUID, version int64) string {
 	return id
 }
 
-// derived projects the connector with a secret that derives from a key.
+// derived projects the connector with a secret that is derived from a key.
 func (w *world) derived(digest, keyID string) {
 	c := w.connector
 	c.SecretGracePeriod = 0
@@ -97,7 +97,7 @@ func (w *world) acceptedSecrets() map[string]*time.Time {
 }
 
 var keyPromises = []promise{
-	{"the first keys become current once a process holds them", func(w *world) {
+	{"the first keys become current once a process has them", func(w *world) {
 		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
 		w.NoError(err)
 		w.Empty(keys)
@@ -108,7 +108,7 @@ var keyPromises = []promise{
 		w.Equal([]string{derivationOne, sealingOne}, w.report("manager", derivationOne, sealingOne))
 		w.promote()
 	}},
-	{"a process that lacks a key in use, or has another, is refused", func(w *world) {
+	{"a process that lacks a used key, or has another, is rejected", func(w *world) {
 		w.begun()
 		var missing *store.MissingKeysError
 		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationOne))
@@ -120,9 +120,9 @@ var keyPromises = []promise{
 		w.ErrorAs(err, &missing)
 		w.Equal([]string{derivationOne}, missing.Changed)
 		w.ErrorAs(w.s.AdmitKeys(w.ctx, []store.PlatformKey{{ID: derivationOne, Ring: "derivation", Fingerprint: "another"}}, nil), &missing)
-		w.Empty(w.status(derivationOne).Lacking, "who was refused holds back nobody")
+		w.Empty(w.status(derivationOne).Lacking, "a rejected process delays no other")
 	}},
-	{"a new key becomes current when all live processes have reported it", func(w *world) {
+	{"a new key becomes current once all live processes have it", func(w *world) {
 		w.begun()
 		w.report("facade", derivationOne, sealingOne)
 		all := []string{derivationOne, sealingOne, derivationTwo, sealingTwo}
@@ -136,16 +136,16 @@ var keyPromises = []promise{
 		w.Equal([]string{derivationTwo, sealingTwo}, w.report("facade", all...))
 		w.True(w.status(derivationOne).Used)
 		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationTwo, sealingTwo))
-		w.Error(err, "the former ones are in use as well")
+		w.Error(err, "the former keys are used as well")
 	}},
-	{"a process that ended or fell silent holds back nobody", func(w *world) {
+	{"an ended or silent process delays no key", func(w *world) {
 		w.begun()
 		w.report("facade", derivationOne, sealingOne)
 		w.admit(nil, derivationOne, sealingOne, derivationTwo)
 		w.report("manager", derivationOne, sealingOne, derivationTwo)
 		promoted, err := w.s.PromoteKeys(w.ctx, -time.Second)
 		w.NoError(err)
-		w.Empty(promoted, "but somebody must live")
+		w.Empty(promoted, "but one process must be live")
 		keys, err := w.s.Keys(w.ctx, -time.Second)
 		w.NoError(err)
 		w.Empty(keys[2].Lacking)
@@ -153,7 +153,7 @@ var keyPromises = []promise{
 		w.NoError(w.s.ForgetProcess(w.ctx, "facade"))
 		w.promote(derivationTwo)
 	}},
-	{"a key that was never current and is gone is forgotten", func(w *world) {
+	{"a missing key that was never current is deleted", func(w *world) {
 		w.begun()
 		w.admit(nil, derivationOne, sealingOne, derivationTwo)
 		w.admit(nil, sealingOne)
@@ -162,7 +162,7 @@ var keyPromises = []promise{
 		w.Len(keys, 2)
 		w.Equal([]string{derivationOne, sealingOne}, []string{keys[0].ID, keys[1].ID})
 	}},
-	{"which key derived which version is noted, and outlives the connector", func(w *world) {
+	{"derivation keys are recorded and outlive the connector", func(w *world) {
 		_, err := w.s.DerivationKey(w.ctx, w.connector.Key(), 1)
 		w.ErrorIs(err, store.ErrNoCurrentKey)
 		w.begun()
@@ -179,7 +179,7 @@ var keyPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 	}},
-	{"the keys of many connectors are looked up at once, and none is noted by that", func(w *world) {
+	{"derivation keys of many connectors are read without recording", func(w *world) {
 		w.begun()
 		noted, unknown := uuid.New(), uuid.New()
 		w.derivationKey(noted, 1)
@@ -194,15 +194,15 @@ var keyPromises = []promise{
 			{ConnectorID: noted, Version: 1}: derivationOne, {ConnectorID: noted, Version: 2}: derivationOne,
 		}
 		w.Equal(want, lookUp(noted, unknown))
-		w.Equal(want, lookUp(noted, unknown), "what was asked for is not noted")
+		w.Equal(want, lookUp(noted, unknown), "the requested version is not recorded")
 		w.Empty(lookUp())
 		other, err := w.s.DerivationKeys(w.ctx, uuid.New(), []uuid.UUID{noted})
 		w.NoError(err)
 		w.Empty(other, "another project's connector of the same id")
 		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
-		w.Empty(lookUp(noted), "a key that was revoked serves nothing any more")
+		w.Empty(lookUp(noted), "a revoked key no longer serves")
 	}},
-	{"a key that has ended, or made what is out of effect alone, is not needed", func(w *world) {
+	{"an expired key, or one without uses in effect, is dispensable", func(w *world) {
 		w.begun()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))
 		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
@@ -211,7 +211,7 @@ var keyPromises = []promise{
 		w.False(w.status(derivationOne).Dispensable)
 		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne, derivationTwo)
 		w.True(w.status(derivationOne).Dispensable, "it has ended")
-		w.EqualValues(1, w.status(derivationOne).Needed, "and a connector is to be derived anew")
+		w.EqualValues(1, w.status(derivationOne).Needed, "and a connector is to be derived again")
 
 		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
 		w.False(w.status(derivationOne).Dispensable)
@@ -226,14 +226,14 @@ var keyPromises = []promise{
 		w.Empty(w.derivedFrom(derivationOne))
 		w.NoError(w.s.RetireKey(w.ctx, derivationOne))
 	}},
-	{"what derives from a revoked key is derived anew and ends with it", func(w *world) {
+	{"secrets of a revoked key are derived again and expire with it", func(w *world) {
 		w.begun()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))
 		version := w.version()
 		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
 		w.Greater(w.version(), version, "gateways read it again")
-		w.NotNil(w.acceptedSecrets()["old"], "it ends although it is the current one")
-		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1), "there is no better one yet")
+		w.NotNil(w.acceptedSecrets()["old"], "it expires although it is the current one")
+		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1), "there is no other one yet")
 		w.report("manager", derivationOne, sealingOne, derivationTwo)
 		w.promote(derivationTwo)
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
@@ -260,20 +260,20 @@ var keyPromises = []promise{
 		w.Len(secrets, 1, "the period was shortened")
 		w.Contains(secrets, "anew")
 	}},
-	{"revoked at once, a secret ends at once", func(w *world) {
+	{"a secret of a key revoked at once expires at once", func(w *world) {
 		w.begun()
 		w.derived("old", derivationOne)
 		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne)
 		w.Empty(w.acceptedSecrets())
 	}},
-	{"a key that is lost may be missing once it is revoked", func(w *world) {
+	{"a lost key may be missing once it is revoked", func(w *world) {
 		w.begun()
 		w.admit(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
 		w.report("manager", sealingOne, derivationTwo)
 		w.promote(derivationTwo)
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
 	}},
-	{"what an old key has sealed is sealed anew, unless it changed meanwhile", func(w *world) {
+	{"fields sealed by an old key are resealed, unless they changed", func(w *world) {
 		w.begun()
 		w.derived("one", derivationOne)
 		w.Equal(sealingOne, w.stored(w.connector).SealedKey)
@@ -303,7 +303,7 @@ func (w *world) stored(c store.Connector) store.Connector {
 	return got
 }
 
-// derivedFrom are the connectors whose secrets derive from a key.
+// derivedFrom returns the connectors whose secrets are derived from a key.
 func (w *world) derivedFrom(key string) []store.ProjectedObject {
 	w.t.Helper()
 	from, err := w.s.DerivedFrom(w.ctx, key, store.Key{}, 10)

@@ -14,11 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// aroundInline are sizes up to which a text lies in its row, and beyond which it does not.
+// aroundInline are sizes around the limit of texts in rows.
 var aroundInline = []int{store.MaxInlineText - 1, store.MaxInlineText, store.MaxInlineText + 1, store.BlobChunk + 1, 1 << 20}
 
-// varied is a text of so many bytes in which no part is like another, and whose
-// characters do not end where pieces do.
+// varied returns a text of this size without repetitions, whose characters do not end at chunk
+// boundaries.
 func varied(bytes int) string {
 	var b strings.Builder
 	b.WriteString(text(bytes % 8))
@@ -28,12 +28,12 @@ func varied(bytes int) string {
 	return b.String()
 }
 
-// answer is a journal entry whose data has so many bytes.
+// answer returns a journal entry with data of this size.
 func answer(sequence int64, bytes int) store.JournalEntry {
 	return store.JournalEntry{Sequence: sequence, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + varied(bytes-2) + `"`)}
 }
 
-// sameEntries compares entries, of which it does not print the data.
+// sameEntries compares entries without printing their data.
 func (w *world) sameEntries(want, got []store.JournalEntry) {
 	w.Len(got, len(want))
 	for i, e := range want {
@@ -43,7 +43,7 @@ func (w *world) sameEntries(want, got []store.JournalEntry) {
 	}
 }
 
-// recorded checks that every read of a run's journal has these entries.
+// recorded checks that every read of a run's journal returns these entries.
 func (w *world) recorded(run uuid.UUID, want []store.JournalEntry) {
 	got, err := w.s.Journal(w.ctx, w.key(run))
 	w.NoError(err)
@@ -52,7 +52,7 @@ func (w *world) recorded(run uuid.UUID, want []store.JournalEntry) {
 	w.sameEntries(want, w.paged(run, 2))
 }
 
-// paged reads a journal in pages, of which none is larger than pages are.
+// paged reads a journal in pages and checks their sizes.
 func (w *world) paged(run uuid.UUID, limit int) (all []store.JournalEntry) {
 	var after int64
 	for {
@@ -74,7 +74,7 @@ func (w *world) paged(run uuid.UUID, limit int) (all []store.JournalEntry) {
 	}
 }
 
-// said checks that every read of an ended run has this output.
+// said checks that every read of an ended run returns this output.
 func (w *world) said(event, run uuid.UUID, output string) {
 	w.True(w.run(run).Output == output, "%d bytes", len(output))
 	for _, r := range w.outcome(event).Runs {
@@ -89,14 +89,14 @@ func (w *world) said(event, run uuid.UUID, output string) {
 	}
 }
 
-// ones is what a query about the project counts.
+// ones returns a count that a query selects.
 func (w *world) ones(query string) (n int64) {
 	w.NoError(w.db.QueryRowContext(w.ctx, query, w.project.ID.String()).Scan(&n))
 	return n
 }
 
-// keptBlobs checks that so many outputs and entries are in blobs, each marked, and that
-// there is no other blob but bundles.
+// keptBlobs checks that so many outputs and entries are in marked blobs, and that there is no other
+// blob except bundles.
 func (w *world) keptBlobs(want int) {
 	w.EqualValues(want, w.ones(`SELECT (SELECT count(*) FROM ended_runs r JOIN blobs b ON b.project_id = r.project_id AND b.id = r.output_blob_id
 			WHERE r.project_id = $1 AND b.complete AND b.mark = 'history' AND r.output = '')
@@ -107,8 +107,7 @@ func (w *world) keptBlobs(want int) {
 		AND NOT EXISTS (SELECT 1 FROM blobs b WHERE b.project_id = c.project_id AND b.id = c.blob_id)`))
 }
 
-// large is the completion of a claim with an output and an entry that are too large for
-// their rows.
+// large returns the completion of a claim with an output and an entry that are too large for rows.
 func large(c store.Claimed) store.Completion {
 	done := completed(c)
 	done.Output = varied(store.MaxInlineText + 1)
@@ -116,13 +115,12 @@ func large(c store.Claimed) store.Completion {
 	return done
 }
 
-// drawSize draws how large a text is that lies in its row just so, or just not any more;
-// mostly 0, for one that is short.
+// drawSize draws a text size just below or above the limit of rows; mostly 0, for a short text.
 func drawSize(rt *rapid.T) int {
 	return rapid.SampledFrom([]int{0, 0, 0, 0, 0, store.MaxInlineText - 1, store.MaxInlineText, store.MaxInlineText + 1}).Draw(rt, "size")
 }
 
-// missing runs something while a table is not there.
+// missing runs do while a table is missing.
 func (w *world) missing(table string, do func()) {
 	rename := func(from, to string) {
 		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
@@ -134,7 +132,7 @@ func (w *world) missing(table string, do func()) {
 }
 
 var largePromises = []promise{
-	{"outputs and entries of any size come back byte for byte", func(w *world) {
+	{"outputs and entries of any size are read unchanged", func(w *world) {
 		w.deploy("one", "first")
 		for _, size := range aroundInline {
 			e, c := w.running(lease)
@@ -150,7 +148,7 @@ var largePromises = []promise{
 		}
 		w.keptBlobs(3 * 4)
 	}},
-	{"what a run waits with and goes on with may be large", func(w *world) {
+	{"suspensions and resumptions may be large", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		before, data := answer(1, 100_000), answer(2, 200_000).Data
@@ -166,7 +164,7 @@ var largePromises = []promise{
 		w.said(e.ConnectorRunID, c.Run.ID, large(again[0]).Output)
 		w.keptBlobs(4)
 	}},
-	{"an entry that is too large for its row and not for its kind is recorded once", func(w *world) {
+	{"an entry too large for its row is recorded once", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{answer(1, 100_000), answer(2, 100), answer(3, 70_000)}
@@ -178,11 +176,11 @@ var largePromises = []promise{
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{answer(5, 100_000)}), store.ErrConflict, "a gap")
 		done := large(c)
 		done.Journal = []store.JournalEntry{entries[2], answer(4, 80_000)}
-		w.NoError(w.complete(done), "its journal repeats a part")
+		w.NoError(w.complete(done), "its journal is partly repeated")
 		w.recorded(c.Run.ID, append(entries, done.Journal[1]))
 		w.keptBlobs(4)
 	}},
-	{"a journal is bounded, however its entries are stored", func(w *world) {
+	{"a journal is limited, in rows and blobs", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		var all []store.JournalEntry
@@ -207,7 +205,7 @@ var largePromises = []promise{
 		w.said(e.ConnectorRunID, c.Run.ID, "")
 		w.keptBlobs(len(all) - small)
 	}},
-	{"what is in blobs is counted as stored", func(w *world) {
+	{"contents of blobs count as stored", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(1)
 		w.count(10)
@@ -223,13 +221,13 @@ var largePromises = []promise{
 	}},
 }
 
-// largeFailures are about blobs whose transaction did not come to pass.
+// largeFailures are about blobs whose transaction failed.
 var largeFailures = []promise{
-	{"whoever has no claim writes no blob", func(w *world) {
+	{"a caller without a claim writes no blob", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
-		w.missing("blobs", func() { // any that is written would fail the call
+		w.missing("blobs", func() { // a write would fail the call
 			w.ErrorIs(w.complete(large(c)), store.ErrFenced)
 			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), large(c).Journal), store.ErrFenced)
 			w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour, Journal: large(c).Journal}), store.ErrFenced)
@@ -242,7 +240,7 @@ var largeFailures = []promise{
 		})
 		w.keptBlobs(2)
 	}},
-	{"a claim that is lost meanwhile leaves no blob", func(w *world) {
+	{"a claim lost meanwhile leaves no blob", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		w.Equal(1, w.sweep(10))
@@ -256,7 +254,7 @@ var largeFailures = []promise{
 		w.NoError(w.complete(large(c)))
 		w.keptBlobs(2)
 	}},
-	{"blobs of a transaction that failed are nobody's", func(w *world) {
+	{"blobs of a failed transaction are unmarked", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		w.missing("outbox", func() {
@@ -276,7 +274,7 @@ var largeFailures = []promise{
 		w.recorded(c.Run.ID, large(c).Journal)
 		w.keptBlobs(2)
 	}},
-	{"a blob that nobody could mark before a crash is swept, one of history is not", func(w *world) {
+	{"an unmarked blob is swept, a marked one is not", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		w.NoError(w.complete(large(c)))
@@ -288,7 +286,7 @@ var largeFailures = []promise{
 		w.keptBlobs(2)
 		w.said(e.ConnectorRunID, c.Run.ID, large(c).Output)
 	}},
-	{"of large completions in one call each has an answer of its own", func(w *world) {
+	{"each large completion of a call has its own result", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(5)
 		keyed := w.contender("a key")
@@ -313,9 +311,9 @@ var largeFailures = []promise{
 		w.keptBlobs(6)
 		w.noSlots()
 		transactions, _ := w.uncounted()
-		w.Equal(3, transactions, "the one before, what is small, what is large")
+		w.Equal(3, transactions, "the previous one, small values, large values")
 	}},
-	{"many that end a run at once leave its blobs and no others", func(w *world) {
+	{"concurrent ends of a run leave its blobs and no others", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		w.NoError(together(func(int) error { return w.complete(large(c)) }))

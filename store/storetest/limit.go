@@ -11,14 +11,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// limited is a new environment of a project that may have limit of them.
+// limited returns a new environment of a project with a limit.
 func (w *world) limited(name string, limit int) store.Environment {
 	e := w.newEnvironment(name, origin.Add(time.Hour))
 	e.Limit = limit
 	return e
 }
 
-// beyond asserts that an environment is not in effect for the project's limit.
+// beyond checks that an environment is not in effect because of the limit.
 func (w *world) beyond(e store.Environment) {
 	var reached *store.LimitReachedError
 	w.ErrorAs(w.s.PutEnvironment(w.ctx, e), &reached)
@@ -29,14 +29,14 @@ func (w *world) beyond(e store.Environment) {
 }
 
 var limitPromises = []promise{
-	{"environments beyond the limit wait, and the first claimed comes into effect when one is removed", func(w *world) {
+	{"environments above the limit wait for a free position", func(w *world) {
 		second, third, fourth := w.limited("second", 2), w.limited("third", 2), w.limited("fourth", 2)
-		third.ObjectCreatedAt = origin.Add(-time.Hour) // older, and claimed later
+		third.ObjectCreatedAt = origin.Add(-time.Hour) // older, but claimed later
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
 		w.beyond(third)
 		w.beyond(fourth)
 		w.beyond(third)
-		w.NoError(w.s.PutEnvironment(w.ctx, second), "who is in effect stays so")
+		w.NoError(w.s.PutEnvironment(w.ctx, second), "an environment in effect stays in effect")
 
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.beyond(fourth)
@@ -44,7 +44,7 @@ var limitPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, fourth))
 	}},
-	{"one that waits can be removed, and its place with it", func(w *world) {
+	{"a waiting environment can be deleted with its position", func(w *world) {
 		second, third := w.limited("second", 1), w.limited("third", 2)
 		w.beyond(second)
 		w.beyond(third)
@@ -54,7 +54,7 @@ var limitPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, third))
 	}},
-	{"what waits has no slug and is no default", func(w *world) {
+	{"a waiting environment has no slug and is no default", func(w *world) {
 		second := w.limited("second", 1)
 		second.Slug = w.environment.Slug
 		w.beyond(second)
@@ -66,7 +66,7 @@ var limitPromises = []promise{
 		w.NoError(err)
 		w.Equal(second.ID, chosen)
 	}},
-	{"a limit that is lowered leaves what is there as it is", func(w *world) {
+	{"a lowered limit leaves existing environments in effect", func(w *world) {
 		second := w.limited("second", 2)
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
 		lowered := second
@@ -79,7 +79,7 @@ var limitPromises = []promise{
 		w.Equal(second.DisplayName, got.DisplayName)
 		w.NoError(w.s.PutEnvironment(w.ctx, second), "until it is raised")
 	}},
-	{"made anew, an environment stands behind those that wait", func(w *world) {
+	{"a re-created environment comes after waiting ones", func(w *world) {
 		second := w.limited("second", 1)
 		w.beyond(second)
 		again := w.environment
@@ -95,7 +95,7 @@ var limitPromises = []promise{
 		e.ProjectID, e.Ref.Namespace = other.ID, "other"
 		w.NoError(w.s.PutEnvironment(w.ctx, e))
 	}},
-	{"no more than the limit come into effect, however many ask at once", func(w *world) {
+	{"concurrent environments respect the limit", func(w *world) {
 		var (
 			group   sync.WaitGroup
 			mu      sync.Mutex
@@ -113,6 +113,6 @@ var limitPromises = []promise{
 			})
 		}
 		group.Wait()
-		w.Equal(3, granted, "one was there")
+		w.Equal(3, granted, "one existed")
 	}},
 }

@@ -17,7 +17,7 @@ func (w *world) load() store.ProjectLoad {
 	return load
 }
 
-// expire ends runs that are that old, as many as the limit says.
+// expire ends runs older than age, at most limit.
 func (w *world) expire(age time.Duration, limit int) int {
 	w.nextMillisecond()
 	n, err := w.s.ExpireRuns(w.ctx, age, limit)
@@ -26,7 +26,7 @@ func (w *world) expire(age time.Duration, limit int) int {
 }
 
 var loadPromises = []promise{
-	{"limits are those that were put last", func(w *world) {
+	{"limits are the latest written ones", func(w *world) {
 		w.Equal(w.project.Limits, w.load().Limits)
 		for _, limits := range []store.ProjectLimits{{BacklogRuns: 1}, {BacklogInput: 2}, {Storage: 3}, {RequestsPerMinute: 4}, {}} {
 			w.project.Limits = limits
@@ -36,7 +36,7 @@ var loadPromises = []promise{
 		_, err := w.s.ProjectLoad(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"the backlog is what is open, by environment", func(w *world) {
+	{"the backlog counts open runs by environment", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.Empty(w.load().Backlog)
 		both, one := w.event(), w.single()
@@ -50,7 +50,7 @@ var loadPromises = []promise{
 		}
 		w.Empty(w.load().Backlog)
 	}},
-	{"the backlog of a project without a limit of it is not counted", func(w *world) {
+	{"the backlog of a project without a limit is not counted", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
 		for _, limits := range []struct {
@@ -63,25 +63,25 @@ var loadPromises = []promise{
 			w.Equal(limits.counted, counted, "%+v", limits.ProjectLimits)
 		}
 	}},
-	{"what a connector that is gone has left open counts", func(w *world) {
+	{"open runs of a deleted connector count", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.EqualValues(2, w.load().Backlog[w.environment.ID].Runs)
 	}},
-	{"an event without runs is stored too", func(w *world) {
+	{"an event without runs counts as stored", func(w *world) {
 		e := w.event()
 		e.Runs, e.Input = nil, make([]byte, 1000)
 		w.accept(&e)
 		w.count(10)
 		w.EqualValues(1000, w.load().Stored)
 	}},
-	{"a run that is open for too long ends, whatever it waits for", func(w *world) {
+	{"a run that is open too long ends in any state", func(w *world) {
 		w.deploy("one", "first")
 		suspended, running, queued := w.oneRunning(), w.oneRunning(), w.singles(3)
 		w.suspend(suspended, time.Hour)
 		w.Zero(w.expire(time.Hour, 10), "not yet")
-		w.Equal(2, w.expire(0, 2), "as many as are asked for, the oldest first")
+		w.Equal(2, w.expire(0, 2), "as many as requested, the oldest first")
 		w.Equal(store.RunQueued, w.run(queued[0].Runs[0].ID).Status)
 		w.Equal(3, w.expire(0, 10))
 		w.Zero(w.expire(0, 10))
@@ -91,10 +91,10 @@ var loadPromises = []promise{
 			w.Equal(store.RunErrorExpired, run.ErrorCode)
 			w.NotEmpty(run.Error)
 		}
-		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "whoever works on it is too late")
+		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "its runner is too late")
 		w.Equal(store.ConnectorRunFailed, w.outcome(queued[1].ConnectorRunID).Status)
 	}},
-	{"of runs that are open for too long each project's have a turn", func(w *world) {
+	{"expired runs of projects end round robin", func(w *world) {
 		other := w.twin()
 		other.singles(3)
 		w.singles(3)
@@ -108,7 +108,7 @@ var loadPromises = []promise{
 	}},
 }
 
-// oneRunning is a run under way.
+// oneRunning returns a run in progress.
 func (w *world) oneRunning() store.Claimed {
 	_, c := w.running(lease)
 	return c

@@ -11,17 +11,17 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// askLook asks for a look at the project's repository.
+// askLook requests a poll of the project's repository.
 func (w *world) askLook() { w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID})) }
 
-// looks are those that are asked for.
+// looks returns the requested polls.
 func (w *world) looks() []store.Look {
 	looks, err := w.s.AskedLooks(w.ctx, uuid.Nil, 10)
 	w.NoError(err)
 	return looks
 }
 
-// lookedFor says of these projects, where there are, whether a look is asked for.
+// lookedFor reports for existing projects whether a poll is requested.
 func (w *world) lookedFor(projects ...uuid.UUID) map[uuid.UUID]bool {
 	asked, err := w.s.LookedFor(w.ctx, projects)
 	w.NoError(err)
@@ -29,7 +29,7 @@ func (w *world) lookedFor(projects ...uuid.UUID) map[uuid.UUID]bool {
 }
 
 var lookPromises = []promise{
-	{"a look that is asked for is there until it is taken, and asked for anew from then on", func(w *world) {
+	{"a requested poll stays until it is taken", func(w *world) {
 		w.Empty(w.looks())
 		w.Equal(map[uuid.UUID]bool{w.project.ID: false}, w.lookedFor(w.project.ID))
 		for range 2 {
@@ -39,9 +39,9 @@ var lookPromises = []promise{
 			w.NoError(w.s.TakeLook(w.ctx, w.project.ID))
 			w.Empty(w.looks())
 		}
-		w.NoError(w.s.TakeLook(w.ctx, w.project.ID), "what is not asked for is taken too")
+		w.NoError(w.s.TakeLook(w.ctx, w.project.ID), "an unrequested one is taken too")
 	}},
-	{"however often it is asked for, and by how many at once, it is one row", func(w *world) {
+	{"concurrent and repeated requests are one row", func(w *world) {
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
@@ -55,7 +55,7 @@ var lookPromises = []promise{
 		group.Wait()
 		w.Len(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`), 1)
 	}},
-	{"what is no project is neither known nor asked for", func(w *world) {
+	{"an unknown project is ignored", func(w *world) {
 		strange := uuid.New()
 		w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{strange, w.project.ID}))
 		w.Equal(map[uuid.UUID]bool{w.project.ID: true}, w.lookedFor(strange, w.project.ID))
@@ -66,7 +66,7 @@ var lookPromises = []promise{
 		_, err := w.s.LookedFor(w.ctx, make([]uuid.UUID, store.MaxLooks+1))
 		w.Error(err)
 	}},
-	{"the ids of projects come page by page, in one order", func(w *world) {
+	{"project IDs are read by page, in order", func(w *world) {
 		gone := w.twin().project
 		want := []uuid.UUID{w.project.ID, w.twin().project.ID, w.twin().project.ID}
 		w.NoError(w.s.Remove(w.ctx, gone.ID, gone.Ref))
@@ -82,7 +82,7 @@ var lookPromises = []promise{
 		slices.SortFunc(want, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
 		w.Equal(want, got)
 	}},
-	{"a look goes with its project", func(w *world) {
+	{"a request is deleted with its project", func(w *world) {
 		other := w.twin()
 		w.askLook()
 		other.askLook()
@@ -91,7 +91,7 @@ var lookPromises = []promise{
 		w.Len(w.looks(), 1)
 		w.Empty(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`))
 	}},
-	{"what is asked for is told by pages", func(w *world) {
+	{"requests are read by page", func(w *world) {
 		var all []uuid.UUID
 		for range 5 {
 			all = append(all, w.twin().project.ID)
@@ -112,7 +112,7 @@ var lookPromises = []promise{
 		}
 		w.Equal(all, seen)
 	}},
-	{"a look that was not asked for yet is hinted, after its commit, and no other", func(w *world) {
+	{"only a new request sends a hint, after its commit", func(w *world) {
 		w.hinted(store.TopicLook, w.project.ID, w.askLook)
 		hints, stop := w.s.Subscribe(store.TopicLook)
 		defer stop()
@@ -120,7 +120,7 @@ var lookPromises = []promise{
 		other := w.twin()
 		other.hinted(store.TopicLook, other.project.ID, other.askLook)
 		for hint := range hints {
-			w.NotEqual(w.project.ID, hint.Key.ProjectID, "it was asked for already")
+			w.NotEqual(w.project.ID, hint.Key.ProjectID, "it was requested already")
 			if hint.Key.ProjectID == other.project.ID {
 				break
 			}

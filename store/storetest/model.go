@@ -16,10 +16,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// modelPromises compare an engine with a model of a few lines in which every
-// method of Dispatch is what its comment says, over histories that nobody thought of.
+// modelPromises compare an engine with a small model of every method of Dispatch, over random
+// histories.
 var modelPromises = []promise{
-	{"runs live as in the model, whatever is asked in whatever order", func(w *world) {
+	{"runs behave like the model", func(w *world) {
 		rapid.Check(w.t, func(rt *rapid.T) {
 			m := newModel(rt, w)
 			rt.Repeat(map[string]func(*rapid.T){
@@ -32,13 +32,13 @@ var modelPromises = []promise{
 }
 
 const (
-	// modelPlaces is how many places each of the model's runners has, modelLimit how
-	// many runs of its second agent may be under way.
+	// modelPlaces is the number of slots of each runner in the model. modelLimit is the limit of
+	// its second agent.
 	modelPlaces = 3
 	modelLimit  = 2
 )
 
-// modelRun is what there is to know of a run.
+// modelRun is the state of a run.
 type modelRun struct {
 	store.Candidate
 	event           uuid.UUID
@@ -46,23 +46,23 @@ type modelRun struct {
 	code            store.RunErrorCode
 	token           int64
 	attempt, losses int
-	runner          string // that holds it, or lost it
-	expired         bool   // the lease, or the time to wait
+	runner          string // the current or last one
+	expired         bool   // the lease, or the waiting time
 	journal         []store.JournalEntry
 	writers         []int64 // the tokens that wrote the entries
 	openTools       int
 	completedBy     int64
 	output          string
-	key             string // of those with the same one the others are blocked
+	key             string // other runs with the same key are blocked
 	blocked         bool
 }
 
-// model is the runs of one environment, and its runners.
+// model has the runs of one environment, and its runners.
 type model struct {
 	*world
 	runs    []*modelRun
 	pool    store.Pool
-	held    map[string][]store.Lease // by runner that has claimed: what it knows to hold
+	held    map[string][]store.Lease // by runner that has claimed: the leases that it knows
 	touched *modelRun
 }
 
@@ -106,7 +106,7 @@ func (m *model) accept(rt *rapid.T) {
 	}
 }
 
-// begin accepts an event whose run begins at its runner, which may not hear of it.
+// begin accepts an event whose run starts on its runner, which may not learn of it.
 func (m *model) begin(rt *rapid.T, e store.Event) {
 	c, hold, lost := m.begins(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
 	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), beats(leaseOf(c)), hold) // or it lasts for a few seconds of the test
@@ -121,12 +121,12 @@ func (m *model) begin(rt *rapid.T, e store.Event) {
 	}
 }
 
-// rivals says whether two runs take turns while the other one is open.
+// rivals reports whether two open runs have the same key.
 func (r *modelRun) rivals(other *modelRun) bool {
 	return r != other && r.key != "" && r.key == other.key && r.Agent == other.Agent && !other.status.Terminal()
 }
 
-// handOver unblocks the runs whose turn it is: they are in the order of acceptance.
+// handOver unblocks the next runs of free keys, in the order of acceptance.
 func (m *model) handOver() {
 	for _, run := range m.runs {
 		if run.blocked && !run.status.Terminal() {
@@ -135,7 +135,7 @@ func (m *model) handOver() {
 	}
 }
 
-// current says whether a lease is the one that a run runs under.
+// current reports whether a lease is the current one of a run.
 func (r *modelRun) current(l store.Lease) bool {
 	return r.status == store.RunRunning && r.token == l.Token
 }
@@ -154,11 +154,11 @@ func (m *model) claim(rt *rapid.T) {
 	m.take(runner, rapid.IntRange(0, modelPlaces).Draw(rt, "limit"), holding(rt))
 }
 
-// take claims as a runner does, which hears of what it holds.
+// take claims as a runner, which gets the result.
 func (m *model) take(runner string, limit int, hold time.Duration) {
 	holding := m.held[runner]
 	if holding == nil {
-		m.held[runner] = []store.Lease{} // it is there from now on
+		m.held[runner] = []store.Lease{} // present from now on
 	}
 	var again, lost []store.Lease
 	for _, run := range m.runs {
@@ -188,7 +188,7 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 	}
 	for i, c := range got.Runs[len(again):] {
 		run := m.find(want[i].ID)
-		m.Equal(run.ID, c.Run.ID, "in the order that is picked")
+		m.Equal(run.ID, c.Run.ID, "in the picked order")
 		run.status, run.expired, run.runner = store.RunRunning, hold == expired, runner
 		run.attempt++
 		m.Equal(run.attempt, c.Run.Attempt)
@@ -201,7 +201,7 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 	m.held[runner] = kept
 }
 
-// pick is what a claim takes now.
+// pick returns the runs that a claim takes now.
 func (m *model) pick(limit int) []store.Candidate {
 	pool := m.pool
 	pool.Places, pool.Lower, pool.Running = modelPlaces*len(m.held), 0, map[string]int{}
@@ -234,8 +234,8 @@ func (m *model) pick(limit int) []store.Candidate {
 	return picked
 }
 
-// entries draws what a runner that holds a lease might record: what comes next,
-// some of it again, or with a gap.
+// entries draws entries that a runner with a lease might append: the next ones, some repeated, or
+// with a gap.
 func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []store.JournalEntry, err error) {
 	length := len(run.journal)
 	from := rapid.IntRange(max(length-1, 1), length+2).Draw(rt, "first sequence")
@@ -263,7 +263,7 @@ func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []st
 	return entries, err
 }
 
-// append is what recording entries does.
+// append appends entries to the model.
 func (r *modelRun) append(entries []store.JournalEntry, token int64) {
 	opened := 0
 	for _, e := range entries {
@@ -385,7 +385,7 @@ func (m *model) cancel(rt *rapid.T) {
 	run.status, run.code = store.RunCancelled, store.RunErrorCancelled
 }
 
-// sweep also ends claims of histories before this one.
+// sweep also ends claims of earlier histories.
 func (m *model) sweep(*rapid.T) {
 	_, err := m.s.SweepLeases(m.ctx, 1000)
 	m.NoError(err)
@@ -417,7 +417,7 @@ func (m *model) wear(rt *rapid.T) {
 	}
 }
 
-// compare looks at the run of the last step and at all connector runs.
+// compare compares the run of the last step and all connector runs.
 func (m *model) compare(*rapid.T) {
 	m.handOver()
 	open, failed, completed := map[uuid.UUID]int{}, map[uuid.UUID]int{}, map[uuid.UUID]int{}
@@ -464,8 +464,8 @@ func (m *model) compare(*rapid.T) {
 	}
 	journal, err := m.s.Journal(m.ctx, m.key(m.touched.ID))
 	m.NoError(err)
-	m.Equal(m.touched.journal, journal)
+	m.Equal(m.touched.journal, m.undated(journal))
 	m.True(m.touched.output == m.run(m.touched.ID).Output)
 	m.touched = nil
-	m.Zero(m.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = ''`), "what no transaction kept is gone")
+	m.Zero(m.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = ''`), "unmarked blobs are deleted")
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// deploymentModelPromises compare an engine with a model of what deployments of an
-// environment come to, over histories that nobody thought of.
+// deploymentModelPromises compare an engine with a model of an environment's deployments, over
+// random histories.
 var deploymentModelPromises = []promise{
-	{"deployments live as in the model, whatever is asked in whatever order", func(w *world) {
+	{"deployments behave like the model", func(w *world) {
 		rapid.Check(w.t, func(rt *rapid.T) {
 			m := newDeploymentModel(rt, w)
 			rt.Repeat(map[string]func(*rapid.T){
@@ -28,25 +28,25 @@ var deploymentModelPromises = []promise{
 	}},
 }
 
-// modelDeployment is what there is to know of a deployment.
+// modelDeployment is the state of a deployment.
 type modelDeployment struct {
 	spec   store.DeploymentSpec
 	status store.DeploymentStatus
 	built  bool
-	// begun orders deployments and decisions by when they came; rank is that of the
-	// activation that counts, 0 before the first.
+	// begun orders deployments and user requests by time. rank is the rank of the highest
+	// activation, 0 before the first.
 	begun, rank int
-	decided     time.Time // when the last decision was asked for
-	deleted     bool      // that ended it
+	decided     time.Time // the time of the last request
+	deleted     bool      // the reason of its end
 }
 
-// deploymentModel is the deployments of one environment.
+// deploymentModel has the deployments of one environment.
 type deploymentModel struct {
 	*world
 	all   []*modelDeployment
 	clock int
-	// there says whether the environment is; live is what runs in it, nil for nothing,
-	// and wasLive that something did since it is there.
+	// there reports whether the environment exists. live is its live deployment, nil without one.
+	// wasLive means that there was one since it exists.
 	there, wasLive bool
 	live           *modelDeployment
 	digest         string
@@ -61,7 +61,7 @@ func newDeploymentModel(rt *rapid.T, of *world) *deploymentModel {
 	return &deploymentModel{world: &w, there: true, digest: w.putBundle("bundle"), seen: map[uuid.UUID]store.DeploymentStatus{}}
 }
 
-// tick is the next place in the order of what comes.
+// tick returns the next position in the order of events.
 func (m *deploymentModel) tick() int {
 	m.clock++
 	return m.clock
@@ -79,8 +79,7 @@ func (m *deploymentModel) begin(rt *rapid.T) {
 	m.all = append(m.all, d)
 }
 
-// deployNext takes a new deployment as far as it goes without trouble, so that histories have
-// something to be live.
+// deployNext deploys a new deployment without failures, so that histories have live deployments.
 func (m *deploymentModel) deployNext(rt *rapid.T) {
 	m.begin(rt)
 	d := m.all[len(m.all)-1]
@@ -91,8 +90,8 @@ func (m *deploymentModel) deployNext(rt *rapid.T) {
 	}
 }
 
-// cancelOpen is what a newer deployment, and the end of the environment, do to those that
-// are open.
+// cancelOpen cancels open deployments, as a newer deployment and the deletion of the environment
+// do.
 func (m *deploymentModel) cancelOpen() {
 	for _, d := range m.all {
 		if !d.status.Terminal() {
@@ -108,15 +107,15 @@ func (m *deploymentModel) draw(rt *rapid.T) *modelDeployment {
 	return rapid.SampledFrom(m.all).Draw(rt, "deployment")
 }
 
-// beginAgain is a reconciliation, or the object applied anew: only one that was deleted before
-// its end, and not by somebody else's will, begins anew.
+// beginAgain is a reconciliation, or a re-created object. Only a deployment that was deleted before
+// its end, without another reason, begins again.
 func (m *deploymentModel) beginAgain(rt *rapid.T) {
 	d := m.draw(rt)
 	if d.deleted && d.status == store.DeploymentCancelled {
 		if !m.there {
 			rt.Skip("there is no environment")
 		}
-		delete(m.seen, d.spec.ID) // it is another one
+		delete(m.seen, d.spec.ID) // it is another object
 		m.cancelOpen()
 		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.tick()}
 		d.spec.Ref.ObjectUID = uuid.NewString()
@@ -126,7 +125,7 @@ func (m *deploymentModel) beginAgain(rt *rapid.T) {
 	m.Equal(d.status, begun.Status)
 }
 
-// does asks for a move, and makes it where the model allows it.
+// does makes a move in the model if it is allowed, and checks the error of the store.
 func (m *deploymentModel) does(err error, allowed bool, move func()) {
 	if !allowed {
 		m.ErrorIs(err, store.ErrConflict)
@@ -162,7 +161,7 @@ func (m *deploymentModel) end(rt *rapid.T) {
 	m.does(m.s.EndDeployment(m.ctx, d.spec.Key(), as, store.FailureDeadline, "enough"), !d.status.Terminal(), func() { d.status = as })
 }
 
-// delete is that of the object: what has ended stays as it is, and so does what is live.
+// delete deletes the object: an ended deployment stays as it is, and so does a live one.
 func (m *deploymentModel) delete(rt *rapid.T) {
 	d := m.draw(rt)
 	m.NoError(m.s.Remove(m.ctx, m.project.ID, d.spec.Ref))
@@ -171,10 +170,10 @@ func (m *deploymentModel) delete(rt *rapid.T) {
 	}
 }
 
-// activate is a deployment's own activation, or what restores it.
+// activate is a deployment's own activation, also after a restore.
 func (m *deploymentModel) activate(rt *rapid.T) { m.goLive(m.draw(rt), nil) }
 
-// decide is a person's: again by the same instant it is a repetition.
+// decide is a user's request. The same time again is a repetition.
 func (m *deploymentModel) decide(rt *rapid.T) {
 	at := time.Unix(int64(1_700_000_000+rapid.IntRange(0, 3).Draw(rt, "at")), 0).UTC()
 	m.goLive(m.draw(rt), &at)
@@ -211,11 +210,11 @@ func (m *deploymentModel) deleteEnvironment(rt *rapid.T) {
 	m.there, m.wasLive, m.live = false, false, nil
 }
 
-// restore brings the environment back, and then what was deployed, in any order: live is again
-// what was so last.
+// restore re-creates the environment, and then the deployments, in any order: the last live one is
+// live again.
 func (m *deploymentModel) restore(rt *rapid.T) {
 	if m.there {
-		rt.Skip("the environment is there")
+		rt.Skip("the environment exists")
 	}
 	m.environment.Ref.ObjectUID = uuid.NewString()
 	m.NoError(m.s.PutEnvironment(m.ctx, m.environment))
@@ -230,7 +229,7 @@ func (m *deploymentModel) restore(rt *rapid.T) {
 	}
 }
 
-// compare holds the store against the model, and each move against those that there are.
+// compare compares the store with the model, and checks that each move is allowed.
 func (m *deploymentModel) compare(*rapid.T) {
 	for _, d := range m.all {
 		is := m.deployment(d.spec.ID)
@@ -248,8 +247,8 @@ func (m *deploymentModel) compare(*rapid.T) {
 	}
 	e, err := m.s.Environment(m.ctx, m.environment.Key())
 	m.NoError(err)
-	m.Equal(m.wasLive, e.LiveDeploymentID != nil, "something is live since the first was")
+	m.Equal(m.wasLive, e.LiveDeploymentID != nil, "something is live since the first activation")
 	if m.live != nil {
-		m.Equal(m.live.spec.ID, *e.LiveDeploymentID, "what was activated last is live, and nothing else")
+		m.Equal(m.live.spec.ID, *e.LiveDeploymentID, "only the last activated one is live")
 	}
 }

@@ -37,7 +37,7 @@ func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
 	return m.touched, store.Lease{Run: m.key(m.touched.ID), Token: m.touched.token - other}
 }
 
-// holding draws how long a claim holds.
+// holding draws the duration of a claim.
 func holding(rt *rapid.T) time.Duration {
 	return rapid.SampledFrom([]time.Duration{lease, expired}).Draw(rt, "lease")
 }

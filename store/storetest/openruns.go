@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// openRuns writes open runs in each state that there is, as of now and the days to come.
+// openRuns inserts open runs in each state, for today and the next days.
 func (w *world) openRuns(c dice, n int, today time.Time, environments, deployments []uuid.UUID) (all []pastRun) {
 	for range n {
 		run := pastRun{
@@ -47,7 +47,7 @@ func (w *world) openRuns(c dice, n int, today time.Time, environments, deploymen
 	return all
 }
 
-// lastOf is when a run was queued, or began.
+// lastOf returns when a run was queued or started.
 func lastOf(run pastRun) time.Time {
 	at := store.TimeOf(run.id)
 	if run.began {
@@ -57,7 +57,7 @@ func lastOf(run pastRun) time.Time {
 }
 
 var openRunPromises = []promise{
-	{"what is not rolled up of a day that is gone ends no reading of numbers", func(w *world) {
+	{"unrolled runs of a deleted day do not break statistics", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(1)
 		gone := store.Stamp(v7(), w.today().AddDate(-1, 0, 0).UnixMicro(), 0).String()
@@ -120,7 +120,7 @@ var openRunPromises = []promise{
 	}},
 }
 
-// agreesOn compares how many open runs there are with a naive count.
+// agreesOn compares the number of open runs with the naive count.
 func (w *world) agreesOn(all []pastRun, q store.StatisticsQuery) {
 	got, err := w.s.RunStatistics(w.ctx, q)
 	w.NoError(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// classed accepts an event of a class with a run of each of these links.
+// classed accepts an event of a class with a run for each of these links.
 func (w *world) classed(class store.Class, links ...int) []uuid.UUID {
 	e := w.event()
 	all := e.Runs
@@ -29,7 +29,7 @@ func (w *world) classed(class store.Class, links ...int) []uuid.UUID {
 }
 
 var orderPromises = []promise{
-	{"sync starts before inbound before what is deferred", func(w *world) {
+	{"sync starts before inbound, and inbound before deferred", func(w *world) {
 		w.deploy("one", "first", "second")
 		deferred, inbound, sync := w.classed(store.ClassDeferred, 0), w.classed(store.ClassInbound, 0), w.classed(store.ClassSync, 0)
 		runs := w.ask(store.Claim{RunnerID: "r", Places: 9, Limit: 9}).Runs
@@ -38,19 +38,19 @@ var orderPromises = []promise{
 			w.Equal(class, runs[i].Run.Class)
 		}
 	}},
-	{"every eighth claim is the oldest of the lower classes", func(w *world) {
+	{"every eighth claimed run is the oldest of the lower classes", func(w *world) {
 		w.deploy("one", "first")
 		deferred := w.classed(store.ClassDeferred, 0)
 		for range 9 {
 			w.classed(store.ClassSync, 0)
 		}
-		for i := range 9 { // one by one: the pool remembers how many it has served
+		for i := range 9 { // one by one: the pool counts the served runs
 			runs := w.ask(store.Claim{RunnerID: uuid.NewString(), Places: 9, Limit: 1}).Runs
 			w.Len(runs, 1)
 			w.Equal(i == 7, runs[0].Run.ID == deferred[0], "claim %d", i+1)
 		}
 	}},
-	{"agents of a class take turns, over claims of one place too", func(w *world) {
+	{"agents of a class are served round robin, over single claims too", func(w *world) {
 		w.deploy("one", "first", "second")
 		for range 3 {
 			w.classed(store.ClassInbound, 0)
@@ -65,7 +65,7 @@ var orderPromises = []promise{
 		}
 		w.Equal([]string{"first", "second", "first", "first"}, agents)
 	}},
-	{"all agents that a deployment can have take turns", func(w *world) {
+	{"all agents of a deployment get their turn", func(w *world) {
 		agents := make([]string, store.MaxAgents)
 		for i := range agents {
 			agents[i] = fmt.Sprintf("agent-%04d", i)
@@ -94,7 +94,7 @@ var orderPromises = []promise{
 			}
 		}
 	}},
-	{"a part of the places of all runners is kept for sync and for what is resumed", func(w *world) {
+	{"some slots are reserved for sync and resumed runs", func(w *world) {
 		w.deploy("one", "first")
 		claim := func(runner string) []uuid.UUID {
 			return idsOf(w.ask(store.Claim{RunnerID: runner, Places: 1, Limit: 1}).Runs)
@@ -103,7 +103,7 @@ var orderPromises = []promise{
 		w.Empty(claim("two"))
 		inbound, waits := w.classed(store.ClassInbound, 0), w.classed(store.ClassInbound, 0)
 		w.Equal(inbound, claim("one"))
-		w.Empty(claim("two"), "the second of two places is kept")
+		w.Empty(claim("two"), "the second of two slots is reserved")
 		sync := w.classed(store.ClassSync, 0)
 		w.Equal(sync, claim("two"))
 		w.NoError(w.s.Cancel(w.ctx, w.key(inbound[0]), store.RunErrorCancelled, ""))
@@ -112,9 +112,9 @@ var orderPromises = []promise{
 		w.set(`UPDATE runners SET seen_at = seen_at - $2`, (2 * store.RunnerPresence).Microseconds())
 		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), store.RunErrorCancelled, ""))
 		last := w.classed(store.ClassInbound, 0)
-		w.Equal(last, claim("one"), "the only place of those that are there is not kept")
+		w.Equal(last, claim("one"), "the only remaining slot is not reserved")
 	}},
-	{"what is resumed may have a kept place", func(w *world) {
+	{"a resumed run may use a reserved slot", func(w *world) {
 		w.deploy("one", "first")
 		w.classed(store.ClassInbound, 0)
 		c := w.ask(store.Claim{RunnerID: "r", Places: 2, Limit: 2}).Runs
@@ -130,7 +130,7 @@ var orderPromises = []promise{
 		}
 		w.Equal([]uuid.UUID{c[0].Run.ID}, idsOf(w.ask(store.Claim{RunnerID: "r", Places: 2, Limit: 2, Holding: held}).Runs))
 	}},
-	{"no more runs of an agent are under way than it says", func(w *world) {
+	{"an agent's limit is respected", func(w *world) {
 		w.limits = map[string]int{"first": 2}
 		w.deploy("one", "first", "second")
 		for range 4 {

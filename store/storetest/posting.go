@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// beside lets so many runs of the world's project end, and then one of another project, which
-// has a connector of its own.
+// beside ends n runs of the world's project, and then one of another project, which has a connector
+// of its own.
 func (w *world) beside(n int) (c store.Connector, others *world) {
 	others = newWorld(w.t, Opened{Store: w.s, DB: w.db})
 	for _, of := range []*world{w, others} {
@@ -24,8 +24,7 @@ func (w *world) beside(n int) (c store.Connector, others *world) {
 	return c, others
 }
 
-// postEach makes deliveries of what has ended, of one after the other, and returns how many
-// times that has failed.
+// postEach creates the deliveries of ended runs, one at a time, and returns the number of failures.
 func (w *world) postEach() (failed int) {
 	for n := 1; n > 0; {
 		var err error
@@ -36,9 +35,9 @@ func (w *world) postEach() (failed int) {
 	return failed
 }
 
-// postingPromises are what the turns of those keep whose ended runs are to be posted.
+// postingPromises are about the order of projects.
 var postingPromises = []promise{
-	{"a project with much to be posted keeps no other waiting", func(w *world) {
+	{"a project with many rows to post delays no other", func(w *world) {
 		c, others := w.beside(20)
 		_, err := w.s.PostDeliveries(w.ctx, 8)
 		w.NoError(err)
@@ -49,13 +48,13 @@ var postingPromises = []promise{
 			w.NoError(err)
 		}
 		w.Len(others.deliveriesOf(c), 2, "one of each")
-		n := 5 // were posted before
+		n := 5 // posted before
 		for more := 1; more > 0; n += more {
 			more = w.post()
 		}
 		w.Equal(20+2, n)
 	}},
-	{"what cannot be posted is set aside, the longer the more often, and keeps nothing else waiting", func(w *world) {
+	{"a row that cannot be posted is set aside for longer each time", func(w *world) {
 		c, others := w.beside(2)
 		w.set(`UPDATE links SET outbound = '{'`)
 		n, err := w.s.PostDeliveries(w.ctx, 100)
@@ -66,7 +65,7 @@ var postingPromises = []promise{
 		figures, err := w.s.QueueFigures(w.ctx)
 		w.NoError(err)
 		w.EqualValues(2, figures.OutboxAside)
-		w.Len(others.deliveriesOf(c), 1, "which is not at fault")
+		w.Len(others.deliveriesOf(c), 1, "the failing row is another one")
 		w.Zero(w.post(), "two are set aside")
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		wait := func() time.Duration {
@@ -78,14 +77,14 @@ var postingPromises = []promise{
 		first := wait()
 		w.Greater(first, 5*time.Second)
 		w.set(`UPDATE outbox SET posted_at = 1`)
-		w.Equal(2, w.postEach(), "each for itself")
+		w.Equal(2, w.postEach(), "each individually")
 		w.Greater(wait(), first+5*time.Second)
 		w.set(`UPDATE outbox SET posted_at = 1`)
 		w.set(`UPDATE links SET outbound = '{"mode":"automatic"}'`)
 		w.Equal(2, w.post())
 		w.Len(w.takeDue(10, 10), 2)
 	}},
-	{"a project with many connectors leaves others their part of a claim", func(w *world) {
+	{"a project with many connectors gets its share of a claim", func(w *world) {
 		w.deploy("one", "first")
 		for i := range 20 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
@@ -102,7 +101,7 @@ var postingPromises = []promise{
 		}
 		w.Equal(map[uuid.UUID]int{w.project.ID: 10, others.project.ID: 10}, taken)
 	}},
-	{"a claim takes no more of a connector than it says", func(w *world) {
+	{"a claim respects the limit per connector", func(w *world) {
 		w.deploy("one", "first")
 		few, many := w.outboundTo("few", automatic), w.outboundTo("many", automatic)
 		w.ended(5)
@@ -127,11 +126,11 @@ var postingPromises = []promise{
 		w.Empty(take())
 		in, _, err := w.s.NextDelivery(w.ctx, claim)
 		w.NoError(err)
-		w.Positive(in, "and nobody asks for it again and again")
+		w.Positive(in, "and it is not due at once again")
 		claim.Most = nil
 		w.Equal(map[uuid.UUID]int{few.ID: 3}, take())
 	}},
-	{"what waits for many connectors that are disabled goes behind what is sent", func(w *world) {
+	{"skipped deliveries of many disabled connectors do not delay sent ones", func(w *world) {
 		w.deploy("one", "first")
 		for i := range 10 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
@@ -142,10 +141,10 @@ var postingPromises = []promise{
 		due := time.Now().UnixMicro()
 		w.set(fmt.Sprintf(`UPDATE destinations SET due_at = %d`, due))
 		w.Empty(w.takeDue(10, 10))
-		w.EqualValues(4, w.ones(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends those of some")
+		w.EqualValues(4, w.ones(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends some of them")
 		w.GreaterOrEqual(w.ones(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds())
 	}},
-	{"what keeps the store from making deliveries sets none aside", func(w *world) {
+	{"a general failure sets no row aside", func(w *world) {
 		w.beside(3)
 		rename := func(from, to string) {
 			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)

@@ -12,7 +12,7 @@ import (
 )
 
 var projectionPromises = []promise{
-	{"an id is claimed by the first object", func(w *world) {
+	{"an ID is claimed by the first object", func(w *world) {
 		other := w.newConnector("intruder")
 		other.ID = w.connector.ID
 		var taken *store.IDTakenError
@@ -40,7 +40,7 @@ var projectionPromises = []promise{
 		w.Equal(60, got.TimeoutSeconds)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
 	}},
-	{"a new object uid means deleted and made anew", func(w *world) {
+	{"a new object UID means deleted and re-created", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -49,11 +49,11 @@ var projectionPromises = []promise{
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
 		got, err := w.s.Environment(w.ctx, again.Key())
 		w.NoError(err)
-		w.Nil(got.LiveDeploymentID, "what was live went with the first incarnation")
+		w.Nil(got.LiveDeploymentID, "the live deployment ended with the first incarnation")
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 		w.Equal("second incarnation", got.Ref.ObjectUID)
 	}},
-	{"an object that comes back with another id frees the first", func(w *world) {
+	{"an object with a new ID frees the first", func(w *world) {
 		again := w.connector
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.PutConnector(w.ctx, again))
@@ -63,7 +63,7 @@ var projectionPromises = []promise{
 		other.ID = w.connector.ID
 		w.NoError(w.s.PutConnector(w.ctx, other))
 	}},
-	{"an environment is read as it was put", func(w *world) {
+	{"an environment is read as it was written", func(w *world) {
 		got, err := w.s.Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.False(got.CreatedAt.IsZero())
@@ -81,7 +81,7 @@ var projectionPromises = []promise{
 		w.True(taken.Holder.SameObject(w.environment.Ref))
 		w.Equal(younger.Slug, taken.Slug)
 		got, err := w.s.Environment(w.ctx, younger.Key())
-		w.NoError(err, "it is stored all the same")
+		w.NoError(err, "it is stored nevertheless")
 		w.Empty(got.Slug)
 
 		older := w.newEnvironment("older", origin.Add(-time.Hour))
@@ -104,7 +104,7 @@ var projectionPromises = []promise{
 		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"a test environment is the default like any other: where it is the first", func(w *world) {
+	{"a test environment can be the default", func(w *world) {
 		test, last := w.newEnvironment("test", origin.Add(-time.Hour)), w.newEnvironment("last", origin.Add(time.Hour))
 		test.Kind = "test"
 		for _, e := range []store.Environment{test, last} {
@@ -143,7 +143,7 @@ var projectionPromises = []promise{
 		w.NoError(err)
 		w.Equal(late.ID, id)
 	}},
-	{"the oldest environment is the default of a projection that is built anew, in whatever order", func(w *world) {
+	{"the oldest environment is the default of a rebuilt projection", func(w *world) {
 		older, younger := w.newEnvironment("older", origin.Add(-time.Hour)), w.newEnvironment("younger", origin.Add(time.Hour))
 		for _, e := range []store.Environment{younger, older} {
 			w.NoError(w.s.PutEnvironment(w.ctx, e))
@@ -152,7 +152,7 @@ var projectionPromises = []promise{
 		w.NoError(err)
 		w.Equal(older.ID, id)
 	}},
-	{"claims are listed, but for those that are yet to be mirrored", func(w *world) {
+	{"claims are listed, except unmirrored ones", func(w *world) {
 		rows, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
 		w.ElementsMatch([]store.ProjectedObject{
@@ -166,7 +166,7 @@ var projectionPromises = []promise{
 }
 
 var connectorPromises = []promise{
-	{"a route is the connector with its links, oldest first", func(w *world) {
+	{"a route has the connector with its links, oldest first", func(w *world) {
 		oldest := w.newLink("oldest", w.connector.ID, "third", origin.Add(-time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, oldest))
 		route, err := w.s.Route(w.ctx, w.connector.Key())
@@ -183,7 +183,7 @@ var connectorPromises = []promise{
 		_, err = w.s.Route(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"every change raises the version", func(w *world) {
+	{"every change increases the version", func(w *world) {
 		last := w.version()
 		raised := func(what string) {
 			now := w.version()
@@ -207,12 +207,12 @@ var connectorPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, link))
 		raised("a change of a link")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, link.Ref))
-		raised("a link that is gone")
+		raised("a deleted link")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		raised("made anew, a version never comes back")
+		raised("after a re-creation, the version is a new one")
 	}},
-	{"a link that moves changes both connectors", func(w *world) {
+	{"a moved link changes both connectors", func(w *world) {
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		before, version := w.version(), func() int64 {
@@ -227,7 +227,7 @@ var connectorPromises = []promise{
 		w.Greater(w.version(), before)
 		w.Greater(version(), otherBefore)
 	}},
-	{"a changed secret keeps the one before for its grace", func(w *world) {
+	{"a changed secret keeps the previous one for its grace period", func(w *world) {
 		rotated := w.connector
 		rotated.SecretDigest = []byte("secret two")
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
@@ -243,7 +243,7 @@ var connectorPromises = []promise{
 		got, err = w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
 		for _, s := range got.Secrets {
-			w.NotEqual("secret two", string(s.SHA256), "without grace it ends at once")
+			w.NotEqual("secret two", string(s.SHA256), "without grace it expires at once")
 		}
 		rotated.SecretDigest = nil
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
@@ -251,14 +251,14 @@ var connectorPromises = []promise{
 		w.NoError(err)
 		w.Empty(got.Secrets)
 	}},
-	{"agents are those that are live and those that ran", func(w *world) {
+	{"agents of the live deployment and of runs are listed", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.accept(one(w.event()))
 		two := w.deploy("two", "second", "unused")
 		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 3)
 		w.Equal("first", agents[0].Name)
-		w.Nil(agents[0].Agent, "the live deployment does not hold it")
+		w.Nil(agents[0].Agent, "the live deployment does not have it")
 		w.EqualValues(1, agents[0].RunCount)
 		w.Equal("second", agents[1].Agent.Name)
 		w.Nil(agents[1].Agent.Config, "a list carries no configurations")
@@ -276,7 +276,7 @@ var connectorPromises = []promise{
 		w.Nil(agents[2].LastActivityAt)
 		w.False(agents[2].HasInboundConnector)
 	}},
-	{"agents of deployments before are known, also without a run", func(w *world) {
+	{"agents of earlier deployments are known, also without a run", func(w *world) {
 		w.deploy("one", "never-ran")
 		w.deploy("two", "live")
 		agents := w.agentsOf(w.environment.Key())
@@ -284,7 +284,7 @@ var connectorPromises = []promise{
 		w.Equal("never-ran", agents[1].Name)
 		w.Nil(agents[1].Agent)
 	}},
-	{"of agents that are known by runs in the past alone a list has those that ran last, and one is found all the same", func(w *world) {
+	{"agents with past runs only are listed up to a limit", func(w *world) {
 		w.deploy("one", "first", "second")
 		_, err := w.db.ExecContext(w.ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
@@ -292,7 +292,7 @@ var connectorPromises = []promise{
 		w.NoError(err)
 		e := w.event()
 		e.Runs = e.Runs[:1]
-		e.Runs[0].AgentName = "past-1" // which has an open run
+		e.Runs[0].AgentName = "past-1" // has an open run
 		w.accept(&e)
 		listed := map[string]bool{}
 		for _, a := range w.agentsOf(w.environment.Key()) {
@@ -306,14 +306,14 @@ var connectorPromises = []promise{
 		w.NoError(err)
 		w.EqualValues(3, left.RunCount)
 	}},
-	{"an environment has runs from the first on, open or over, counted or not", func(w *world) {
+	{"an environment has runs from the first on, open or ended", func(w *world) {
 		has := func() bool {
 			has, err := w.s.HasRuns(w.ctx, w.environment.Key())
 			w.NoError(err)
 			return has
 		}
 		w.deploy("one", "first", "second")
-		w.False(has(), "agents alone are none")
+		w.False(has(), "without agents there are none")
 		w.singles(1)
 		w.True(has(), "it waits")
 		run := w.claim(1, lease)[0]
@@ -321,7 +321,7 @@ var connectorPromises = []promise{
 		w.NoError(w.complete(completed(run)))
 		w.True(has(), "it has ended")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		w.True(has(), "the environment is gone")
+		w.True(has(), "the environment is deleted")
 		w.rollUp(100)
 		w.True(has(), "it is counted")
 	}},
@@ -336,7 +336,7 @@ var connectorPromises = []promise{
 			w.Equal(want, has, name)
 		}
 	}},
-	{"putting a link that is stored writes nothing", func(w *world) {
+	{"an unchanged link costs no write", func(w *world) {
 		link := w.links[0]
 		for range 3 {
 			w.NoError(w.s.PutLink(w.ctx, link))
@@ -346,7 +346,7 @@ var connectorPromises = []promise{
 	}},
 }
 
-// agentsOf lists the agents of an environment, of which each is found alone as it is listed.
+// agentsOf lists the agents of an environment, and checks that Agent returns each of them.
 func (w *world) agentsOf(environment store.Key) []store.AgentSummary {
 	all, err := w.s.Agents(w.ctx, environment)
 	w.NoError(err)
@@ -361,7 +361,7 @@ func (w *world) agentsOf(environment store.Key) []store.AgentSummary {
 }
 
 var removalPromises = []promise{
-	{"a connector goes with its links", func(w *world) {
+	{"a connector is deleted with its links", func(w *world) {
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		_, err := w.s.Route(w.ctx, w.connector.Key())
 		w.ErrorIs(err, store.ErrNotFound)
@@ -370,7 +370,7 @@ var removalPromises = []promise{
 		w.NoError(err)
 		w.Empty(route.Links)
 	}},
-	{"a connector is disabled by whoever holds its id, with nothing else known", func(w *world) {
+	{"a connector is disabled by ID and reference only", func(w *world) {
 		before, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.True(before.Connector.Enabled)
@@ -381,17 +381,17 @@ var removalPromises = []promise{
 		after, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.False(after.Connector.Enabled)
-		w.Greater(after.Connector.Version, before.Connector.Version, "gateways hear of it")
+		w.Greater(after.Connector.Version, before.Connector.Version, "gateways get a hint")
 		w.Equal(before.Connector.Secrets, after.Connector.Secrets)
 		w.NoError(w.s.DisableConnector(w.ctx, w.connector.Key(), w.connector.Ref))
 		w.Equal(after.Connector.Version, w.version(), "again: nothing is written")
-		w.NoError(w.s.DisableConnector(w.ctx, w.key(uuid.New()), w.connector.Ref), "nothing is there")
+		w.NoError(w.s.DisableConnector(w.ctx, w.key(uuid.New()), w.connector.Ref), "nothing exists")
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		again, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		w.True(again.Connector.Enabled)
 	}},
-	{"a project's connectors are disabled while it is gone, and what was accepted stays", func(w *world) {
+	{"a deleted project's connectors are disabled, accepted events stay", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
 		w.accept(&e)
@@ -407,7 +407,7 @@ var removalPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
 		there, without := enabled()
 		w.False(there)
-		w.Greater(without, before, "gateways look again")
+		w.Greater(without, before, "gateways read again")
 		w.Equal(store.RunQueued, w.run(e.Runs[0].ID).Status)
 
 		again := w.project
@@ -447,7 +447,7 @@ var removalPromises = []promise{
 		w.Equal(store.DeploymentDeployed, w.deployment(d.ID).Status, "history stays")
 		w.Equal(store.DeploymentCancelled, w.deployment(pending.ID).Status)
 	}},
-	{"an environment keeps its name after it is gone", func(w *world) {
+	{"a deleted environment keeps its name", func(w *world) {
 		named := func() string {
 			name, err := w.s.EnvironmentName(w.ctx, w.environment.Key())
 			w.NoError(err)
@@ -463,7 +463,7 @@ var removalPromises = []promise{
 		_, err := w.s.EnvironmentName(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"what another object holds is not removed", func(w *world) {
+	{"another object's row is not removed", func(w *world) {
 		other := w.connector.Ref
 		other.Name = "other"
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other))
@@ -474,9 +474,9 @@ var removalPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, later), "an object has taken it over")
 		_, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
-		w.NoError(w.s.Remove(w.ctx, w.project.ID, other), "nor is nothing an error")
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, other), "a missing row is no error")
 	}},
-	{"a removed id is free for another object", func(w *world) {
+	{"a removed ID is free for another object", func(w *world) {
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		moved := w.connector
 		moved.Ref.Name, moved.Ref.ObjectUID = "another", "another uid"

@@ -8,8 +8,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// queue returns what is open, by state over all classes; ages are left out, and in
-// minutes beside.
+// queue returns the open runs by state over all classes, without ages, and the ages in minutes.
 func (w *world) queue() (runs map[store.QueueState]int64, minutes map[store.QueueState]int, running int64) {
 	figures, err := w.s.QueueFigures(w.ctx)
 	w.NoError(err)
@@ -25,7 +24,7 @@ func (w *world) queue() (runs map[store.QueueState]int64, minutes map[store.Queu
 	return runs, minutes, figures.Running
 }
 
-// depths are those of the three states.
+// depths returns the counts of the three states.
 func depths(claimable, noRunner, noDeployment int64) map[store.QueueState]int64 {
 	return map[store.QueueState]int64{
 		store.QueueClaimable: claimable, store.QueueNoRunner: noRunner, store.QueueNoDeployment: noDeployment,
@@ -33,13 +32,13 @@ func depths(claimable, noRunner, noDeployment int64) map[store.QueueState]int64 
 }
 
 var queuePromises = []promise{
-	{"nothing is open in an empty store", func(w *world) {
+	{"an empty store has nothing open", func(w *world) {
 		runs, minutes, running := w.queue()
 		w.Equal(depths(0, 0, 0), runs)
 		w.Equal(map[store.QueueState]int{store.QueueClaimable: 0, store.QueueNoRunner: 0, store.QueueNoDeployment: 0}, minutes)
 		w.Zero(running)
 	}},
-	{"runs are counted by what they wait for and their class, over all projects", func(w *world) {
+	{"runs are counted by state and class, over all projects", func(w *world) {
 		twin := w.twin()
 		e := w.event()
 		e.Class = store.ClassInbound
@@ -54,7 +53,7 @@ var queuePromises = []promise{
 		runs, _, _ := w.queue()
 		w.Equal(depths(0, 2, 1), runs)
 
-		w.Len(w.claim(1, lease), 1, "by a runner that has one place")
+		w.Len(w.claim(1, lease), 1, "by a runner with one slot")
 		runs, _, running := w.queue()
 		w.Equal(depths(1, 0, 1), runs)
 		w.EqualValues(1, running)
@@ -62,10 +61,10 @@ var queuePromises = []promise{
 		_, err = w.db.ExecContext(w.ctx, `UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
 		w.NoError(err)
 		runs, _, running = w.queue()
-		w.Equal(depths(0, 1, 1), runs, "the runner has gone")
+		w.Equal(depths(0, 1, 1), runs, "the runner is gone")
 		w.EqualValues(1, running)
 	}},
-	{"concurrency keys that are held are counted, and runs that wait for theirs", func(w *world) {
+	{"held concurrency keys and blocked runs are counted", func(w *world) {
 		keys := func() [2]int64 {
 			figures, err := w.s.QueueFigures(w.ctx)
 			w.NoError(err)
@@ -78,9 +77,9 @@ var queuePromises = []promise{
 		w.finish(w.underWay(runs[0], runs[1], runs[4])...)
 		w.Equal([2]int64{1, 1}, keys())
 		runsOf, _, _ := w.queue()
-		w.Equal(depths(1, 0, 0), runsOf, "who waits for a key waits for no runner")
+		w.Equal(depths(1, 0, 0), runsOf, "a blocked run waits for no runner")
 	}},
-	{"the oldest run of each state says how long it waits", func(w *world) {
+	{"each state has the age of its oldest run", func(w *world) {
 		twin := w.twin()
 		for i, of := range []*world{w, twin} {
 			first, second := of.single(), of.single()
@@ -129,5 +128,22 @@ var queuePromises = []promise{
 			w.NoError(err)
 			w.Equal(ages, minutes())
 		}
+	}},
+	{"a figure that cannot be measured hides no other", func(w *world) {
+		w.singles(2)
+		for table, figure := range map[string]store.QueueFigure{
+			"environments": store.FigureQueued, "concurrency_slots": store.FigureKeys, "outbox_words": store.FigureOutbox, "cron_ticks": store.FigureTicks,
+		} {
+			w.missing(table, func() {
+				figures, err := w.s.QueueFigures(w.ctx)
+				w.ErrorContains(err, string(figure))
+				w.Contains(figures.Missing, figure)
+				w.NotContains(figures.Missing, store.FigureRunning)
+				w.Less(len(figures.Missing), 3, "%v", figures.Missing)
+			})
+		}
+		figures, err := w.s.QueueFigures(w.ctx)
+		w.NoError(err)
+		w.Empty(figures.Missing)
 	}},
 }

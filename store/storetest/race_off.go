@@ -4,5 +4,5 @@
 
 package storetest
 
-// raceDetector says that the race detector looks at this test binary.
+// raceDetector reports whether the race detector is on.
 const raceDetector = false

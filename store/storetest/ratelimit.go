@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ratePromises are those of store.RateLimiter.
+// ratePromises are about store.RateLimiter.
 var ratePromises = []promise{
-	{"a burst is let through up to the limit and no further", burstStopsAtTheLimit},
-	{"those who ask at once share one limit", sharedByAllWhoAsk},
-	{"a project's own limit goes before the usual one, from the next request on", ownLimit},
-	{"a window that is over counts no more", windowEnds},
+	{"a burst is allowed up to the limit", burstStopsAtTheLimit},
+	{"concurrent requests share one limit", sharedByAllWhoAsk},
+	{"a project's own limit replaces the default with the next request", ownLimit},
+	{"an old window does not count", windowEnds},
 }
 
 var perHour = store.RateLimit{Requests: 5, Window: time.Hour}
@@ -43,14 +43,14 @@ func burstStopsAtTheLimit(w *world) {
 		w.Positive(verdict.Reset)
 		w.LessOrEqual(verdict.Reset, perHour.Window)
 	}
-	w.True(w.take(uuid.New(), perHour).Allowed, "another project's requests are its own")
+	w.True(w.take(uuid.New(), perHour).Allowed, "another project has its own count")
 	lowered := store.RateLimit{Requests: 2, Window: time.Hour}
 	w.False(w.take(w.project.ID, lowered).Allowed)
 	raised := store.RateLimit{Requests: 6, Window: time.Hour}
 	w.Equal(store.RateVerdict{Limit: 6, Allowed: true}, w.without(w.take(w.project.ID, raised)))
 }
 
-// without leaves the time out, which is the database's.
+// without drops the time, which is the database's.
 func (w *world) without(v store.RateVerdict) store.RateVerdict {
 	v.Reset = 0
 	return v
@@ -94,9 +94,9 @@ func ownLimit(w *world) {
 		w.Equal(step.want, w.without(w.take(w.project.ID, perHour)))
 	}
 	put(1)
-	w.Equal(store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}, w.without(w.take(uuid.New(), perHour)), "of a project that the store does not know")
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}, w.without(w.take(uuid.New(), perHour)), "for an unknown project")
 	w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
-	w.Equal(store.RateVerdict{Limit: 5, Allowed: true}, w.without(w.take(w.project.ID, perHour)), "nor any more of one that is gone")
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true}, w.without(w.take(w.project.ID, perHour)), "nor for a deleted project")
 }
 
 func windowEnds(w *world) {

@@ -15,13 +15,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// rebuild counts all anew.
+// rebuild rebuilds all rollups.
 func (w *world) rebuild() (hours []store.RollupHour) {
 	w.NoError(w.s.RebuildRollups(w.ctx, func(h store.RollupHour) { hours = append(hours, h) }))
 	return hours
 }
 
-// spoil lets numbers be wrong: some are gone, some are too high, some are of nothing.
+// spoil makes rollups wrong: it deletes some, increases some, and inserts some without runs.
 func (w *world) spoil() {
 	for _, statement := range []string{
 		`DELETE FROM run_rollups WHERE project_id = $1 AND runs = 1`,
@@ -41,7 +41,7 @@ func (w *world) spoil() {
 	}
 }
 
-// numbersAgree compares numbers, and lists, with what is counted one by one.
+// numbersAgree compares rollups and lists with the naive count.
 func (w *world) numbersAgree(c dice, runs []pastRun, connectorRuns []pastConnectorRun, today time.Time, environments, connectors []uuid.UUID) {
 	for range 10 {
 		w.agrees(runs, w.window(c, today, environments, nil))
@@ -56,7 +56,7 @@ func (w *world) numbersAgree(c dice, runs []pastRun, connectorRuns []pastConnect
 }
 
 var rebuildPromises = []promise{
-	{"numbers that are wrong are right after a rebuild, while runs end", func(w *world) {
+	{"wrong rollups are right after a rebuild, while runs end", func(w *world) {
 		today := w.today()
 		environments, connectors := []uuid.UUID{w.environment.ID}, []uuid.UUID{w.connector.ID}
 		c := dice{rand.New(rand.NewPCG(7, 8))} //nolint:gosec // a test is the same each time
@@ -70,7 +70,7 @@ var rebuildPromises = []promise{
 			failed  error
 			stopped = make(chan struct{})
 		)
-		ending.Go(func() { // a consumer, as each gateway has one
+		ending.Go(func() { // a consumer, as in each gateway
 			for failed == nil {
 				select {
 				case <-stopped:
@@ -104,7 +104,7 @@ var rebuildPromises = []promise{
 		w.NotEmpty(w.rebuild())
 		w.Equal(before, numbers(), "again")
 	}},
-	{"a rebuild that is broken off is begun again", func(w *world) {
+	{"an interrupted rebuild starts again", func(w *world) {
 		today, connectors := w.today(), []uuid.UUID{w.connector.ID}
 		c := dice{rand.New(rand.NewPCG(9, 10))} //nolint:gosec // a test is the same each time
 		runs := w.pastRuns(c, 60, today, []uuid.UUID{w.environment.ID}, nil)
@@ -129,7 +129,7 @@ var rebuildPromises = []promise{
 		}
 		w.numbersAgree(c, runs, connectorRuns, today, []uuid.UUID{w.environment.ID}, connectors)
 	}},
-	{"a rebuild leaves hours as they are of which rows may be gone", func(w *world) {
+	{"a rebuild keeps hours whose rows may be deleted", func(w *world) {
 		today := w.today()
 		old := today.AddDate(0, 0, -9).UnixMicro()
 		w.deploy("one", "first")

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// refused records that a connector refused a number of requests.
+// refused records n rejected requests of a connector.
 func (w *world) refused(connector store.Key, code string, n int64, samples ...store.RejectionSample) {
 	w.NoError(w.s.RecordRejections(w.ctx, []store.Rejected{{Connector: connector, Counts: map[string]int64{code: n}, Samples: samples}}))
 }
@@ -25,7 +25,7 @@ func (w *world) rejections() store.RejectionReport {
 	return report
 }
 
-// news are the numbers that are told of a connector.
+// news returns the unreported counts.
 func (w *world) news() map[string]int64 {
 	news, err := w.s.TakeRejectionNews(w.ctx, 10)
 	w.NoError(err)
@@ -38,7 +38,7 @@ func (w *world) news() map[string]int64 {
 	return news[0].Counts
 }
 
-// older makes what was refused older by days.
+// older makes the rejections older by days.
 func (w *world) older(days int64) {
 	var text string
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT document FROM rejections`).Scan(&text))
@@ -61,12 +61,12 @@ func (w *world) older(days int64) {
 }
 
 var rejectionPromises = []promise{
-	{"requests that a connector refused are counted by code, and the newest are shown", rejectionsAreCounted},
-	{"a connector's row stays small, whatever is refused", rejectionsAreBounded},
-	{"those who record at once add to each other's numbers", rejectionsAdd},
-	{"what there is no connector for is left out, and goes with its connector", rejectionsGo},
-	{"what is older than a week is forgotten", rejectionsAreForgotten},
-	{"each number is told once, and of a connector and code at most once an hour", rejectionsAreTold},
+	{"rejected requests are counted by code, the newest are shown", rejectionsAreCounted},
+	{"a connector's row stays small", rejectionsAreBounded},
+	{"concurrent records add to each other", rejectionsAdd},
+	{"unknown connectors are ignored, and rows are deleted with theirs", rejectionsGo},
+	{"rejections older than a week are deleted", rejectionsAreForgotten},
+	{"each rejection is reported once, at most once an hour per code", rejectionsAreTold},
 }
 
 func rejectionsAreCounted(w *world) {
@@ -87,7 +87,7 @@ func rejectionsAreCounted(w *world) {
 	w.Len(report.Samples, 3)
 	w.WithinRange(report.Samples[1].At, now.Add(-time.Minute), now.Add(time.Hour))
 	w.True(report.Samples[0].At.After(report.Samples[1].At))
-	w.Equal("connector_disabled", report.Samples[2].Code, "newest first, whenever it was recorded")
+	w.Equal("connector_disabled", report.Samples[2].Code, "newest first, in any order of recording")
 	sample.At, sample.Ago = report.Samples[1].At, 0
 	w.Equal(sample, report.Samples[1])
 	w.Zero(report.Since.Unix() % 86400)
@@ -175,7 +175,7 @@ func rejectionsAreTold(w *world) {
 	w.Equal(map[string]int64{"b": 1}, w.news())
 	before := w.rejections()
 	w.NotEmpty(before.Counts)
-	// An hour later, as the row has it.
+	// An hour later, as stored in the row.
 	var text string
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT document FROM rejections`).Scan(&text))
 	w.Contains(text, `"told_at":"2`)

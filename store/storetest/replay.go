@@ -13,19 +13,19 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// keyless knows no expression.
+// keyless evaluates no expression.
 func keyless([]byte) func(string) (string, error) {
 	return func(string) (string, error) { return "", store.ErrInvalid }
 }
 
-// connectorRun is an event, or a delivery, as it is now.
+// connectorRun returns an event or a delivery in its current state.
 func (w *world) connectorRun(id uuid.UUID) store.ConnectorRun {
 	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
 	w.NoError(err)
 	return run
 }
 
-// replay replays a connector run that may be replayed.
+// replay replays a connector run that can be replayed.
 func (w *world) replay(id uuid.UUID) store.ConnectorRun {
 	a, err := replay.One(w.ctx, w.s, keyless, asEnded(w.connectorRun(id)), nil)
 	w.NoError(err)
@@ -36,7 +36,7 @@ func (w *world) replay(id uuid.UUID) store.ConnectorRun {
 	return again
 }
 
-// asEnded is a connector run as if it had ended, for promises that do not depend on it.
+// asEnded returns a connector run as ended, for tests that do not depend on its end.
 func asEnded(run store.ConnectorRun) store.ConnectorRun {
 	if run.EndedAt == nil {
 		run.EndedAt = &run.StartedAt
@@ -44,7 +44,7 @@ func asEnded(run store.ConnectorRun) store.ConnectorRun {
 	return run
 }
 
-// refused replays a connector run that may not be, and leaves nothing behind.
+// refusedReplay replays a connector run that cannot be replayed, and checks that nothing is left.
 func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
 	before, original := w.rows(w.project.ID), w.connectorRun(id)
 	if code != replay.InProgress {
@@ -57,18 +57,18 @@ func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
 	w.Equal(before, w.rows(w.project.ID), code)
 }
 
-// needsNoFiles lets events without files do.
+// needsNoFiles accepts events without files.
 func (w *world) needsNoFiles() {
 	w.connector.FilesRequired = false
 	w.NoError(w.s.PutConnector(w.ctx, w.connector))
 }
 
-// requestKey is what a request named, under a body.
+// requestKey returns the idempotency key of a request with a body.
 func requestKey(key, body string) *store.Idempotency {
 	return &store.Idempotency{Key: "replay:" + key, Fingerprint: []byte(body), TTL: time.Hour}
 }
 
-// sent is a delivery to a connector that has ended well.
+// sent returns a completed delivery to a connector.
 func (w *world) sent(c store.Connector) store.ConnectorRun {
 	d := w.underWayTo(c)
 	w.record(attempted(d, store.DeliveryDone))
@@ -76,7 +76,7 @@ func (w *world) sent(c store.Connector) store.ConnectorRun {
 }
 
 var replayPromises = []promise{
-	{"what has not ended is not replayed", func(w *world) {
+	{"an open connector run is not replayed", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.needsNoFiles()
 		e := w.event()
@@ -85,7 +85,7 @@ var replayPromises = []promise{
 		d := w.underWayTo(w.outboundTo("results", automatic))
 		w.refusedReplay(d.Delivery.ID, replay.InProgress)
 	}},
-	{"a replayed event starts runs of the agents that are linked now, and its original stays", func(w *world) {
+	{"a replayed event starts runs of the current links", func(w *world) {
 		w.deploy("one", "first", "second", "third")
 		w.needsNoFiles()
 		e := w.event()
@@ -135,7 +135,7 @@ var replayPromises = []promise{
 		w.EqualValues(3, total)
 		w.Equal(e.ConnectorRunID, *runs[1].ReplayOf)
 	}},
-	{"an input that is large is copied, and the copy is kept", func(w *world) {
+	{"a large input is copied, and the copy is kept", func(w *world) {
 		w.needsNoFiles()
 		e, blob := w.single(), v7()
 		large := bytes.Repeat([]byte("x"), 2*store.BlobChunk+1)
@@ -154,7 +154,7 @@ var replayPromises = []promise{
 		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(blob)), store.ErrConflict)
 		w.EqualValues(len(large), w.load().Backlog[w.environment.ID].Input/2)
 	}},
-	{"an event is refused whose input is not stored any more, or never was", func(w *world) {
+	{"an event without a stored input is rejected", func(w *world) {
 		skipped := w.event()
 		skipped.Runs, skipped.Input, skipped.Skipped = nil, nil, "not now"
 		e := w.single()
@@ -173,7 +173,7 @@ var replayPromises = []promise{
 		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"an event is refused while the connector takes none, or the project has too much", func(w *world) {
+	{"an event is rejected if the connector is closed or a limit is reached", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(1)
 		w.count(10)
@@ -202,7 +202,7 @@ var replayPromises = []promise{
 		}
 		w.refusedReplay(e.ConnectorRunID, replay.NoAgent)
 	}},
-	{"a link that needs files gets them again, or its run fails again", func(w *world) {
+	{"a link that requires files gets them again, or its run fails again", func(w *world) {
 		w.deploy("one", "first", "second")
 		link := w.links[0]
 		link.FilesRequired = true
@@ -214,7 +214,7 @@ var replayPromises = []promise{
 		w.Equal(store.RunErrorFilesRequired, w.run(again.RunIDs[0]).ErrorCode)
 		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
 	}},
-	{"a request is one replay, whatever has become of the connector since", func(w *world) {
+	{"a repeated request is one replay, also after changes", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		delivered := w.sent(out)
@@ -241,7 +241,7 @@ var replayPromises = []promise{
 		}
 		again, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
 		w.NoError(err)
-		w.Equal(store.Repeated, again.Verdict, "also where two are made at once")
+		w.Equal(store.Repeated, again.Verdict, "also with two at once")
 		w.set(`UPDATE idempotency_keys SET expires_at = 1`)
 		_, err = w.s.KnownRequest(w.ctx, out.Key(), *requestKey("1", "this"))
 		w.ErrorIs(err, store.ErrNotFound)
@@ -249,13 +249,13 @@ var replayPromises = []promise{
 		w.NoError(err)
 		w.Equal(store.Accepted, again.Verdict)
 	}},
-	{"a delivery is made again under an id of its own, due at once", func(w *world) {
+	{"a delivery is created again with a new ID, due at once", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		original := w.sent(out)
 		attempts, _, err := w.s.Attempts(w.ctx, original.Key())
 		w.NoError(err)
-		for range 2 { // also where the link is gone
+		for range 2 { // also without the link
 			var again store.ConnectorRun
 			w.hinted(store.TopicDelivery, w.environment.ID, func() { again = w.replay(original.ID) })
 			w.NotEqual(original.ID, again.ID)
@@ -278,7 +278,7 @@ var replayPromises = []promise{
 		w.NoError(err)
 		w.Equal(attempts, unchanged)
 	}},
-	{"a delivery is refused that would not be sent", func(w *world) {
+	{"a delivery that would not be sent is rejected", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		original := w.sent(out)
@@ -302,7 +302,7 @@ var replayPromises = []promise{
 			w.ErrorIs(err, store.ErrNotFound)
 		}
 	}},
-	{"a skipped delivery is made once its connector sends again", func(w *world) {
+	{"a skipped delivery is replayed once its connector sends again", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		disabled := out
@@ -317,7 +317,7 @@ var replayPromises = []promise{
 		w.replay(skipped.ID)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
-	{"what a run has sent is sent again as it was, also while the run goes on", func(w *world) {
+	{"a sent payload is sent again unchanged, also during the run", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
@@ -339,7 +339,7 @@ var replayPromises = []promise{
 			w.Equal(run.Run.ID, w.connectorRun(again.ID).RunIDs[0])
 		}
 	}},
-	{"of word of a failed delivery that is sent again, nobody is told when it fails", func(w *world) {
+	{"a replayed failure notice that fails is not reported", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)

@@ -13,14 +13,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// lately is a filter that finds what has ended so in the last hour, and what ended just now: a
-// window ends before the millisecond in which a replay is made.
+// lately returns a filter for connector runs that ended in the last hour. It waits for the next
+// millisecond, because a window ends before the millisecond of the replay.
 func (w *world) lately(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
 	now := w.nextMillisecond()
 	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
 }
 
-// nextMillisecond waits for it: ids are as old as the millisecond in which they were made.
+// nextMillisecond waits for the next millisecond, the resolution of IDs.
 func (w *world) nextMillisecond() (now time.Time) {
 	begun, err := w.s.Now(w.ctx)
 	w.NoError(err)
@@ -31,12 +31,12 @@ func (w *world) nextMillisecond() (now time.Time) {
 	return now
 }
 
-// newReplay asks for a replay of a connector's runs.
+// newReplay requests a replay of a connector's runs.
 func (w *world) newReplay(c store.Connector, statuses ...store.ConnectorRunStatus) store.NewReplay {
 	return store.NewReplay{Connector: c.Key(), ID: uuid.New(), Fingerprint: []byte("request"), Filter: w.lately(statuses...), PerMinute: 600}
 }
 
-// startReplay makes one that may be made.
+// startReplay starts a replay that must be accepted.
 func (w *world) startReplay(n store.NewReplay) store.Replay {
 	r, verdict, err := w.s.StartReplay(w.ctx, n)
 	w.NoError(err)
@@ -44,21 +44,21 @@ func (w *world) startReplay(n store.NewReplay) store.Replay {
 	return r
 }
 
-// storedReplay is a replay as it is now.
+// storedReplay returns the current state of a replay.
 func (w *world) storedReplay(r store.Replay) store.Replay {
 	r, err := w.s.Replay(w.ctx, r.Key())
 	w.NoError(err)
 	return r
 }
 
-// originals are the next ones of a replay.
+// originals returns the next originals of a replay.
 func (w *world) originals(r store.Replay, limit int) store.ReplayPage {
 	page, err := w.s.ReplayOriginals(w.ctx, r, limit)
 	w.NoError(err)
 	return page
 }
 
-// past are events of the world's connector that have ended, with those statuses, oldest first.
+// past returns ended events of the world's connector with those statuses, oldest first.
 func (w *world) past(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	w.deploy("past", "first", "second")
 	w.needsNoFiles()
@@ -71,7 +71,7 @@ func (w *world) past(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	return ids
 }
 
-// stepTo is a replay once an original has happened again.
+// stepTo returns the step after an original was replayed.
 func stepTo(r store.Replay, original uuid.UUID) store.ReplayStep {
 	step := store.ReplayStep{From: r.Position, To: r}
 	step.To.Position = original
@@ -84,7 +84,7 @@ func (w *world) replayStep(original store.ConnectorRun, step store.ReplayStep) (
 	return replay.Step(w.ctx, w.s, keyless, w.load(), original, step)
 }
 
-// originalIDs are those of connector runs.
+// originalIDs returns the IDs of connector runs.
 func originalIDs(runs []store.ConnectorRun) (ids []uuid.UUID) {
 	for _, run := range runs {
 		ids = append(ids, run.ID)
@@ -92,7 +92,7 @@ func originalIDs(runs []store.ConnectorRun) (ids []uuid.UUID) {
 	return ids
 }
 
-// again are the connector runs that are replays of one.
+// again returns the number of replays of a connector run.
 func (w *world) again(connector store.Key, original uuid.UUID) (n int) {
 	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Limit: 100})
 	w.NoError(err)
@@ -105,7 +105,7 @@ func (w *world) again(connector store.Key, original uuid.UUID) (n int) {
 }
 
 var replaysPromises = []promise{
-	{"a replay of many is due at once, and says what it matches", func(w *world) {
+	{"a bulk replay is due at once and has its matches", func(w *world) {
 		_, next, err := w.s.NextReplay(w.ctx)
 		w.NoError(err)
 		w.Nil(next)
@@ -123,7 +123,7 @@ var replaysPromises = []promise{
 		clock, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		w.True(r.Filter.Until.Before(n.Filter.Until))
-		w.False(r.Filter.Until.After(clock), "what comes later is none of them, whatever the caller's clock says")
+		w.False(r.Filter.Until.After(clock), "later ones are not included, whatever the caller's clock says")
 		w.Equal(n.Filter.Statuses, r.Filter.Statuses)
 		w.Equal(store.ReplayMatch{Matched: 2}, r.Match)
 		w.Equal(store.ReplayRunning, r.Status)
@@ -134,7 +134,7 @@ var replaysPromises = []promise{
 		w.NoError(err)
 		w.False(next.After(now))
 	}},
-	{"a filter finds what has ended so in its window, oldest first, and no replays", func(w *world) {
+	{"a filter finds ended connector runs of its window, and no replays", func(w *world) {
 		failed, ok := store.RunFailed, store.RunCompleted
 		ids := w.past(failed, ok, failed, failed)
 		open := w.single()
@@ -156,7 +156,7 @@ var replaysPromises = []promise{
 			change func(*store.NewReplay)
 			want   []uuid.UUID
 		}{
-			"all that failed": {func(*store.NewReplay) {}, []uuid.UUID{ids[0], ids[2], ids[3], open.ConnectorRunID}},
+			"all failed ones": {func(*store.NewReplay) {}, []uuid.UUID{ids[0], ids[2], ids[3], open.ConnectorRunID}},
 			"two statuses": {func(n *store.NewReplay) {
 				n.Filter.Statuses = []store.ConnectorRunStatus{store.ConnectorRunCompleted, store.ConnectorRunSkipped}
 			}, []uuid.UUID{ids[1], skipped.ConnectorRunID}},
@@ -178,7 +178,7 @@ var replaysPromises = []promise{
 			w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
 		}
 	}},
-	{"a page goes on behind the last one", func(w *world) {
+	{"a page continues after the last one", func(w *world) {
 		failed, ok := store.RunFailed, store.RunCompleted
 		ids := w.past(failed, ok, failed, ok)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
@@ -189,10 +189,10 @@ var replaysPromises = []promise{
 		r.Position = page.Last
 		page = w.originals(r, 10)
 		w.Equal(ids[2:3], originalIDs(page.Originals))
-		w.Equal(ids[3], page.Last, "the last that was looked at")
+		w.Equal(ids[3], page.Last, "the last one that was read")
 		w.True(page.End)
 	}},
-	{"an original and the step that replays it are written together, once", func(w *world) {
+	{"a replayed event and its step are written together, once", func(w *world) {
 		ids := w.past(store.RunFailed, store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		page := w.originals(r, 10)
@@ -206,15 +206,15 @@ var replaysPromises = []promise{
 		w.Equal(1, w.again(w.connector.Key(), ids[0]))
 		before := w.rows(w.project.ID)
 		_, err = w.replayStep(page.Originals[0], step)
-		w.ErrorIs(err, store.ErrReplayMoved, "whoever has not heard of it tries in vain")
+		w.ErrorIs(err, store.ErrReplayMoved, "a stale process changes nothing")
 		w.Equal(before, w.rows(w.project.ID))
 		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
 		before = w.rows(w.project.ID)
 		_, err = w.replayStep(page.Originals[1], stepTo(moved, ids[1]))
-		w.ErrorIs(err, store.ErrReplayMoved, "and so where it was cancelled")
+		w.ErrorIs(err, store.ErrReplayMoved, "also after a cancellation")
 		w.Equal(before, w.rows(w.project.ID))
 	}},
-	{"a delivery and the step that makes it again are written together, once", func(w *world) {
+	{"a replayed delivery and its step are written together, once", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		original := w.sent(out)
@@ -230,7 +230,7 @@ var replaysPromises = []promise{
 		w.Equal(before, w.rows(w.project.ID))
 		w.Equal(1, w.again(out.Key(), original.ID))
 	}},
-	{"two that take the same steps at once replay each original once", func(w *world) {
+	{"concurrent processes replay each original once", func(w *world) {
 		ids := w.past(store.RunFailed, store.RunFailed, store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		originals, load := w.originals(r, 10).Originals, w.load()
@@ -263,7 +263,7 @@ var replaysPromises = []promise{
 			w.Equal(1, w.again(w.connector.Key(), id))
 		}
 	}},
-	{"who takes a replay has it for the lease, and then another one", func(w *world) {
+	{"a taken replay has a lease", func(w *world) {
 		w.past(store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		taken, err := w.s.TakeReplays(w.ctx, 10, lease)
@@ -284,9 +284,9 @@ var replaysPromises = []promise{
 		w.Len(again, 1)
 		again, err = w.s.TakeReplays(w.ctx, 10, lease)
 		w.NoError(err)
-		w.Len(again, 1, "its lease has run out")
+		w.Len(again, 1, "its lease has expired")
 	}},
-	{"a step says how far a replay has come, why it waits and how it ended", func(w *world) {
+	{"a step records position, reason and outcome", func(w *world) {
 		ids := w.past(store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		to := r
@@ -306,7 +306,7 @@ var replaysPromises = []promise{
 		w.NoError(err)
 		w.Nil(next)
 	}},
-	{"a connector has one that runs, and a request is one replay", func(w *world) {
+	{"a connector has one open replay, and a request is one replay", func(w *world) {
 		n := w.newReplay(w.connector, store.ConnectorRunFailed)
 		r := w.startReplay(n)
 		again, verdict, err := w.s.StartReplay(w.ctx, n)
@@ -334,7 +334,7 @@ var replaysPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.ErrorIs(w.s.CancelReplay(w.ctx, w.key(unknown.ID)), store.ErrNotFound)
 	}},
-	{"a project has so many that run", func(w *world) {
+	{"the number of open replays per project is limited", func(w *world) {
 		start := func() (store.Replay, error) {
 			c := w.newConnector(uuid.NewString())
 			w.NoError(w.s.PutConnector(w.ctx, c))
@@ -367,7 +367,7 @@ var replaysPromises = []promise{
 		_, err = start()
 		w.NoError(err)
 	}},
-	{"of several that are started at once a connector has one", func(w *world) {
+	{"of concurrent replays of a connector one starts", func(w *world) {
 		var all sync.WaitGroup
 		errs := make([]error, 4)
 		news := make([]store.NewReplay, len(errs))
@@ -386,7 +386,7 @@ var replaysPromises = []promise{
 		}
 		w.Equal(1, made)
 	}},
-	{"of one that is started twice at once there is one, and both are told", func(w *world) {
+	{"a replay started twice at once exists once", func(w *world) {
 		var all sync.WaitGroup
 		n := w.newReplay(w.connector, store.ConnectorRunFailed)
 		for range 4 {
@@ -398,7 +398,7 @@ var replaysPromises = []promise{
 		}
 		all.Wait()
 	}},
-	{"old replays are forgotten: by number, by age, and with their connector", func(w *world) {
+	{"old replays are deleted by number, by age, and with their connector", func(w *world) {
 		var first store.Replay
 		for i := range store.MaxReplays + 2 {
 			r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))

@@ -16,11 +16,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// resident is a project with objects whose ids are given. It says what it is told, in words
-// without ids and times: those of two that live alike are the same.
+// resident is a project whose objects have given IDs. It records its observations without IDs and
+// times, so two residents with the same life have the same records.
 type resident struct {
 	*world
-	// choose gives the id of the object of a kind and a name.
+	// choose returns the ID for the object of a kind and a name.
 	choose     func(kind, name string) uuid.UUID
 	connectors map[string]store.Connector // by name
 	links      map[string]store.Link
@@ -32,8 +32,8 @@ type resident struct {
 	said       []string
 }
 
-// settles makes a resident with a sync, an outbound and a cron connector, one that tells of
-// failures, and a live deployment.
+// settles creates a resident with a sync, an outbound and a cron connector, one for failure
+// notices, and a live deployment.
 func (w *world) settles(choose func(kind, name string) uuid.UUID) *resident {
 	t := *w
 	r := &resident{
@@ -59,7 +59,7 @@ func (r *resident) say(format string, args ...any) {
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
 
-// hears says what became of something: an error without the ids in it.
+// hears records the result of an operation: an error without the IDs in it.
 func (r *resident) hears(what string, err error) {
 	var (
 		taken *store.IDTakenError
@@ -102,7 +102,7 @@ func (r *resident) connect(name, mode string) {
 	r.connectors[name] = c
 }
 
-// link links a connector to an agent, by both names.
+// link links a connector to an agent, by names.
 func (r *resident) link(name string) {
 	connector, agent, _ := strings.Cut(name, " ")
 	c := r.connectors[connector]
@@ -120,7 +120,7 @@ func (r *resident) link(name string) {
 	r.links[name] = l
 }
 
-// version makes a deployment live, or says why not.
+// version makes a deployment live, or records why not.
 func (r *resident) version(name string) {
 	spec := r.newDeployment(name)
 	spec.ID = r.choose(store.KindDeployment, name)
@@ -136,7 +136,7 @@ func (r *resident) version(name string) {
 	r.hears(fmt.Sprint("live: ", result.Live), err)
 }
 
-// happens lets a connector take an event, or tick.
+// happens makes a connector accept an event or a tick.
 func (r *resident) happens(name, key string, tick *store.DueTick) {
 	route, err := r.s.Route(r.ctx, r.connectors[name].Key())
 	if err != nil {
@@ -163,7 +163,7 @@ func (r *resident) happens(name, key string, tick *store.DueTick) {
 
 func (r *resident) due1() store.DueTicks { return r.world.due(1000) }
 
-// ticks lets a cron connector be due now.
+// ticks makes a cron connector due now.
 func (r *resident) ticks(name string) {
 	c := r.connectors[name]
 	times, err := r.s.TickTimes(r.ctx, r.project.ID, []uuid.UUID{c.ID})
@@ -178,7 +178,7 @@ func (r *resident) ticks(name string) {
 	}
 }
 
-// replaysOne replays what has ended of a connector.
+// replaysOne replays an ended connector run of a connector.
 func (r *resident) replaysOne(name string) {
 	runs, _, err := r.s.ListConnectorRuns(r.ctx, store.ConnectorRunQuery{Connector: r.connectors[name].Key(), Limit: 100})
 	r.NoError(err)
@@ -196,7 +196,7 @@ func (r *resident) replaysOne(name string) {
 	r.hears(fmt.Sprint("replay of ", name, ": ", a.Verdict, " ", len(a.RunIDs)), err)
 }
 
-// replaysMany begins a replay of many.
+// replaysMany starts a bulk replay.
 func (r *resident) replaysMany(name string) {
 	n := r.newReplay(r.connectors[name], store.ConnectorRunCompleted, store.ConnectorRunFailed)
 	n.ID = r.choose("replay", fmt.Sprint(len(r.replays)))
@@ -207,7 +207,7 @@ func (r *resident) replaysMany(name string) {
 	}
 }
 
-// goesOn takes a replay of many on, by all that is left.
+// goesOn advances a bulk replay by all that is left.
 func (r *resident) goesOn(taken store.Replay) {
 	page := r.originals(taken, store.MaxReplayPage)
 	outcomes := map[string]int{}
@@ -236,7 +236,7 @@ func (r *resident) removes(ref store.ObjectRef) {
 	r.hears("removed "+ref.Name, r.s.Remove(r.ctx, r.project.ID, ref))
 }
 
-// leaves deletes what the platform still had to do for the resident.
+// leaves deletes the resident's pending work of the platform.
 func (r *resident) leaves() {
 	for _, table := range []string{"cron_ticks", "deliveries", "destinations", "open_connector_runs", "open_runs", "outbox", "replays"} {
 		_, err := r.db.ExecContext(r.ctx, `DELETE FROM `+table+` WHERE project_id = $1`, r.project.ID.String()) //nolint:gosec // a name of the list
@@ -244,5 +244,5 @@ func (r *resident) leaves() {
 	}
 }
 
-// sortedNames are the keys of a map in order.
+// sortedNames returns the keys of a map in order.
 func sortedNames[T any](of map[string]T) []string { return slices.Sorted(maps.Keys(of)) }

@@ -18,17 +18,17 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// act is something that one of the residents does, or that the platform does for all of them.
+// act is an action of one resident, or of the platform for all of them.
 type act struct {
 	who  int
 	what string
 	n    int
 }
 
-// chance picks one of some by the number of an act.
+// chance chooses a value by the number of an act.
 func chance[T any](n int, of ...T) T { return of[n%len(of)] }
 
-// residentActs are what a resident does.
+// residentActs are the acts of a resident.
 var residentActs = map[string]func(r *resident, n int){
 	"event":    func(r *resident, n int) { r.happens("orders", chance(n, "", "", "a"), nil) },
 	"claim":    func(r *resident, n int) { r.takes(chance(n, lease, lease, expired)) },
@@ -85,7 +85,7 @@ var residentActs = map[string]func(r *resident, n int){
 	"read":     func(r *resident, _ int) { r.reads() },
 }
 
-// platformActs are what the platform does, for all residents at once.
+// platformActs are the acts of the platform, for all residents at once.
 var platformActs = map[string]func(w *world, all []*resident){
 	"post": func(w *world, _ []*resident) {
 		for w.post() > 0 {
@@ -120,7 +120,7 @@ var platformActs = map[string]func(w *world, all []*resident){
 					r.goesOn(t)
 				}
 			}
-			slices.Sort(r.said[before:]) // those that are due at once come in any order
+			slices.Sort(r.said[before:]) // rows that are due at once come in any order
 		}
 	},
 	"count": func(w *world, _ []*resident) {
@@ -129,7 +129,7 @@ var platformActs = map[string]func(w *world, all []*resident){
 	},
 }
 
-// first takes the first of a list off it.
+// first removes and returns the first element of a list.
 func first[T any](list *[]T) (t T, ok bool) {
 	if len(*list) == 0 {
 		return t, false
@@ -139,7 +139,7 @@ func first[T any](list *[]T) (t T, ok bool) {
 	return t, true
 }
 
-// takes claims two runs; those whose lease is over at once are lost.
+// takes claims two runs. A lease without duration is lost at once.
 func (r *resident) takes(hold time.Duration) {
 	for _, c := range r.claim(2, hold) {
 		r.say("claimed %s %d", c.Run.AgentName, c.Run.Attempt)
@@ -155,7 +155,7 @@ func (r *resident) ends(status store.RunStatus) {
 	}
 }
 
-// sends lets the oldest run that is held send by its agent's tool.
+// sends makes the oldest held run send with its agent's tool.
 func (r *resident) sends() {
 	if len(r.held) == 0 {
 		return
@@ -169,7 +169,7 @@ func (r *resident) sends() {
 	}
 }
 
-// records says what came of a delivery that is under way.
+// records records the result of a delivery in progress.
 func (r *resident) records(outcome store.DeliveryOutcome) {
 	slices.SortFunc(r.due, func(a, b store.ClaimedDelivery) int {
 		return cmp.Or(strings.Compare(r.told(a), r.told(b)), strings.Compare(r.event(r.connectorRun(a.Delivery.ID)), r.event(r.connectorRun(b.Delivery.ID))))
@@ -182,12 +182,12 @@ func (r *resident) records(outcome store.DeliveryOutcome) {
 	}
 }
 
-// told is what a delivery under way is, in words.
+// told returns a description of a delivery in progress.
 func (r *resident) told(d store.ClaimedDelivery) string {
 	return strings.Join([]string{d.Connector.Name, string(d.Kind), string(d.Run.Status), d.Run.AgentName, d.Run.Output}, " ")
 }
 
-// changes switches a connector off, or on again.
+// changes disables a connector, or enables it again.
 func (r *resident) changes(name string) {
 	c := r.connectors[name]
 	c.Enabled = !c.Enabled
@@ -196,7 +196,7 @@ func (r *resident) changes(name string) {
 	r.connectors[name] = c
 }
 
-// act lets residents live side by side; what others do is left out.
+// act plays the acts of these residents, and ignores the acts of others.
 func (w *world) act(residents map[int]*resident, acts []act) {
 	all := slices.Collect(maps.Values(residents))
 	for _, a := range acts {
@@ -209,7 +209,7 @@ func (w *world) act(residents map[int]*resident, acts []act) {
 	}
 }
 
-// play is act, and in the end each says what it can read.
+// play plays acts, and in the end each resident records all that it can read.
 func (w *world) play(residents map[int]*resident, acts []act) {
 	w.act(residents, append(slices.Clone(acts), act{who: -1, what: "count"}))
 	for _, r := range residents {
@@ -217,8 +217,8 @@ func (w *world) play(residents map[int]*resident, acts []act) {
 	}
 }
 
-// theSame gives ids as the first who asks for those of a kind and name got them, in one order:
-// rows that are alike but for their ids are in that of these.
+// theSame returns IDs in one order by first use of a kind and name: rows that differ in IDs only
+// are in this order.
 func theSame() func(kind, name string) uuid.UUID {
 	ids := map[string]uuid.UUID{}
 	return func(kind, name string) uuid.UUID {

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// event says what there is to read of a connector run.
+// event describes a connector run.
 func (r *resident) event(run store.ConnectorRun) string {
 	got, err := r.s.ConnectorRun(r.ctx, run.Key())
 	r.NoError(err)
@@ -37,7 +37,7 @@ func (r *resident) event(run store.ConnectorRun) string {
 	return text + fmt.Sprint(" next:", next != nil)
 }
 
-// connector says what there is to read of one, by lines.
+// connector describes a connector, in lines.
 func (r *resident) connector(name string) (lines []string) {
 	key := r.connectors[name].Key()
 	c, err := r.s.Connector(r.ctx, key)
@@ -75,7 +75,7 @@ func (r *resident) connector(name string) (lines []string) {
 	return lines
 }
 
-// environmentLines say what there is to read of an environment.
+// environmentLines describe an environment.
 func (r *resident) environmentLines(name string) (lines []string) {
 	key := r.places[name].Key()
 	e, err := r.s.Environment(r.ctx, key)
@@ -105,7 +105,7 @@ func (r *resident) environmentLines(name string) (lines []string) {
 	return lines
 }
 
-// reads says all that the resident can read, each list of it in an order of its own.
+// reads records all that the resident can read, each list in a stable order.
 func (r *resident) reads() {
 	var lines []string
 	for _, name := range sortedNames(r.connectors) {
@@ -134,6 +134,6 @@ func (r *resident) reads() {
 		lines = append(lines, fmt.Sprint("load ", name, load.Backlog[e.ID]))
 	}
 	slices.Sort(lines)
-	r.say("stored: %t", load.Stored > 0) // it depends on how many digits times have
+	r.say("stored: %t", load.Stored > 0) // it depends on the number of digits of times
 	r.said = append(r.said, strings.Join(lines, "\n"))
 }

@@ -13,13 +13,13 @@ import (
 
 const aDay = 24 * time.Hour
 
-// historyOf are the tables of history.
+// historyOf are the history tables.
 var historyOf = []string{
 	"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "audit_log", "audit_outcomes",
 }
 
-// forget deletes history that is older than age, some at a time, until none is left, and the
-// blobs that nothing keeps then, as if they were a day old.
+// forget deletes history older than age, in batches until none is left, and then unmarked blobs as
+// if they were a day old.
 func (w *world) forget(age time.Duration) (n int) {
 	for {
 		deleted, err := w.s.DropHistory(w.ctx, age, 3)
@@ -35,7 +35,8 @@ func (w *world) forget(age time.Duration) (n int) {
 	return n
 }
 
-// history makes some: runs, one with a large input, file, output and entry, and an audited act.
+// history creates history: runs, one of them with a large input, file, output and entry, and an
+// audited operation.
 func (w *world) history() store.Event {
 	w.deploy("one", "first")
 	e, input, file := w.single(), v7(), v7()
@@ -59,28 +60,30 @@ func (w *world) history() store.Event {
 }
 
 var retentionPromises = []promise{
-	{"history goes by whole days, with its blobs, and is stored no more", func(w *world) {
+	{"history is deleted by whole days, with its blobs and stored bytes", func(w *world) {
 		e := w.history()
 		stored := w.storedBytes()
-		w.EqualValues(stored, w.ones(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "all of it is of days")
+		w.EqualValues(stored, w.ones(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "it consists of days")
 		w.EqualValues(5, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "input, file, output, entry and bundle")
-		w.Zero(w.forget(aDay), "it is not as old")
+		w.Zero(w.forget(aDay), "it is not old enough")
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
 		w.Equal(store.RunCompleted, w.run(e.Runs[0].ID).Status)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
-		w.WithinDuration(now, oldest, 2*aDay)
+		w.WithinDuration(now, oldest.Deletable, 2*aDay)
 
-		// As seen four days from now.
+		// As seen in four days.
 		w.Positive(w.forget(-4 * aDay))
 		for _, table := range historyOf {
 			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
 		}
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle stays")
+		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "the blob of the bundle stays")
 		w.EqualValues(1, w.ones(`SELECT count(DISTINCT blob_id) FROM blob_chunks WHERE project_id = $1`))
 		w.Zero(w.storedBytes())
 		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.ones(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
 		w.Zero(w.forget(-4 * aDay))
 		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
@@ -88,9 +91,9 @@ var retentionPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		oldest, err = w.s.OldestHistory(w.ctx)
 		w.NoError(err)
-		w.Zero(oldest)
+		w.Zero(oldest.Deletable)
 	}},
-	{"a run stays while its result is on its way, and goes once that has ended", func(w *world) {
+	{"a run stays until its result is delivered", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.singles(1)
@@ -102,14 +105,14 @@ var retentionPromises = []promise{
 		w.forget(-4 * aDay)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
-		w.Zero(oldest, "what stays is not overdue")
+		w.Zero(oldest.Deletable, "kept days are not overdue")
 		_, err = w.s.EnsurePartitions(w.ctx, 0)
 		w.NoError(err)
 		large := 0
 		for range 3 {
 			claimed := w.takeDue(1, 1)
 			w.Len(claimed, 1)
-			w.NotEqual(uuid.Nil, claimed[0].Run.ID, "its contents are there")
+			w.NotEqual(uuid.Nil, claimed[0].Run.ID, "its contents exist")
 			if blob := claimed[0].OutputBlob; blob != nil {
 				r, err := w.s.OpenBlob(w.ctx, w.key(*blob))
 				w.Len(w.readAll(r, err), store.MaxInlineText+1)
@@ -122,7 +125,7 @@ var retentionPromises = []promise{
 		w.Zero(w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
 	}},
-	{"what is counted after its day went is taken back", func(w *world) {
+	{"bytes counted after the deletion of their day are subtracted", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(2)
 		w.forget(-4 * aDay)

@@ -15,19 +15,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// wordsIn are the words of a run in this suite: what is between blanks.
+// wordsIn returns the words of a run in this suite: everything between blanks.
 func wordsIn(run store.Searched) []string {
 	return strings.Fields(run.Output + " " + run.Error + " " + string(run.Input))
 }
 
-// of is a search for runs that have words, which the index is told of.
+// of returns a search for runs with words, which the index gets.
 func of(words ...string) *store.Search {
 	s := unseen(words...)
 	s.Words = words
 	return s
 }
 
-// unseen is likewise one of which the index is told nothing.
+// unseen returns the same search without words for the index.
 func unseen(words ...string) *store.Search {
 	return &store.Search{Match: func(_ context.Context, run store.Searched) bool {
 		has := wordsIn(run)
@@ -35,14 +35,14 @@ func unseen(words ...string) *store.Search {
 	}}
 }
 
-// index indexes ended runs by so many rows of the outbox.
+// index indexes ended runs of limit outbox rows.
 func (w *world) index(limit int) int {
 	n, err := w.s.IndexRuns(w.ctx, limit, wordsIn)
 	w.NoError(err)
 	return n
 }
 
-// found are the runs that a search finds, which it does by the index as without it.
+// found returns the runs that a search finds, which must be the same with and without the index.
 func (w *world) found(q store.RunQuery, words ...string) []uuid.UUID {
 	q.ProjectID, q.Limit = w.project.ID, 3
 	q.Search = unseen(words...)
@@ -52,7 +52,7 @@ func (w *world) found(q store.RunQuery, words ...string) []uuid.UUID {
 	return all
 }
 
-// about is an event with one run that was given words.
+// about returns an event with one run whose input has words.
 func (w *world) about(words ...string) store.Event {
 	e := w.single()
 	e.Input, e.ContentType = []byte(strings.Join(words, " ")), "text/plain"
@@ -60,7 +60,7 @@ func (w *world) about(words ...string) store.Event {
 	return e
 }
 
-// answered is likewise one that has ended with an answer.
+// answered returns such a run that has ended with an answer.
 func (w *world) answered(answer string, words ...string) uuid.UUID {
 	w.about(words...)
 	run := w.claim(1, lease)[0]
@@ -70,10 +70,10 @@ func (w *world) answered(answer string, words ...string) uuid.UUID {
 	return run.Run.ID
 }
 
-// readSomeAtATime: of runs with long errors and many headers no more are in memory than a MiB has room
-// for. What is erased while the first ones are looked at is not among them.
+// readSomeAtATime: of runs with long errors and many headers, about a MiB is in memory at a time. A
+// run that is erased while the first ones are read is not found.
 func (w *world) readSomeAtATime() {
-	const many = 50 // which are read at a time where they are short
+	const many = 50 // short ones that are read at a time
 	w.deploy("one", "first")
 	headers := map[string]string{}
 	for i := range 16 {
@@ -100,8 +100,8 @@ func (w *world) readSomeAtATime() {
 }
 
 var searchPromises = []promise{
-	{"what is long is read some at a time", (*world).readSomeAtATime},
-	{"a run is found by what it was given and what it answered, from its acceptance on", func(w *world) {
+	{"large runs are read in batches", (*world).readSomeAtATime},
+	{"a run is found by input and output, from its acceptance on", func(w *world) {
 		w.deploy("one", "first")
 		run := w.about("apple", "pear").Runs[0].ID
 		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "pear"))
@@ -122,10 +122,10 @@ var searchPromises = []promise{
 		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: of("plum"), Limit: 10})
 		w.NoError(err)
 		w.Len(runs, 1)
-		w.Empty(runs[0].Output, "lists carry none")
+		w.Empty(runs[0].Output, "lists have none")
 		w.Equal("no cherry", runs[0].Error)
 	}},
-	{"fields that a search knows narrow it", func(w *world) {
+	{"known fields narrow a search", func(w *world) {
 		w.deploy("one", "first")
 		run := w.answered("plum")
 		w.index(10)
@@ -151,7 +151,7 @@ var searchPromises = []promise{
 			}
 		}
 	}},
-	{"of what is large the beginning is searched", func(w *world) {
+	{"the beginning of large values is searched", func(w *world) {
 		w.deploy("one", "first")
 		filler := " " + strings.Repeat("x", store.MaxInlineText) + " "
 		e, blob := w.single(), v7()
@@ -170,7 +170,7 @@ var searchPromises = []promise{
 			w.index(10)
 		}
 	}},
-	{"what has more words than are indexed is looked at", func(w *world) {
+	{"a run with too many words is read", func(w *world) {
 		w.deploy("one", "first")
 		var all []string
 		for i := range 12_000 {
@@ -192,7 +192,7 @@ var searchPromises = []promise{
 		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "plum"))
 		w.Equal([]uuid.UUID{theirs}, twin.found(store.RunQuery{}, "plum"))
 	}},
-	{"an erased run is found no more, nor is it when it is indexed later", func(w *world) {
+	{"an erased run is not found, even if indexed later", func(w *world) {
 		w.deploy("one", "first")
 		for _, early := range []bool{true, false} {
 			run := w.answered("plum")
@@ -206,7 +206,7 @@ var searchPromises = []promise{
 			w.Empty(w.found(store.RunQuery{}, "plum"))
 		}
 	}},
-	{"what somebody keeps no longer is found no more, and is not indexed", func(w *world) {
+	{"runs beyond the retention are neither found nor indexed", func(w *world) {
 		w.deploy("one", "first")
 		w.answered("plum")
 		w.index(10)
@@ -216,7 +216,7 @@ var searchPromises = []promise{
 		w.index(10)
 		w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 	}},
-	{"a search that is over answers what it has, and goes on where it stood", func(w *world) {
+	{"a search out of time returns its matches and continues", func(w *world) {
 		w.deploy("one", "first")
 		var want []uuid.UUID
 		for range 4 {
@@ -252,20 +252,20 @@ var searchPromises = []promise{
 			_, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search})
 			w.ErrorIs(err, store.ErrSearchTooBroad)
 			_, _, err = w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 10})
-			w.ErrorIs(err, store.ErrSearchTooBroad, "nothing can be looked at")
+			w.ErrorIs(err, store.ErrSearchTooBroad, "nothing can be read")
 			left = time.Minute
 			search.Left = func() time.Duration { left -= 12 * time.Second; return left }
 			_, next, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: "short", Search: search, Limit: 10})
 			w.NoError(err)
-			w.Equal(words == nil, next != nil, "what other fields leave out takes its time, too, unless the index knows")
+			w.Equal(words == nil, next != nil, "runs excluded by other fields take time, too, unless the index has the fields")
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
 		gone := of("plum")
 		gone.Match = func(context.Context, store.Searched) bool { cancel(); return false }
 		_, err := w.s.RunStatistics(ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: gone})
-		w.ErrorIs(err, context.Canceled, "what nobody waits for is no answer")
+		w.ErrorIs(err, context.Canceled, "a match after the timeout does not count")
 	}},
-	{"a match has no more time than is left of its search", func(w *world) {
+	{"a match has only the remaining time", func(w *world) {
 		w.deploy("one", "first")
 		e := w.single()
 		w.accept(&e)
@@ -279,7 +279,7 @@ var searchPromises = []promise{
 		w.ErrorIs(err, store.ErrSearchTooBroad)
 		w.NoError(ctx.Err())
 	}},
-	{"no more runs are looked at than a list may", func(w *world) {
+	{"a search reads no more runs than a list", func(w *world) {
 		begin := time.Now().UTC().Truncate(24 * time.Hour)
 		w.manyPast(begin, store.MaxCandidates+1)
 		looked := 0
@@ -294,12 +294,12 @@ var searchPromises = []promise{
 		w.ErrorIs(err, store.ErrSearchTooBroad)
 		q.Since = begin.Add(time.Second)
 		_, err = w.s.RunStatistics(w.ctx, q)
-		w.NoError(err, "of a window fewer are looked at")
+		w.NoError(err, "fewer runs of a window are read")
 	}},
-	{"a search finds what a look at all runs does", func(w *world) { w.searchesAtRandom() }},
-	{"a search by words that old runs have looks no further than it must", func(w *world) { w.looksNoFurtherThanItMust() }},
-	{"a search by words that many runs have finds the newest, and goes on where it has looked", func(w *world) { w.searchesAmongMany() }},
-	{"runs are listed by more of their fields", func(w *world) {
+	{"a search finds the same runs as a full scan", func(w *world) { w.searchesAtRandom() }},
+	{"a search by old words scans no newer runs", func(w *world) { w.looksNoFurtherThanItMust() }},
+	{"a search by common words finds the newest and continues", func(w *world) { w.searchesAmongMany() }},
+	{"runs are listed by further fields", func(w *world) {
 		w.deploy("one", "first")
 		spec := w.deploy("two", "first")
 		e := w.single()
@@ -328,7 +328,7 @@ var searchPromises = []promise{
 	}},
 }
 
-// manyPast writes ended runs of the first agent, a millisecond apart.
+// manyPast inserts ended runs of the first agent, a millisecond apart.
 func (w *world) manyPast(begin time.Time, n int) {
 	for written := 0; written < n; {
 		var rows []string
@@ -343,10 +343,11 @@ func (w *world) manyPast(begin time.Time, n int) {
 			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES `+strings.Join(rows, ", "))
 		w.NoError(err)
 	}
+	w.recordDay(begin)
+	w.recordDay(begin.Add(time.Duration(n) * time.Millisecond))
 }
 
-// searchesAtRandom lets runs come and end, some of which are indexed, and asks for them in ways that
-// are drawn by lot.
+// searchesAtRandom accepts and ends runs, indexes some of them, and searches at random.
 func (w *world) searchesAtRandom() {
 	c := dice{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // a test is the same each time
 	fruit := []string{"apple", "pear", "plum", "cherry", "melon"}
@@ -408,7 +409,7 @@ func (w *world) searchesAtRandom() {
 	}
 }
 
-// allSearched are all runs of the project with what of them is searched, newest first.
+// allSearched returns all runs of the project with their searchable texts, newest first.
 func (w *world) allSearched() (all []store.Searched) {
 	for _, id := range w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
 		run := store.Searched{Run: w.run(id)}

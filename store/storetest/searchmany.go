@@ -14,20 +14,20 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Of how many runs one day is here, and of how many of these, the oldest, a word is: of more than are
-// sorted for the newest of them, which are further away than is looked at once.
+// The number of runs of a day, and the number of its oldest runs that have a word: more than are
+// sorted to find the newest, and further away than one scan reaches.
 const (
 	manyRuns = 3400
 	oldRuns  = 2300
 )
 
-// manyWords are words, and which of many runs, the oldest of which is the first, have each.
+// manyWords are words, with the condition for the runs that have them; the oldest run is the first.
 var manyWords = map[string]func(n int) bool{
 	"all": func(int) bool { return true }, "old": func(n int) bool { return n < oldRuns },
 	"even": func(n int) bool { return n%2 == 0 }, "odd": func(n int) bool { return n%2 == 1 }, "seldom": func(n int) bool { return n%40 == 7 },
 }
 
-// manyIndexed are so many ended runs that are indexed by those words, the oldest first.
+// manyIndexed returns ended and indexed runs with those words, oldest first.
 func (w *world) manyIndexed(runs int) []uuid.UUID {
 	begin := time.Now().UTC().Truncate(24 * time.Hour)
 	w.manyPast(begin, runs)
@@ -53,7 +53,7 @@ func (w *world) manyIndexed(runs int) []uuid.UUID {
 	return ids
 }
 
-// withWords are those of many runs, from one to before another, that have words, the newest first.
+// withWords returns the runs between two positions that have words, newest first.
 func withWords(ids []uuid.UUID, from, to int, words ...string) (out []uuid.UUID) {
 	for n := from; n < to; n++ {
 		if !slices.ContainsFunc(words, func(word string) bool { return !manyWords[word](n) }) {
@@ -64,8 +64,7 @@ func withWords(ids []uuid.UUID, from, to int, words ...string) (out []uuid.UUID)
 	return out
 }
 
-// searchesAmongMany asks for runs by words that many have, and by some that few have or none, in ways
-// that are drawn by lot.
+// searchesAmongMany searches at random for common and rare words.
 func (w *world) searchesAmongMany() {
 	c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
 	ids := w.manyIndexed(manyRuns)
@@ -84,7 +83,7 @@ func (w *world) searchesAmongMany() {
 			w.Equal(withWords(ids, from, to, words...), w.listed(q), "%v from %d to %d", words, from, to)
 		}
 	}
-	for range 3 { // pages of their own, each of a run
+	for range 3 { // pages of one run each
 		at := c.IntN(manyRuns-10) + 10
 		q := store.RunQuery{ProjectID: w.project.ID, Search: of("all"), Limit: 1, Since: store.TimeOf(ids[at-10]), Until: store.TimeOf(ids[at])}
 		w.Equal(withWords(ids, at-10, at, "all"), w.listed(q))
@@ -92,7 +91,7 @@ func (w *world) searchesAmongMany() {
 	w.goesOnWhereItHasLooked(ids)
 }
 
-// goesOnWhereItHasLooked: a search that finds nothing in its time says how far it has looked.
+// goesOnWhereItHasLooked: a search without matches in its time returns its position.
 func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
 	search, turns := of("old"), 0
 	search.Left = func() time.Duration {
@@ -110,8 +109,8 @@ func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
 	w.Equal(withWords(ids, 0, manyRuns, "old"), w.listed(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000, Before: next}))
 }
 
-// looksNoFurtherThanItMust: of words that only old runs of a day have these are found by the index, and
-// the newer ones are not looked through.
+// looksNoFurtherThanItMust: words of old runs only are found by the index, without a scan of the
+// newer runs.
 func (w *world) looksNoFurtherThanItMust() {
 	ids := w.manyIndexed(4 * manyRuns)
 	search, asked := of("old"), 0
@@ -126,5 +125,5 @@ func (w *world) looksNoFurtherThanItMust() {
 		found[i] = run.ID
 	}
 	w.Equal(withWords(ids, 0, oldRuns, "old")[:100], found)
-	w.Less(asked, 112, "once for each that it has looked at, and for each turn, of which looking through them all would take more")
+	w.Less(asked, 112, "once for each run that it has read, and for each turn; a scan would take more")
 }

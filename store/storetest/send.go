@@ -15,19 +15,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tool is the policy of a link that gives its agent a tool of a name.
+// tool returns the policy of a link that gives its agent a tool.
 func tool(name string) store.OutboundPolicy {
 	return store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: name}
 }
 
-// sending is a run whose journal announces so many payloads.
+// sending returns a run whose journal announces so many payloads.
 func (w *world) sending(announced int) store.Claimed {
 	_, run := w.running(lease)
 	w.announce(run, 1, announced)
 	return run
 }
 
-// announce appends what comes before payloads to the journal of a run.
+// announce appends the entries before payloads to the journal of a run.
 func (w *world) announce(run store.Claimed, first, n int) {
 	var entries []store.JournalEntry
 	for i := range n {
@@ -36,7 +36,7 @@ func (w *world) announce(run store.Claimed, first, n int) {
 	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), entries))
 }
 
-// by is a payload that a run sends by a tool.
+// by returns a payload that a run sends with a tool.
 func by(run store.Claimed, name string, position int64, payload string) store.Send {
 	return store.Send{Lease: leaseOf(run), Mode: store.LinkAgentTool, Name: name, Position: position, Payload: json.RawMessage(payload)}
 }
@@ -47,7 +47,7 @@ func (w *world) send(s store.Send) store.Sent {
 	return sent
 }
 
-// unsent expects that a payload is refused, with nothing left of it.
+// unsent checks that a payload is rejected and leaves nothing.
 func (w *world) unsent(s store.Send, want error) {
 	before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
 	_, err := w.s.Send(w.ctx, s)
@@ -55,7 +55,7 @@ func (w *world) unsent(s store.Send, want error) {
 	w.Equal(before, w.rowsOf("sends")+w.rowsOf("deliveries")+w.rowsOf("inputs")+w.rowsOf("blobs"))
 }
 
-// actions are the names of the tools of agents.
+// actions returns the names of the tools of agents.
 func (w *world) actions(agents ...string) (names []string) {
 	all, err := w.s.Actions(w.ctx, w.environment.Key(), agents)
 	w.NoError(err)
@@ -65,7 +65,7 @@ func (w *world) actions(agents ...string) (names []string) {
 	return names
 }
 
-// manyOutbound are links that give the agent first tools, each to a connector of its own.
+// manyOutbound creates links that give the first agent tools, each to a connector of its own.
 func (w *world) manyOutbound(n int) []store.Link {
 	links := make([]store.Link, n)
 	for i := range links {
@@ -79,7 +79,7 @@ func (w *world) manyOutbound(n int) []store.Link {
 }
 
 var sendPromises = []promise{
-	{"what a run sends is delivered as it is, while the run goes on", func(w *world) {
+	{"a payload is delivered unchanged while the run continues", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
@@ -105,9 +105,9 @@ var sendPromises = []promise{
 		w.NoError(w.complete(completed(run)))
 		w.Equal(1, w.post())
 		w.Len(w.deliveriesOf(c), 1, "its result is not sent")
-		w.Zero(w.rowsOf("sends"), "nobody asks for them any more")
+		w.Zero(w.rowsOf("sends"), "they are not due at once again")
 	}},
-	{"a payload that does not fit in a row is delivered whole", func(w *world) {
+	{"a large payload is delivered completely", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
@@ -117,7 +117,7 @@ var sendPromises = []promise{
 		before, blobs := w.storedBytes(), w.rowsOf("blobs")
 		sent := w.send(by(run, "tell", 1, most))
 		w.Equal(sent, w.send(by(run, "tell", 1, most)), "again")
-		w.Equal(blobs+1, w.rowsOf("blobs"), "what was written in vain is gone")
+		w.Equal(blobs+1, w.rowsOf("blobs"), "unneeded blobs are deleted")
 		d := w.takeDue(10, 10)[0]
 		w.Empty(d.Payload)
 		body, err := w.s.OpenBlob(w.ctx, w.key(*d.PayloadBlob))
@@ -131,7 +131,7 @@ var sendPromises = []promise{
 		w.GreaterOrEqual(w.storedBytes(), before+store.MaxPayload)
 		w.unsent(by(run, "tell", 2, most+" "), store.ErrTooLarge)
 	}},
-	{"from one position a run sends once, whoever asks again", func(w *world) {
+	{"a run sends once per position", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", tool("tell"))
 		run := w.sending(3)
@@ -149,7 +149,7 @@ var sendPromises = []promise{
 		w.NoError(w.complete(completed(again)))
 		w.unsent(by(again, "tell", 1, `1`), store.ErrFenced)
 	}},
-	{"nothing is sent but by a link of that mode, agent, environment and name", func(w *world) {
+	{"a send needs a link of that mode, agent, environment and name", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("by itself", automatic)
 		w.outboundTo("results", tool("tell"))
@@ -183,7 +183,7 @@ var sendPromises = []promise{
 		w.unsent(by(run, "there", 2, `1`), store.ErrNotFound)
 		w.Equal([]string{"first tell results"}, w.actions("first", "second", "third"))
 	}},
-	{"what is sent to a connector that is disabled is skipped, and says so each time", func(w *world) {
+	{"a send to a disabled connector is skipped each time", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
@@ -198,14 +198,14 @@ var sendPromises = []promise{
 		w.Empty(w.takeDue(10, 10))
 		c.Enabled = true
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		w.Equal(sent, w.send(by(run, "tell", 1, `1`)), "what was said stands")
+		w.Equal(sent, w.send(by(run, "tell", 1, `1`)), "the first result stays")
 		w.Empty(w.send(by(run, "tell", 2, `1`)).Skipped)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		w.announce(run, 3, 1)
 		w.unsent(by(run, "tell", 3, `1`), store.ErrNotFound)
 		w.Empty(w.actions("first"))
 	}},
-	{"a run sends no more often than it may", func(w *world) {
+	{"the number of sends per run is limited", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(2)
@@ -218,7 +218,7 @@ var sendPromises = []promise{
 		w.ErrorAs(err, &many)
 		w.send(by(run, "tell", 1, `1`))
 	}},
-	{"a run sends no more in all than it may", func(w *world) {
+	{"the total size of sends per run is limited", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(3)
@@ -233,7 +233,7 @@ var sendPromises = []promise{
 		w.ErrorAs(err, &much)
 		w.Equal(first, w.send(by(run, "tell", 1, large)))
 	}},
-	{"a run of a project that has stored what it may sends nothing more, and knows what it has sent", func(w *world) {
+	{"a run of a project with full storage sends nothing more", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(3)
@@ -257,7 +257,7 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		w.send(by(w.claim(1, lease)[0], "tell", 2, `1`))
 	}},
-	{"of a large payload that is refused nothing is written before", func(w *world) {
+	{"a large payload that is rejected is not written", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", tool("tell"))
 		run := w.sending(3)
@@ -278,14 +278,14 @@ var sendPromises = []promise{
 		_, err = w.db.ExecContext(w.ctx, `ALTER TABLE away RENAME TO blob_chunks`)
 		w.NoError(err)
 	}},
-	{"what runs send, and what is told of it, has come by one delivery more than what started them", func(w *world) {
+	{"sends and notices have one hop more than their event, and its traceparent", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.needsNoFiles()
 		w.outboundTo("results", automatic)
 		w.outboundTo("told", tool("tell"))
 		w.outboundFrom("nobody", "ops", telling)
 		e := w.single()
-		e.Hops = 3
+		e.Hops, e.Traceparent = 3, traceparent
 		w.accept(&e)
 		run := w.claim(1, lease)[0]
 		w.announce(run, 1, 1)
@@ -296,6 +296,7 @@ var sendPromises = []promise{
 		w.Len(claimed, 2)
 		for _, d := range claimed {
 			w.Equal(4, d.Hops, d.Kind)
+			w.Equal(traceparent, d.Traceparent, d.Kind)
 			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "while it is open")
 			w.record(attempted(d, store.DeliveryFailed))
 			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "once it has failed")
@@ -304,9 +305,10 @@ var sendPromises = []promise{
 		for _, word := range w.takeDue(10, 10) {
 			w.Equal(store.DeliverFailure, word.Kind)
 			w.Equal(4, word.Hops)
+			w.Equal(traceparent, word.Traceparent)
 			w.record(attempted(word, store.DeliveryDone))
 			w.Equal(4, w.delivery(word.Delivery.ID).Hops, "once it was taken")
-			w.Zero(w.connectorRun(e.ConnectorRunID).Hops, "it is no delivery")
+			w.Zero(w.connectorRun(e.ConnectorRunID).Hops, "it is not a delivery")
 			for _, listed := range w.deliveriesOf(word.Connector) {
 				w.Equal(4, listed.Hops)
 			}
@@ -318,12 +320,13 @@ var sendPromises = []promise{
 		w.Len(claimed, 2)
 		for _, d := range claimed {
 			w.Equal(4, d.Hops, "again")
+			w.Equal(traceparent, d.Traceparent, "again")
 		}
 		in, err := w.s.EventInput(w.ctx, w.key(w.replay(e.ConnectorRunID).ID))
 		w.NoError(err)
 		w.Equal(3, in.Hops)
 	}},
-	{"a tool's name is of one link of an agent and environment, the one that was there first", func(w *world) {
+	{"a tool name belongs to the first link of an agent and environment", func(w *world) {
 		c := w.outboundTo("results", tool("tell"))
 		other := w.newConnector("other")
 		other.Mode = "outbound"
@@ -342,7 +345,7 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.NoError(w.s.PutLink(w.ctx, late), "its own")
 	}},
-	{"a connector that has lost its name sends nothing, and its links keep what they have", func(w *world) {
+	{"a connector that has lost its name sends nothing", func(w *world) {
 		w.outboundTo("held", automatic)
 		shadowed := w.outboundTo("b", tool("tell"))
 		rename := func(to string) error {
@@ -358,11 +361,11 @@ var sendPromises = []promise{
 		l := w.newLink("d-first", d.ID, "first", origin)
 		l.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
 		var taken *store.ActionTakenError
-		w.ErrorAs(w.s.PutLink(w.ctx, l), &taken, "or two would have the name once the other one is back")
+		w.ErrorAs(w.s.PutLink(w.ctx, l), &taken, "otherwise two would have the name once the other one is back")
 		w.NoError(rename("b"))
 		w.Equal([]string{"first tell b"}, w.actions("first"))
 	}},
-	{"of two connectors that have had a name the one that has it now is sent to", func(w *world) {
+	{"of two connectors with a name the current one is used", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("held", automatic)
 		named := store.OutboundPolicy{Mode: store.LinkMiddleware}
@@ -381,7 +384,7 @@ var sendPromises = []promise{
 		w.Len(claimed, 1)
 		w.Equal(other.ID, claimed[0].Connector.ID)
 	}},
-	{"links that are there before their connector are judged when it comes: by number, and by name", func(w *world) {
+	{"links are checked by number and name when their connector comes", func(w *world) {
 		w.outboundTo("there", tool("tell"))
 		late := w.newConnector("late")
 		late.Mode = "outbound"
@@ -393,7 +396,7 @@ var sendPromises = []promise{
 		var taken *store.ActionTakenError
 		w.ErrorAs(w.s.PutLink(w.ctx, l), &taken)
 	}},
-	{"an agent has no more links that send than it may in an environment, whatever their mode", func(w *world) {
+	{"the number of outbound links per agent is limited in any mode", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks + 1)
 		last := links[store.MaxOutboundLinks]
 		for _, l := range links[:store.MaxOutboundLinks] {
@@ -410,13 +413,13 @@ var sendPromises = []promise{
 		last.AgentName = "second"
 		w.NoError(w.s.PutLink(w.ctx, last), "another agent's")
 		last.AgentName = "first"
-		w.ErrorAs(w.s.PutLink(w.ctx, last), &many, "as a change, too")
+		w.ErrorAs(w.s.PutLink(w.ctx, last), &many, "also for a change")
 		links[0].Outbound = &automatic
-		w.NoError(w.s.PutLink(w.ctx, links[0]), "one of those that are there")
+		w.NoError(w.s.PutLink(w.ctx, links[0]), "one of the existing ones")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, last))
 	}},
-	{"links that come at the same time are no more than an agent may have", func(w *world) {
+	{"concurrent links respect the limit", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks + 4)
 		refused := make([]error, len(links))
 		var all sync.WaitGroup
@@ -432,7 +435,7 @@ var sendPromises = []promise{
 		}
 		w.Len(w.actions("first"), store.MaxOutboundLinks)
 	}},
-	{"links that were there before their connectors are no more either", func(w *world) {
+	{"links before their connectors respect the limit", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks)
 		for _, l := range links {
 			w.NoError(w.s.PutLink(w.ctx, l))
@@ -441,7 +444,7 @@ var sendPromises = []promise{
 		c.Mode = "outbound"
 		late, other := w.newLink("late", c.ID, "first", origin), w.newLink("other", c.ID, "second", origin)
 		late.Outbound, other.Outbound = &automatic, &automatic
-		w.NoError(w.s.PutLink(w.ctx, late), "nothing is known of its connector")
+		w.NoError(w.s.PutLink(w.ctx, late), "its connector is unknown")
 		w.NoError(w.s.PutLink(w.ctx, other))
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		route, err := w.s.Route(w.ctx, c.Key())
@@ -451,7 +454,7 @@ var sendPromises = []promise{
 		var many *store.TooManyOutboundLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
 	}},
-	{"links beyond what an agent may have that were there before there was such a bound stay", func(w *world) {
+	{"links from before the limit stay", func(w *world) {
 		links := w.manyOutbound(store.MaxOutboundLinks + 1)
 		last := &links[store.MaxOutboundLinks]
 		for _, l := range links[:store.MaxOutboundLinks] {
@@ -475,6 +478,6 @@ var sendPromises = []promise{
 		c := route.Connector
 		c.TimeoutSeconds++
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		is("a change of its connector, of which the link is not told")
+		is("a change of its connector, which does not change the link")
 	}},
 }

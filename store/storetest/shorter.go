@@ -12,7 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keepsSince lets the project keep history since a moment, which goes on with the clock.
+// keepsSince sets the project's retention so that history is kept from a time, which moves with the
+// clock.
 func (w *world) keepsSince(at time.Time) {
 	now, err := w.s.Now(w.ctx)
 	w.NoError(err)
@@ -20,7 +21,7 @@ func (w *world) keepsSince(at time.Time) {
 	w.NoError(err)
 }
 
-// everyTenMinutes writes connector runs of three days, which are counted: one each ten minutes.
+// everyTenMinutes inserts a connector run every ten minutes for three days, with rollups.
 func (w *world) everyTenMinutes(first time.Time) (all []pastConnectorRun) {
 	for n := range 3 * 24 * 6 {
 		run := pastConnectorRun{
@@ -41,20 +42,28 @@ func (w *world) everyTenMinutes(first time.Time) (all []pastConnectorRun) {
 	return all
 }
 
-// storedOn says that the project has stored something on a day, as counting does.
+// storedOn records stored bytes of the project on a day, as counting does.
 func (w *world) storedOn(day time.Time) {
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)`, w.project.ID.String(), day.Unix()/(24*3600))
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)
+		ON CONFLICT (project_id, day) DO UPDATE SET bytes = 1`, w.project.ID.String(), day.Unix()/(24*3600))
 	w.NoError(err)
 }
 
-// shown is how many connector runs the store lists, and how many of them are rows of history.
+// recordDay records a day on which the project has history.
+func (w *world) recordDay(day time.Time) {
+	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 0)
+		ON CONFLICT (project_id, day) DO NOTHING`, w.project.ID.String(), day.Unix()/(24*3600))
+	w.NoError(err)
+}
+
+// shown returns the total of the connector run list, and the number of its rows in history.
 func (w *world) shown() (total, rows int64) {
 	_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 	w.NoError(err)
 	return total, w.ones(`SELECT count(*) FROM ended_connector_runs WHERE project_id = $1`)
 }
 
-// rebuildKeeps checks that a rebuild changes no number of the connector's runs.
+// rebuildKeeps checks that a rebuild changes no rollup of the connector.
 func (w *world) rebuildKeeps() {
 	before := w.connectorTotals(w.connector.Key())
 	w.rebuild()
@@ -62,7 +71,7 @@ func (w *world) rebuildKeeps() {
 }
 
 var shorterPromises = []promise{
-	{"a page of a connector's runs has what its project keeps, and counts no more", func(w *world) {
+	{"a page and total cover the project's retention", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		all := w.everyTenMinutes(first)
 		for _, edge := range []time.Time{first.Add(5*time.Hour + 35*time.Minute), first.Add(25*time.Hour + 55*time.Minute), first.Add(80 * time.Hour)} {
@@ -76,7 +85,7 @@ var shorterPromises = []promise{
 			}
 		}
 	}},
-	{"numbers of connectors stay of what its project keeps no longer, but of ends of a window", func(w *world) {
+	{"connector statistics outlast the retention, except parts of hours", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		all := w.everyTenMinutes(first)
 		edge := first.Add(5*time.Hour + 35*time.Minute)
@@ -91,14 +100,14 @@ var shorterPromises = []promise{
 		want.Last = ""
 		w.Equal(want, got)
 	}},
-	{"what a project keeps no longer goes from the oldest on, so that lists are right when it is kept again", func(w *world) {
+	{"days beyond the retention are deleted oldest first", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		for {
 			w.keepsSince(first.AddDate(0, 0, 4))
 			total, rows := w.shown()
 			w.Zero(total)
-			n, err := w.s.TrimHistory(w.ctx, 50)
+			n, err := w.trim(50)
 			w.NoError(err)
 			w.keepsSince(first.AddDate(0, 0, -1))
 			total, left := w.shown()
@@ -110,13 +119,13 @@ var shorterPromises = []promise{
 			}
 		}
 	}},
-	{"what ends later on a day that has gone brings its numbers back to no list", func(w *world) {
+	{"a later end on a deleted day brings no counts back to a list", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		w.keepsSince(first.AddDate(0, 0, 2))
 		for n := 1; n > 0; {
 			var err error
-			n, err = w.s.TrimHistory(w.ctx, 50)
+			n, err = w.trim(50)
 			w.NoError(err)
 		}
 		pastConnectorRun{
@@ -139,22 +148,22 @@ var shorterPromises = []promise{
 			w.Empty(listed)
 		}
 	}},
-	{"a rebuild leaves the numbers as they are of what a project keeps no longer", func(w *world) {
+	{"a rebuild keeps rollups beyond the retention", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		w.keepsSince(first.Add(29 * time.Hour)) // of the second day
 		w.rebuildKeeps()
-		n, err := w.s.TrimHistory(w.ctx, 20)
+		n, err := w.trim(20)
 		w.NoError(err)
 		w.Equal(20, n, "some of the first day")
 		w.rebuildKeeps()
 		_, err = w.db.ExecContext(w.ctx, `UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
 			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())
 		w.NoError(err)
-		w.rebuildKeeps() // days and months are those of before, which the hours are again
+		w.rebuildKeeps() // days and months still match the hours
 		w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
 	}},
-	{"a rebuild leaves the numbers as they are of what a project keeps no longer since it began", func(w *world) {
+	{"a rebuild keeps rollups beyond a retention set meanwhile", func(w *world) {
 		first := w.today().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		trimmed := 0
@@ -165,7 +174,7 @@ var shorterPromises = []promise{
 			w.keepsSince(first.Add(49 * time.Hour)) // of the third day
 			for n := 1; n > 0; trimmed += n {
 				var err error
-				n, err = w.s.TrimHistory(w.ctx, 50)
+				n, err = w.trim(50)
 				w.NoError(err)
 			}
 		}))

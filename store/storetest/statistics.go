@@ -14,20 +14,20 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastRun is an ended run that a test has written itself, as of another time.
+// pastRun is an ended run that a test inserts for another time.
 type pastRun struct {
 	id, environment, deployment, connector uuid.UUID
 	agent, testName, outcome               string
 	status                                 store.RunStatus
-	// began is false where it never started.
+	// began is false if it never started.
 	began    bool
 	duration time.Duration
 	usage    store.TokenUsage
-	// calls are those of models that it has made.
+	// calls are its model calls.
 	calls []store.Calls
 }
 
-// write writes it as an end does.
+// write inserts it as an end does.
 func (p pastRun) write(w *world) {
 	queued, ended := store.TimeOf(p.id), store.TimeOf(p.id).Add(time.Second+p.duration)
 	var started, deployment *any
@@ -52,13 +52,14 @@ func (p pastRun) write(w *world) {
 		w.project.ID.String(), p.id.String(), p.environment.String(), p.connector.String(), p.agent, string(p.status), value(deployment),
 		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
 	w.NoError(err)
+	w.recordDay(queued)
 	p.writeCalls(w)
 	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 	w.NoError(err)
 }
 
-// matches says whether a query is about it.
+// matches reports whether a query includes it.
 func (p pastRun) matches(q store.StatisticsQuery) bool {
 	at := store.TimeOf(p.id)
 	name := p.testName
@@ -74,12 +75,12 @@ func (p pastRun) matches(q store.StatisticsQuery) bool {
 		(!q.BaseOnly || p.testName == "")
 }
 
-// dice draws what is random in a test, always the same.
+// dice draws the same random values in each run of a test.
 type dice struct{ *rand.Rand }
 
 func oneOf[T any](c dice, all ...T) T { return all[c.IntN(len(all))] }
 
-// some are a few of all, or none.
+// some returns a few of all, or none.
 func some[T any](c dice, all ...T) (out []T) {
 	for _, v := range all {
 		if c.IntN(3) == 0 {
@@ -89,12 +90,11 @@ func some[T any](c dice, all ...T) (out []T) {
 	return out
 }
 
-// days is for how many days runs are written: in any there are a whole month's beginning, and
-// whole days before and after it.
+// days is the number of days with runs: they always include the start of a month, and whole days
+// before and after it.
 const days = 33
 
-// pastRuns writes runs of the days to come, for which there are partitions, of two agents in
-// two environments.
+// pastRuns inserts runs of the next days, which have partitions, of two agents in two environments.
 func (w *world) pastRuns(c dice, n int, today time.Time, environments, deployments []uuid.UUID) (all []pastRun) {
 	for range n {
 		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
@@ -163,7 +163,7 @@ func naively(all []pastRun, q store.StatisticsQuery) (s store.RunStatistics, dur
 	return s, durations
 }
 
-// agrees compares statistics with what is counted one by one.
+// agrees compares statistics with the naive count.
 func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
 	got, err := w.s.RunStatistics(w.ctx, q)
 	w.NoError(err)
@@ -182,14 +182,14 @@ func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
 	w.InEpsilon(float64(p95), float64(*got.P95Duration), 2*store.DurationError, what)
 }
 
-// rollUp adds the numbers of at most limit ends.
+// rollUp rolls up at most limit outbox rows.
 func (w *world) rollUp(limit int) int {
 	n, err := w.s.RollUp(w.ctx, limit)
 	w.NoError(err)
 	return n
 }
 
-// runCount is how many runs an agent of the environment has had, as lists say.
+// runCount returns the counts of an agent in the list.
 func (w *world) runCount(agent string) (runs, queued int64) {
 	all := w.agentsOf(w.environment.Key())
 	for _, a := range all {
@@ -201,7 +201,7 @@ func (w *world) runCount(agent string) (runs, queued int64) {
 }
 
 var statisticsPromises = []promise{
-	{"numbers are those of a naive count, rolled up or not, whatever the window", func(w *world) {
+	{"statistics equal a naive count", func(w *world) {
 		today := w.today()
 		other := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
@@ -259,9 +259,9 @@ var statisticsPromises = []promise{
 		q.Until = store.TimeOf(claimed[0].Run.ID)
 		s, err = w.s.RunStatistics(w.ctx, q)
 		w.NoError(err)
-		w.Zero(s.Total(), "open ones are of the window too")
+		w.Zero(s.Total(), "open runs are in the window too")
 	}},
-	{"consumers at once roll each end up once", func(w *world) {
+	{"concurrent consumers roll up each end once", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(30)
 		var rolledUp atomic.Int64
@@ -273,13 +273,13 @@ var statisticsPromises = []promise{
 				}
 			}
 		}))
-		w.rollUp(100) // what one passed over while another held it
+		w.rollUp(100) // rows that one consumer skipped while another had them
 		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 		s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.NoError(err)
 		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)
 	}},
-	{"what a variant executes counts for it and for its agent", func(w *world) {
+	{"a run of a variant counts for it and its agent", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		w.singles(3)
 		claimed := w.claim(3, lease)
@@ -297,7 +297,7 @@ var statisticsPromises = []promise{
 			w.rollUp(10)
 		}
 	}},
-	{"what is rolled back is not rolled up", func(w *world) {
+	{"a rolled back end is not rolled up", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(3)
 		rename := func(from, to string) {

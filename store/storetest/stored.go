@@ -13,13 +13,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// storedBytes is what the project has stored of runs and uploads, as far as it is counted:
-// all but its bundles, what its deployments keep, and numbers.
+// storedBytes returns the stored bytes of runs and uploads: without bundles, deployments and
+// rollups.
 func (w *world) storedBytes() int64 {
 	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments() - w.ofNumbers()
 }
 
-// ofNumbers is what count as stored of numbers.
+// ofNumbers returns the stored bytes of rollups.
 func (w *world) ofNumbers() (bytes int64) {
 	for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals"} {
 		bytes += 512 * w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`)
@@ -27,19 +27,19 @@ func (w *world) ofNumbers() (bytes int64) {
 	return bytes
 }
 
-// ofDeployments is what count as stored of logs and results.
+// ofDeployments returns the stored bytes of logs and results.
 func (w *world) ofDeployments() int64 {
 	return w.ones(`SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments WHERE project_id = $1`)
 }
 
-// count counts what at most limit ends have stored.
+// count counts the stored bytes of at most limit outbox rows.
 func (w *world) count(limit int) int {
 	n, err := w.s.CountStored(w.ctx, limit)
 	w.NoError(err)
 	return n
 }
 
-// uncounted is what waits to be counted: how many ends, and their bytes.
+// uncounted returns the outbox rows for stored bytes: their number and their bytes.
 func (w *world) uncounted() (ends int, bytes int64) {
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*), COALESCE(sum(bytes), 0) FROM outbox WHERE project_id = $1`,
 		w.project.ID.String()).Scan(&ends, &bytes))
@@ -69,14 +69,14 @@ var storedPromises = []promise{
 		}
 		w.Equal(stored(nil)+256+40+int64(len("again")), stored(&store.Idempotency{Key: "again", TTL: time.Hour}))
 	}},
-	{"numbers count as stored, each row once", func(w *world) {
+	{"rollups count as stored, each row once", func(w *world) {
 		w.deploy("one", "first")
 		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.today() //nolint:gosec // a test is the same each time
 		for range 2 {
 			w.pastRuns(c, 30, today, []uuid.UUID{w.environment.ID}, nil)
 			w.pastConnectorRuns(c, 30, today, today.AddDate(0, 0, days), []uuid.UUID{w.connector.ID})
 			for w.rollUp(7) > 0 {
-				w.Zero(w.storedBytes(), "but for these")
+				w.Zero(w.storedBytes(), "except these")
 			}
 		}
 		stored := w.load().Stored
@@ -91,7 +91,7 @@ var storedPromises = []promise{
 		}
 		w.Zero(w.ofNumbers())
 	}},
-	{"what ended runs have stored is counted once", func(w *world) {
+	{"the bytes of ended runs are counted once", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.ended(1)
 		w.Zero(w.storedBytes(), "not yet")
@@ -123,7 +123,7 @@ var storedPromises = []promise{
 		w.count(10)
 		w.Equal(before+least-usual+100_000, w.storedBytes(), "also one in a blob")
 	}},
-	{"consumers at once count each end once", func(w *world) {
+	{"concurrent consumers count each end once", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(30)
 		ends, bytes := w.uncounted()
@@ -137,13 +137,13 @@ var storedPromises = []promise{
 				}
 			}
 		}))
-		w.count(ends) // what one passed over while another held it
+		w.count(ends) // rows that one consumer skipped while another had them
 		left, _ := w.uncounted()
 		w.Zero(left)
 		w.LessOrEqual(counted.Load(), int64(ends))
 		w.Equal(bytes, w.storedBytes())
 	}},
-	{"what is rolled back is not counted", func(w *world) {
+	{"a rolled back end is not counted", func(w *world) {
 		w.deploy("one", "first")
 		w.ended(3)
 		ends, bytes := w.uncounted()
@@ -159,7 +159,7 @@ var storedPromises = []promise{
 		w.Equal(ends, w.count(100))
 		w.Equal(bytes, w.storedBytes())
 	}},
-	{"a key is known as long as it stands for a request", func(w *world) {
+	{"a key is known while it belongs to a request", func(w *world) {
 		known := func(key string) bool {
 			known, err := w.s.KnownKey(w.ctx, w.connector.Key(), key)
 			w.NoError(err)
@@ -175,7 +175,7 @@ var storedPromises = []promise{
 		}
 		w.False(known("key:1"))
 		w.Equal(store.Expired, repeat("key:1").Verdict)
-		w.False(known("key:1"), "a repetition claims no key")
+		w.False(known("key:1"), "a duplicate request claims no key")
 		first := w.keyed("key:1", "body")
 		w.accept(&first)
 		w.True(known("key:1"))
@@ -188,9 +188,9 @@ var storedPromises = []promise{
 		w.Equal(store.Expired, repeat("key:1").Verdict)
 		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.NoError(err)
-		w.Len(runs, len(first.Runs), "nothing was written but the first")
+		w.Len(runs, len(first.Runs), "only the first was written")
 	}},
-	{"connector runs are over once they are not open", func(w *world) {
+	{"connector runs have ended once they are not open", func(w *world) {
 		w.deploy("one", "first")
 		events := w.singles(2)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
@@ -202,7 +202,7 @@ var storedPromises = []promise{
 		w.NoError(err)
 		w.Empty(ended)
 	}},
-	{"the ids of connectors come page by page, in one order", func(w *world) {
+	{"connector IDs are read by page, in order", func(w *world) {
 		want := []store.Key{w.connector.Key(), w.twin().connector.Key()}
 		for _, name := range []string{"a", "b", "c"} {
 			connector := w.newConnector(name)
@@ -221,7 +221,7 @@ var storedPromises = []promise{
 		}
 		w.ElementsMatch(want, got)
 	}},
-	{"a journal is read page by page", func(w *world) {
+	{"a journal is read by page", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		var entries []store.JournalEntry
@@ -232,16 +232,16 @@ var storedPromises = []promise{
 		after := func(sequence int64, limit int) []store.JournalEntry {
 			page, err := w.s.JournalAfter(w.ctx, c.Run.Key(), sequence, limit)
 			w.NoError(err)
-			return page
+			return w.undated(page)
 		}
 		w.Equal(entries[:2], after(0, 2))
 		w.Equal(entries[2:4], after(2, 2))
 		w.Equal(entries[4:], after(4, 2))
 		w.Empty(after(5, 2))
 		w.NoError(w.complete(completed(c)))
-		w.Equal(entries[3:], after(3, 10), "also when it has ended")
+		w.Equal(entries[3:], after(3, 10), "also after its end")
 	}},
-	{"ids of times of which nothing is kept are not found", func(w *world) {
+	{"IDs of deleted days are not found", func(w *world) {
 		for _, year := range []int{1970, 2001, 2300} {
 			id := store.Stamp(uuid.New(), time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC).UnixMicro(), 0)
 			_, err := w.s.Run(w.ctx, w.key(id))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storetest is the specification of a store: what the comments of
-// package store promise, one subtest a promise, to be run by every engine.
+// Package storetest is the specification of a store: the guarantees in the comments of package
+// store, one subtest per guarantee. Every engine runs it.
 package storetest
 
 import (
@@ -24,27 +24,26 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// lease is longer than any test runs; expired is over when it begins, so that
-// no test has to wait.
+// lease is longer than any test. expired is over when it begins, so no test has to wait.
 const (
 	lease   = time.Hour
 	expired = -time.Second
 )
 
-// promise is one thing that a store does.
+// promise is a guarantee of a store.
 type promise struct {
 	name  string
 	check func(w *world)
 }
 
-// Opened is a store and its database without the store: tests look at all rows,
-// and move times back instead of waiting.
+// Opened is a store with direct access to its database: tests read all rows, and move times back
+// instead of waiting.
 type Opened struct {
 	store.Store
 	DB *sql.DB
 }
 
-// groups are all promises, by what they are about.
+// groups are all promises, by topic.
 var groups = []struct {
 	name     string
 	promises []promise
@@ -96,7 +95,7 @@ var groups = []struct {
 	{"ConnectorStatistics", connectorStatisticsPromises},
 	{"ConnectorLists", connectorListPromises},
 	{"Rebuild", rebuildPromises},
-	{"Retention", slices.Concat(retentionPromises, trimPromises, shorterPromises)},
+	{"Retention", slices.Concat(retentionPromises, trimPromises, shorterPromises, deletionPromises)},
 	{"Departures", slices.Concat(departurePromises, deploymentDeparturePromises)},
 	{"Poison", poisonPromises},
 	{"Erasure", erasurePromises},
@@ -108,19 +107,20 @@ var groups = []struct {
 	{"Hints", hintPromises},
 	{"Rates", ratePromises},
 	{"Usage", usagePromises},
-	{"Consumed", consumedPromises},
+	{"Consumed", slices.Concat(consumedPromises, outboxSharingPromises)},
 	{"Rejections", rejectionPromises},
 	{"Looks", lookPromises},
+	{"Traces", tracePromises},
 	{"Model", modelPromises},
 	{"DeploymentModel", deploymentModelPromises},
 }
 
-// concurrentGroups are the groups about calls at the same time. The race detector makes a group
-// several times as slow, so it looks at these alone, except in a nightly run.
+// concurrentGroups are the groups with concurrent calls. The race detector makes a group several
+// times slower, so it runs only these, except in a nightly run.
 var concurrentGroups = []string{"Contention", "Concurrency", "ContendedKeys", "Hints", "Search", "Held"}
 
-// Run checks an engine. open gives a migrated, empty store, which it closes
-// itself when the test ends.
+// Run checks an engine. open returns a migrated, empty store, which it closes at the end of the
+// test.
 func Run(t *testing.T, open func(t *testing.T) Opened) {
 	for _, group := range groups {
 		if raceDetector && !testenv.Nightly() && !slices.Contains(concurrentGroups, group.name) {
@@ -141,8 +141,8 @@ func check(t *testing.T, promises []promise, open func(t *testing.T) Opened) {
 	}
 }
 
-// world is a store with a project, an environment and a sync connector that
-// has two links, to the agents "first" and "second". Nothing is deployed.
+// world is a store with a project, an environment and a sync connector with two links, to the
+// agents "first" and "second". Nothing is deployed.
 type world struct {
 	*require.Assertions
 	t   *testing.T
@@ -154,11 +154,11 @@ type world struct {
 	environment store.Environment
 	connector   store.Connector
 	links       []store.Link
-	// limits are how many runs of an agent may be under way, where it says so.
+	// limits are the limits of agents.
 	limits map[string]int
 }
 
-// origin is when the objects of a world were created.
+// origin is the creation time of the objects in a world.
 var origin = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func newWorld(t *testing.T, o Opened) *world {
@@ -179,7 +179,7 @@ func newWorld(t *testing.T, o Opened) *world {
 	return w
 }
 
-// ref names an object of the test's cluster; its uid is of the first incarnation.
+// ref returns an object of the test's cluster, in its first incarnation.
 func ref(kind, name string) store.ObjectRef {
 	return store.ObjectRef{
 		Namespace: "default", Kind: kind, Name: name,
@@ -218,17 +218,16 @@ func (w *world) newDeployment(name string) store.DeploymentSpec {
 	}
 }
 
-// putBundle stores a bundle with this content, by the build of a deployment that is gone, and
-// returns its digest.
+// putBundle stores a bundle with this content for a deleted deployment, and returns its digest.
 func (w *world) putBundle(content string) string { return w.putBundleOf(uuid.New(), content) }
 
-// digestOf is the name of a bundle.
+// digestOf returns the digest of a bundle.
 func digestOf(content string) string {
 	sum := sha256.Sum256([]byte(content))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// putBundleOf stores it by the build of a deployment.
+// putBundleOf stores a bundle for a deployment.
 func (w *world) putBundleOf(deployment uuid.UUID, content string) string {
 	digest := digestOf(content)
 	size, err := w.s.PutBundle(w.ctx, w.key(deployment), digest, strings.NewReader(content), 1<<20)
@@ -237,7 +236,7 @@ func (w *world) putBundleOf(deployment uuid.UUID, content string) string {
 	return digest
 }
 
-// build begins a deployment and takes it to where it waits for its activation.
+// build builds a deployment up to its activation.
 func (w *world) build(name string, agents ...string) store.DeploymentSpec {
 	spec := w.newDeployment(name)
 	_, err := w.s.BeginDeployment(w.ctx, spec)
@@ -264,24 +263,24 @@ func (w *world) activate(id uuid.UUID) store.ActivationResult {
 	return result
 }
 
-// deploy makes a new deployment with these agents the live one.
+// deploy makes a new deployment with these agents live.
 func (w *world) deploy(name string, agents ...string) store.DeploymentSpec {
 	spec := w.build(name, agents...)
 	w.True(w.activate(spec.ID).Live)
 	return spec
 }
 
-// version is the connector's at present.
+// version returns the current version of the connector.
 func (w *world) version() int64 {
 	route, err := w.s.Route(w.ctx, w.connector.Key())
 	w.NoError(err)
 	return route.Connector.Version
 }
 
-// event has a run for each link.
+// event returns an event with a run for each link.
 func (w *world) event() store.Event { return w.eventAt(w.version()) }
 
-// eventAt is event for who knows the connector's version.
+// eventAt is event with a known version of the connector.
 func (w *world) eventAt(version int64) store.Event {
 	e := store.Event{
 		ConnectorRunID: v7(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID, ConnectorID: w.connector.ID,
@@ -294,15 +293,14 @@ func (w *world) eventAt(version int64) store.Event {
 	return e
 }
 
-// single is an event with a run for the first link only.
+// single returns an event with a run for the first link only.
 func (w *world) single() store.Event {
 	e := w.event()
 	e.Runs = e.Runs[:1]
 	return e
 }
 
-// accept stores events that must all be accepted, and puts into them what their ids
-// have become.
+// accept stores events that must all be accepted, and sets their final IDs.
 func (w *world) accept(events ...*store.Event) {
 	all := make([]store.Event, len(events))
 	for i, e := range events {
@@ -326,7 +324,7 @@ func (w *world) acceptAll(events []store.Event) {
 	}
 }
 
-// stamped puts into an event what its ids have become.
+// stamped sets the final IDs of an event.
 func stamped(e *store.Event, a store.Admission) {
 	e.ConnectorRunID, e.Runs = a.ConnectorRunID, slices.Clone(e.Runs)
 	for i, id := range a.RunIDs {
@@ -336,12 +334,12 @@ func stamped(e *store.Event, a store.Admission) {
 
 func one(e store.Event) *store.Event { return &e }
 
-// claim takes up to limit runs for the given time, as a runner of its own.
+// claim claims up to limit runs for the given time, as a new runner.
 func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
 	return w.claimAs(uuid.NewString(), limit, hold)
 }
 
-// claimAs is claim as a runner, which does not say what it holds.
+// claimAs is claim as a runner, which does not name its leases.
 func (w *world) claimAs(runner string, limit int, hold time.Duration) []store.Claimed {
 	result, err := w.s.Claim(w.ctx, store.Claim{
 		Environment: w.environment.Key(), RunnerID: runner, Digests: []string{"sha256:held"},
@@ -367,6 +365,16 @@ func (w *world) journalOf(c store.Claimed) []store.JournalEntry {
 	entries, err := w.s.Journal(w.ctx, c.Run.Key())
 	w.NoError(err)
 	w.EqualValues(len(entries), c.JournalLength)
+	return w.undated(entries)
+}
+
+// undated returns entries that were read without their times, which the database gave them a moment ago.
+func (w *world) undated(read []store.JournalEntry) []store.JournalEntry {
+	entries := slices.Clone(read)
+	for i := range entries {
+		w.WithinDuration(time.Now(), entries[i].At, time.Hour)
+		entries[i].At = time.Time{}
+	}
 	return entries
 }
 
@@ -380,14 +388,14 @@ func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
 	return e, claimed[0]
 }
 
-// sweep ends the claims that expired and returns how many runs it moved.
+// sweep ends expired claims and returns the number of moved runs.
 func (w *world) sweep(limit int) int {
 	swept, err := w.s.SweepLeases(w.ctx, limit)
 	w.NoError(err)
 	return swept.Runs()
 }
 
-// key is that of a row of the world's project.
+// key returns the key of a row in the world's project.
 func (w *world) key(id uuid.UUID) store.Key { return store.Key{ProjectID: w.project.ID, ID: id} }
 
 func (w *world) run(id uuid.UUID) store.Run {
@@ -419,7 +427,7 @@ func (w *world) readAll(r io.ReadCloser, err error) []byte {
 
 func leaseOf(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
 
-// beats are claims as a heartbeat names them that says nothing of their runs.
+// beats returns claims for a heartbeat without reports about their runs.
 func beats(leases ...store.Lease) []store.Held {
 	held := make([]store.Held, len(leases))
 	for i, l := range leases {

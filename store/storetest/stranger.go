@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// stranger asks under a project of its own for what is the victim's.
+// stranger calls methods for the victim's rows under a project of its own.
 type stranger struct {
 	*victim
 	project uuid.UUID
@@ -24,7 +24,7 @@ func (s *stranger) key(id uuid.UUID) store.Key { return store.Key{ProjectID: s.p
 
 func (s *stranger) none(err error) { s.ErrorIs(err, store.ErrNotFound) }
 
-// live is the id of the victim's live deployment.
+// live returns the ID of the victim's live deployment.
 func (s *stranger) live() uuid.UUID {
 	e, err := s.s.Environment(s.ctx, s.environment.Key())
 	s.NoError(err)
@@ -39,70 +39,72 @@ func (s *stranger) lease() store.Lease {
 	return store.Lease{Run: s.key(s.running.Run.ID), Token: s.running.Token}
 }
 
-// ofThePlatform are the methods that are about all projects, with the reason.
+// ofThePlatform are the methods about all projects, with the reason.
 var ofThePlatform = map[string]string{
-	"Cluster":               "the lease is of the whole store",
-	"HoldCluster":           "the lease is of the whole store",
-	"AdoptCluster":          "the lease is of the whole store",
-	"FinishAdoption":        "the lease is of the whole store",
-	"ForCluster":            "the lease is of the whole store",
-	"ListProjected":         "the sweep of what is gone looks at all projects",
-	"ReportKeys":            "keys are of the platform",
-	"ForgetProcess":         "keys are of the platform",
-	"AdmitKeys":             "keys are of the platform",
-	"PromoteKeys":           "keys are of the platform",
-	"Keys":                  "keys are of the platform",
-	"DerivedFrom":           "a key's use is looked for in all projects",
-	"SealedBefore":          "a key's use is looked for in all projects",
-	"RetireKey":             "keys are of the platform",
-	"SweepLeases":           "leases expire in all projects",
-	"DueTicks":              "connectors tick in all projects",
-	"QueueFigures":          "how much is open, over all projects",
-	"CountStored":           "what is to be counted is of all projects",
-	"RollUp":                "what is to be counted is of all projects",
-	"IndexRuns":             "what is to be indexed is of all projects",
-	"PutRates":              "exchange rates are of the platform",
-	"Rates":                 "exchange rates are of the platform",
-	"LatestRate":            "exchange rates are of the platform",
-	"RebuildRollups":        "what is to be counted is of all projects",
-	"PostDeliveries":        "results of all projects go out",
-	"ClaimDeliveries":       "deliveries are due in all projects",
-	"NextDelivery":          "deliveries are due in all projects",
-	"TroubledDestinations":  "which fail is looked for in all projects",
-	"EnsurePartitions":      "the schema is of the whole store",
-	"Replan":                "the planner's statistics are of the whole store",
-	"ConnectorIDs":          "which ids there are at all",
-	"ProjectIDs":            "which ids there are at all",
-	"NextReplay":            "replays go on in all projects",
-	"TakeReplays":           "replays go on in all projects",
-	"TakeRejectionNews":     "connectors of all projects refuse requests",
-	"AskedLooks":            "repositories of all projects change",
-	"ExpireDeliveries":      "deliveries wait for too long in all projects",
-	"ExpireRuns":            "runs are open for too long in all projects",
-	"DropHistory":           "what is too old is so in all projects",
-	"TrimHistory":           "what is too old is so in all projects",
-	"OldestHistory":         "what is oldest is so over all projects",
-	"ProjectHistoryOverdue": "what is most overdue is so over all projects",
-	"SweepExpired":          "keys, runners and blobs expire in all projects",
-	"Token":                 "whose a token is, is what it is asked for",
+	"Cluster":               "the lease belongs to the whole store",
+	"HoldCluster":           "the lease belongs to the whole store",
+	"AdoptCluster":          "the lease belongs to the whole store",
+	"FinishAdoption":        "the lease belongs to the whole store",
+	"ForCluster":            "the lease belongs to the whole store",
+	"ListProjected":         "the sweep covers deleted objects of all projects",
+	"ReportKeys":            "keys belong to the platform",
+	"ForgetProcess":         "keys belong to the platform",
+	"AdmitKeys":             "keys belong to the platform",
+	"PromoteKeys":           "keys belong to the platform",
+	"Keys":                  "keys belong to the platform",
+	"DerivedFrom":           "the uses of a key are counted in all projects",
+	"SealedBefore":          "the uses of a key are counted in all projects",
+	"RetireKey":             "keys belong to the platform",
+	"SweepLeases":           "leases of all projects expire",
+	"DueTicks":              "connectors of all projects tick",
+	"QueueFigures":          "open runs are counted over all projects",
+	"CountStored":           "rows of all projects are counted",
+	"RollUp":                "rows of all projects are counted",
+	"IndexRuns":             "rows of all projects are indexed",
+	"PutRates":              "exchange rates belong to the platform",
+	"Rates":                 "exchange rates belong to the platform",
+	"LatestRate":            "exchange rates belong to the platform",
+	"RebuildRollups":        "rows of all projects are counted",
+	"PostDeliveries":        "results of all projects are sent",
+	"ClaimDeliveries":       "deliveries of all projects are due",
+	"NextDelivery":          "deliveries of all projects are due",
+	"TroubledDestinations":  "failing ones are listed over all projects",
+	"EnsurePartitions":      "the schema belongs to the whole store",
+	"Replan":                "the planner's statistics belong to the whole store",
+	"ConnectorIDs":          "it lists all IDs",
+	"ProjectIDs":            "it lists all IDs",
+	"NextReplay":            "replays of all projects advance",
+	"TakeReplays":           "replays of all projects advance",
+	"TakeRejectionNews":     "connectors of all projects reject requests",
+	"AskedLooks":            "repositories of all projects are polled",
+	"ExpireDeliveries":      "deliveries of all projects expire",
+	"ExpireRuns":            "runs of all projects expire",
+	"DropHistory":           "history of all projects expires",
+	"TrimHistory":           "history of all projects expires",
+	"OldestHistory":         "the oldest day is that of all projects",
+	"ProjectHistoryOverdue": "the most overdue day is that of all projects",
+	"SweepExpired":          "keys, runners and blobs of all projects expire",
+	"ClaimTraces":           "traces of all projects are due",
+	"DropTraces":            "traces of all projects expire",
+	"Token":                 "it finds the project of a token",
 	"Subscribe":             "hints name their project",
-	"Migrate":               "the schema is of the whole store",
-	"Now":                   "the clock is of the whole store",
-	"Ping":                  "the schema is of the whole store",
-	"Connections":           "they are of the whole store",
-	"ListsAtOnce":           "they are of the whole store",
-	"Close":                 "it is of the process",
+	"Migrate":               "the schema belongs to the whole store",
+	"Now":                   "the clock belongs to the whole store",
+	"Ping":                  "the schema belongs to the whole store",
+	"Connections":           "they belong to the whole store",
+	"ListsAtOnce":           "they belong to the whole store",
+	"Close":                 "it belongs to the process",
 }
 
-// strangers are what each method answers somebody who knows all ids of a project, but
-// asks under another one.
+// strangers has a call of each method for a caller that knows all IDs of a project, but uses
+// another project.
 var strangers = func() map[string]func(s *stranger) {
 	all := maps.Clone(projectionStrangers)
 	maps.Copy(all, runStrangers)
 	return all
 }()
 
-// projectionStrangers are those of strangers that are about what is configured and built.
+// projectionStrangers are the calls about configuration and builds.
 var projectionStrangers = map[string]func(s *stranger){
 	"ClaimID": func(s *stranger) { s.NoError(s.s.ClaimID(s.ctx, s.key(s.connector.ID), s.connector.Ref)) },
 	"PutProject": func(s *stranger) {
@@ -225,6 +227,11 @@ var projectionStrangers = map[string]func(s *stranger){
 		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
 		s.none(err)
 	},
+	"ProjectTelemetry": func(s *stranger) {
+		found, err := s.s.ProjectTelemetry(s.ctx, s.project)
+		s.NoError(err)
+		s.Nil(found)
+	},
 	"RecordAudit": func(s *stranger) {
 		_, err := s.s.RecordAudit(s.ctx, store.AuditEntry{
 			ProjectID: s.project, Operation: "o", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "theirs"},
@@ -263,13 +270,13 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Empty(keys)
 	},
 	"TakeRequest": func(s *stranger) {
-		// What counts is another project's own.
+		// The counter belongs to the other project.
 		verdict, err := s.s.TakeRequest(s.ctx, s.project, store.RateLimit{Requests: 1000, Window: time.Hour})
 		s.NoError(err)
 		s.True(verdict.Allowed)
 	},
 	"Reseal": func(s *stranger) {
-		// What has no such row has changed since: nothing is put anywhere.
+		// A missing row counts as changed, so nothing is written.
 		_ = s.s.Reseal(s.ctx, store.SealedField{Connector: s.key(s.connector.ID)}, []byte("theirs"), sealingOne)
 	},
 	"BeginDeployment": func(s *stranger) {

@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// runStrangers are those of strangers that are about events and runs.
+// runStrangers are the calls about events and runs.
 var runStrangers = map[string]func(s *stranger){
 	"Accept": func(s *stranger) {
 		e := s.event
@@ -31,7 +31,7 @@ var runStrangers = map[string]func(s *stranger){
 		e.InputBlob = nil
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
-		s.none(admissions[0].Err) // nor such a file
+		s.none(admissions[0].Err) // it has no such file
 		e.Files = nil
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
@@ -105,6 +105,15 @@ var runStrangers = map[string]func(s *stranger){
 		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
 		s.none(err)
 	},
+	"DelayTraces": func(s *stranger) {
+		s.NoError(s.s.DelayTraces(s.ctx, s.project, []uuid.UUID{s.spent}, time.Hour))
+	},
+	"EndTraces": func(s *stranger) { s.NoError(s.s.EndTraces(s.ctx, s.project, []uuid.UUID{s.spent})) },
+	"RunTraceparent": func(s *stranger) {
+		text, err := s.s.RunTraceparent(s.ctx, s.key(s.spent))
+		s.NoError(err)
+		s.Empty(text)
+	},
 	"RunHeaders": func(s *stranger) {
 		_, err := s.s.RunHeaders(s.ctx, s.key(s.running.Run.ID))
 		s.none(err)
@@ -176,8 +185,8 @@ var runStrangers = map[string]func(s *stranger){
 		_, err := s.s.SendTest(s.ctx, store.TestDelivery{Connector: s.key(s.delivery.Connector.ID), Payload: []byte(example), Idempotency: requestKey("3", "theirs")})
 		s.none(err)
 	},
-	"Hurry": func(s *stranger) {
-		_, err := s.s.Hurry(s.ctx, s.key(s.delivery.Delivery.ID), requestKey("2", "theirs"))
+	"RetryDeliveryNow": func(s *stranger) {
+		_, err := s.s.RetryDeliveryNow(s.ctx, s.key(s.delivery.Delivery.ID), requestKey("2", "theirs"))
 		s.none(err)
 	},
 	"MatchReplay": func(s *stranger) {
@@ -250,7 +259,7 @@ var runStrangers = map[string]func(s *stranger){
 	"Ended": func(s *stranger) {
 		ended, err := s.s.Ended(s.ctx, []store.Key{s.key(s.event.ConnectorRunID), s.victim.world.key(s.event.ConnectorRunID)})
 		s.NoError(err)
-		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "not known there")
+		s.Equal([]store.Key{s.key(s.event.ConnectorRunID)}, ended, "unknown there")
 	},
 	"Demand": func(s *stranger) {
 		demand, err := s.s.Demand(s.ctx, s.key(s.environment.ID), 10)

@@ -9,7 +9,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// suspend lets a claimed run wait, its journal ended by an answer.
+// suspend suspends a claimed run, with an answer as its last journal entry.
 func (w *world) suspend(c store.Claimed, wait time.Duration) {
 	w.NoError(w.s.Suspend(w.ctx, store.Suspension{
 		Lease: leaseOf(c), For: wait, Journal: []store.JournalEntry{entry(c.JournalLength+1, store.JournalModelAnswer, false)},
@@ -17,7 +17,7 @@ func (w *world) suspend(c store.Claimed, wait time.Duration) {
 }
 
 var suspensionPromises = []promise{
-	{"a suspended run takes no place until it is resumed", func(w *world) {
+	{"a suspended run uses no slot until it is resumed", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.suspend(c, time.Hour)
@@ -31,10 +31,10 @@ var suspensionPromises = []promise{
 		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c), 0), store.ErrFenced)
 
 		w.NoError(w.s.Resume(w.ctx, c.Run.Key(), json.RawMessage(`{"approved":true}`)))
-		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it waits no more")
+		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it no longer waits")
 		w.singles(1)
 		again := w.claim(1, lease)
-		w.Equal(c.Run.ID, again[0].Run.ID, "before fresh ones")
+		w.Equal(c.Run.ID, again[0].Run.ID, "before new ones")
 		w.Equal(2, again[0].Run.Attempt)
 		w.Equal([]store.JournalEntry{
 			entry(1, store.JournalModelAnswer, false), {Sequence: 2, Kind: store.JournalResumed, Data: json.RawMessage(`{"approved":true}`)},
@@ -43,7 +43,7 @@ var suspensionPromises = []promise{
 		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it has ended")
 		w.ErrorIs(w.s.Resume(w.ctx, w.key(v7()), nil), store.ErrNotFound)
 	}},
-	{"a run that waited too long goes on, and its journal says so", func(w *world) {
+	{"a suspended run that times out continues with a journal entry", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.suspend(c, expired)
@@ -70,7 +70,7 @@ var suspensionPromises = []promise{
 		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: stale, For: time.Hour}), store.ErrFenced)
 		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: store.Lease{Run: w.key(v7())}, For: time.Hour}), store.ErrNotFound)
 	}},
-	{"a run is cancelled while it is queued, runs or waits, not when it has ended", func(w *world) {
+	{"an open run is cancelled in any state, an ended one is not", func(w *world) {
 		w.deploy("one", "first")
 		events := w.singles(3)
 		c := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs

@@ -15,12 +15,12 @@ import (
 )
 
 var tenantPromises = []promise{
-	{"whatever is asked under another project, its rows are not seen and not touched", func(w *world) {
+	{"no method reads or changes rows of another project", func(w *world) {
 		methods := maps.Clone(ofThePlatform)
 		for method := range strangers {
 			methods[method] = "asked"
 		}
-		w.ElementsMatch(methodsOf(reflect.TypeFor[store.Store]()), slices.Collect(maps.Keys(methods)), "a new method belongs here")
+		w.ElementsMatch(methodsOf(reflect.TypeFor[store.Store]()), slices.Collect(maps.Keys(methods)), "add a new method here")
 
 		v := w.newVictim()
 		before := w.rows(w.project.ID)
@@ -29,14 +29,14 @@ var tenantPromises = []promise{
 			w.Equal(before, w.rows(w.project.ID), method)
 		}
 	}},
-	{"every table has rows of the project, or this suite looks past it", func(w *world) {
+	{"every table has rows of the project", func(w *world) {
 		w.departed()
 		w.newVictim()
 		for table, rows := range w.rows(w.project.ID) {
 			w.NotEmpty(rows, table)
 		}
 	}},
-	{"two projects with the same ids live as if alone", func(w *world) {
+	{"two projects with the same IDs are independent", func(w *world) {
 		w.deploy("one", "first", "second")
 		twin := w.twin()
 		twin.deploy("one", "first", "second")
@@ -71,7 +71,7 @@ var tenantPromises = []promise{
 		w.False(twin.outcome(e.ConnectorRunID).Terminal())
 		again := twin.claim(1, lease)
 		w.Len(again, 1)
-		w.Empty(w.journalOf(again[0]), "not the other's")
+		w.Empty(w.journalOf(again[0]), "not the other project's")
 		before := w.rows(twin.project.ID)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
@@ -79,7 +79,7 @@ var tenantPromises = []promise{
 	}},
 }
 
-// twin is another project with the same ids and names as this one.
+// twin returns another project with the same IDs and names.
 func (w *world) twin() *world {
 	t := *w
 	t.project.ID = uuid.New()
@@ -95,7 +95,7 @@ func (w *world) twin() *world {
 	return &t
 }
 
-// tables are those that hold rows of projects.
+// tables returns the tables with rows of projects.
 func (w *world) tables() (out []string) {
 	catalog := `SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id'
 		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`
@@ -116,7 +116,7 @@ func (w *world) tables() (out []string) {
 	return out
 }
 
-// rows are all rows of a project as text, by table.
+// rows returns all rows of a project as text, by table.
 func (w *world) rows(project uuid.UUID) map[string][]string {
 	out := map[string][]string{}
 	for _, table := range w.tables() {
@@ -147,14 +147,14 @@ func methodsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// victim is a project with something of everything.
+// victim is a project with rows in every table.
 type victim struct {
 	*world
 	building store.DeploymentSpec
 	uploaded string
 	event    store.Event
 	running  store.Claimed
-	spent    uuid.UUID // a run that has ended and cost something
+	spent    uuid.UUID // an ended run with costs
 	digest   string
 	blob     uuid.UUID
 	token    store.Token
@@ -167,6 +167,7 @@ type victim struct {
 
 func (w *world) newVictim() *victim {
 	v := &victim{world: w, blob: uuid.New(), digest: w.putBundle("a bundle of theirs")}
+	w.exporting()
 	w.begun()
 	v.cron = w.putCron("nightly", "first")
 	w.derivationKey(w.connector.ID, 1)
@@ -221,8 +222,8 @@ func (w *world) newVictim() *victim {
 	return v
 }
 
-// renameRuns gives an event's rows of a project the ids of another project's event:
-// by the store's own stamps no two are the same.
+// renameRuns gives an event's rows of a project the IDs of another project's event, because the
+// store's stamps are unique.
 func (w *world) renameRuns(from, to store.Event) {
 	of := w.project.ID.String()
 	exec := func(statement string, args ...any) {

@@ -13,10 +13,10 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// example is what tests of a connector carry.
+// example is the payload of test deliveries.
 const example = `{"type": "test"}`
 
-// receiver is an outbound connector that no agent is linked to.
+// receiver returns an outbound connector without links.
 func (w *world) receiver(name string) store.Connector {
 	c := w.newConnector(name)
 	c.Mode = "outbound"
@@ -24,12 +24,12 @@ func (w *world) receiver(name string) store.Connector {
 	return c
 }
 
-// asked is a test of a connector as somebody asks for it.
+// asked requests a test delivery.
 func (w *world) asked(c store.Connector, key *store.Idempotency) (store.Admission, error) {
 	return replay.Test(w.ctx, w.s, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(example), Idempotency: key})
 }
 
-// test is one that is made.
+// test creates a test delivery.
 func (w *world) test(c store.Connector) store.ConnectorRun {
 	a, err := w.asked(c, nil)
 	w.NoError(err)
@@ -38,7 +38,7 @@ func (w *world) test(c store.Connector) store.ConnectorRun {
 	return w.connectorRun(a.ConnectorRunID)
 }
 
-// refusedTest asks for a test that may not be made, which leaves nothing behind.
+// refusedTest requests a test delivery that must be rejected without leaving anything.
 func (w *world) refusedTest(c store.Connector, reason replay.Reason) {
 	before := w.rows(c.ProjectID)
 	_, err := w.asked(c, requestKey("refused", "this"))
@@ -50,7 +50,7 @@ func (w *world) refusedTest(c store.Connector, reason replay.Reason) {
 }
 
 var testDeliveryPromises = []promise{
-	{"a test goes the way of every delivery, and is of no run", func(w *world) {
+	{"a test delivery is a delivery without a run", func(w *world) {
 		c := w.receiver("results")
 		var made store.ConnectorRun
 		w.hinted(store.TopicDelivery, w.environment.ID, func() { made = w.test(c) })
@@ -89,7 +89,7 @@ var testDeliveryPromises = []promise{
 		}
 		w.GreaterOrEqual(w.load().Stored, int64(3*512+len(example)), "it and its attempts count as stored")
 	}},
-	{"of a test that fails nobody is told but who looks at it", func(w *world) {
+	{"a failed test is not reported", func(w *world) {
 		c := w.receiver("results")
 		w.outboundFrom("nobody", "ops", telling)
 		made := w.test(c)
@@ -102,14 +102,14 @@ var testDeliveryPromises = []promise{
 		w.Equal(1, w.troubled()[c.ID].Rejected)
 		w.test(c)
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
-		w.Empty(w.troubled(), "the connector's deliveries go out")
+		w.Empty(w.troubled(), "the connector's deliveries are sent")
 		w.test(c)
 		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 10)
 		w.NoError(err)
 		w.Equal(1, n)
 		w.Zero(w.post())
 	}},
-	{"a connector that sends nothing is not tested, for the reason that it has", func(w *world) {
+	{"a closed connector is not tested, with its reason", func(w *world) {
 		c := w.receiver("results")
 		w.test(c)
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
@@ -143,7 +143,7 @@ var testDeliveryPromises = []promise{
 			w.ErrorIs(err, store.ErrNotFound)
 		}
 	}},
-	{"what a connector sent that is of another mode now is not sent again", func(w *world) {
+	{"a delivery of a connector in another mode is not sent again", func(w *world) {
 		c := w.receiver("results")
 		made := w.test(c)
 		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
@@ -153,7 +153,7 @@ var testDeliveryPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		w.refusedReplay(made.ID, replay.NotOutbound)
 	}},
-	{"a test that waits is skipped once its connector sends nothing", func(w *world) {
+	{"a waiting test is skipped once its connector is closed", func(w *world) {
 		c := w.receiver("results")
 		made := w.test(c)
 		c.Enabled = false
@@ -164,7 +164,7 @@ var testDeliveryPromises = []promise{
 		w.Contains(ended.Error, "disabled")
 		w.Empty(ended.RunIDs)
 	}},
-	{"a request is one test, whatever has become of the connector since", func(w *world) {
+	{"a repeated request is one test, also after changes", func(w *world) {
 		c := w.receiver("results")
 		first, err := w.asked(c, requestKey("1", "this"))
 		w.NoError(err)
@@ -180,10 +180,10 @@ var testDeliveryPromises = []promise{
 		}
 		again, err := w.s.SendTest(w.ctx, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(example), Idempotency: requestKey("1", "this")})
 		w.NoError(err)
-		w.Equal(store.Repeated, again.Verdict, "also where two are made at once")
+		w.Equal(store.Repeated, again.Verdict, "also with two at once")
 		w.Len(w.deliveriesOf(c), 1)
 	}},
-	{"a test is due at once where others wait for one that succeeds", func(w *world) {
+	{"a test is due at once even if others wait", func(w *world) {
 		c := w.receiver("results")
 		for range store.BreakAfter {
 			w.test(c)
@@ -201,7 +201,7 @@ var testDeliveryPromises = []promise{
 		w.Len(claimed, 1)
 		w.Equal(made.ID, claimed[0].Delivery.ID)
 	}},
-	{"a replay of many leaves tests out, and one that is named is sent again, or hurried", func(w *world) {
+	{"a bulk replay skips tests, a single replay sends them", func(w *world) {
 		c := w.receiver("results")
 		made := w.test(c)
 		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
@@ -222,7 +222,7 @@ var testDeliveryPromises = []promise{
 		w.Empty(again.RunIDs)
 		w.Equal(example, string(w.takeDue(10, 10)[0].Payload))
 	}},
-	{"an example is JSON that fits in a row", func(w *world) {
+	{"a test payload is JSON that fits in a row", func(w *world) {
 		c := w.receiver("results")
 		for payload, want := range map[string]error{
 			`"` + strings.Repeat("x", store.MaxInlineInput-2) + `"`: nil, `"` + strings.Repeat("x", store.MaxInlineInput-1) + `"`: store.ErrTooLarge,

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// newCron is a cron connector that is not stored yet.
+// newCron returns a cron connector that is not stored yet.
 func (w *world) newCron(name string, config store.CronConfig) store.Connector {
 	c := w.newConnector(name)
 	c.Type, c.Mode, c.RequireAuthentication, c.SecretDigest, c.TimeoutSeconds = store.TypeCron, "inbound", false, nil, 0
@@ -25,7 +25,7 @@ func (w *world) newCron(name string, config store.CronConfig) store.Connector {
 
 var hourly = store.CronConfig{Schedule: "@hourly", TimeZone: "UTC", MissedTicks: "skip", Prompt: "Go", Payload: json.RawMessage(`{"a":1}`)}
 
-// putCron stores an hourly connector, linked to an agent for each name.
+// putCron stores an hourly connector, linked to these agents.
 func (w *world) putCron(name string, agents ...string) store.Connector {
 	c := w.newCron(name, hourly)
 	w.NoError(w.s.PutConnector(w.ctx, c))
@@ -41,7 +41,7 @@ func (w *world) due(limit int) store.DueTicks {
 	return due
 }
 
-// theDue is the one tick that is due.
+// theDue returns the only due tick.
 func (w *world) theDue() store.DueTick {
 	due := w.due(10)
 	w.Len(due.Ticks, 1)
@@ -57,11 +57,11 @@ func (w *world) move(moves ...store.TickMove) int {
 func (w *world) times(c store.Connector) store.TickTimes {
 	times, err := w.s.TickTimes(w.ctx, c.ProjectID, []uuid.UUID{c.ID, uuid.New(), w.connector.ID})
 	w.NoError(err)
-	w.Len(times, 1, "of cron connectors alone")
+	w.Len(times, 1, "of cron connectors only")
 	return times[c.ID]
 }
 
-// planned moves a connector's next tick to a time that lies so far back.
+// planned moves a connector's next tick to a past time.
 func (w *world) planned(c store.Connector, ago time.Duration) time.Time {
 	times := w.times(c)
 	to := w.due(1).Now.Add(-ago).Truncate(time.Second)
@@ -69,7 +69,7 @@ func (w *world) planned(c store.Connector, ago time.Duration) time.Time {
 	return to
 }
 
-// tickEvent is what becomes of a tick.
+// tickEvent returns the event of a tick.
 func (w *world) tickEvent(t store.DueTick, next time.Time) store.Event {
 	c := t.Route.Connector
 	e := store.Event{
@@ -114,7 +114,7 @@ var tickPromises = []promise{
 		}
 		w.Equal(store.TickTimes{Active: true, Next: t.At}, w.times(c))
 	}},
-	{"the next tick is when it was moved to, and nothing is due before", func(w *world) {
+	{"the next tick is due when it was moved to", func(w *world) {
 		c := w.putCron("nightly")
 		t := w.theDue()
 		next := w.due(1).Now.Add(time.Hour).Truncate(time.Second)
@@ -123,15 +123,15 @@ var tickPromises = []promise{
 		w.Empty(due.Ticks)
 		w.Equal(next, *due.Next)
 		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true}, w.times(c))
-		w.Zero(w.move(store.TickMove{Connector: c.Key(), From: t.At, To: t.At, Planned: true}), "somebody has moved it before")
-		w.Zero(w.move(store.TickMove{Connector: store.Key{ProjectID: uuid.New(), ID: c.ID}, From: next, To: t.At}), "that is no project of its")
+		w.Zero(w.move(store.TickMove{Connector: c.Key(), From: t.At, To: t.At, Planned: true}), "another process has moved it")
+		w.Zero(w.move(store.TickMove{Connector: store.Key{ProjectID: uuid.New(), ID: c.ID}, From: next, To: t.At}), "another project's")
 		w.Zero(w.move(), "nothing to move")
 		at := w.planned(c, time.Hour)
 		t = w.theDue()
 		w.True(t.Planned)
 		w.Equal(at, t.At)
 	}},
-	{"an event of a tick moves it, and is one of its connector's runs", func(w *world) {
+	{"an event of a tick moves it and is a connector run", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.putCron("nightly", "first", "second")
 		at := w.planned(c, time.Minute)
@@ -147,7 +147,7 @@ var tickPromises = []promise{
 		w.Equal(store.ClassDeferred, w.run(e.Runs[0].ID).Class)
 		w.Len(w.claim(10, lease), 2)
 	}},
-	{"a tick is run once, whoever tries", func(w *world) {
+	{"a tick is recorded once, by any number of callers", func(w *world) {
 		c := w.putCron("nightly", "first")
 		at := w.planned(c, time.Minute)
 		t := w.theDue()
@@ -158,15 +158,15 @@ var tickPromises = []promise{
 		w.Equal(store.Repeated, again[0].Verdict)
 
 		webhook := w.event()
-		late.Idempotency = nil // as once the key has expired
+		late.Idempotency = nil // as after the expiry of the key
 		_, err = w.s.Accept(w.ctx, []store.Event{webhook, late})
 		w.ErrorIs(err, store.ErrTickTaken)
 		_, err = w.s.ConnectorRun(w.ctx, w.key(late.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound, "nothing of the call is written")
+		w.ErrorIs(err, store.ErrNotFound, "the call writes nothing")
 		w.Equal(at.Add(time.Hour), w.times(c).Next)
 		w.EqualValues(1, w.load().Backlog[w.environment.ID].Runs)
 	}},
-	{"a tick of a connector that has changed is outdated, and stays due", func(w *world) {
+	{"a tick of a changed connector is outdated and stays due", func(w *world) {
 		c := w.putCron("nightly", "first")
 		w.planned(c, time.Minute)
 		e := w.tickEvent(w.theDue(), time.Now().Add(time.Hour))
@@ -182,7 +182,7 @@ var tickPromises = []promise{
 		w.NoError(err)
 		w.Equal("Run", config.Prompt)
 	}},
-	{"another schedule or zone is planned anew", func(w *world) {
+	{"another schedule or time zone is planned again", func(w *world) {
 		c := w.putCron("nightly")
 		for i, config := range []store.CronConfig{{Schedule: "@daily", TimeZone: "UTC"}, {Schedule: "@daily", TimeZone: "Europe/Paris"}} {
 			at := w.planned(c, time.Hour)
@@ -195,7 +195,7 @@ var tickPromises = []promise{
 			w.True(times.Next.After(at))
 		}
 	}},
-	{"what does not work does not tick, and goes on from when it does again", func(w *world) {
+	{"an inactive connector does not tick, and continues later", func(w *world) {
 		c := w.putCron("nightly")
 		put := func(enabled, retired bool) {
 			c.Enabled, c.Retired = enabled, retired
@@ -228,7 +228,7 @@ var tickPromises = []promise{
 			step.start()
 			t := w.theDue()
 			w.False(t.Planned, name)
-			w.True(t.At.After(at.Add(time.Hour)), "%s: what was missed is over", name)
+			w.True(t.At.After(at.Add(time.Hour)), "%s: missed ticks are not made up", name)
 		}
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		w.Empty(w.due(10).Ticks)
@@ -236,7 +236,7 @@ var tickPromises = []promise{
 		w.NoError(err)
 		w.Empty(times)
 	}},
-	{"who loses its name does not tick", func(w *world) {
+	{"a connector that loses its name does not tick", func(w *world) {
 		c := w.putCron("nightly")
 		other := w.putCron("other")
 		w.planned(other, -time.Hour)
@@ -247,7 +247,7 @@ var tickPromises = []promise{
 		w.False(w.times(other).Active)
 		w.Equal(c.ID, w.theDue().Route.Connector.ID)
 	}},
-	{"the oldest come first, as many as are asked for", func(w *world) {
+	{"the oldest ticks come first, up to the limit", func(w *world) {
 		var crons []store.Connector
 		for i := range 5 {
 			crons = append(crons, w.putCron(fmt.Sprint("c", i)))
@@ -265,7 +265,7 @@ var tickPromises = []promise{
 		w.NoError(err)
 		w.GreaterOrEqual(figures.TickAge, 5*time.Hour)
 	}},
-	{"how late ticks are is that of the oldest that is due", func(w *world) {
+	{"the age of ticks is that of the oldest due one", func(w *world) {
 		late := func() time.Duration {
 			figures, err := w.s.QueueFigures(w.ctx)
 			w.NoError(err)
@@ -302,7 +302,7 @@ var tickPromises = []promise{
 		w.Equal(store.TriggerCron, run.Trigger)
 		w.Equal(at, *w.times(c).Last)
 	}},
-	{"the runs of ticks take turns as those of webhooks do", func(w *world) {
+	{"runs of ticks respect concurrency keys", func(w *world) {
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key", Drop: true}}, "first", "second")
 		w.putCron("nightly", "first", "second")
 		t := w.theDue()

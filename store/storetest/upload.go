@@ -23,7 +23,7 @@ func (w *world) upload(content string) string {
 	return u.Digest
 }
 
-// newUploaded is a deployment of an upload.
+// newUploaded returns a deployment of an upload.
 func (w *world) newUploaded(name, digest string) store.DeploymentSpec {
 	spec := w.newDeployment(name)
 	spec.SourceType, spec.UploadDigest, spec.Branch, spec.Commit = "upload", digest, "", ""
@@ -39,14 +39,14 @@ func (w *world) beginUploaded(name, digest string) store.Key {
 	return d.Key()
 }
 
-// uploadsAge lets time pass for uploads and their blobs.
+// uploadsAge makes uploads and their blobs older.
 func (w *world) uploadsAge(by int64) {
 	w.set(`UPDATE uploads SET kept_until = kept_until - $2`, by)
 	w.set(`UPDATE bundles SET kept_until = kept_until - $2`, by)
 	w.set(`UPDATE blobs SET created_at = created_at - $2`, by)
 }
 
-// sweepUploads sweeps until nothing is left to be swept, and checks that nothing half is.
+// sweepUploads sweeps until nothing is left, and checks that no upload is half deleted.
 func (w *world) sweepUploads() {
 	for n := 1; n > 0; {
 		var err error
@@ -76,7 +76,7 @@ func (b brokenOff) Read(p []byte) (int, error) {
 }
 
 var uploadPromises = []promise{
-	{"an upload is read as the deployment's that is of it", func(w *world) {
+	{"an upload is read by its deployment", func(w *world) {
 		content := varied(2*store.BlobChunk + 1)
 		digest := w.upload(content)
 		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
@@ -97,7 +97,7 @@ var uploadPromises = []promise{
 			w.ErrorIs(err, store.ErrNotFound)
 		}
 	}},
-	{"an upload that was never whole leaves nothing", func(w *world) {
+	{"an incomplete upload leaves nothing", func(w *world) {
 		gone := errors.New("the client has gone")
 		for _, content := range []string{"", "some", varied(store.BlobChunk + 1)} {
 			_, err := w.s.PutUpload(w.ctx, w.project.ID, brokenOff{strings.NewReader(content), gone}, 1<<20)
@@ -109,7 +109,7 @@ var uploadPromises = []promise{
 		w.Zero(w.ones(`SELECT count(*) FROM uploads WHERE project_id = $1`))
 		w.Zero(w.storedBytes())
 	}},
-	{"an upload is stored and counted once, and not any more once it is gone", func(w *world) {
+	{"an upload is stored and counted once, until it is deleted", func(w *world) {
 		before := w.storedBytes()
 		w.Equal(w.upload("content"), w.upload("content"))
 		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
@@ -119,7 +119,7 @@ var uploadPromises = []promise{
 		w.Equal(before, w.storedBytes())
 		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
-	{"a project that has stored what it may uploads nothing", func(w *world) {
+	{"a project with full storage uploads nothing", func(w *world) {
 		w.upload("content")
 		p := w.project
 		p.Limits.Storage = int64(len("content"))
@@ -130,7 +130,7 @@ var uploadPromises = []promise{
 		w.ErrorAs(err, &full)
 		w.Equal(store.StorageFullError{Stored: p.Limits.Storage, Limit: p.Limits.Storage}, *full)
 	}},
-	{"an upload that no deployment named goes after a day", func(w *world) {
+	{"an upload without a deployment is deleted after a day", func(w *world) {
 		named, unnamed := w.upload("named"), w.upload("unnamed")
 		deployment := w.beginUploaded("one", named)
 		w.uploadsAge(store.UploadAge.Microseconds() - 60e6)
@@ -142,16 +142,16 @@ var uploadPromises = []promise{
 		r, err := w.s.OpenUpload(w.ctx, deployment)
 		w.Equal("named", string(w.readAll(r, err)))
 	}},
-	{"an upload is kept from the last beginning of a deployment of it on", func(w *world) {
+	{"an upload is kept from the last beginning of its deployment", func(w *world) {
 		digest := w.upload("content")
 		w.beginUploaded("one", digest)
 		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
 		last := w.beginUploaded("two", digest)
-		w.upload("content") // a day is less, and takes nothing away
+		w.upload("content") // a day is shorter, and shortens nothing
 		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
 		w.sweepUploads()
 		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
-		_, err := w.s.BeginDeployment(w.ctx, func() store.DeploymentSpec { // what is begun already keeps nothing
+		_, err := w.s.BeginDeployment(w.ctx, func() store.DeploymentSpec { // a repeated begin keeps nothing
 			spec := w.newUploaded("two", digest)
 			spec.ID = last.ID
 			return spec
@@ -163,7 +163,7 @@ var uploadPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 		w.Zero(w.ones(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
 	}},
-	{"an upload is kept as long as what was built of it is live", func(w *world) {
+	{"an upload is kept while its deployment is live", func(w *world) {
 		live, before := w.upload("live"), w.upload("before")
 		activate := func(name, digest string) {
 			spec := w.newUploaded(name, digest)

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// drawCalls draws calls of models that a run has made which was queued at that time, some of them
-// on the next day.
+// drawCalls draws the model calls of a run that was queued at that time, some of them on the next
+// day.
 func drawCalls(c dice, at time.Time) (calls []store.Calls) {
 	for range c.IntN(4) {
 		cost := oneOf(c, store.Cost{}, store.Cost{Currency: store.USD, Nanos: c.Int64N(1e12)}, store.Cost{Currency: store.EUR, Nanos: c.Int64N(1e12)})
@@ -28,7 +28,7 @@ func drawCalls(c dice, at time.Time) (calls []store.Calls) {
 	return calls
 }
 
-// writeCalls writes the calls of a run as its journal does.
+// writeCalls inserts the calls of a run as its journal does.
 func (p pastRun) writeCalls(w *world) {
 	for i, call := range p.calls {
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
@@ -40,7 +40,7 @@ func (p pastRun) writeCalls(w *world) {
 	}
 }
 
-// summed adds calls up one by one.
+// summed adds up calls one by one.
 func summed(calls []store.Calls) (out []store.Calls) {
 	for _, call := range calls {
 		at := slices.IndexFunc(out, func(o store.Calls) bool {
@@ -65,7 +65,7 @@ func summed(calls []store.Calls) (out []store.Calls) {
 	return out
 }
 
-// answered is a journal entry with an answer that has cost so much.
+// answered returns a journal entry with an answer of this cost.
 func answered(sequence, nanos int64) store.JournalEntry {
 	cost := store.Cost{}
 	if nanos > 0 {
@@ -76,7 +76,7 @@ func answered(sequence, nanos int64) store.JournalEntry {
 	}}
 }
 
-// spends ends runs that have cost something.
+// spends ends runs with costs.
 func (w *world) spends(n int) (runs []uuid.UUID) {
 	w.singles(n)
 	for _, c := range w.claim(n, lease) {
@@ -88,7 +88,7 @@ func (w *world) spends(n int) (runs []uuid.UUID) {
 	return runs
 }
 
-// spent are the calls of the first agent that the numbers tell of, the days left out.
+// spent returns the calls of the first agent in its statistics, without days.
 func (w *world) spent() (calls []store.Calls) {
 	s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 	w.NoError(err)
@@ -112,7 +112,7 @@ func costing(number, nanos int64) store.Calls {
 }
 
 var usagePromises = []promise{
-	{"a call is counted once, whatever is repeated and whoever goes on", func(w *world) {
+	{"a model call is counted once, over repeats and resumes", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(1)
 		run := w.claim(1, lease)[0]
@@ -127,7 +127,7 @@ var usagePromises = []promise{
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		w.LessOrEqual(now.Sub(calls[0].Day.Begin()), 2*aDay)
-		w.Empty(w.spent(), "numbers are of what has ended")
+		w.Empty(w.spent(), "rollups cover ended runs")
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		run = w.claim(1, lease)[0]
 		done := completed(run)
@@ -146,7 +146,7 @@ var usagePromises = []promise{
 		w.NotEmpty(w.rebuild())
 		w.Equal(want, w.spent())
 	}},
-	{"what failed and what was cancelled has cost something all the same", func(w *world) {
+	{"failed and cancelled runs have costs", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
 		claimed := w.claim(2, lease)
@@ -162,7 +162,7 @@ var usagePromises = []promise{
 			w.rollUp(10)
 		}
 	}},
-	{"what is erased keeps what it cost, rolled up or not", func(w *world) {
+	{"an erased run keeps its cost, rolled up or not", func(w *world) {
 		w.deploy("one", "first")
 		runs := w.spends(2)
 		want := []store.Calls{costing(2, 14)}
@@ -175,7 +175,7 @@ var usagePromises = []promise{
 		w.NotEmpty(w.rebuild())
 		w.Equal(want, w.spent())
 	}},
-	{"numbers stay when the calls have gone", func(w *world) {
+	{"rollups stay after their calls are deleted", func(w *world) {
 		w.deploy("one", "first")
 		w.spends(2)
 		for w.rollUp(10) > 0 {
@@ -185,13 +185,13 @@ var usagePromises = []promise{
 		w.forgets()
 		for n := 1; n > 0; {
 			var err error
-			n, err = w.s.TrimHistory(w.ctx, 100)
+			n, err = w.trim(100)
 			w.NoError(err)
 		}
 		w.Zero(w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
 		w.Equal([]store.Calls{costing(2, 14)}, w.spent())
 	}},
-	{"of very many models the dearest are told apart", func(w *world) {
+	{"with very many models the most expensive stay separate", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
@@ -220,7 +220,7 @@ var usagePromises = []promise{
 			for _, c := range calls {
 				number, sum = number+c.Number, sum+c.Cost.Nanos
 				if c.Model != store.OtherModels {
-					w.False(strings.HasPrefix(c.Model, "openai/0-"), "these cost least")
+					w.False(strings.HasPrefix(c.Model, "openai/0-"), "these have the lowest cost")
 				}
 			}
 			w.EqualValues(runs*each, number)
@@ -235,7 +235,7 @@ var usagePromises = []promise{
 		told()
 		w.EqualValues(runs*each, w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
 	}},
-	{"which models of a run are told apart does not depend on whether it is rolled up", func(w *world) {
+	{"the separate models of a run are the same before and after the rollup", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
@@ -249,12 +249,12 @@ var usagePromises = []promise{
 			run.write(w)
 		}
 		before := w.spent()
-		w.Len(before, 3+store.MaxRunModels+1, "the first has called models 0 to 7, too, and tells them apart no more")
+		w.Len(before, 3+store.MaxRunModels+1, "the first has also called models 0 to 7, which are no longer separate")
 		for w.rollUp(1) > 0 {
 		}
 		w.Equal(before, w.spent())
 	}},
-	{"sums that are too large say the most there is", func(w *world) {
+	{"sums above the maximum are the maximum", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
@@ -279,7 +279,7 @@ var usagePromises = []promise{
 		w.NotEmpty(w.rebuild())
 		told()
 	}},
-	{"a runner's words are bounded", func(w *world) {
+	{"usage reported by a runner is limited", func(w *world) {
 		u := store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{InputTokens: -1, TotalTokens: store.MaxTokens + 1}}
 		u.Cost = store.Cost{Currency: "XXX", Nanos: 5}
 		w.Zero(u.Bounded().Cost)
@@ -290,7 +290,7 @@ var usagePromises = []promise{
 			w.Equal(store.Cost{Currency: store.EUR, Nanos: want}, u.Bounded().Cost)
 		}
 	}},
-	{"exchange rates are those of their days", func(w *world) {
+	{"exchange rates belong to their days", func(w *world) {
 		_, err := w.s.LatestRate(w.ctx, store.USD)
 		w.ErrorIs(err, store.ErrNotFound)
 		rate := func(day store.Day, micros int64) store.Rate {
@@ -299,7 +299,7 @@ var usagePromises = []promise{
 		for range 2 {
 			w.NoError(w.s.PutRates(w.ctx, []store.Rate{rate(20, 1_100_000), rate(21, 1_200_000), rate(23, 1_300_000), {Currency: "CHF", Day: 24, Micros: 1}}))
 		}
-		w.NoError(w.s.PutRates(w.ctx, []store.Rate{rate(21, 1_250_000)}), "a bank corrects itself")
+		w.NoError(w.s.PutRates(w.ctx, []store.Rate{rate(21, 1_250_000)}), "a bank may correct a rate")
 		w.NoError(w.s.PutRates(w.ctx, nil))
 		rates, err := w.s.Rates(w.ctx, store.USD, 21, 23)
 		w.NoError(err)

@@ -10,14 +10,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// says is a heartbeat of one claim that names the variant which executes its run.
+// says sends a heartbeat for one claim that names its variant.
 func (w *world) says(c store.Claimed, test string) {
 	lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Held{{Lease: leaseOf(c), TestName: test}}, lease)
 	w.NoError(err)
 	w.Empty(lost)
 }
 
-// variants are an agent and its variants of these names.
+// variants returns an agent and its variants.
 func (w *world) variants(agent string, names ...string) []store.Agent {
 	all := []store.Agent{{Name: agent, Type: "llm", SourcePath: "agents/" + agent + ".yaml"}}
 	for _, name := range names {
@@ -28,7 +28,7 @@ func (w *world) variants(agent string, names ...string) []store.Agent {
 	return all
 }
 
-// deployResult is deploy of another result than that of agents alone.
+// deployResult is deploy with a changed build result.
 func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.BuildResult)) {
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
@@ -39,12 +39,12 @@ func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.Build
 	w.True(w.activate(spec.ID).Live)
 }
 
-// deployVariants makes an agent with variants of these names live.
+// deployVariants makes an agent with variants live.
 func (w *world) deployVariants(name, agent string, variants ...string) {
 	w.deployResult(w.newDeployment(name), func(result *store.BuildResult) { result.Agents = w.variants(agent, variants...) })
 }
 
-// executedBy are the runs that a list narrowed to a variant has.
+// executedBy returns the runs of a list that is narrowed to a variant.
 func (w *world) executedBy(test string) (ids []uuid.UUID) {
 	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: test, Limit: 100})
 	w.NoError(err)
@@ -55,7 +55,7 @@ func (w *world) executedBy(test string) (ids []uuid.UUID) {
 }
 
 var variantPromises = []promise{
-	{"a heartbeat says which variant executes a run, once", func(w *world) {
+	{"the first heartbeat with a variant sets it", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.Empty(c.Run.TestName)
@@ -67,7 +67,7 @@ var variantPromises = []promise{
 		w.says(c, "")
 		w.Equal("short", w.run(c.Run.ID).TestName)
 	}},
-	{"who goes on with a run is told its variant, and its end keeps it", func(w *world) {
+	{"a resumed run has its variant and keeps it", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.says(c, "short")
@@ -77,12 +77,12 @@ var variantPromises = []promise{
 		w.Len(again, 1)
 		w.Equal("short", again[0].Run.TestName)
 		again = w.claimAs("runner", 1, lease)
-		w.Len(again, 1, "the answer was lost")
+		w.Len(again, 1, "the response was lost")
 		w.Equal("short", again[0].Run.TestName)
 		w.NoError(w.complete(completed(again[0])))
 		w.Equal("short", w.run(c.Run.ID).TestName)
 	}},
-	{"a run that ends before a heartbeat has the variant that its completion names", func(w *world) {
+	{"a run without a heartbeat gets the variant of its completion", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		done := completed(c)
@@ -109,7 +109,7 @@ var variantPromises = []promise{
 		w.Equal(store.RunCancelled, run.Status)
 		w.Equal("short", run.TestName)
 	}},
-	{"a runner that names no variant of the run's agent is not believed", func(w *world) {
+	{"an unknown variant is ignored", func(w *world) {
 		spec := w.newDeployment("one")
 		w.deployResult(spec, func(result *store.BuildResult) {
 			result.Agents = append(w.variants("first", "short"), w.variants("second", "long")...)
@@ -135,7 +135,7 @@ var variantPromises = []promise{
 		c := of("first")
 		w.says(c, "none")
 		w.says(c, "short")
-		w.Equal("short", w.run(c.Run.ID).TestName, "what it says later counts")
+		w.Equal("short", w.run(c.Run.ID).TestName, "a later report counts")
 
 		w.deployVariants("two", "first", "brief")
 		w.says(c, "brief")
@@ -145,11 +145,11 @@ var variantPromises = []promise{
 		w.Equal("short", w.run(c.Run.ID).TestName)
 		c = of("first")
 		w.says(c, "short")
-		w.Empty(w.run(c.Run.ID).TestName, "that of a deployment before")
+		w.Empty(w.run(c.Run.ID).TestName, "the variant of an earlier deployment")
 		w.says(c, "brief")
 		w.Equal("brief", w.run(c.Run.ID).TestName)
 	}},
-	{"a variant is no agent that a link could name", func(w *world) {
+	{"a variant is not an agent for links", func(w *world) {
 		spec := w.newDeployment("one")
 		w.deployResult(spec, func(result *store.BuildResult) {
 			*result = w.result("bundle of one", "first", "second")
@@ -163,7 +163,7 @@ var variantPromises = []promise{
 		w.False(has)
 		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 2)
-		w.Equal("second", agents[0].Agent.VariantOf, "it is shown all the same")
+		w.Equal("second", agents[0].Agent.VariantOf, "it is returned nevertheless")
 
 		e := w.event()
 		w.accept(&e)
@@ -174,12 +174,12 @@ var variantPromises = []promise{
 		begin := w.single()
 		begin.RunnerID = "runner"
 		w.accept(&begin)
-		w.Equal(store.RunQueued, w.run(begin.Runs[0].ID).Status, "nor does a run of it begin")
+		w.Equal(store.RunQueued, w.run(begin.Runs[0].ID).Status, "nor can a run of it start")
 
 		w.deploy("two", "second")
 		agents = w.agentsOf(w.environment.Key())
 		for _, a := range agents {
-			w.True(a.Name != "first" || a.RunCount > 0, "of the past there are its runs alone")
+			w.True(a.Name != "first" || a.RunCount > 0, "only its past runs")
 		}
 	}},
 }

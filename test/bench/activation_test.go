@@ -20,27 +20,28 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// How much BenchmarkActivation asks for; hack/bench.sh hands these on.
+// These flags set the load of BenchmarkActivation. hack/bench.sh passes them on.
 var (
 	activationTime = flag.Duration("activation.time", 5*time.Second, "how long webhooks arrive on each side of a round")
 	activationRate = flag.Int("activation.rate", 200, "how many arrive a second")
 )
 
 const (
-	// codeConnectors are those of the code, every other one sync.
+	// codeConnectors is the number of connectors that code defines. Every second connector is sync.
 	codeConnectors = 20
-	// flipEvery is how often another deployment is activated.
+	// flipEvery is the interval of the activations.
 	flipEvery = 100 * time.Millisecond
-	// activationAim is how much later than without activations webhooks may be answered.
+	// activationAim limits the ratio of webhook response times with activations to the times without activations.
 	activationAim = 3
 	// settled bounds the wait for the last runs.
 	settled = time.Minute
 )
 
-// BenchmarkActivation: webhooks arrive at a steady rate at connectors that code defines, while
-// two deployments take turns in being live, each of which links all of them to another agent:
-// how many fail, how late they are answered against the same without activations, and how long an
-// activation takes against a transaction of one INSERT.
+// BenchmarkActivation sends webhooks at a steady rate to connectors that code defines. Meanwhile two deployments are live in
+// turn, and each deployment links all connectors to another agent. The benchmark measures three figures:
+//   - the number of failed webhooks,
+//   - the response times, compared with the same load without activations,
+//   - the time of an activation, compared with a transaction of one INSERT.
 func BenchmarkActivation(b *testing.B) {
 	engines(b, func(b *testing.B, e *database) {
 		silence(b)
@@ -67,7 +68,7 @@ type turns struct {
 	callers      []*caller
 	mutex        sync.Mutex
 	sent, failed int
-	first        error // of those that failed
+	first        error // error of the first failed webhook
 }
 
 // fail counts webhooks that failed.
@@ -76,7 +77,7 @@ func (s *turns) fail(n int, err error) {
 	s.first = cmpErr(s.first, err)
 }
 
-// newTurns makes the first of both live, and brings up a gateway and a runner.
+// newTurns makes the first deployment live and starts a gateway and a runner.
 func newTurns(b *testing.B, e *database) *turns {
 	b.Helper()
 	scene, s := storebench.NewScene(b, e.store, 1), &turns{store: e.store}
@@ -116,7 +117,7 @@ func ofCode(b *testing.B, scene *storebench.Scene, i int, agents []string, agent
 	return row, mirror.Rows(scene.Project)
 }
 
-// flip activates the deployment that is not live, as somebody who asks for it now.
+// flip activates the deployment that is not live, with a request time of now.
 func (s *turns) flip(ctx context.Context) error {
 	a, now := s.activations[s.flips%len(s.activations)], time.Now()
 	a.RequestedAt = &now
@@ -128,10 +129,10 @@ func (s *turns) flip(ctx context.Context) error {
 	return err
 }
 
-// sided is what a side of a round came to: how long answers and changes took.
+// sided holds the times of one side of a round: of its responses and of its changes.
 type sided struct{ answered, changes []time.Duration }
 
-// side lets webhooks arrive while something is changed now and then.
+// side sends webhooks and calls change at intervals.
 func (s *turns) side(b *testing.B, change func(context.Context) error) (out sided) {
 	b.Helper()
 	var group sync.WaitGroup
@@ -159,7 +160,7 @@ func (s *turns) side(b *testing.B, change func(context.Context) error) (out side
 	return out
 }
 
-// at does something at regular times. What takes long makes the next late, not fewer.
+// at calls do at regular times. A slow call delays the next calls but drops none.
 func at(due time.Time, every time.Duration, do func(due time.Time)) {
 	for end := due.Add(*activationTime); due.Before(end); due = due.Add(every) {
 		<-time.After(time.Until(due))
@@ -167,7 +168,7 @@ func at(due time.Time, every time.Duration, do func(due time.Time)) {
 	}
 }
 
-// settle waits for the last runs. One that did not complete, or is not there, has failed as well.
+// settle waits for the last runs. A run that did not complete or is missing counts as failed.
 func (s *turns) settle(b *testing.B, e *database) {
 	b.Helper()
 	require.Eventually(b, func() bool {

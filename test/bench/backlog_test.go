@@ -13,14 +13,15 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// How much BenchmarkBacklog asks for; hack/bench.sh hands these on.
+// These flags set the sizes of BenchmarkBacklog. hack/bench.sh passes them on.
 var (
 	backlogRuns     = flag.Int("backlog.runs", 100_000, "inbound runs that wait while BenchmarkBacklog measures")
 	backlogRequests = flag.Int("backlog.requests", 5_000, "sync requests of BenchmarkBacklog with and without them")
 )
 
 const (
-	// backlogPlaces is the pool's, of which a fifth is kept for sync; the rest is full.
+	// backlogPlaces is the number of slots in the pool. A fifth of them is reserved for sync runs. backlogBusy is the number of
+	// the other slots, which are all in use.
 	backlogPlaces, backlogBusy = 10, 8
 	// slowAgent takes a second for a run.
 	slowAgent = "slow"
@@ -28,9 +29,8 @@ const (
 	fullTimeout = time.Minute
 )
 
-// BenchmarkBacklog: the slowest hundredth of a caller's sync requests while inbound
-// runs of a second each wait and keep the pool full, against the same where none do.
-// Both are asked in turns.
+// BenchmarkBacklog measures the 99th percentile of a caller's sync requests while waiting inbound runs of a second each keep
+// the pool full. The yardstick is the same requests without waiting runs. The rounds alternate.
 func BenchmarkBacklog(b *testing.B) {
 	const name = "sync/postgres/backlog/p99"
 	beside, alone := besideBacklog(b, *backlogRuns), besideBacklog(b, 0)
@@ -47,9 +47,8 @@ func BenchmarkBacklog(b *testing.B) {
 	print(b, f)
 }
 
-// besideBacklog sets up a database with so many runs that wait, a gateway and a runner.
-// What it returns makes a round's sync requests, one after the other, and says how long
-// each took.
+// besideBacklog sets up a database with the given number of waiting runs, a gateway and a runner. The returned function makes
+// the sync requests of a round sequentially and returns the time of each request.
 func besideBacklog(b *testing.B, runs int) func(b *testing.B) []time.Duration {
 	b.Helper()
 	silence(b)
@@ -70,7 +69,7 @@ func besideBacklog(b *testing.B, runs int) func(b *testing.B) []time.Duration {
 	caller := dial(b, gw.PublicAddr(), "/hooks/"+scene.Project.String()+"/"+hook.String())
 	return func(b *testing.B) (took []time.Duration) {
 		b.Helper()
-		// The gateway closes what idles, as this does while the other one is asked.
+		// The gateway closes idle connections. This connection is idle while the round of the other database runs.
 		require.NoError(b, caller.connect(gw.PublicAddr()))
 		for range *backlogRequests / max(*rounds, 1) {
 			begun := time.Now()

@@ -30,20 +30,19 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// What the repository of BenchmarkBuild holds.
+// These constants describe the repository of BenchmarkBuild.
 const (
 	builtAgents     = 100
 	builtModels     = 20
 	builtConnectors = 30
 	builtSuites     = 10
 	builtCases      = 3 // of each suite
-	// buildAim is how much longer than its yardstick a build may take.
+	// buildAim limits the ratio of a build's time to its yardstick.
 	buildAim = 2
 )
 
-// BenchmarkBuild: the two steps of a build, as its Job takes them, of a repository with 100
-// agents, of which 30 cases are tested, against `git clone --depth 1` of it and decoding its
-// YAML by the library that the build decodes it by.
+// BenchmarkBuild runs the two steps of a build, as its Job runs them, on a repository with 100 agents and 30 test cases. The
+// yardstick is `git clone --depth 1` of the repository plus decoding its YAML with the library that the build uses.
 func BenchmarkBuild(b *testing.B) {
 	silence(b)
 	db := openPostgres(b)
@@ -60,7 +59,7 @@ func BenchmarkBuild(b *testing.B) {
 	})
 }
 
-// took is how many milliseconds something takes.
+// took returns the time of a call in milliseconds.
 func took(do func()) float64 {
 	begun := time.Now()
 	do()
@@ -95,7 +94,7 @@ func repository() (pairs []string) {
 	return pairs
 }
 
-// clone takes the repository as Git does, and decodes what it holds.
+// clone clones the repository with Git and decodes its files.
 func clone(b *testing.B, url, ca string) {
 	dir := filepath.Join(b.TempDir(), "clone")
 	cmd := exec.CommandContext(b.Context(), "git", "clone", "-q", "--depth", "1", url, dir)
@@ -118,7 +117,7 @@ func clone(b *testing.B, url, ca string) {
 	require.Equal(b, len(repository())/2, decoded)
 }
 
-// buildOnce builds the repository, and asks the store what became of it.
+// buildOnce builds the repository and checks the outcome in the store.
 func buildOnce(b *testing.B, st store.Store, scene *storebench.Scene, dispatch, url, credentials string) {
 	ctx, key, token := b.Context(), store.Key{ProjectID: scene.Project, ID: uuid.New()}, uuid.NewString()
 	_, err := st.BeginDeployment(ctx, store.DeploymentSpec{

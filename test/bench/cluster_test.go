@@ -32,19 +32,20 @@ import (
 )
 
 const (
-	// clusterImage is what hack/platform.sh loads into the cluster, gitURL where its Git server is.
+	// clusterImage is the image that hack/platform.sh loads into the cluster. gitURL is the address of the cluster's Git
+	// server.
 	clusterImage = "agentplatform:dev"
 	gitURL       = "http://gitserver.demo-git.svc/agents.git"
 	// clusterPatience bounds anything of a cluster, clusterLook is how often it is looked at.
 	clusterPatience = 3 * time.Minute
 	clusterLook     = 20 * time.Millisecond
-	// liveAim and zeroAim are how much longer than their yardsticks they may take.
+	// liveAim and zeroAim limit the ratio of each time to its yardstick.
 	liveAim, zeroAim = 3, 3
 )
 
-// BenchmarkClusterLive: from a commit that is pushed, and of which the gateway is told, until it
-// is live, against a Job of the same image that does nothing, from its creation until it is
-// complete. hack/bench.sh prepares the cluster.
+// BenchmarkClusterLive measures the time from the push of a commit, including the notification of the gateway, until the commit
+// is live. The yardstick is a Job of the same image that does nothing, from its creation to its completion. hack/bench.sh
+// prepares the cluster.
 func BenchmarkClusterLive(b *testing.B) {
 	s := newInstallation(b)
 	s.push("first")
@@ -59,8 +60,8 @@ func BenchmarkClusterLive(b *testing.B) {
 	})
 }
 
-// BenchmarkClusterZero: from a sync webhook in an environment without runners until its answer,
-// against a Deployment of the same image that is scaled from 0 to 1, until its pod is ready.
+// BenchmarkClusterZero measures the time of a sync webhook's response in an environment without runners. The yardstick is a
+// Deployment of the same image, from its scaling to 1 until its pod is ready.
 func BenchmarkClusterZero(b *testing.B) {
 	s := newInstallation(b)
 	d := &v1alpha1.Deployment{ObjectMeta: s.at("first"), Spec: v1alpha1.DeploymentSpec{
@@ -157,14 +158,14 @@ func (s *installation) push(what string) string {
 	return strings.TrimSpace(s.post(s.git+"/agents.git/commit", string(body), http.StatusOK, ""))
 }
 
-// pushed pushes a change, tells the gateway, and waits until it is live.
+// pushed pushes a change, notifies the gateway, and waits until the change is live.
 func (s *installation) pushed(what string) {
 	commit := s.push(what)
 	s.post(s.gateway+"/git/"+s.project, `{"ref":"refs/heads/main"}`, http.StatusAccepted, "")
 	s.until(s.environment, func() bool { return s.environment.Status.LiveCommit == commit })
 }
 
-// post posts JSON that must be answered like that, and returns the answer.
+// post posts JSON, requires the given status and text in the response, and returns the response.
 func (s *installation) post(url, body string, status int, has string) string {
 	req, err := http.NewRequestWithContext(s.Context(), http.MethodPost, url, bytes.NewReader([]byte(body)))
 	require.NoError(s, err)
@@ -180,7 +181,7 @@ func (s *installation) post(url, body string, status int, has string) string {
 	return string(answer)
 }
 
-// hook makes a sync connector of the agent `hello` and returns its URL.
+// hook creates a sync connector of the agent `hello` and returns its URL.
 func (s *installation) hook() string {
 	c := &v1alpha1.Connector{ObjectMeta: s.at("ask"), Spec: v1alpha1.ConnectorSpec{
 		ID: v1alpha1.UUID(uuid.NewString()), Environment: "dev", Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone},
@@ -193,7 +194,7 @@ func (s *installation) hook() string {
 	return s.gateway + "/hooks/" + s.project + "/" + c.Status.ID
 }
 
-// pod is one of the platform's image, as restricted as those of the platform.
+// pod returns a pod spec with the platform's image and the security restrictions of the platform's pods.
 func pod(args ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		AutomountServiceAccountToken: ptr.To(false),
@@ -218,7 +219,7 @@ func (s *installation) job() {
 	s.until(job, func() bool { return job.Status.Succeeded == 1 && job.Status.CompletionTime != nil })
 }
 
-// idle is a Deployment without pods yet, whose pod would be a runner that reaches no gateway.
+// idle returns a Deployment without pods. Its pods would be runners that cannot reach a gateway.
 func (s *installation) idle() *appsv1.Deployment {
 	of := map[string]string{"app": "idle"}
 	d := &appsv1.Deployment{ObjectMeta: s.at("idle"), Spec: appsv1.DeploymentSpec{
@@ -231,7 +232,7 @@ func (s *installation) idle() *appsv1.Deployment {
 	return d
 }
 
-// scale gives a Deployment so many pods, and waits until they are ready.
+// scale scales a Deployment and waits until its pods are ready.
 func (s *installation) scale(d *appsv1.Deployment, replicas int32) {
 	before := d.DeepCopy()
 	d.Spec.Replicas = &replicas
@@ -239,7 +240,7 @@ func (s *installation) scale(d *appsv1.Deployment, replicas int32) {
 	s.until(d, func() bool { return d.Status.ObservedGeneration == d.Generation && d.Status.ReadyReplicas == replicas })
 }
 
-// none takes a Deployment's pods away.
+// none removes a Deployment's pods.
 func (s *installation) none(d *appsv1.Deployment) {
 	s.scale(d, 0)
 	s.noPods(d.Name)

@@ -18,11 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ticks are what /proc counts a second of a processor in.
+// ticks is the number of /proc clock ticks in a second of processor time.
 const ticks = 100
 
-// meter reads the processor time of this process, in which gateway and runner are, and
-// of the PostgreSQL server that it uses, with all its processes.
+// meter reads the processor time of this process, which runs the gateway and the runner, and of all processes of the PostgreSQL
+// server.
 type meter struct{ server int }
 
 // newMeter asks a server which process it is; without a DSN there is none.
@@ -48,7 +48,7 @@ type cpu struct{ own, server time.Duration }
 
 func (c cpu) since(before cpu) cpu { return cpu{c.own - before.own, c.server - before.server} }
 
-// spent is all the processor time so far.
+// spent returns the total processor time so far.
 func (m meter) spent(tb testing.TB) (sum cpu) {
 	tb.Helper()
 	var own syscall.Rusage
@@ -62,7 +62,7 @@ func (m meter) spent(tb testing.TB) (sum cpu) {
 	for _, path := range paths {
 		raw, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has ended: the server counts what its own spent
+			continue // the process has exited: the server's total includes its children
 		}
 		p, err := parseStat(string(raw))
 		require.NoError(tb, err)
@@ -73,14 +73,13 @@ func (m meter) spent(tb testing.TB) (sum cpu) {
 	return sum
 }
 
-// stat is what /proc says of a process; spent includes children that have ended.
+// stat is the /proc entry of a process. spent includes its exited children.
 type stat struct {
 	pid, parent int
 	spent       time.Duration
 }
 
-// parseStat reads /proc/<pid>/stat. The second field, the command in brackets, may hold
-// anything.
+// parseStat parses /proc/<pid>/stat. The second field is the command in parentheses, which may contain any characters.
 func parseStat(text string) (s stat, err error) {
 	open, end := strings.IndexByte(text, '('), strings.LastIndexByte(text, ')')
 	fields := strings.Fields(text[end+1:])
@@ -100,7 +99,7 @@ func parseStat(text string) (s stat, err error) {
 	return s, nil
 }
 
-func TestParseStat(t *testing.T) {
+func TestParseStat_ReadsTimes(t *testing.T) {
 	t.Parallel()
 	got, err := parseStat("42 (postgres: a) b) S 7 42 42 0 -1 4194560 100 200 0 0 150 50 25 5 20 0 1 0 100 1000 10")
 	require.NoError(t, err)

@@ -21,16 +21,16 @@ import (
 var cronConnectors = flag.Int("cron.connectors", 10_000, "cron connectors of BenchmarkCron that are due at once")
 
 const (
-	// cronInterval is how often they are due.
+	// cronInterval is the interval of the connectors' ticks.
 	cronInterval = time.Minute
-	// cronAim is the part of that in which all must have ticked.
+	// cronAim is the fraction of that time within which all connectors must have ticked.
 	cronAim = 0.25
-	// cronChunk is how many are made due at a time.
+	// cronChunk is the number of connectors that one statement makes due.
 	cronChunk = 100
 )
 
-// BenchmarkCron: seconds until so many cron connectors have ticked that are due at the same
-// moment, against the minute after which they are due again.
+// BenchmarkCron measures the seconds until all cron connectors have ticked that are due at the same moment. The yardstick is
+// the minute after which they are due again.
 func BenchmarkCron(b *testing.B) {
 	silence(b)
 	engines(b, func(b *testing.B, e *database) {
@@ -67,7 +67,7 @@ func BenchmarkCron(b *testing.B) {
 	})
 }
 
-// due lets connectors be due now.
+// due makes connectors due now.
 func due(b *testing.B, st store.Store, connectors []store.Connector) {
 	b.Helper()
 	for some := range slices.Chunk(connectors, cronChunk) {

@@ -20,21 +20,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// database is a store and, beside it, its driver without the store.
+// database is a store with a direct connection to its database.
 type database struct {
 	name  string
 	store store.Store
 	dsn   string // of PostgreSQL
-	// commit is a transaction of one small INSERT.
+	// commit runs a transaction of one small INSERT.
 	commit func(ctx context.Context) error
 	// exec runs a statement, row scans the only row of one.
 	exec func(ctx context.Context, statement string) error
 	row  func(ctx context.Context, query string, into ...any) error
-	// yardstick makes one of the same kind of database.
+	// yardstick creates a yardstick on the same kind of database.
 	yardstick func(tb testing.TB) *yardstick
 }
 
-// count runs a query whose only value is a number.
+// count runs a query that returns a single number.
 func (d *database) count(ctx context.Context, query string) (n int64, err error) {
 	err = d.row(ctx, query, &n)
 	return n, err

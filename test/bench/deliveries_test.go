@@ -32,21 +32,20 @@ import (
 var deliveredRuns = flag.Int("delivered.runs", 20_000, "ended runs whose results a round of BenchmarkDeliveries delivers")
 
 const (
-	// senders is how many connections the yardstick has, as many as the platform to one
-	// connector.
+	// senders is the number of connections of the yardstick. It equals the platform's number of connections to one connector.
 	senders = 64
-	// beside is how many connectors are beside the one that hangs.
+	// beside is the number of connectors in addition to the hanging connector.
 	beside = 1000
 )
 
-// BenchmarkDeliveries: the results of ended runs that go to a server on the same machine,
-// each signed, recorded and ended, against a bare client that signs and sends the same
-// bytes; and those to 1,000 connectors of which one hangs, against the same without it.
+// BenchmarkDeliveries signs, sends and records the results of ended runs to a server on the same machine. The yardstick is a
+// bare client that signs and sends the same bytes. A second figure compares deliveries to 1,000 connectors, including one whose
+// destination hangs, with the same load without the hanging destination.
 func BenchmarkDeliveries(b *testing.B) {
 	for name, open := range databases {
 		b.Run(name, func(b *testing.B) {
 			alternate(b, func() (figures []Figure) {
-				b.Run("round", func(b *testing.B) { // what it opens ends with it
+				b.Run("round", func(b *testing.B) { // closes the round's resources at its end
 					bare := paceOfClient(b)
 					figures = append(figures, Rate("deliveries/"+name, "deliveries/s", paceOfDeliveries(b, open(b), 1, 0, *deliveredRuns), bare, aims["deliveries"]))
 				})
@@ -66,7 +65,7 @@ func BenchmarkDeliveries(b *testing.B) {
 	}
 }
 
-// receiver counts what arrives; what is sent to /hangs is never answered.
+// receiver starts a server that counts its requests. It never responds to requests to /hangs.
 func receiver(tb testing.TB) (url string, arrived *atomic.Int64) {
 	tb.Helper()
 	arrived = &atomic.Int64{}
@@ -83,7 +82,7 @@ func receiver(tb testing.TB) (url string, arrived *atomic.Int64) {
 	return server.URL, arrived
 }
 
-// paceOfClient is how many requests a second a client signs and sends.
+// paceOfClient returns the number of requests that a client signs and sends per second.
 func paceOfClient(tb testing.TB) float64 {
 	tb.Helper()
 	url, _ := receiver(tb)
@@ -119,13 +118,13 @@ func (noKeys) SigningSecret(string, seal.Generated) (string, error) { return "wh
 func (noKeys) Open(seal.Field, []byte) ([]byte, error)              { return nil, seal.ErrUnsealable }
 func (noKeys) SealingKey() string                                   { return "key" }
 
-// paceOfDeliveries is how many results a second reach so many connectors, each of which
-// gets n, beside those that hang, which get as many.
+// paceOfDeliveries returns the number of delivered results per second. Each connector gets n results, and each of the hanging
+// connectors also gets n.
 func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) float64 {
 	tb.Helper()
 	silence(tb)
 	queued := storebench.NewScene(tb, db.store, 1)
-	var agents []scripted // each with as many links as it may have
+	var agents []scripted // each agent has the maximum number of links
 	for i := 0; i < connectors+hanging; i += store.MaxOutboundLinks {
 		agents = append(agents, scripted{name: fmt.Sprintf("%s-%d", agentName, len(agents)), text: output})
 	}
@@ -160,7 +159,7 @@ func paceOfDeliveries(tb testing.TB, db *database, connectors, hanging, n int) f
 	return float64(connectors*n) / took.Seconds()
 }
 
-// sendTo makes an outbound connector with a link from an agent.
+// sendTo creates an outbound connector with a link from an agent.
 func sendTo(tb testing.TB, st store.Store, s *storebench.Scene, agent, url string, i int) {
 	tb.Helper()
 	connector := uuid.New()

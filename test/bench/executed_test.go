@@ -20,32 +20,31 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// How much is executed; hack/bench.sh hands these on.
+// These flags set the sizes of BenchmarkExecuted. hack/bench.sh passes them on.
 var (
 	executedRuns   = flag.Int("executed.runs", 20_000, "queued runs that a round of BenchmarkExecuted executes")
 	executedStored = flag.Int("executed.stored", 200_000, "ended runs that are stored meanwhile; 0 for none")
 )
 
 const (
-	// executedPlaces is how many runs the runner has at a time.
+	// executedPlaces is the number of the runner's slots.
 	executedPlaces = 64
-	// acceptedAtOnce is how many events are queued by one call.
+	// acceptedAtOnce is the number of events that one call queues.
 	acceptedAtOnce = 250
 	// executedTimeout bounds a round.
 	executedTimeout = 10 * time.Minute
 )
 
-// BenchmarkExecuted: queued runs of one agent, which answers once, that a runner gets
-// through the gateway's dispatch port and executes, against runs that are accepted,
-// claimed and completed by SQL alone, while many runs are stored. The other figures are
-// the processor time of all processes for one run, and what it is spent on. Rounds of
-// either side alternate, each in databases of its own.
+// BenchmarkExecuted measures queued runs of one agent with a single answer, while many runs are stored. A runner claims the
+// runs through the gateway's dispatch port and executes them. The yardstick accepts, claims and completes runs by SQL alone.
+// The other figures are the processor time of all processes per run, and its parts. The rounds of both sides alternate, each in
+// a new database.
 func BenchmarkExecuted(b *testing.B) {
 	for name, open := range databases {
 		b.Run(name, func(b *testing.B) {
 			title := fmt.Sprintf("executed/%s/%d stored", name, *executedStored)
 			alternate(b, func() (figures []Figure) {
-				b.Run("round", func(b *testing.B) { // what it opens ends with it
+				b.Run("round", func(b *testing.B) { // closes the round's resources at its end
 					db := open(b)
 					sql := paceOfYardstick(b, db.yardstick(b))
 					platform := paceOfRuns(b, db, *executedStored, *executedRuns)
@@ -66,9 +65,8 @@ func BenchmarkExecuted(b *testing.B) {
 	}
 }
 
-// pace is how many runs a second were executed, and the milliseconds of processor time
-// that each cost: to queue it, whoever spent them, and then those of this process and of
-// the database server.
+// pace holds the number of runs executed per second and the processor time of each run in milliseconds: the total to queue it,
+// then the time of this process and of the database server to execute it.
 type pace struct{ rate, queued, own, server float64 }
 
 func (p pace) cpu() float64 { return p.queued + p.own + p.server }
@@ -87,19 +85,19 @@ func paceOfYardstick(b *testing.B, y *yardstick) pace {
 	return pace{rate: rate, own: perRun(spent.own, int(runs.Load())), server: perRun(spent.server, int(runs.Load()))}
 }
 
-// perRun are the milliseconds that each of so many cost.
+// perRun returns the milliseconds per run.
 func perRun(spent time.Duration, runs int) float64 {
 	return float64(spent.Microseconds()) / 1000 / float64(runs)
 }
 
-// paceOfRuns measures the platform on an empty database in which so many runs are stored.
+// paceOfRuns measures the platform on an empty database after storing the given number of runs there.
 func paceOfRuns(tb testing.TB, db *database, stored, runs int) pace {
 	tb.Helper()
 	return paceBeside(tb, db, runs, func(s scene) { db.remember(tb, s, stored) })
 }
 
-// paceBeside measures the platform with runs of a project of their own, beside what is stored
-// already, or is once they are queued.
+// paceBeside measures the platform with the runs of a new project, next to the data that is stored already. remember stores
+// more data once the runs are queued.
 func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) pace {
 	tb.Helper()
 	silence(tb)
@@ -136,7 +134,7 @@ func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) p
 	}
 }
 
-// queue accepts so many events of a connector that has one link.
+// queue accepts n events of a connector with one link.
 func queue(tb testing.TB, st store.Store, connector store.Key, n int) scene {
 	tb.Helper()
 	route, err := st.Route(tb.Context(), connector)
@@ -165,7 +163,7 @@ func queue(tb testing.TB, st store.Store, connector store.Key, n int) scene {
 	}
 }
 
-// countdown closes over when so many runs were reported as ended.
+// countdown closes over after the given number of runs have been reported as ended.
 type countdown struct {
 	*dispatchapi.Client
 	left atomic.Int64
@@ -181,7 +179,7 @@ func (c *countdown) Complete(ctx context.Context, run uuid.UUID, req dispatchapi
 	return err
 }
 
-// silence lets this process log as a process does, but to nowhere, until the benchmark ends.
+// silence discards the logs of this process until the benchmark ends. The process still formats them.
 func silence(tb testing.TB) {
 	tb.Helper()
 	before := slog.Default()
@@ -189,8 +187,8 @@ func silence(tb testing.TB) {
 	tb.Cleanup(func() { slog.SetDefault(before) })
 }
 
-// The benchmark must fit the store: what it stores is read, what it queues ends.
-func TestExecutedFitsTheStore(t *testing.T) {
+// The benchmark's rows must fit the store: the store reads the stored runs, and the queued runs end.
+func TestExecuted_FitsStore(t *testing.T) {
 	for name, open := range databases {
 		t.Run(name+"/round#01", func(t *testing.T) { // as the benchmark names its second one
 			const stored, runs = 10, 20
@@ -213,8 +211,8 @@ func TestExecutedFitsTheStore(t *testing.T) {
 	}
 }
 
-// read reads all runs of a database as REST does, the one that is stored first with its
-// input, journal and connector run.
+// read reads all runs of a database as REST does. For the first stored run it also reads the input, the journal and the
+// connector run.
 func read(t *testing.T, db *database) {
 	t.Helper()
 	var project, run, event uuid.UUID

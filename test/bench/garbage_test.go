@@ -25,17 +25,17 @@ import (
 )
 
 const (
-	// garbageRate is how many requests a second have invented keys, for garbageTime.
+	// garbageRate is the number of requests with invented keys per second. They last for garbageTime.
 	garbageRate, garbageTime = 1000, 20 * time.Second
-	// garbageClients is how many of them are under way at once, at most.
+	// garbageClients is the maximum number of these requests at once.
 	garbageClients = 200
-	// ownRequests is how many requests a real key makes, fewer than it may in a minute.
+	// ownRequests is the number of requests with a valid key. It is below the rate limit of a minute.
 	ownRequests = 50
 )
 
-// BenchmarkGarbage: what kube-apiserver hears of 1,000 requests a second with
-// invented API keys, and how long a project's own requests take beside them, against
-// the same requests when nobody else asks.
+// BenchmarkGarbage sends 1,000 requests a second with invented API keys. It measures the resulting requests to kube-apiserver,
+// and the response times of a project's valid requests at the same time. The yardstick is the same valid requests without other
+// load.
 func BenchmarkGarbage(b *testing.B) {
 	s := newObjects(b)
 	team := s.namespace("team")
@@ -70,7 +70,7 @@ func BenchmarkGarbage(b *testing.B) {
 		return took
 	}
 	alone := own()
-	<-time.After(time.Minute) // a key may make 120 requests in a minute
+	<-time.After(time.Minute) // the rate limit of a key is 120 requests per minute
 	before := lookups(b, metrics)
 	answers, beside := garbage(b, ask, own)
 	heard := lookups(b, metrics) - before
@@ -79,7 +79,7 @@ func BenchmarkGarbage(b *testing.B) {
 	print(b, Cost("garbage/p50 of a project's own requests beside them", "ms", Percentile(beside, 0.5), Percentile(alone, 0.5), 0))
 }
 
-// garbage sends invented keys while own runs; it returns how many were answered.
+// garbage sends requests with invented keys while own runs. It returns the number of responses.
 func garbage(b *testing.B, ask func(string) int, own func() []time.Duration) (answered float64, beside []time.Duration) {
 	ctx, stop := context.WithTimeout(b.Context(), garbageTime)
 	defer stop()
@@ -104,7 +104,7 @@ func garbage(b *testing.B, ask func(string) int, own func() []time.Duration) (an
 	return float64(count.Load()), beside
 }
 
-// key makes an API key whose owner may do everything.
+// key creates an API key whose owner has all permissions.
 func (s *objects) key(namespace string) string {
 	s.Helper()
 	require.NoError(s, s.Create(s.Context(), &rbacv1.ClusterRoleBinding{
@@ -122,7 +122,7 @@ func (s *objects) key(namespace string) string {
 	return key.String()
 }
 
-// lookups is how many API keys a facade has looked for in Kubernetes.
+// lookups returns the number of API keys that a facade has looked up in Kubernetes.
 func lookups(b *testing.B, metrics string) (n float64) {
 	resp, err := http.Get("http://" + metrics + "/metrics")
 	require.NoError(b, err)

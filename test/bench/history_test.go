@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Ids of events and of their runs, spread over the day until now: where the next ones
-// are inserted there are as many as there can be.
+// These expressions generate the IDs of events and of their runs, spread over the day until now, so that new rows land in the
+// densest part of the index.
 const (
 	postgresIDs = `CREATE TABLE stored AS
 	SELECT stamp(gen_random_uuid(), t.us, 0) AS event, stamp(gen_random_uuid(), t.us, 1) AS run, t.us FROM (

@@ -24,11 +24,10 @@ const (
 	measure = 3 * time.Second
 )
 
-// rounds is how often sides are measured that take turns.
+// rounds is the number of alternating rounds.
 var rounds = flag.Int("rounds", 5, "rounds of what is measured in turns; the middle one counts")
 
-// alternate measures figures several times, in turns with their yardsticks, and prints
-// what the rounds come to.
+// alternate measures figures in several rounds, alternating with their yardsticks, and prints the summary of the rounds.
 func alternate(b *testing.B, figures func() []Figure) {
 	b.Helper()
 	var rows [][]Figure
@@ -48,8 +47,7 @@ func alternate(b *testing.B, figures func() []Figure) {
 // body is 1 kB of JSON.
 var body = []byte(`{"name":"Ada","text":"` + strings.Repeat("x", 976) + `"}`)
 
-// caller posts over one kept connection. It costs little, so that the machine's
-// time goes to the server.
+// caller posts over one persistent connection. It uses little processor time, so that the server gets the machine's time.
 type caller struct {
 	conn    net.Conn
 	reader  *bufio.Reader
@@ -66,7 +64,7 @@ func dial(tb testing.TB, addr, path string) *caller {
 	return c
 }
 
-// connect makes a connection, in place of the one that there was.
+// connect opens a connection and replaces the previous one.
 func (c *caller) connect(addr string) error {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// syncs is how many writes are measured that are on the disk when they return.
+// syncs is the number of measured writes that are on the disk when they return.
 const syncs = 200
 
-// BenchmarkMachine says where the figures are from.
+// BenchmarkMachine prints the properties of the machine that the figures come from.
 func BenchmarkMachine(b *testing.B) {
 	pg, lite := openPostgres(b), openSQLite(b)
 	var postgres, sqlite string
@@ -38,14 +38,14 @@ func BenchmarkMachine(b *testing.B) {
 		Sync       float64 `json:"fsync_ms"`
 	}{
 		"machine", fieldOf(b, "/proc/cpuinfo", "model name"), runtime.NumCPU(), fieldOf(b, "/proc/meminfo", "MemTotal"),
-		strings.TrimSpace(string(kernel)), runtime.Version(), postgres, sqlite, round(syncTime(b)),
+		strings.TrimSpace(string(kernel)), runtime.Version(), postgres, sqlite, roundMillis(syncTime(b)),
 	})
 	require.NoError(b, err)
 	_, err = fmt.Fprintf(os.Stdout, "%s\n", line)
 	require.NoError(b, err)
 }
 
-// fieldOf is what a file of the kernel's says first under a name; "" where it does not.
+// fieldOf returns the first value of a name in a file of the kernel, or "" if the file does not contain the name.
 func fieldOf(b *testing.B, file, name string) string {
 	text, err := os.ReadFile(file)
 	require.NoError(b, err)
@@ -57,8 +57,7 @@ func fieldOf(b *testing.B, file, name string) string {
 	return ""
 }
 
-// syncTime is how many milliseconds a small write to the disk of the databases takes, the
-// middle one of several.
+// syncTime returns the median time of a small write to the databases' disk in milliseconds.
 func syncTime(b *testing.B) float64 {
 	file, err := os.Create(filepath.Join(b.TempDir(), "sync"))
 	require.NoError(b, err)

@@ -27,8 +27,7 @@ import (
 // settle is how long a process may take to become idle.
 const settle = 5 * time.Second
 
-// BenchmarkMemory: what each process holds while nothing happens, against a Go
-// HTTP server that does nothing.
+// BenchmarkMemory measures the memory of each idle process. The yardstick is a Go HTTP server that does nothing.
 func BenchmarkMemory(b *testing.B) {
 	bin, dir := b.TempDir(), b.TempDir()
 	for command, folder := range map[string]string{
@@ -59,7 +58,7 @@ func BenchmarkMemory(b *testing.B) {
 	}{
 		{"webhookgw", public, []string{"webhookgw", "--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=" + internal}},
 		{"runner", "", []string{"runner", "serve", "--dispatch-url=http://" + internal, "--token-file=" + token}},
-		// The facade waits for the keys that the manager makes.
+		// The facade waits for the keys that the manager creates.
 		{"manager", "", append([]string{"agentplatform", "manager", "--leader-elect=false", "--image=agentplatform:dev", "--dispatch-url=http://" + internal}, common...)},
 		{"apiserver", facade, append([]string{"agentplatform", "apiserver", "--api-addr=" + facade}, common...)},
 		{"all", "", []string{"agentplatform", "all", "--sqlite=" + filepath.Join(dir, "all.db"), "--system-namespace=default", "--leader-elect=false",
@@ -105,7 +104,7 @@ func start(b *testing.B, command string, args ...string) *process {
 	p.Stderr = &p.log
 	require.NoError(b, p.Start())
 	b.Cleanup(func() {
-		_ = p.Process.Kill() // it may have ended
+		_ = p.Process.Kill() // the process may have exited already
 		_ = p.Wait()
 	})
 	return p

@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
 )
 
-// How much BenchmarkPeak asks of a gateway at once; hack/bench.sh hands these on.
+// These flags set the load of BenchmarkPeak. hack/bench.sh passes them on.
 var (
 	peakRuns    = flag.Int("peak.runs", 64, "runs with the largest journals that are claimed")
 	peakBodies  = flag.Int("peak.bodies", 64, "bodies that arrive slowly")
@@ -36,32 +36,34 @@ var (
 )
 
 const (
-	// peakAim is how many MiB a gateway may hold at most.
+	// peakAim is the maximum memory of a gateway in MiB.
 	peakAim = 400
-	// peakProjects share bodies and callers. All places for bodies are taken only where each
-	// of as many projects takes one: the last ones are for those that have none.
+	// peakProjects is the number of projects that share the body and caller slots. The last body slots are reserved for
+	// projects that hold none. All body slots are therefore in use only if this many projects hold one each.
 	peakProjects = 64
 	// A body's pieces and how often one is sent: a body of 16 MiB takes a minute.
 	peakPiece, peakEvery = 64 << 10, 250 * time.Millisecond
 	// peakLimit is the limit of memory that the gateway is shipped with.
 	peakLimit = "1GiB"
-	// peakTimeout bounds what is waited for.
+	// peakTimeout bounds every wait.
 	peakTimeout = 5 * time.Minute
-	// journalsToken is that of the runners which resume runs.
+	// journalsToken is the token of the runners that resume runs.
 	journalsToken = "bench-journals"
-	// entryRoom is what an entry of a journal counts for beside its text, at most.
+	// entryRoom is the maximum size of a journal entry without its text.
 	entryRoom = 512
-	// bodyBegin and bodyEnd stand around what fills a body.
+	// bodyBegin and bodyEnd enclose the padding of a body.
 	bodyBegin, bodyEnd = `{"text":"`, `"}`
 )
 
-// BenchmarkPeak: the most memory that a gateway process ever holds which has all of this
-// at once: runs with the largest journals are claimed, and all their journals read; large
-// bodies arrive slowly; callers of a sync connector wait. Against what it may hold.
+// BenchmarkPeak measures the peak memory of a gateway process and compares it with the limit. The gateway has all of this load
+// at once:
+//   - A runner claims runs with the largest journals and reads all journals.
+//   - Large bodies arrive slowly.
+//   - Callers of a sync connector wait.
 func BenchmarkPeak(b *testing.B) {
 	silence(b)
 	db := openPostgres(b)
-	var hooks, inbound []string // nobody executes what they accept
+	var hooks, inbound []string // no runner executes the accepted runs
 	for range peakProjects {
 		scene := storebench.NewScene(b, db.store, 1)
 		release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
@@ -106,13 +108,12 @@ func gatewayProcess(b *testing.B, db *database) (gw *process, public, internal s
 	return gw, public, internal
 }
 
-// pathOf is a connector's.
+// pathOf returns the webhook path of a connector.
 func pathOf(scene *storebench.Scene, connector uuid.UUID) string {
 	return "/hooks/" + scene.Project.String() + "/" + connector.String()
 }
 
-// longJournals leaves so many runs of a project queued that have the largest journals
-// there can be.
+// longJournals queues the given number of runs of a project with journals of the maximum size.
 func longJournals(b *testing.B, db *database, runs int) {
 	b.Helper()
 	scene := storebench.NewScene(b, db.store, 1)
@@ -138,7 +139,7 @@ func longJournals(b *testing.B, db *database, runs int) {
 	require.NoError(b, err)
 }
 
-// wait has callers post to sync connectors; what it returns gets the answers that come.
+// wait starts callers of sync connectors. The returned channel receives their responses.
 func wait(b *testing.B, addr string, paths []string, callers int) (answered chan string) {
 	b.Helper()
 	answered = make(chan string, callers)

@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// What a platform has stored; hack/bench.sh hands these on.
+// These flags set the sizes of the stored data. hack/bench.sh passes them on.
 var (
 	scaleDays     = flag.Int("scale.days", 30, "days over which the runs are spread that are stored at scale")
 	scaleProjects = flag.Int("scale.projects", 100, "projects that they are spread over, by Zipf")
@@ -28,22 +28,23 @@ var (
 )
 
 const (
-	// agentsOfProject are agents, each with a connector, whose shares of runs are by Zipf too.
+	// agentsOfProject is the number of agents of a project, each with a connector. Their shares of the runs also follow a Zipf
+	// distribution.
 	agentsOfProject = 8
 	// skew is the exponent of both: of 100 projects the largest has a fifth.
 	skew = 1.1
-	// draws are the rows among which a stored run chooses whose it is.
+	// draws is the number of rows from which a stored run draws its owner.
 	draws = 4096
-	// openShare is how many runs are stored for one that is open.
+	// openShare is the number of stored runs for each open run.
 	openShare = 50
 )
 
-// population is what a platform has stored: projects with agents, their history, and what is open.
+// population is the stored data of a platform: projects with agents, their history and their open runs.
 type population struct {
 	*database
 	scenes []*storebench.Scene // the largest first
 	hooks  [][]uuid.UUID       // a connector for each agent of each of them
-	// oldest is when the first day begins, oldestRuns how many it has.
+	// oldest is the start of the first partition, and oldestRuns the number of its runs.
 	oldest     time.Time
 	oldestRuns int
 }
@@ -53,7 +54,7 @@ func (p *population) largest() (*storebench.Scene, string, uuid.UUID) {
 	return p.scenes[0], p.scenes[0].Links[0].AgentName, p.hooks[0][0]
 }
 
-// populate stores so many runs that have ended, and how many are open beside them.
+// populate stores the given number of ended runs and the matching number of open runs.
 func populate(tb testing.TB, db *database, runs int) *population {
 	tb.Helper()
 	p := &population{database: db, oldest: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -*scaleDays)}
@@ -80,7 +81,7 @@ func populate(tb testing.TB, db *database, runs int) *population {
 	return p
 }
 
-// daysOf are how many of the runs each day has, the oldest first.
+// daysOf returns the number of runs of each day, oldest first.
 func daysOf(runs int) []int {
 	days := make([]int, *scaleDays)
 	days[0] = min(*scaleOldest, runs/2)
@@ -91,7 +92,7 @@ func daysOf(runs int) []int {
 	return days
 }
 
-// draw fills a table of whose a run is, by which each has its share.
+// draw fills a table that assigns runs to projects by the share of each project.
 func (p *population) draw(tb testing.TB) {
 	tb.Helper()
 	random := rand.New(rand.NewPCG(11, 2026))
@@ -180,7 +181,7 @@ func (p *population) rememberDay(tb testing.TB, day time.Time, n int) {
 	}
 }
 
-// consume lets a consumer of the store have all that was stored.
+// consume runs an outbox consumer of the store until it has processed all stored rows.
 func (p *population) consume(tb testing.TB, what string, some func(ctx context.Context, limit int) (int, error)) {
 	tb.Helper()
 	begun, said := time.Now(), time.Now()
@@ -197,7 +198,7 @@ func (p *population) consume(tb testing.TB, what string, some func(ctx context.C
 	}
 }
 
-// open queues so many runs, spread as the others are.
+// open queues n runs with the same distribution as the stored runs.
 func (p *population) open(tb testing.TB, n int) {
 	tb.Helper()
 	random := rand.New(rand.NewPCG(12, 2026))
@@ -211,12 +212,12 @@ func (p *population) open(tb testing.TB, n int) {
 	}
 }
 
-// settle is what a database that has had its history for a while looks like.
+// settle brings the database into the state that it has some time after the history was written.
 func (p *population) settle(tb testing.TB) {
 	tb.Helper()
 	after := []string{"VACUUM ANALYZE", "CHECKPOINT"}
 	if p.name == "sqlite" {
-		after = []string{"PRAGMA wal_checkpoint(TRUNCATE)"} // what the planner knows is the platform's
+		after = []string{"PRAGMA wal_checkpoint(TRUNCATE)"} // the platform itself updates the planner's statistics
 	}
 	for _, statement := range after {
 		require.NoError(tb, p.exec(tb.Context(), statement))

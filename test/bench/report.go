@@ -13,10 +13,8 @@ import (
 	"time"
 )
 
-// Figure is a measurement. Ratio is Value over Yardstick; Better says whether a
-// higher or a lower one is better, Aim what it should be, 0 for none. Of one over several
-// rounds Spread says how far apart their ratios lie: the greatest less the least, over
-// the middle one.
+// Figure is a measurement. Ratio is Value divided by Yardstick. Better is "higher" or "lower". Aim is the target, or 0 for no
+// target. Spread is set for a figure of several rounds: the largest ratio minus the smallest, divided by the median.
 type Figure struct {
 	Name      string  `json:"name"`
 	Value     float64 `json:"value"`
@@ -28,12 +26,12 @@ type Figure struct {
 	Spread    float64 `json:"spread,omitempty"`
 }
 
-// Rate is a figure of which more is better, Cost one of which less is.
+// Rate returns a figure for which a higher value is better.
 func Rate(name, unit string, value, yardstick, aim float64) Figure {
 	return Figure{name, value, unit, yardstick, value / yardstick, "higher", aim, 0}
 }
 
-// Cost is a figure of which less is better.
+// Cost returns a figure for which a lower value is better.
 func Cost(name, unit string, value, yardstick, aim float64) Figure {
 	return Figure{name, value, unit, yardstick, value / yardstick, "lower", aim, 0}
 }
@@ -67,7 +65,7 @@ func median(numbers []float64) float64 {
 // Write prints figures as JSON lines, to three digits after the point.
 func Write(w io.Writer, figures ...Figure) error {
 	for _, f := range figures {
-		f.Value, f.Yardstick, f.Ratio, f.Spread = round(f.Value), round(f.Yardstick), round(f.Ratio), round(f.Spread)
+		f.Value, f.Yardstick, f.Ratio, f.Spread = roundMillis(f.Value), roundMillis(f.Yardstick), roundMillis(f.Ratio), roundMillis(f.Spread)
 		line, err := json.Marshal(f)
 		if err != nil {
 			return fmt.Errorf("writing figure %s: %w", f.Name, err)
@@ -79,7 +77,7 @@ func Write(w io.Writer, figures ...Figure) error {
 	return nil
 }
 
-func round(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }
+func roundMillis(f float64) float64 { return float64(int64(f*1000+0.5)) / 1000 }
 
 // Percentile is the duration that a share of all is not longer than, in
 // milliseconds; durations are sorted in place.

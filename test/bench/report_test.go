@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPercentile(t *testing.T) {
+func TestPercentile_NearestRank(t *testing.T) {
 	t.Parallel()
 	var durations []time.Duration
 	for i := 100; i > 0; i-- {
@@ -22,7 +22,7 @@ func TestPercentile(t *testing.T) {
 	require.Zero(t, Percentile(nil, 0.5))
 }
 
-func TestWrite(t *testing.T) {
+func TestWrite_JSONLines(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	require.NoError(t, Write(&out, Rate("a", "requests/s", 50, 100, 0.35), Cost("b", "ms", 3, 2, 0)))
@@ -31,7 +31,7 @@ func TestWrite(t *testing.T) {
 `, out.String())
 }
 
-func TestOver(t *testing.T) {
+func TestOver_DividesByYardstick(t *testing.T) {
 	t.Parallel()
 	rounds := []Figure{Rate("a", "runs/s", 30, 10, 2), Rate("a", "runs/s", 10, 10, 2), Rate("a", "runs/s", 20, 40, 2)}
 	require.Equal(t, Figure{Name: "a", Value: 20, Unit: "runs/s", Yardstick: 10, Ratio: 1, Better: "higher", Aim: 2, Spread: 2.5}, Over(rounds))

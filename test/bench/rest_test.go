@@ -13,22 +13,22 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// How much rest BenchmarkRest has; hack/bench.sh hands these on.
+// These flags set the size of BenchmarkRest. hack/bench.sh passes them on.
 var (
 	restEnvironments = flag.Int("rest.environments", 1000, "environments with a runner each that have nothing to do")
 	restTime         = flag.Duration("rest.time", 5*time.Minute, "how long they are watched")
 )
 
 const (
-	// restAim is how many transactions a second all of them together may cost.
+	// restAim is the limit for all environments together, in transactions per second.
 	restAim = 50
 	// restStart bounds the time until all runners are there.
 	restStart = 5 * time.Minute
 )
 
-// BenchmarkRest: what environments cost the database that have a runner each and nothing
-// to do, by its own count of transactions, against what they may. Of the gateway's
-// statements each is a transaction, but for those of a few tasks of housekeeping.
+// BenchmarkRest measures the database transactions that idle environments with one runner each cost, and compares them with the
+// limit. The database counts the transactions. Each statement of the gateway is a transaction, except for a few housekeeping
+// tasks.
 func BenchmarkRest(b *testing.B) {
 	silence(b)
 	db := openPostgres(b)

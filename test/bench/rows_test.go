@@ -18,8 +18,8 @@ var small = map[string]string{
 	"scale.time": "2s", "scale.side": "1s", "scale.rate": "40", "executed.runs": "100",
 }
 
-// Rows that are measured now and then must not rot meanwhile: small ones work.
-func TestRowsWork(t *testing.T) {
+// This test runs the occasionally measured rows with small sizes, so that they do not break unnoticed.
+func TestRows_Work(t *testing.T) {
 	for name, value := range small {
 		option := flag.Lookup(name)
 		require.NotNil(t, option, name)

@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/schedule"
 )
 
-// How much is asked of a platform at scale; hack/bench.sh hands these on.
+// These flags set the load at scale. hack/bench.sh passes them on.
 var (
 	scaleTime = flag.Duration("scale.time", 10*time.Minute, "how long BenchmarkScale keeps a platform busy")
 	scaleSide = flag.Duration("scale.side", 20*time.Second, "how long they arrive while nothing is dropped, and at least while a day is")
@@ -29,24 +29,24 @@ var (
 )
 
 const (
-	// scalePace is the least that is accepted and executed at scale, of what is without history.
+	// scalePace is the minimum throughput at scale, as a fraction of the throughput without history.
 	scalePace = 0.85
 	// scaleCallers send the webhooks.
 	scaleCallers = 20
-	// dropParts is how many partitions, or rows, a call drops, as a gateway's does.
+	// dropParts is the number of partitions or rows that a call drops, as in a gateway.
 	dropParts = 500
-	// behindAim is how long a consumer of the outbox may be behind, in seconds.
+	// behindAim is the maximum lag of an outbox consumer in seconds.
 	behindAim = 2
 )
 
-// dropAims are how much later webhooks may be answered while a day is dropped.
+// dropAims limits the ratio of webhook response times while a partition is dropped to the times without a drop.
 var dropAims = map[string]float64{"postgres": 1.5, "sqlite": 3}
 
-// rates are those of webhooks that are accepted, and runs that are executed, of a project of their
-// own beside a platform's history, against the same without any, in turns.
+// rates measures the rates of accepted webhooks and of executed runs for a new project, with and without a platform's history,
+// in alternating rounds.
 func (p *population) rates(b *testing.B) {
 	alternate(b, func() (figures []Figure) {
-		b.Run("round", func(b *testing.B) { // what it opens ends with it
+		b.Run("round", func(b *testing.B) { // closes the round's resources at its end
 			empty := databases[p.name](b)
 			figures = []Figure{
 				Rate("scale/"+p.name+"/accepted", "requests/s", paceOfWebhooks(b, p.database), paceOfWebhooks(b, empty), scalePace),
@@ -59,7 +59,7 @@ func (p *population) rates(b *testing.B) {
 	})
 }
 
-// paceOfWebhooks is how many a second are accepted.
+// paceOfWebhooks returns the number of accepted webhooks per second.
 func paceOfWebhooks(b *testing.B, db *database) (rate float64) {
 	b.Helper()
 	b.Run("webhooks", func(b *testing.B) { // its gateway ends with it
@@ -69,8 +69,8 @@ func paceOfWebhooks(b *testing.B, db *database) (rate float64) {
 	return rate
 }
 
-// drop is how late webhooks are answered that arrive at a steady rate, in their slowest
-// hundredth, while the oldest day is dropped, against the same while nothing is.
+// drop measures the 99th percentile of webhook response times at a steady rate while the oldest partition is dropped. The
+// yardstick is the same load without a drop.
 func (p *population) drop(b *testing.B) {
 	silence(b)
 	scene := storebench.NewScene(b, p.store, 1)
@@ -99,8 +99,8 @@ func (p *population) drop(b *testing.B) {
 		Cost("scale/"+p.name+"/drop/longest", "ms", Percentile(with, 1), Percentile(without, 1), 0))
 }
 
-// dropOldest drops the first day, as a gateway does, and returns how many runs are left of it, and whether
-// nothing else is.
+// dropOldest drops the first partition as a gateway does. It returns the number of runs that are left in the partition, and
+// whether nothing is left to drop.
 func (p *population) dropOldest(tb testing.TB) (left int64, all bool) {
 	age := time.Since(p.oldest.AddDate(0, 0, 1)) - time.Hour
 	if age < 0 {
@@ -122,7 +122,7 @@ func (p *population) dropOldest(tb testing.TB) (left int64, all bool) {
 	return left, all
 }
 
-// after is over once so long has passed.
+// after returns a function that reports whether d has passed.
 func after(d time.Duration) func() bool {
 	end := time.Now().Add(d)
 	return func() bool { return time.Now().After(end) }
@@ -156,8 +156,7 @@ func arriving(b *testing.B, addr, path string, over func() bool) (took []time.Du
 	return took
 }
 
-// outbox is how far behind the consumers of the outbox are, in seconds, after a platform was kept
-// as busy as it can be.
+// outbox measures the lag of the outbox consumers in seconds after the maximum load.
 func (p *population) outbox(b *testing.B) {
 	silence(b)
 	scene := storebench.NewScene(b, p.store, 1)

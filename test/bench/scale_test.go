@@ -20,39 +20,41 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// How much those of Scale ask for; hack/bench.sh hands these on.
+// These flags set the sizes of Scale. hack/bench.sh passes them on.
 var (
 	scaleBase  = flag.Int("scale.base", 10_000, "stored runs of the yardstick of BenchmarkScale")
 	scaleCalls = flag.Int("scale.calls", 400, "how often each call of BenchmarkScale is made")
 )
 
-// scaleRuns are how many runs that have ended are stored at scale.
+// scaleRuns is the number of stored ended runs at scale.
 var scaleRuns = map[string]*int{
 	"postgres": flag.Int("scale.postgres", 10_000_000, "runs that are stored on PostgreSQL at scale"),
 	"sqlite":   flag.Int("scale.sqlite", 2_000_000, "runs that are stored on SQLite at scale"),
 }
 
 const (
-	// scaleAim is how much more a call may cost at scale, in its slowest hundredth; what takes
-	// no longer than cheap is as it should be in any case.
+	// scaleAim limits the ratio of a call's 99th percentile at scale to its yardstick. A call that takes at most cheap meets
+	// the aim in any case.
 	scaleAim = 2
 	cheap    = 5 // ms
-	// warm is how many calls are made before those that count, callsTime how long one is made again and
-	// again, and searchAim what a search may take.
+	// warm is the number of warm-up calls. callsTime is how long the benchmark repeats each call. searchAim is the longest time
+	// that a search may take.
 	warm      = 20
 	callsTime = time.Minute
 	searchAim = 300 // ms
 )
 
-// call is something that is asked of a store. Ready is what it needs each time, which is not measured.
+// call is a call of the store. ready prepares each call and is not measured.
 type call struct {
 	ready func(tb testing.TB)
 	do    func(ctx context.Context) error
 }
 
-// BenchmarkScale: what a platform's history costs that has it: each call, in its slowest
-// hundredth, against the same with little history; the rates of webhooks and runs against
-// those without; webhooks while a day goes; and how far the consumers fall behind.
+// BenchmarkScale measures the cost of a platform's history:
+//   - the 99th percentile of each call, compared with the same call with little history,
+//   - the rates of webhooks and runs, compared with the rates without history,
+//   - the response times of webhooks while a partition is dropped,
+//   - the lag of the outbox consumers.
 func BenchmarkScale(b *testing.B) {
 	engines(b, func(b *testing.B, large *database) {
 		base := populate(b, databases[large.name](b), *scaleBase)
@@ -70,7 +72,7 @@ func BenchmarkScale(b *testing.B) {
 	})
 }
 
-// costs are the slowest hundredths of calls, in milliseconds. A search that is refused has its cost, too.
+// costs returns the 99th percentile of each call in milliseconds. A rejected search counts with its time.
 func (p *population) costs(b *testing.B, calls map[string]call) map[string]float64 {
 	b.Helper()
 	out := map[string]float64{}
@@ -78,7 +80,7 @@ func (p *population) costs(b *testing.B, calls map[string]call) map[string]float
 		c := calls[name]
 		took, over, refused := make([]time.Duration, 0, *scaleCalls), after(callsTime), 0
 		for i := range warm + *scaleCalls {
-			if i > 2*warm && over() { // it is refused each time that it has used up its own
+			if i > 2*warm && over() { // the store rejects a search that has used up its time
 				break
 			}
 			if c.ready != nil {
@@ -100,7 +102,7 @@ func (p *population) costs(b *testing.B, calls map[string]call) map[string]float
 	return out
 }
 
-// calls are those of the way of a run, each list and each statistic.
+// calls returns the calls that the benchmark measures: each step of a run, each list and each statistic.
 func (p *population) calls(tb testing.TB) map[string]call {
 	tb.Helper()
 	calls := p.way(tb)
@@ -221,7 +223,7 @@ func (p *population) reads() map[string]func(ctx context.Context) error {
 	return out
 }
 
-// statistics are what is asked of an agent's numbers.
+// statistics returns the statistics queries of one agent.
 func (p *population) statistics(scene *storebench.Scene, agent string, now time.Time) map[string]store.StatisticsQuery {
 	out := map[string]store.StatisticsQuery{
 		"all":        {},

@@ -23,7 +23,7 @@ const (
 	hookTimeout = 300
 )
 
-// scripted is an agent that answers with a text after a while.
+// scripted is an agent that answers with a text after a delay.
 type scripted struct {
 	name, text string
 	after      time.Duration
@@ -73,10 +73,10 @@ func connect(tb testing.TB, st store.Store, scene *storebench.Scene, mode, agent
 	return connector
 }
 
-// tokenOf is what runners of a scene's environment show, once they are admitted.
+// tokenOf returns the token of admitted runners of a scene's environment.
 func tokenOf(project uuid.UUID) string { return "bench-runner-" + project.String() }
 
-// admit lets runners with their token have the environment's runs.
+// admit stores the runners' token, so that runners can claim the environment's runs.
 func admit(tb testing.TB, st store.Store, scene *storebench.Scene) {
 	tb.Helper()
 	admitWith(tb, st, scene, tokenOf(scene.Project))

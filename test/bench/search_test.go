@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// searchTime is how long a search takes at most, as the facade has it.
+// searchTime is the timeout of a search, as in the facade.
 const searchTime = 2 * time.Second
 
 // index indexes runs as a gateway does.
@@ -19,7 +19,7 @@ func (p *population) index(ctx context.Context, limit int) (int, error) {
 	return p.store.IndexRuns(ctx, limit, func(run store.Searched) []string { return textsOf(run).Words() })
 }
 
-// textsOf is what of a stored run is searched.
+// textsOf returns the searchable texts of a stored run.
 func textsOf(run store.Searched) search.Run {
 	return search.Run{
 		AgentName: run.AgentName, Status: string(run.Status), Attempt: run.Attempt, ErrorCode: string(run.ErrorCode),
@@ -27,8 +27,8 @@ func textsOf(run store.Searched) search.Run {
 	}
 }
 
-// searches are lists of the largest project's runs that a text finds. Its words are in each run but for the
-// number, which each day has once.
+// searches returns text searches in the largest project's runs. Every run contains the search terms, except for the number,
+// which one run per day contains.
 func (p *population) searches() map[string]call {
 	scene, _, _ := p.largest()
 	out := map[string]call{}

@@ -18,23 +18,23 @@ import (
 )
 
 const (
-	// uploadSize is how many bytes the body of an upload has, uploadsAtOnce how many arrive at
-	// once, uploadRounds how many after each other on each connection.
+	// uploadSize is the size of an upload's body in bytes. uploadsAtOnce is the number of concurrent uploads. uploadRounds is
+	// the number of sequential uploads on each connection.
 	uploadSize    = 10 << 20
 	uploadsAtOnce = 8
 	uploadRounds  = 4
-	// uploadAim is which part of its body's size an upload may take of the gateway's memory.
+	// uploadAim limits the gateway's memory for an upload, as a fraction of the size of its body.
 	uploadAim = 1
-	// formRoom is what a form has beside its file.
+	// formRoom is the size of a form without its file.
 	formRoom = 512
 )
 
-// BenchmarkUpload: by how much the memory of a gateway process grows at most for each of the
-// multipart uploads that it takes at once, against the size of one.
+// BenchmarkUpload measures the peak growth of a gateway process's memory per concurrent multipart upload, and compares it with
+// the size of an upload.
 func BenchmarkUpload(b *testing.B) {
 	silence(b)
 	db := openPostgres(b)
-	var inbound []string // nobody executes what they accept
+	var inbound []string // no runner executes the accepted runs
 	for range peakProjects {
 		scene := storebench.NewScene(b, db.store, 1)
 		release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
@@ -60,7 +60,7 @@ func BenchmarkUpload(b *testing.B) {
 	print(b, Cost("memory/webhookgw/upload of 10 MiB", "MiB", (gw.peak(b)-before)/uploadsAtOnce, uploadSize>>20, uploadAim))
 }
 
-// form is a body of about that size with a field and a file.
+// form returns a body of about the given size with a field and a file.
 func form(b *testing.B, size int) (contentType string, body []byte) {
 	b.Helper()
 	var out bytes.Buffer
@@ -74,7 +74,7 @@ func form(b *testing.B, size int) (contentType string, body []byte) {
 	return w.FormDataContentType(), out.Bytes()
 }
 
-// upload posts a body, whose file must be accepted.
+// upload posts a body and requires that the gateway accepts its file.
 func upload(addr, path, contentType string, body []byte) error {
 	resp, err := http.Post("http://"+addr+path, contentType, bytes.NewReader(body))
 	if err != nil {

@@ -64,9 +64,8 @@ func bare(w http.ResponseWriter, r *http.Request) {
 	httpserver.WriteJSON(w, http.StatusOK, map[string]any{"status": "ok", "dispatched_to": 1, "run_ids": []uuid.UUID{uuid.Nil}})
 }
 
-// BenchmarkInbound: accepted webhooks at 64 clients against a handler that only
-// decodes the body, and against the same rows inserted without HTTP, one
-// transaction an event, at 64 connections.
+// BenchmarkInbound measures accepted webhooks with 64 clients. It has two yardsticks: a handler that only decodes the body, and
+// inserting the same rows without HTTP, with one transaction per event and 64 connections.
 func BenchmarkInbound(b *testing.B) {
 	const clients = 64
 	server := httptest.NewServer(http.HandlerFunc(bare))
@@ -86,9 +85,8 @@ func BenchmarkInbound(b *testing.B) {
 	})
 }
 
-// BenchmarkSync: round trips of a sync webhook with the scripted model, one after the
-// other, against three transactions of the same store that insert one row each, and
-// against what a round trip asks of the store, without HTTP and a runner.
+// BenchmarkSync measures sequential round trips of a sync webhook with the scripted model. It has two yardsticks: three
+// transactions of the same store with one INSERT each, and the store calls of a round trip without HTTP and a runner.
 func BenchmarkSync(b *testing.B) {
 	engines(b, func(b *testing.B, e *database) {
 		scene := storebench.NewScene(b, e.store, 1)
@@ -120,8 +118,8 @@ func BenchmarkSync(b *testing.B) {
 	})
 }
 
-// BenchmarkSyncRate: sync webhooks with the scripted model at 64 clients against runs
-// that are accepted, claimed and completed by SQL alone.
+// BenchmarkSyncRate measures sync webhooks with the scripted model and 64 clients. The yardstick accepts, claims and completes
+// runs by SQL alone.
 func BenchmarkSyncRate(b *testing.B) {
 	db := openPostgres(b)
 	scene := storebench.NewScene(b, db.store, 1)
@@ -142,8 +140,8 @@ func greeter(tb testing.TB, st store.Store, scene *storebench.Scene) uuid.UUID {
 	return deploy(tb, st, scene, agentName, "Hello.")
 }
 
-// deploy makes a deployment live whose one agent answers with a text, and returns a sync
-// connector that is linked to it.
+// deploy makes a deployment live. Its only agent answers with the given text. deploy returns a sync connector that is linked to
+// the agent.
 func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text string) uuid.UUID {
 	tb.Helper()
 	release(tb, st, scene, scripted{name: agent, text: text})
@@ -151,7 +149,7 @@ func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text 
 	return connect(tb, st, scene, "sync", agent)
 }
 
-// runnerOf executes runs of a gateway, so many at a time, until the benchmark ends.
+// runnerOf executes runs of a gateway with the given number of slots until the benchmark ends.
 func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, places int) {
 	tb.Helper()
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: token})
@@ -159,7 +157,7 @@ func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, places int) {
 	runner(tb, client, places)
 }
 
-// runner executes runs, so many at a time, until the benchmark ends.
+// runner executes runs with the given number of slots until the benchmark ends.
 func runner(tb testing.TB, dispatch serve.Dispatch, places int) {
 	tb.Helper()
 	server, err := serve.New(serve.Options{

@@ -19,8 +19,8 @@ import (
 //go:embed yardstick/postgres.sql
 var postgresTables string
 
-// The statements of a run's way, one transaction each, as the store's were before it
-// kept what is open apart from what ended.
+// These are the statements of a run, one transaction each. They match the statements of the store from the time when open and
+// ended runs shared a table.
 const (
 	postgresAccept = `WITH ev AS MATERIALIZED (
 	SELECT e.*,
@@ -122,8 +122,7 @@ ORDER BY r.id`
 ) SELECT COALESCE(ended.open_runs, 0) FROM run LEFT JOIN ended ON TRUE`
 )
 
-// yardstickPostgres makes a yardstick in a database of its own, with a connection for
-// each client.
+// yardstickPostgres creates a yardstick in a new database, with a connection for each client.
 func yardstickPostgres(tb testing.TB) *yardstick {
 	tb.Helper()
 	dsn := testenv.Postgres(tb)
@@ -169,7 +168,7 @@ func (s scene) runPostgres(ctx context.Context, pool *pgxpool.Pool) error {
 		run   uuid.UUID
 		token int64
 	)
-	for run == uuid.Nil { // all that stood there may have been locked by others just then
+	for run == uuid.Nil { // other clients may have locked all rows that the query saw
 		rows, err := pool.Query(ctx, postgresClaim, s.environment, "yardstick", "[]", seenEvery.Microseconds(), 1, leaseTime.Microseconds())
 		if err != nil {
 			return err

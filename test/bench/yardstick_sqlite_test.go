@@ -21,8 +21,8 @@ import (
 //go:embed yardstick/sqlite.sql
 var sqliteTables string
 
-// The statements of a run's way, as the store's were before it kept what is open apart
-// from what ended.
+// These are the statements of a run. They match the statements of the store from the time when open and ended runs shared a
+// table.
 const (
 	sqliteCurrent = `SELECT EXISTS (SELECT 1 FROM connectors WHERE id = $1 AND version = $2),
 		$3 IS NULL OR EXISTS (SELECT 1 FROM blobs WHERE id = $3 AND complete)`
@@ -91,16 +91,17 @@ type clockedFile string
 func (f clockedFile) Connect(context.Context) (driver.Conn, error) { return clocked.Open(string(f)) }
 func (f clockedFile) Driver() driver.Driver                        { return clocked }
 
-// sqliteSettings are those of the store.
+// sqliteSettings are the connection settings that the store uses.
 const sqliteSettings = "?_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(FULL)&_pragma=journal_mode(WAL)&_pragma=temp_store(MEMORY)"
 
-// sqliteDSN names a file, whose path may hold what ends a URL's: the name of a round does.
+// sqliteDSN returns the URL of a database file. It escapes the path, because the name of a round can contain characters that
+// end a URL's path.
 func sqliteDSN(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + sqliteSettings
 }
 
-// yardstickSQLite makes a yardstick in a file of its own. A run's way has one client,
-// whose connection has each statement prepared.
+// yardstickSQLite creates a yardstick in a new file. It has one client for runs. The client's connection has each statement
+// prepared.
 func yardstickSQLite(tb testing.TB) *yardstick {
 	tb.Helper()
 	db := sql.OpenDB(clockedFile(sqliteDSN(filepath.Join(tb.TempDir(), "yardstick.db"))))
@@ -136,7 +137,7 @@ func (s scene) insertSQLite(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	defer func() { _ = tx.Rollback() }() // a no-op after the commit
 	id, now := newID(), time.Now().UnixMicro()
 	if _, err := tx.ExecContext(ctx, insertConnectorRun, id, s.project, s.environment, s.connector, body, now); err != nil {
 		return err
@@ -162,7 +163,7 @@ func (p *prepared) statement(ctx context.Context, text string) (*sql.Stmt, error
 	return s, err
 }
 
-// row is one statement's only row.
+// row reads the only row of a statement.
 func (p *prepared) row(ctx context.Context, text string, args []any, into ...any) error {
 	s, err := p.statement(ctx, text)
 	if err != nil {

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// postgresClients is how many clients a yardstick on PostgreSQL has, each with a
-	// connection.
+	// postgresClients is the number of clients of a yardstick on PostgreSQL, each with its own connection.
 	postgresClients = 64
 	leaseTime       = store.LeaseDuration
 	seenEvery       = sqlcore.RunnerSeenEvery
@@ -40,14 +39,13 @@ var (
 	errNotAccepted = errors.New("the run was not accepted")
 )
 
-// cmpErr is the error, or what its absence means.
+// cmpErr returns err, or otherwise if err is nil.
 func cmpErr(err, otherwise error) error { return cmp.Or(err, otherwise) }
 
-// yardstick is a database with tables of its own, in which a run's way is as long as
-// SQL alone makes it: no HTTP, no runner, no batches. Its tables and statements stay as
-// they are when the store's change, so that figures of different days compare.
+// yardstick is a database with its own tables. A run in it costs plain SQL alone: no HTTP, no runner, no batches. Its tables
+// and statements do not follow changes of the store, so that figures stay comparable over time.
 type yardstick struct {
-	// clients is how many of run are to go on at once.
+	// clients is the number of concurrent calls of run.
 	clients int
 	dsn     string // of PostgreSQL
 	// insert is BEGIN, the two INSERTs of an accepted event, COMMIT.
@@ -56,7 +54,7 @@ type yardstick struct {
 	run func(ctx context.Context) error
 }
 
-// scene is what a yardstick's runs belong to.
+// scene holds the IDs of the objects that a yardstick's runs belong to.
 type scene struct{ project, environment, connector, link, deployment uuid.UUID }
 
 func newScene() scene { return scene{uuid.New(), uuid.New(), uuid.New(), uuid.New(), uuid.New()} }
@@ -77,8 +75,8 @@ VALUES ('{deployment}', '{project}', '{environment}', '', '', 'd', '', 1, 'f', '
 INSERT INTO deployment_agents (deployment_id, name) VALUES ('{deployment}', '{agent}');`)
 }
 
-// The yardstick must go the whole way, or it would measure nothing.
-func TestYardstickGoesAllTheWay(t *testing.T) {
+// A run of the yardstick must pass through all statements. Otherwise the yardstick measures nothing.
+func TestYardstick_RunsToTheEnd(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) *yardstick{"postgres": yardstickPostgres, "sqlite": yardstickSQLite} {
 		t.Run(name, func(t *testing.T) {
 			y := open(t)

@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// aloneTimeout is how long the server may take to end what dead gateways began.
+	// aloneTimeout is how long the server may take to end the statements of dead gateways.
 	aloneTimeout = time.Minute
-	// endsTimeout is how long what was accepted may stay as it is: longer than the lease
-	// of a claim whose answer was lost, of a delivery too, and than the grace before leases are swept.
+	// endsTimeout is how long accepted work may stay unchanged. It is longer than the lease of a run or delivery whose response
+	// was lost, and than the grace before the sweep of leases.
 	endsTimeout = 4 * time.Minute
 )
 
-// book is what the store holds at the end.
+// book holds the rows of the store at the end of a scene.
 type book struct {
 	hooks
 	runs map[string][]row // by marker
-	// connectorRuns and agentRuns are all there are, strangers included.
+	// connectorRuns and agentRuns count all runs, including unexpected runs.
 	connectorRuns, agentRuns int
-	broken                   []string // rows that must not be, whoever sent them
+	broken                   []string // rows that are unexpected for every sender
 }
 
 // row is a connector run with its agent runs.
@@ -42,14 +42,14 @@ type row struct {
 	id, connector uuid.UUID
 	input         []byte
 	runs          []uuid.UUID // sorted as text
-	listed        []uuid.UUID // those that the connector run itself names, sorted as text
+	listed        []uuid.UUID // IDs in the connector run itself, sorted as text
 	linked        []uuid.UUID // the links of the runs
-	links         int         // different ones
-	states        []string    // its own and its runs', different ones
+	links         int         // number of distinct links
+	states        []string    // distinct statuses of the connector run and its runs
 }
 
-// awaitEnds returns once nothing is open and nothing that ended is left to be counted,
-// or nothing has changed for endsTimeout: what is stuck then is found in the book.
+// awaitEnds returns when no run is open and no ended run is left to be counted, or when nothing has changed for endsTimeout. In
+// the second case the book reports the stuck rows.
 func awaitEnds(ctx context.Context, of records) error {
 	var left int64
 	changed := time.Now()
@@ -114,7 +114,7 @@ var never = []struct{ what, query string }{
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
 }
 
-// readBook reads all runs, and what must not be.
+// readBook reads all runs and all unexpected rows.
 func readBook(ctx context.Context, conn *sql.Conn, h hooks) (*book, error) {
 	b := &book{hooks: h, runs: map[string][]row{}}
 	if err := b.expect(ctx, conn); err != nil {
@@ -158,7 +158,7 @@ func (b *book) readRows(ctx context.Context, conn *sql.Conn) (map[uuid.UUID]*row
 		var state string
 		err := scan(&of, &connector, &id, &link, &state)
 		b.agentRuns++
-		if r := rows[of.UUID]; r != nil && r.connector == connector.UUID { // others are counted among those that must not be
+		if r := rows[of.UUID]; r != nil && r.connector == connector.UUID { // all other runs count as unexpected rows
 			r.runs, r.linked, r.states = append(r.runs, id.UUID), append(r.linked, link.UUID), append(r.states, state)
 		}
 		return err
@@ -182,7 +182,7 @@ func each(ctx context.Context, conn *sql.Conn, query string, do func(scan func(.
 
 var idForm = regexp.MustCompile(`[0-9a-f-]{36}`)
 
-// idsIn are the ids of a list, however a database writes it.
+// idsIn returns the IDs in a list, in the format of either database.
 func idsIn(list string) (ids []uuid.UUID) {
 	for _, text := range idForm.FindAllString(list, -1) {
 		ids = append(ids, uuid.MustParse(text))
@@ -190,7 +190,7 @@ func idsIn(list string) (ids []uuid.UUID) {
 	return ids
 }
 
-// sorted is the row as it is compared.
+// sorted returns the row in its canonical form for comparison.
 func (r *row) sorted() row {
 	byText := func(a, b uuid.UUID) int { return strings.Compare(a.String(), b.String()) }
 	slices.SortFunc(r.runs, byText)
@@ -201,7 +201,7 @@ func (r *row) sorted() row {
 	return *r
 }
 
-// expect tells the database what runs leave.
+// expect writes the expected number of answers per agent to a temporary table.
 func (b *book) expect(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, `CREATE TEMPORARY TABLE expected (agent_name text, answers bigint)`); err != nil {
 		return fmt.Errorf("telling what is expected: %w", err)
@@ -235,8 +235,7 @@ func (b *book) add(r row) {
 	b.runs[input.Marker] = append(b.runs[input.Marker], r)
 }
 
-// check compares the book with the clients' ledger and lists what differs, in
-// the order of the markers.
+// check compares the book with the clients' ledger and returns the differences in the order of the markers.
 func (b *book) check(marks map[string]*mark) []string {
 	broken := slices.Clone(b.broken)
 	for text := range b.runs {
@@ -253,7 +252,7 @@ func (b *book) check(marks map[string]*mark) []string {
 	return broken
 }
 
-// fault says what is wrong with the rows of a request; "" when they are right.
+// fault returns a description of the fault in the rows of a request, or "" if the rows are correct.
 func (m *mark) fault(rows []row) string {
 	for _, r := range rows {
 		if r.connector != m.connector {

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// cut breaks a gateway's way to the database; it hears of that.
+// cut closes a gateway's connections to the database. The gateway notices.
 func cut(gateway int) step {
 	return step{what: fmt.Sprintf("gateway %d loses its database", gateway), do: func(_ context.Context, s *stage) error {
 		s.gateways[gateway].link.cut()
@@ -52,7 +52,7 @@ func startDatabase() step {
 		if s.db.cmd != nil && s.db.ended() == nil {
 			return s.db.await(ctx, s.db.answers)
 		}
-		if err := s.db.crash(ctx); err != nil { // what it may have left
+		if err := s.db.crash(ctx); err != nil { // remains of the crashed server
 			return err
 		}
 		return s.db.start(ctx)
@@ -131,7 +131,7 @@ func (l *load) kill(ctx context.Context, g *gateway) error {
 	if err != nil {
 		return fmt.Errorf("waiting for requests at %s: %w", g.name, err)
 	}
-	// In this order: what breaks off in a life that is over was killed.
+	// The order matters: a request that breaks off after the end of the life counts as killed.
 	life := g.life.Swap(nil)
 	g.sigkill()
 	if err := g.settled(ctx); err != nil {
@@ -146,18 +146,18 @@ func (l *load) kill(ctx context.Context, g *gateway) error {
 	return g.start(ctx)
 }
 
-// blockConsumer locks what the consumer of stored bytes writes.
+// blockConsumer locks the table that the consumer of stored bytes writes.
 func blockConsumer() step {
 	return step{what: "the consumer of stored bytes is held up", do: func(ctx context.Context, s *stage) (err error) {
 		if s.lock, err = s.db.connect(ctx); err != nil {
 			return err
 		}
-		_, err = s.lock.Exec(ctx, `BEGIN; LOCK TABLE stored_bytes IN SHARE ROW EXCLUSIVE MODE`) // may be read
+		_, err = s.lock.Exec(ctx, `BEGIN; LOCK TABLE stored_bytes IN SHARE ROW EXCLUSIVE MODE`) // allows reads
 		return err
 	}}
 }
 
-// outboxFills waits for rows that nobody takes.
+// outboxFills waits for outbox rows without a consumer.
 func outboxFills() step {
 	return step{what: "the outbox fills up", do: func(ctx context.Context, s *stage) error {
 		return poll(ctx, askEvery, func() (filled bool, err error) {
@@ -167,7 +167,7 @@ func outboxFills() step {
 	}}
 }
 
-// unblockConsumer lets it go on.
+// unblockConsumer releases the lock of blockConsumer.
 func unblockConsumer() step {
 	return step{what: "the consumer goes on", do: func(ctx context.Context, s *stage) error {
 		lock := s.lock

@@ -20,16 +20,13 @@ import (
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
 
-// A run that is cancelled from outside ends at its runner within two seconds: the runner
-// is told by the answer to the request for runs that it had open at that moment. No
-// stopwatch says so, for a machine under load may be late. A request that merely runs out,
-// after 20 s, tells of no loss, so one that does was woken, by the hint of the cancellation;
-// and the heartbeats, which would tell it within 10 s, do not arrive. What the platform
-// itself adds on this way is a fraction of a second.
+// A run that is cancelled through the API ends at its runner within two seconds, because the gateway responds to the runner's
+// open claim request. The test uses no stopwatch, because a machine under load may be late. A claim request that times out
+// after 20 s reports no loss. A response that reports the loss was therefore triggered by the hint of the cancellation.
+// Heartbeats would report the loss within 10 s, so the test drops them. The platform itself adds only a fraction of a second.
 //
-// The test is the REST facade here: a process with the store open that neither accepted
-// the run nor handed it out.
-func TestCancelReachesTheRunner(t *testing.T) {
+// The test plays the role of the REST facade: a process with the store open that neither accepted the run nor handed it out.
+func TestCancel_ReachesRunner(t *testing.T) {
 	t.Parallel()
 	built := buildCommands(t, "webhookgw", "runner")
 	for name, places := range map[string]string{"with free places": manyPlaces, "without a free place": "1"} {
@@ -57,7 +54,7 @@ func TestCancelReachesTheRunner(t *testing.T) {
 	}
 }
 
-// cancellation is a gateway, a runner at it and a facade.
+// cancellation holds a gateway, its runner and a facade.
 type cancellation struct {
 	db      *server
 	facade  store.Store
@@ -88,7 +85,7 @@ func newCancellation(t *testing.T, built commands, places string) *cancellation 
 	return c
 }
 
-// hangs begins a run and waits until its model hangs.
+// hangs starts a run and waits until its model hangs.
 func (c *cancellation) hangs(t *testing.T) (run uuid.UUID) {
 	t.Helper()
 	l := newLoad(c.hooks.ids, []*gateway{c.gateway}, rate.Inf)
@@ -101,8 +98,8 @@ func (c *cancellation) hangs(t *testing.T) (run uuid.UUID) {
 	return run
 }
 
-// ends waits until everything has ended, and says how long after the end of the run, by
-// the database, its runner let it go, by its log.
+// ends waits until all runs have ended. It logs how long the runner needed to release the run, from the end of the run in the
+// database to the entry in the runner's log.
 func (c *cancellation) ends(t *testing.T, run uuid.UUID) {
 	t.Helper()
 	require.NoError(t, awaitEnds(t.Context(), c.db), "the other run had a place, too")
@@ -117,7 +114,7 @@ func (c *cancellation) ends(t *testing.T, run uuid.UUID) {
 	require.NoError(t, c.gateway.stop())
 }
 
-// letGo is when the runner noted that a run is no longer its own.
+// letGo returns the time when the runner logged the loss of a run.
 func (c *cancellation) letGo(t *testing.T, run uuid.UUID) time.Time {
 	t.Helper()
 	log, err := os.ReadFile(c.runner.log)

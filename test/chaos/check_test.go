@@ -21,7 +21,7 @@ import (
 )
 
 // The ledger must be able to fail: each broken promise is found.
-func TestBookFindsBrokenPromises(t *testing.T) {
+func TestBook_FindsBrokenPromises(t *testing.T) {
 	t.Parallel()
 	connector, one, two, other := uuid.New(), uuid.New(), uuid.New(), uuid.New()
 	whole := row{
@@ -78,7 +78,7 @@ func TestBookFindsBrokenPromises(t *testing.T) {
 	}
 }
 
-// spoilt are rows that must not be, and what is said of them.
+// spoilt maps each broken state of the database to the statement that creates it and to the expected report.
 var spoilt = map[string]struct{ spoil, broken string }{
 	"nothing": {`SELECT 1`, ""},
 	"a connector run open again": {`INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
@@ -103,8 +103,8 @@ var spoilt = map[string]struct{ spoil, broken string }{
 	"an agent run lost":      {`DELETE FROM ended_runs WHERE agent_name = 'agent-1'`, "has 1 agent runs of 1 links"},
 }
 
-// The queries must be able to find what they look for, in either store.
-func TestBookFindsRowsThatMustNotBe(t *testing.T) {
+// The queries must find each kind of unexpected row in both stores.
+func TestBook_FindsUnexpectedRows(t *testing.T) {
 	t.Parallel()
 	for engine, prepared := range map[string]func(*testing.T) *sql.DB{"PostgreSQL": eventOnServer, "SQLite": eventInFile} {
 		for name, c := range spoilt {
@@ -134,7 +134,7 @@ func TestBookFindsRowsThatMustNotBe(t *testing.T) {
 	}
 }
 
-// eventOnServer is a database of PostgreSQL's with an event.
+// eventOnServer returns a PostgreSQL database with one event.
 func eventOnServer(t *testing.T) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", testenv.PostgresPrepared(t, "an ended event", func(dsn string) error {
@@ -148,7 +148,7 @@ func eventOnServer(t *testing.T) *sql.DB {
 	return db
 }
 
-// eventInFile is one of SQLite's.
+// eventInFile returns a SQLite database with one event.
 func eventInFile(t *testing.T) *sql.DB {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -202,7 +202,7 @@ func oneEvent(t *testing.T, st store.Store) error {
 	return err
 }
 
-func TestReadAnswerTakesNoOther(t *testing.T) {
+func TestReadAnswer_RejectsOtherAnswers(t *testing.T) {
 	t.Parallel()
 	a, b := uuid.NewString(), uuid.NewString()
 	for body, ok := range map[string]bool{

@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ahead is how far the clocks of some processes are ahead of the others'.
+// ahead is the offset of the clocks that are ahead.
 const ahead = 10 * time.Minute
 
 // commands are the gateway, the runner and all of the platform in one, as they are
@@ -43,11 +43,10 @@ func buildCommands(t *testing.T, names ...string) commands {
 
 // buildAhead builds gateway and runner with clocks that are ahead.
 //
-// A library that is loaded before others, as libfaketime is, does nothing to a static
-// binary, and a namespace of the kernel's moves only the clocks that nobody reads dates
-// from. So these binaries are linked with a package time of which Now adds to what the
-// runtime read. Nothing else is compiled anew, for what others see of the package is the
-// same; the linker would refuse it otherwise.
+// A preloaded library such as libfaketime does not affect a static binary. A time namespace of the kernel does not move the
+// clock that dates come from. The binaries are therefore linked with a package time whose Now adds an offset to the time of the
+// runtime. No other package is recompiled, because the exported API of the package is unchanged. Otherwise the linker rejects
+// it.
 func buildAhead(t *testing.T) commands {
 	t.Helper()
 	wrong := strings.TrimSpace(goRun(t, slices.Concat([]string{"list"}, goFlags, []string{"-overlay", overlay(t), "-export", "-f", "{{.Export}}", "time"})...))
@@ -76,11 +75,11 @@ func buildAhead(t *testing.T) commands {
 	return commands{gateway: link("webhookgw"), runner: link("runner")}
 }
 
-// reading is how time.Now reads the clock.
+// reading is the source text of time.Now that reads the clock.
 const reading = "func Now() Time {\n\tsec, nsec, mono := runtimeNow()"
 
-// overlay is a file for go build -overlay with a package time that is ahead. It has as
-// many lines as the original.
+// overlay returns a file for go build -overlay that replaces package time with a copy that is ahead. The copy has as many lines
+// as the original.
 func overlay(t *testing.T) string {
 	t.Helper()
 	original := filepath.Join(strings.TrimSpace(goRun(t, "env", "GOROOT")), "src", "time", "time.go")
@@ -97,8 +96,8 @@ func overlay(t *testing.T) string {
 	return file
 }
 
-// clocksDiffer checks the clocks of gateways and runners, by which their HTTP answers are
-// dated: those that are to be ahead are, and the others are the test's.
+// clocksDiffer checks the clocks of gateways and runners by the dates of their HTTP responses. The clocks of the chosen
+// processes are ahead, and all other clocks agree with the test's clock.
 func clocksDiffer() step {
 	return step{what: "clocks are " + ahead.String() + " apart", do: func(ctx context.Context, s *stage) error {
 		processes := slices.Clone(s.runners)
@@ -123,7 +122,7 @@ func clocksDiffer() step {
 func (p *process) dates(ctx context.Context, off time.Duration) error {
 	var before time.Time
 	var header http.Header
-	err := p.await(ctx, func(ctx context.Context) (answered bool) { // a runner may have begun just now
+	err := p.await(ctx, func(ctx context.Context) (answered bool) { // a runner may have started just now
 		before = time.Now().Truncate(time.Second)
 		_, said, err := p.get(ctx, "/readyz")
 		header = said
@@ -142,7 +141,7 @@ func (p *process) dates(ctx context.Context, off time.Duration) error {
 	return nil
 }
 
-// goRun runs the go command in the repository and returns what it printed.
+// goRun runs the go command in the repository and returns its output.
 func goRun(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)

@@ -16,13 +16,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// results is the connector that sends what the runs of its agent have ended with.
+// results is the ID of the outbound connector that delivers the results of the agent's runs.
 var results = uuid.MustParse("7c9e6679-7425-40de-944b-e07fc1f90ae7")
 
 // retries is the schedule of the results: an attempt a second, and a patience of some time.
 const retries = `{"max_attempts":20,"schedule_seconds":[0,1]}`
 
-// sendResults lets the results of one agent, of which every event starts a run, be sent.
+// sendResults adds an outbound connector for the results of the one agent that every event runs.
 func (s *stage) sendResults(t *testing.T, st store.Store) {
 	t.Helper()
 	var derivation string
@@ -40,15 +40,14 @@ func (s *stage) sendResults(t *testing.T, st store.Store) {
 	}))
 }
 
-// sender is the agent whose results are sent.
+// sender returns the agent whose results are delivered.
 func (s *stage) sender() agent { return s.hooks.agents[0] }
 
-// sent counts what became of results.
+// sent counts the outcomes of deliveries.
 type sent struct{ delivered, givenUp int }
 
-// checkDeliveries compares the runs that ended with the deliveries of the store, and these
-// with what their destination has seen: each result was delivered or is visibly failed, under
-// one id.
+// checkDeliveries compares the ended runs with the deliveries in the store, and the deliveries with the requests that their
+// destination received. Each result is delivered or visibly failed, under one ID.
 func (s *stage) checkDeliveries(ctx context.Context, conn *sql.Conn) (counted sent, broken []string, err error) {
 	r := s.receiver
 	r.mu.Lock()

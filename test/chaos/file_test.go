@@ -15,11 +15,11 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/reap"
 )
 
-// records are a store's own database, as those see it who look on.
+// records gives the test access to a store's database.
 type records interface {
-	// open is a database of which the caller closes what it opened.
+	// open opens the database. The caller closes it.
 	open() (*sql.DB, error)
-	// alone returns once nobody else is at it.
+	// alone returns once no other client uses the database.
 	alone(ctx context.Context, conn *sql.Conn) error
 }
 
@@ -29,14 +29,14 @@ func ask(ctx context.Context, of records, query string, into ...any) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = db.Close() }() // nothing was written
+	defer func() { _ = db.Close() }() // the connection has written nothing
 	return db.QueryRowContext(ctx, query).Scan(into...)
 }
 
 // file is the embedded store of one scene.
 type file struct{ path string }
 
-// newFile makes its folder, on a disk of so many bytes or, with 0, on the machine's.
+// newFile creates the store's folder on a disk with the given number of bytes, or on the machine's disk if the number is 0.
 func newFile(t *testing.T, disk int64) *file {
 	t.Helper()
 	base, err := reap.Dir()
@@ -52,7 +52,7 @@ func newFile(t *testing.T, disk int64) *file {
 	return &file{path: filepath.Join(data, "store.db")}
 }
 
-// open implements records, for reading: one process may write at a time.
+// open implements records. It opens the file read-only, because only one process may write at a time.
 func (f *file) open() (*sql.DB, error) { return openFile(f.path, "ro") }
 
 func openFile(path, mode string) (*sql.DB, error) {

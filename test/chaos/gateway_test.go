@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gateway is a gateway process that dies and comes back at the same address.
+// gateway is a gateway process that the test can kill and restart at the same address.
 type gateway struct {
 	*process
-	// addr is of the webhooks' port, internal of the runners'.
+	// addr is the address of the public port, and internal of the internal port.
 	addr, internal string
-	// link is how it reaches the database; nil where the store is embedded.
+	// link connects the gateway to the database. It is nil if the store is embedded.
 	link *link
 
 	// life is nil from before the process is killed until it is ready again.
@@ -28,14 +28,14 @@ type gateway struct {
 	inFlight atomic.Int64
 }
 
-// life is what clients saw of a gateway between two starts.
+// life counts the responses of a gateway that clients received between two starts.
 type life struct {
-	// accepted are its 2xx, refused its 503, cut the requests that were sent whole
-	// before the kill and broke off.
+	// accepted counts 2xx responses, and refused counts 503 responses. cut counts the requests that were sent completely before
+	// the kill and got no response.
 	accepted, refused, cut atomic.Int64
 }
 
-// newGateway describes one that is at a database by a link of its own.
+// newGateway returns a gateway that connects to the database through a new link.
 func newGateway(t *testing.T, name, binary string, db *server, keys string) *gateway {
 	t.Helper()
 	link := newLink(t, db.addr())
@@ -44,7 +44,7 @@ func newGateway(t *testing.T, name, binary string, db *server, keys string) *gat
 	return g
 }
 
-// nowhere is a kubeconfig of a Kubernetes API that is down.
+// nowhere is the kubeconfig of an unavailable Kubernetes API.
 const nowhere = `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://%s"}}]
@@ -64,8 +64,7 @@ func newWhole(t *testing.T, name, binary string, store *file, keys string) *gate
 	return g
 }
 
-// describeGateway describes one with ports of its own, and the keys in a folder, if there
-// is one; args begin with its binary.
+// describeGateway returns a gateway with new ports. keys is the folder of its keys, or "" for none. args start with its binary.
 func describeGateway(t *testing.T, name, keys string, args ...string) *gateway {
 	t.Helper()
 	if keys != "" {
@@ -77,7 +76,7 @@ func describeGateway(t *testing.T, name, keys string, args ...string) *gateway {
 	return g
 }
 
-// start begins a life of the process and returns once it is ready.
+// start starts the process and returns once it is ready.
 func (g *gateway) start(ctx context.Context) error {
 	if err := g.launch(); err != nil {
 		return err
@@ -89,13 +88,13 @@ func (g *gateway) start(ctx context.Context) error {
 	return nil
 }
 
-// ready asks the gateway whether it is.
+// ready reports whether the gateway's readiness probe succeeds.
 func (g *gateway) ready(ctx context.Context) bool {
 	status, _, err := g.get(ctx, "/readyz")
 	return err == nil && status == http.StatusOK
 }
 
-// seen is what clients have seen of it since it started; an error when it is down.
+// seen returns the responses that clients received since the gateway started, or an error if the gateway is down.
 func (g *gateway) seen() (accepted, refused int64, err error) {
 	life := g.life.Load()
 	if life == nil {

@@ -23,7 +23,7 @@ type link struct {
 	deaf  []*net.TCPConn // silenced, and kept open for that
 }
 
-// pair is a connection: what the gateway sees of it, and what the database does.
+// pair is a connection through the link: near is the gateway's side, far the database's side.
 type pair struct{ near, far *net.TCPConn }
 
 func newLink(t *testing.T, to string) *link {
@@ -80,7 +80,7 @@ func (l *link) carry(near *net.TCPConn) {
 	both.Wait()
 }
 
-// end closes a connection, unless it was silenced: then its gateway hears nothing of it.
+// end closes a connection. It keeps a silenced connection open, so that the gateway does not notice.
 func (l *link) end(p *pair) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,16 +101,16 @@ func (l *link) cut() {
 	}
 }
 
-// restore lets connections come about again.
+// restore lets new connections succeed again.
 func (l *link) restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = false
 }
 
-// silence is what a failover does of which nobody is told: from now on no packet of
-// the open connections is taken, acknowledged or sent, and the database has lost them.
-// New connections come about. It returns how many fell silent.
+// silence simulates a failover without notice. The link stops taking, acknowledging and sending packets of the open
+// connections, and the database has lost the connections. New connections succeed. silence returns the number of silent
+// connections.
 func (l *link) silence() (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,8 +127,8 @@ func (l *link) silence() (int, error) {
 	return n, nil
 }
 
-// deafen has the kernel drop each packet that comes for a connection before TCP sees
-// it: not even a keepalive is answered.
+// deafen makes the kernel drop each incoming packet of a connection before TCP sees it. The connection does not even respond to
+// a keepalive.
 func deafen(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {

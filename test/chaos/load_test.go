@@ -28,16 +28,16 @@ const (
 	clients = 32
 	// requestTimeout bounds a request; its outcome is unknown after that.
 	requestTimeout = time.Minute
-	// refusedPause is how long a client waits that was answered 503.
+	// refusedPause is how long a client waits after a 503 response.
 	refusedPause = 50 * time.Millisecond
 )
 
-// mark is one request, with its repetitions, and what its client knows of it.
+// mark is one request with its retries and the outcome that its client knows.
 type mark struct {
 	text      string
 	connector uuid.UUID
 	keyed     bool
-	// sends counts the times that the request may have reached a gateway.
+	// sends counts the attempts that may have reached a gateway.
 	sends int
 	// runs are the agent runs that a 2xx named; nil without a 2xx.
 	runs []uuid.UUID
@@ -48,9 +48,9 @@ type load struct {
 	connectors []uuid.UUID
 	targets    []*gateway
 	client     *http.Client
-	// pace bounds how many requests begin in a second.
+	// pace limits the number of new requests per second.
 	pace *rate.Limiter
-	// enough is closed when clients are to begin nothing more.
+	// enough is closed when clients must start no more requests.
 	enough chan struct{}
 
 	kills, killsHit, cut int // the killer's own
@@ -59,7 +59,7 @@ type load struct {
 	marks       map[string]*mark
 	successes   int
 	unavailable int
-	surprises   []string // answers that no gateway may give
+	surprises   []string // responses that no gateway may return
 }
 
 func newLoad(connectors []uuid.UUID, targets []*gateway, pace rate.Limit) *load {
@@ -78,8 +78,7 @@ func (l *load) accepted() int {
 	return l.successes
 }
 
-// work is one client: it posts until there is enough, every second request with
-// a key.
+// work runs one client: it posts until enough is closed. Every second request has an idempotency key.
 func (l *load) work(ctx context.Context, number int) error {
 	for n := 0; ; n++ {
 		select {
@@ -120,7 +119,7 @@ func (l *load) deliver(ctx context.Context, m *mark, turn int) error {
 	})
 }
 
-// send posts once and notes what came of it; true when the outcome is known.
+// send posts once and records the outcome. It returns true if the outcome is known.
 func (l *load) send(ctx context.Context, g *gateway, life *life, m *mark) (known bool) {
 	g.inFlight.Add(1)
 	defer g.inFlight.Add(-1)
@@ -144,7 +143,7 @@ func (l *load) send(ctx context.Context, g *gateway, life *life, m *mark) (known
 		l.unavailable++
 		l.mu.Unlock()
 		life.refused.Add(1)
-		_ = pause.For(ctx, refusedPause) // whoever called looks at ctx
+		_ = pause.For(ctx, refusedPause) // the caller checks ctx
 		return false
 	case status != http.StatusOK:
 		l.surprise(fmt.Sprintf("%s: answered %d %q", m.text, status, body))
@@ -163,8 +162,7 @@ func (l *load) send(ctx context.Context, g *gateway, life *life, m *mark) (known
 	return true
 }
 
-// post makes the request. sent says whether the last byte of it went out in the
-// gateway's lifetime.
+// post sends the request. sent reports whether the last byte was sent in the gateway's lifetime.
 func (l *load) post(ctx context.Context, g *gateway, life *life, m *mark) (status int, body []byte, sent bool, err error) {
 	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{

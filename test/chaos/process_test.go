@@ -27,17 +27,16 @@ import (
 const (
 	// readyTimeout is how long a process may take to start.
 	readyTimeout = time.Minute
-	// pollEvery is how often a condition of this process is looked at, askEvery how
-	// often one of the database.
+	// pollEvery is the polling interval for a condition of this process, and askEvery for a condition of the database.
 	pollEvery, askEvery = time.Millisecond, 50 * time.Millisecond
-	// firstPort lies below the ports that systems give to outgoing connections:
-	// none of these takes a process's port while it is down.
+	// firstPort is below the system's range of ephemeral ports, so that no outgoing connection takes the port of a stopped
+	// process.
 	firstPort, ports = 20000, 10000
-	// saidLast is how many bytes of a process's log a failed test shows.
+	// saidLast is the number of log bytes of a process that a failed test shows.
 	saidLast = 4000
 )
 
-// process is a command that dies and comes back.
+// process is a command that the test can kill and restart.
 type process struct {
 	name, log string
 	// pidFile is the name of its file of the reaper's.
@@ -54,25 +53,24 @@ type process struct {
 	exited chan error
 }
 
-// processes are all of this binary.
+// processes counts the processes of this test binary.
 var processes atomic.Int64
 
-// newProcess describes one that ends with the test at the latest; args begin with its
-// binary.
+// newProcess returns a process that ends with the test at the latest. args start with its binary.
 func newProcess(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{name: name, args: args, log: filepath.Join(t.TempDir(), name+".log"), pidFile: fmt.Sprintf("%s-%d", name, processes.Add(1))}
 	t.Cleanup(func() {
 		p.sigkill()
 		if t.Failed() {
-			log, _ := os.ReadFile(p.log) // there is nothing to show then
+			log, _ := os.ReadFile(p.log) // without a log there is nothing to show
 			t.Logf("%s said at last:\n%s", p.name, log[max(0, len(log)-saidLast):])
 		}
 	})
 	return p
 }
 
-// launch begins a life of the process.
+// launch starts the process.
 func (p *process) launch() error {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -91,7 +89,7 @@ func (p *process) launch() error {
 	return reap.Process(p.pidFile, cmd.Process, "KILL")
 }
 
-// await returns once the process is what it is started for; it must not end before.
+// await returns when ready reports true. It fails if the process exits before.
 func (p *process) await(ctx context.Context, ready func(ctx context.Context) bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -107,8 +105,7 @@ func (p *process) await(ctx context.Context, ready func(ctx context.Context) boo
 	return nil
 }
 
-// get asks the process's HTTP port for what has no body to speak of, by a connection of
-// its own.
+// get sends a request to the process's HTTP port on a new connection and discards the body.
 func (p *process) get(ctx context.Context, path string) (status int, header http.Header, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.port+path, nil)
@@ -122,19 +119,18 @@ func (p *process) get(ctx context.Context, path string) (status int, header http
 	return resp.StatusCode, resp.Header, resp.Body.Close()
 }
 
-// ended says how the process ended that should go on, or nil.
+// ended returns an error if the process has exited, or nil if it is running.
 func (p *process) ended() error {
 	select {
 	case how := <-p.exited:
-		p.exited <- how // others wait for it
+		p.exited <- how // keeps the result for other receivers
 		return fmt.Errorf("%s ended: %w", p.name, cmp.Or(how, errors.New("in order")))
 	default:
 		return nil
 	}
 }
 
-// sigkill ends the process as a crash does and returns once it is gone; one that does
-// not run is left alone.
+// sigkill kills the process as a crash does and returns once it is gone. It ignores a process that is not running.
 func (p *process) sigkill() {
 	if p.cmd == nil {
 		return
@@ -151,7 +147,7 @@ func (p *process) stop() error {
 	}
 	err := p.cmd.Process.Signal(syscall.SIGTERM)
 	if errors.Is(err, os.ErrProcessDone) {
-		err = nil // it was told before
+		err = nil // the process has exited already
 	}
 	err = errors.Join(err, <-p.exited)
 	p.forget()
@@ -161,7 +157,7 @@ func (p *process) stop() error {
 	return nil
 }
 
-// forget keeps others from ending a later process of the same number.
+// forget clears the process, so that no later signal reaches another process with the same ID.
 func (p *process) forget() {
 	p.cmd = nil
 	if file, err := reap.PIDFile(p.pidFile); err == nil {
@@ -174,7 +170,7 @@ var nextPort atomic.Int64
 
 func init() { nextPort.Store(int64(os.Getpid())) }
 
-// freePort is a loopback port that nobody listens at.
+// freePort returns a loopback port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range ports {
@@ -190,7 +186,7 @@ func freePort(t *testing.T) int {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// poll asks until the answer is yes, an error or the end of ctx.
+// poll calls done at intervals until it returns true or an error, or until ctx ends.
 func poll(ctx context.Context, every time.Duration, done func() (bool, error)) error {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -198,7 +194,7 @@ func poll(ctx context.Context, every time.Duration, done func() (bool, error)) e
 		ok, err := done()
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return context.Cause(ctx) // which may have broken off the asking
+			return context.Cause(ctx) // the end of ctx may have interrupted the check
 		case ok || err != nil:
 			return err
 		}

@@ -21,14 +21,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// receiver is where results are sent: it takes most at once, and some when they come
-// again. It knows each delivery by its id.
+// receiver is the destination of results. It accepts most deliveries at once, and rejects some until they are retried. It
+// identifies each delivery by its ID.
 type receiver struct {
 	*httptest.Server
 
 	mu sync.Mutex
-	// runs are those that each delivery was of, taken the deliveries that were answered
-	// 2xx.
+	// runs maps each delivery with a 2xx response to its run.
 	runs  map[uuid.UUID]uuid.UUID
 	taken map[uuid.UUID]bool
 	// held, where it is not nil, keeps every request until it is closed.
@@ -49,8 +48,8 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// ServeHTTP takes a delivery, refuses each sixteenth when it comes for the first time,
-// and hangs while it is frozen.
+// ServeHTTP accepts a delivery, but rejects every sixteenth delivery on its first attempt. It hangs while the receiver is
+// frozen.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	var body struct {
 		RunID uuid.UUID `json:"run_id"`
@@ -61,7 +60,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		if request.Context().Err() == nil && parsed != nil {
 			r.surprise(fmt.Sprintf("a delivery without an id: %v", request.Header))
 		}
-		return // its sender may have been killed
+		return // the sender may have been killed
 	}
 	r.mu.Lock()
 	of, known := r.runs[id]
@@ -103,7 +102,7 @@ func (r *receiver) surprise(what string) {
 	r.surprises = append(r.surprises, what)
 }
 
-// thaw lets go what is held.
+// thaw releases the held requests.
 func (r *receiver) thaw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +112,7 @@ func (r *receiver) thaw() {
 	}
 }
 
-// freezes lets deliveries hang until so many do.
+// freezes makes deliveries hang and waits until n deliveries hang.
 func freezes(n int) step {
 	return step{what: fmt.Sprintf("the destination hangs with %d deliveries", n), do: func(ctx context.Context, s *stage) error {
 		s.receiver.mu.Lock()
@@ -127,7 +126,7 @@ func freezes(n int) step {
 	}}
 }
 
-// thaws lets them go.
+// thaws releases the hanging deliveries.
 func thaws() step {
 	return step{what: "the destination answers again", do: func(_ context.Context, s *stage) error {
 		s.receiver.thaw()
@@ -135,7 +134,7 @@ func thaws() step {
 	}}
 }
 
-// sendsOn waits for so many more deliveries that are taken.
+// sendsOn waits for n more accepted deliveries.
 func sendsOn(n int) step {
 	return step{what: fmt.Sprintf("%d results are delivered", n), do: func(ctx context.Context, s *stage) error {
 		before := s.receiver.count()
@@ -149,7 +148,7 @@ func (r *receiver) count() int {
 	return len(r.taken)
 }
 
-// newKeys makes the platform's keys known to a store, and mounts them in a folder.
+// newKeys registers the platform's keys in a store and writes them to a folder.
 func newKeys(t *testing.T, s store.Store) (dir, derivation string) {
 	t.Helper()
 	ctx := t.Context()

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// manyPlaces is how many runs a scene's runners execute at a time.
+// manyPlaces is the number of slots of a scene's runners.
 const manyPlaces = "32"
 
 // newRunner describes a runner process at a gateway's internal port. service is the
@@ -37,7 +37,7 @@ func newRunner(t *testing.T, name, binary, at, places, service string) *process 
 	return p
 }
 
-// leased is how many runs of some agents, by a pattern, a runner has by the store.
+// leased returns the number of runs of some agents, by a pattern, that a runner holds according to the store.
 func (s *stage) leased(ctx context.Context, runner *process, agents string) (n int, err error) {
 	err = ask(ctx, s.records, fmt.Sprintf(`SELECT count(*) FROM open_runs WHERE status = 'running'
 		AND runner_id LIKE '%s/%%' AND agent_name LIKE '%s'`, runner.name, agents), &n)

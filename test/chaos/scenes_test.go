@@ -23,24 +23,24 @@ var (
 	wantPace     = flag.Float64("chaos.pace", 100, "requests that begin in a second, but where gateways are killed in their middle")
 )
 
-// scene is one way to break the platform. What does not say otherwise is two gateways
-// with a runner each, on a PostgreSQL server of their own, under load.
+// scene is one way to break the platform. By default it has two gateways with a runner each, on a new PostgreSQL server, under
+// load.
 type scene struct {
 	name string
 	cast cast
-	// steps are what happens, in order, while clients post. Each waits for what it says.
+	// steps run in order while clients post. Each step waits for its condition.
 	steps []step
 }
 
-// cast is who plays beside them.
+// cast describes the processes and agents of a scene that differ from the default.
 type cast struct {
 	// special is the agent of one link of one connector.
 	special agent
 	// embedded is the platform as one process with the store in it, and one runner.
 	embedded bool
-	// disk is how many bytes the store's disk has; 0: the machine's.
+	// disk is the size of the store's disk in bytes, or 0 for the machine's disk.
 	disk int64
-	// ahead are the processes whose clocks are ten minutes ahead.
+	// ahead lists the processes whose clocks are ten minutes ahead.
 	ahead []string
 	// unpaced clients post as fast as they can.
 	unpaced bool
@@ -49,7 +49,7 @@ type cast struct {
 // everythingKilled names the scene that every selection contains.
 const everythingKilled = "everything is killed at once"
 
-// scenes are all of them.
+// scenes lists all scenes.
 var scenes = []scene{
 	{"gateways are killed in the middle of requests", cast{unpaced: true}, []step{
 		killInTurn(),
@@ -90,10 +90,10 @@ var scenes = []scene{
 	}},
 }
 
-// In each scene what was answered 2xx is there, once and whole, and ends, once; nothing
-// else is there but what a client cannot know of. As many scenes are played at a time as
-// there are processors: most of their time is waiting for leases.
-func TestScenes(t *testing.T) {
+// TestScenes_KeepAllPromises requires in each scene that every request with a 2xx response is stored exactly once, is complete
+// and ends exactly once. The store holds nothing else except requests whose response the client did not receive. The test plays as many scenes
+// in parallel as there are processors, because a scene mostly waits for leases.
+func TestScenes_KeepAllPromises(t *testing.T) {
 	played := scenes
 	if *wantScenes > 0 {
 		played = selectScenes(scenes, *wantScenes, *wantSeed)
@@ -117,7 +117,7 @@ func TestScenes(t *testing.T) {
 	})
 }
 
-// gateways is how many there are.
+// gateways returns the number of gateways.
 func (c cast) gateways() int {
 	if c.embedded {
 		return 1
@@ -125,7 +125,7 @@ func (c cast) gateways() int {
 	return 2
 }
 
-// pace is the limit of a scene's clients.
+// pace returns the rate limit of a scene's clients.
 func (c cast) pace() rate.Limit {
 	if c.unpaced {
 		return rate.Inf

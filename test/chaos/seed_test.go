@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// secret is that of every connector.
+	// secret is the secret of every connector.
 	secret = "s3cret"
-	// runnerToken is that of the environment's runners.
+	// runnerToken is the token of the environment's runners.
 	runnerToken = "chaos-runner"
 )
 
@@ -35,24 +35,24 @@ const (
 	links      = 2 // of each connector
 )
 
-// agent is one of the live deployment.
+// agent is an agent of the live deployment.
 type agent struct {
 	// name is the agent's and its script's.
 	name string
 	// more are lines of its file, steps its script; with a model it has no script.
 	more, model, steps string
-	// answers is how often its model answers in a run, ends how all its runs end.
+	// answers is the number of its model's answers per run. ends is the final status of all its runs.
 	answers int
 	ends    store.RunStatus
 }
 
-// echo is what connectors are linked to: it answers at once.
+// echo returns an agent for the links of connectors. It answers at once.
 func echo(number int) agent {
 	return agent{name: fmt.Sprintf("agent-%d", number), steps: "  - text: Done.\n", answers: 1, ends: store.RunCompleted}
 }
 
 var (
-	// hanging asks a model that never answers, and fails by its own time.
+	// hanging is an agent whose model never responds. Its runs fail with the agent's timeout.
 	hanging = agent{name: "hanging", model: "service/silent", more: "timeout: 1\n", ends: store.RunFailed}
 	// stepping calls a tool five times, each a while after the one before.
 	stepping = agent{
@@ -61,7 +61,7 @@ var (
 	}
 )
 
-// file is the agent's own.
+// file returns the agent's file.
 func (a agent) file() string {
 	return fmt.Sprintf("version: \"1.0\"\nname: %s\ntype: llm\nmodel: %s\nsystem_prompt: Answer.\n%s",
 		a.name, cmp.Or(a.model, "scripted/"+a.name), a.more)
@@ -75,8 +75,7 @@ type hooks struct {
 	linked map[uuid.UUID][]agent
 }
 
-// ends are the states of a connector run that has ended, and of its runs, without
-// repetitions and sorted.
+// ends returns the distinct statuses of an ended connector run and its runs, sorted.
 func (h hooks) ends(connector uuid.UUID) []string {
 	all := []string{}
 	for _, a := range h.linked[connector] {
@@ -86,9 +85,8 @@ func (h hooks) ends(connector uuid.UUID) []string {
 	return slices.Compact(all)
 }
 
-// seed fills a store with an environment whose live deployment has an agent a link,
-// with connectors that have all links, and with the runners' token. A special agent, if
-// it has a name, stands in for the last one of the first connector.
+// seed fills a store with an environment, its connectors and its runner token. The live deployment has one agent per link, and
+// each connector has all its links. A special agent with a name replaces the last agent of the first connector.
 func seed(t *testing.T, s store.Store, special agent) hooks {
 	t.Helper()
 	ctx, environment := t.Context(), uuid.New()
@@ -130,7 +128,7 @@ func seed(t *testing.T, s store.Store, special agent) hooks {
 	return h
 }
 
-// deploy makes a deployment with all agents the live one.
+// deploy makes a deployment with all agents live.
 func deploy(t *testing.T, s store.Store, environment uuid.UUID, agents []agent) {
 	t.Helper()
 	ctx, key := t.Context(), store.Key{ProjectID: project, ID: uuid.New()}

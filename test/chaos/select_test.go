@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// selectScenes returns count scenes in their order: everythingKilled, and others that the seed
-// chooses. The same seed chooses the same scenes, so a failure can be repeated.
+// selectScenes returns count scenes in their order: everythingKilled and scenes that the seed chooses. The same seed chooses
+// the same scenes, so that a failure can be reproduced.
 func selectScenes(all []scene, count int, seed string) []scene {
 	digest := fnv.New64a()
 	_, _ = digest.Write([]byte(seed)) // a hash.Hash never fails
@@ -31,7 +31,7 @@ func selectScenes(all []scene, count int, seed string) []scene {
 	return selected
 }
 
-func TestSelectScenes(t *testing.T) {
+func TestSelectScenes_DependsOnSeed(t *testing.T) {
 	t.Parallel()
 	names := func(selected []scene) (names []string) {
 		for _, sc := range selected {

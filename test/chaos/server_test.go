@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/reap"
 )
 
-// server is a PostgreSQL server of one scene.
+// server is the PostgreSQL server of one scene.
 type server struct {
 	*process
 	port     int
@@ -32,8 +32,8 @@ type server struct {
 	ballast string
 }
 
-// newServer makes a server's data folder, on a disk of so many bytes or, with 0, on the
-// machine's.
+// newServer creates a server's data folder on a disk with the given number of bytes, or on the machine's disk if the number is
+// 0.
 func newServer(t *testing.T, disk int64) *server {
 	t.Helper()
 	bin, owner, err := testenv.PostgresBinaries()
@@ -42,7 +42,7 @@ func newServer(t *testing.T, disk int64) *server {
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp(base, "pg-")
 	require.NoError(t, err)
-	t.Cleanup(func() { // its children end a moment after it, and write until then
+	t.Cleanup(func() { // its children exit shortly after it and write until then
 		require.Eventually(t, func() bool { err = os.RemoveAll(dir); return err == nil }, time.Minute, pollEvery, "%v", err)
 	})
 	s := &server{port: freePort(t), password: rand.Text()}
@@ -76,12 +76,12 @@ func newServer(t *testing.T, disk int64) *server {
 
 func (s *server) addr() string { return loopback(s.port) }
 
-// dsn is the URL of the database at an address.
+// dsn returns the URL of the database at an address.
 func (s *server) dsn(addr string) string {
 	return fmt.Sprintf("postgres://postgres:%s@%s/postgres?sslmode=disable", s.password, addr)
 }
 
-// dsnFile is a file that holds that.
+// dsnFile writes the DSN to a file and returns its path.
 func (s *server) dsnFile(t *testing.T, addr string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "dsn")
@@ -89,7 +89,7 @@ func (s *server) dsnFile(t *testing.T, addr string) string {
 	return path
 }
 
-// start begins a life of the server and returns once it answers.
+// start starts the server and returns once it accepts connections.
 func (s *server) start(ctx context.Context) error {
 	if err := s.launch(); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *server) start(ctx context.Context) error {
 	return s.await(ctx, s.answers)
 }
 
-// answers says whether the server takes a connection.
+// answers reports whether the server accepts a connection.
 func (s *server) answers(ctx context.Context) bool {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *server) answers(ctx context.Context) bool {
 	return conn.Close(ctx) == nil
 }
 
-// connect is for those who look on; the gateways have links.
+// connect opens a direct connection for the test. The gateways connect through links.
 func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
 	return pgx.Connect(ctx, s.dsn(s.addr()))
 }
@@ -114,7 +114,7 @@ func (s *server) connect(ctx context.Context) (*pgx.Conn, error) {
 // open implements records.
 func (s *server) open() (*sql.DB, error) { return sql.Open("pgx", s.dsn(s.addr())) }
 
-// alone implements records: a statement of a gateway that died may end after it.
+// alone implements records. A statement of a dead gateway may outlive it.
 func (s *server) alone(ctx context.Context, conn *sql.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, aloneTimeout)
 	defer cancel()
@@ -146,7 +146,7 @@ func (s *server) crash(ctx context.Context) error {
 	})
 }
 
-// childrenOf are the processes that one has started.
+// childrenOf returns the child processes of a process.
 func childrenOf(pid int) (children []int) {
 	paths, _ := filepath.Glob("/proc/[0-9]*") // errs on a bad pattern only
 	for _, path := range paths {
@@ -161,7 +161,7 @@ func childrenOf(pid int) (children []int) {
 	return children
 }
 
-// stateOf says who started a process and how it is; 0 when there is no such process.
+// stateOf returns the parent and the state of a process, or 0 if the process does not exist.
 func stateOf(pid int) (parent int, state string) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -176,7 +176,7 @@ func stateOf(pid int) (parent int, state string) {
 	return parent, fields[0]
 }
 
-// mount puts a disk of so many bytes at a folder, in memory, until the test ends.
+// mount mounts an in-memory disk with the given number of bytes at a folder until the test ends.
 func mount(t *testing.T, at string, bytes int64) {
 	t.Helper()
 	if os.Geteuid() != 0 {

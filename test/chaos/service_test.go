@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// service is a model service that takes requests and never answers.
+// service is a model service that accepts requests and never responds.
 type service struct {
 	*httptest.Server
 	// hanging are the requests that wait.

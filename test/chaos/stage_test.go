@@ -20,17 +20,17 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// showBroken is how many broken promises are listed.
+// showBroken is the maximum number of broken promises in a report.
 const showBroken = 10
 
-// stage is where a scene is played.
+// stage holds the processes and clients of a scene.
 type stage struct {
 	scene   scene
 	db      *server // nil where the store is embedded
 	records records
 	ballast string // the file that fills the store's disk
 	service *service
-	// receiver is where results are sent, keys the folder of the keys that sign them.
+	// receiver is the destination of results. keys is the folder of their signing keys.
 	receiver *receiver
 	keys     string
 	gateways []*gateway
@@ -104,8 +104,8 @@ func (s *stage) startAll(ctx context.Context) error {
 	return nil
 }
 
-// play lets clients post while the steps happen, until there is enough of both; then it
-// ends all in order.
+// play lets clients post while the steps run, until the steps are done and enough requests are accepted. Then it stops all
+// processes in order.
 func (s *stage) play(t *testing.T, accepted int) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(t.Context())

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// stepTimeout bounds a step: longer than a lease, the grace before leases are swept
-	// and the time in which a dead connection is noticed.
+	// stepTimeout bounds a step. It is longer than a lease, than the grace before the sweep of leases and than the detection of
+	// a dead connection.
 	stepTimeout = 3 * time.Minute
-	// warm is how many answers show that a gateway gives them.
+	// warm is the number of responses that show that a gateway serves requests.
 	warm = 16
 )
 
-// Who steps are about.
+// These constants name the gateways and runners of the steps.
 const (
 	first, second             = 0, 1
 	firstRunner, secondRunner = 0, 1
@@ -32,11 +32,11 @@ const (
 type step struct {
 	what string
 	do   func(ctx context.Context, s *stage) error
-	// unbounded ones take as long as was asked for.
+	// unbounded exempts a step from stepTimeout. The step takes as long as its definition says.
 	unbounded bool
 }
 
-// run takes the step and says how long it took.
+// run runs the step and logs how long it took.
 func (st step) run(ctx context.Context, t *testing.T, s *stage) error {
 	if !st.unbounded {
 		var cancel context.CancelFunc
@@ -51,7 +51,7 @@ func (st step) run(ctx context.Context, t *testing.T, s *stage) error {
 	return nil
 }
 
-// acceptedInAll waits for so many answers 2xx since the beginning.
+// acceptedInAll waits for n 2xx responses since the start of the scene.
 func acceptedInAll(n int) step {
 	return step{what: fmt.Sprintf("%d requests are accepted", n), do: func(ctx context.Context, s *stage) error {
 		return poll(ctx, pollEvery, func() (bool, error) { return s.load.accepted() >= n, nil })
@@ -72,7 +72,7 @@ func refuses(gateway int) step {
 	}}
 }
 
-// answers waits until a gateway has given some more of what of picks.
+// answers waits until a gateway has returned some more of the responses that the function of selects.
 func (s *stage) answers(ctx context.Context, gateway int, of func(accepted, refused int64) int64) error {
 	accepted, refused, err := s.gateways[gateway].seen()
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *stage) answers(ctx context.Context, gateway int, of func(accepted, refu
 	})
 }
 
-// staysReady is a gateway without its database: whoever asks hears of it, not the probe.
+// staysReady checks that a gateway without its database stays ready: its requests fail, but its readiness probe succeeds.
 func staysReady(gateway int) step {
 	return step{what: fmt.Sprintf("gateway %d is ready", gateway), do: func(ctx context.Context, s *stage) error {
 		if g := s.gateways[gateway]; !g.ready(ctx) {
@@ -95,7 +95,7 @@ func staysReady(gateway int) step {
 	}}
 }
 
-// endsGoOn waits for so many more runs that have ended.
+// endsGoOn waits until n more runs have ended.
 func endsGoOn(n int) step {
 	return step{what: fmt.Sprintf("%d runs end", n), do: func(ctx context.Context, s *stage) error {
 		before := -1
@@ -110,8 +110,7 @@ func endsGoOn(n int) step {
 	}}
 }
 
-// holds waits until a runner has so many runs of the special agent at a time, which do
-// not end in the next moment.
+// holds waits until a runner holds n runs of the special agent at once. These runs do not end in the next moment.
 func holds(runner, n int) step {
 	return step{what: fmt.Sprintf("runner %d holds %d runs", runner, n), do: func(ctx context.Context, s *stage) error {
 		return poll(ctx, askEvery, func() (bool, error) {
@@ -121,8 +120,7 @@ func holds(runner, n int) step {
 	}}
 }
 
-// drain ends a runner in order: what it holds is handed back at once, not when leases
-// end, while the others go on.
+// drain stops a runner gracefully while the others continue. The runner hands its runs back at once, before the leases end.
 func drain(runner int) step {
 	return step{what: fmt.Sprintf("runner %d hands back what it holds", runner), do: func(ctx context.Context, s *stage) error {
 		p := s.runners[runner]
@@ -135,8 +133,8 @@ func drain(runner int) step {
 	}}
 }
 
-// handBackTimeout is less than a lease, and more than a second so that a machine under
-// load may be late: the step says how long it took.
+// handBackTimeout is shorter than a lease. It is longer than a second, because a machine under load may be late. The step
+// reports the actual time.
 const handBackTimeout = 15 * time.Second
 
 // kill ends a runner as a crash does.
@@ -154,21 +152,21 @@ func loses(runner int) step {
 	}}
 }
 
-// start begins a runner's next life.
+// start restarts a runner.
 func start(runner int) step {
 	return step{what: fmt.Sprintf("runner %d starts", runner), do: func(_ context.Context, s *stage) error {
 		return s.runners[runner].launch()
 	}}
 }
 
-// hang waits until so many requests wait for a model that never answers.
+// hang waits until n requests wait for a model that never responds.
 func hang(n int64) step {
 	return step{what: fmt.Sprintf("%d model requests hang", n), do: func(ctx context.Context, s *stage) error {
 		return poll(ctx, pollEvery, func() (bool, error) { return s.service.hanging.Load() >= n, nil })
 	}}
 }
 
-// lasts is the length of the outage.
+// lasts waits for the length of the outage.
 func lasts() step {
 	return step{what: "time passes", unbounded: true, do: func(ctx context.Context, _ *stage) error { return pause.For(ctx, *wantOutage) }}
 }
@@ -191,7 +189,7 @@ func fillDisk() step {
 	}}
 }
 
-// freeDisk takes away what filled it.
+// freeDisk deletes the file that filled the disk.
 func freeDisk() step {
 	return step{what: "the disk has room again", do: func(_ context.Context, s *stage) error { return os.Remove(s.ballast) }}
 }

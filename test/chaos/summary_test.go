@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// summary is what a scene comes to. Durations are in seconds.
+// summary is the result of a scene. Durations are in seconds.
 type summary struct {
 	Scene string `json:"scene"`
 	// KillsHit are the kills in the middle of requests that broke at least one of them
@@ -27,10 +27,10 @@ type summary struct {
 
 	ConnectorRuns int `json:"connector_runs"`
 	AgentRuns     int `json:"agent_runs"`
-	// RowsOnly are connector runs whose client never heard of a success.
+	// RowsOnly is the number of connector runs whose client received no 2xx response.
 	RowsOnly int `json:"rows_without_2xx"`
-	// Delivered are the results that their destination has taken, GivenUp those that it
-	// has not, and of which the store says so.
+	// Delivered is the number of results that their destination has accepted. GivenUp is the number of dead letters in the
+	// store.
 	Delivered int `json:"delivered"`
 	GivenUp   int `json:"given_up"`
 	Promises  int `json:"broken_promises"`
@@ -60,7 +60,7 @@ func (s summary) String() string {
 		s.ConnectorRuns, s.RowsOnly, s.AgentRuns, s.Delivered, s.GivenUp, s.Promises, s.Seconds, s.Rate, line)
 }
 
-// summary counts what the clients know and what the book holds.
+// summary counts the outcomes that the clients know and the rows of the book.
 func (l *load) summary(b *book) summary {
 	s := summary{
 		KillsHit: l.killsHit, Kills: l.kills, Broken: l.cut, Unavailable: l.unavailable,

@@ -21,8 +21,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
-// tap is a gateway's internal port as one runner sees it. It notes what the runner asks
-// and is told, and lets no heartbeat pass but the first.
+// tap is a proxy between one runner and a gateway's internal port. It records the runner's claim requests and the reported
+// losses, and drops every heartbeat after the first.
 type tap struct {
 	server *httptest.Server
 	rest   http.Handler
@@ -30,15 +30,15 @@ type tap struct {
 
 	mu     sync.Mutex
 	begun  int                              // requests for runs
-	open   map[int]dispatchapi.ClaimRequest // those without an answer yet, by their number
-	beats  int                              // heartbeats that were answered
+	open   map[int]dispatchapi.ClaimRequest // the claim requests without a response, by number
+	beats  int                              // heartbeats with a response
 	losses []loss
 }
 
-// loss is a claim that the runner was told it has lost.
+// loss is a claim that the gateway reported to the runner as lost.
 type loss struct {
 	run uuid.UUID
-	// request is the number of the request for runs that was answered so.
+	// request is the number of the claim request whose response reported the loss.
 	request int
 }
 
@@ -71,8 +71,8 @@ func (tp *tap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// heartbeat passes the first one on, which confirms what the runner was handed. Others
-// wait until the runner has enough of it.
+// heartbeat forwards the first heartbeat, which confirms the runner's claims. It holds all later heartbeats until the runner
+// gives up.
 func (tp *tap) heartbeat(w http.ResponseWriter, r *http.Request) {
 	tp.mu.Lock()
 	first := tp.beats == 0
@@ -89,7 +89,7 @@ func (tp *tap) heartbeat(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// claim passes a request for runs on, and notes it and its answer.
+// claim forwards a claim request and records the request and its response.
 func (tp *tap) claim(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var req dispatchapi.ClaimRequest
@@ -107,14 +107,14 @@ func (tp *tap) claim(w http.ResponseWriter, r *http.Request) {
 	answer := httptest.NewRecorder()
 	tp.rest.ServeHTTP(answer, r)
 	var resp dispatchapi.ClaimResponse
-	if json.Unmarshal(answer.Body.Bytes(), &resp) == nil { // what is none tells nothing
+	if json.Unmarshal(answer.Body.Bytes(), &resp) == nil { // other bodies report no loss
 		for _, l := range resp.Lost {
 			tp.note(func() { tp.losses = append(tp.losses, loss{l.RunID, number}) })
 		}
 	}
 	w.Header().Set("Content-Type", answer.Header().Get("Content-Type"))
 	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()) // the runner may have gone
+	_, _ = w.Write(answer.Body.Bytes()) // the runner may have disconnected
 }
 
 func (tp *tap) note(change func()) {
@@ -123,8 +123,8 @@ func (tp *tap) note(change func()) {
 	change()
 }
 
-// waitsWith says whether a request for runs waits that names a claim on a run, of a
-// runner that has confirmed what it holds.
+// waitsWith returns the number of a waiting claim request that names a claim on the run, from a runner that has confirmed its
+// claims.
 func (tp *tap) waitsWith(run uuid.UUID) (number int, waits bool) {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()
@@ -137,7 +137,7 @@ func (tp *tap) waitsWith(run uuid.UUID) (number int, waits bool) {
 	return 0, false
 }
 
-// lost is the loss of a claim on a run, once the runner was told of it.
+// lost returns the loss of the claim on a run, if the gateway has reported it to the runner.
 func (tp *tap) lost(run uuid.UUID) (loss, bool) {
 	tp.mu.Lock()
 	defer tp.mu.Unlock()

@@ -21,23 +21,23 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// delivery is a request as a receiver got it, with what it verifies it by.
+// delivery is a request that a receiver got, with the secret that verifies it.
 type delivery struct {
 	Secret  string            `json:"secret"`
-	Headers map[string]string `json:"headers"` // by names in lower case
+	Headers map[string]string `json:"headers"` // By their names in lower case.
 	Body    []byte            `json:"body"`
 
 	header http.Header
 }
 
-// deliver lets a run end, and returns what the gateway sends of it.
+// deliver ends a run, and returns the delivery of its result.
 func (p *platform) deliver() delivery {
 	p.t.Helper()
 	arrived := make(chan delivery, 1)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // it comes again
+			return // The gateway sends it again.
 		}
 		d := delivery{Body: body, Headers: map[string]string{}, header: r.Header.Clone()}
 		for name := range r.Header {
@@ -50,7 +50,7 @@ func (p *platform) deliver() delivery {
 		c.Mode, c.Config, c.SecretKey, c.RequireAuthentication = "outbound", []byte(fmt.Sprintf(`{"url":%q}`, receiver.URL)), p.derivation, false
 	})
 	in := p.connector("events", nil)
-	answer, err := http.Post(p.hook(in), "application/json", strings.NewReader(`{}`))
+	answer, err := http.Post(p.webhookURL(in), "application/json", strings.NewReader(`{}`))
 	require.NoError(p.t, err)
 	require.NoError(p.t, answer.Body.Close())
 	require.Equal(p.t, http.StatusOK, answer.StatusCode)
@@ -69,7 +69,7 @@ func (p *platform) deliver() delivery {
 	return d
 }
 
-// changed are deliveries that nobody may take for genuine, by what is wrong with them.
+// changed returns deliveries that fail verification, by the reason.
 func (d delivery) changed() map[string]delivery {
 	with := func(name, value string) delivery {
 		other := delivery{Secret: d.Secret, Body: d.Body, Headers: map[string]string{}}
@@ -90,14 +90,14 @@ func (d delivery) changed() map[string]delivery {
 	}
 }
 
-// TestTheRecipesOfTheDocumentationHold: each is run as it stands there.
-func TestTheRecipesOfTheDocumentationHold(t *testing.T) {
-	d := start(t).deliver()
+// Each recipe of the documentation runs unchanged.
+func TestRecipes_OfDocumentationRun(t *testing.T) {
+	d := startPlatform(t).deliver()
 	for language, judge := range map[string]func(t *testing.T, recipe string, d delivery) string{
 		"go": func(t *testing.T, recipe string, d delivery) string {
 			dir := t.TempDir()
-			write(t, dir, "genuine.go", "package main\n"+recipe)
-			write(t, dir, "main.go", `package main
+			writeFile(t, dir, "genuine.go", "package main\n"+recipe)
+			writeFile(t, dir, "main.go", `package main
 
 import ("encoding/json"; "fmt"; "net/http"; "os")
 
@@ -127,18 +127,18 @@ process.stdout.write(String(genuine(d.secret, d.headers, Buffer.from(d.body, "ba
 		},
 		"sh": func(t *testing.T, recipe string, d delivery) string {
 			dir := t.TempDir()
-			write(t, dir, "body.json", string(d.Body))
+			writeFile(t, dir, "body.json", string(d.Body))
 			recipe = "secret=$1 timestamp=$2 signature=$3\n" + recipe + " || true"
 			out := run(t, nil, dir, "sh", "-c", recipe, "sh", d.Secret, d.Headers["x-service-timestamp"], d.Headers["x-service-signature"])
 			return fmt.Sprint(strings.TrimSpace(out) == "genuine")
 		},
 	} {
 		t.Run(language, func(t *testing.T) {
-			recipe := recipeOf(t, language)
+			recipe := findRecipe(t, language)
 			require.Equal(t, "true", judge(t, recipe, d))
 			for name, changed := range d.changed() {
 				if language == "sh" && strings.Contains(name, "time that is none") {
-					continue // the shell says that it is no number, and ends
+					continue // The shell rejects a text that is not a number.
 				}
 				require.Equal(t, "false", judge(t, recipe, changed), name)
 			}
@@ -146,8 +146,8 @@ process.stdout.write(String(genuine(d.secret, d.headers, Buffer.from(d.body, "ba
 	}
 }
 
-// recipeOf is the block of a language in the documentation that judges a delivery.
-func recipeOf(t *testing.T, language string) string {
+// findRecipe returns the code block of a language in the documentation that verifies a delivery.
+func findRecipe(t *testing.T, language string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/webhooks.md")
 	require.NoError(t, err)
@@ -160,7 +160,7 @@ func recipeOf(t *testing.T, language string) string {
 	return ""
 }
 
-func write(t *testing.T, dir, name, content string) {
+func writeFile(t *testing.T, dir, name, content string) {
 	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 }
@@ -172,9 +172,9 @@ func encoded(t *testing.T, d delivery) []byte {
 	return text
 }
 
-// TestLibrariesOfStandardWebhooksVerify: those of Go and of npm.
-func TestLibrariesOfStandardWebhooksVerify(t *testing.T) {
-	d := start(t).deliver()
+// The libraries for Go and npm verify deliveries.
+func TestDelivery_VerifiesWithStandardWebhooksLibraries(t *testing.T) {
+	d := startPlatform(t).deliver()
 	library, err := standardwebhooks.NewWebhook(d.Secret)
 	require.NoError(t, err)
 	require.NoError(t, library.Verify(d.Body, d.header))
@@ -183,7 +183,7 @@ func TestLibrariesOfStandardWebhooksVerify(t *testing.T) {
 	for _, name := range []string{"package.json", "package-lock.json"} {
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
-		write(t, dir, name, string(content))
+		writeFile(t, dir, name, string(content))
 	}
 	run(t, nil, dir, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
 	verify := func(d delivery) string {

@@ -34,14 +34,14 @@ import (
 )
 
 const (
-	// patience is how long the platform may take for anything.
+	// patience is the time limit of each step of the platform.
 	patience = 2 * time.Minute
-	// owner is whom the API key acts for.
+	// owner is the user as whom the API key acts.
 	owner = "anna"
 )
 
-// installation is `agentplatform all` on a real Kubernetes API and SQLite, with a project
-// that has an agent and three runs of it that wait: nothing executes them.
+// installation is `agentplatform all` with a real Kubernetes API and SQLite. Its project has an agent and three queued runs,
+// which nothing executes.
 type installation struct {
 	t                        *testing.T
 	plane                    *kube.ControlPlane
@@ -55,13 +55,13 @@ func install(t *testing.T) *installation {
 	plane := kube.Start(t)
 	i := &installation{t: t, plane: plane, namespace: plane.Namespace(t), key: keys.Generate()}
 	dispatch := i.launch()
-	i.settle()
-	i.build(dispatch)
+	i.createProject()
+	i.finishBuild(dispatch)
 	i.trigger(3)
 	return i
 }
 
-// launch starts the process, which ends with the test, and returns where dispatch is.
+// launch starts the process until the end of the test, and returns the URL of the dispatch port.
 func (i *installation) launch() (dispatch string) {
 	i.t.Helper()
 	dir := i.t.TempDir()
@@ -95,54 +95,54 @@ func (i *installation) launch() (dispatch string) {
 	return dispatch
 }
 
-func (i *installation) meta(name string) metav1.ObjectMeta {
+func (i *installation) objectMeta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: i.namespace, Name: name}
 }
 
-// settle makes the project, and waits until its key is known.
-func (i *installation) settle() {
+// createProject creates the project, and waits until the facade knows its key.
+func (i *installation) createProject() {
 	i.t.Helper()
 	rule := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"*"}, Verbs: []string{"*"}}
-	project := &v1alpha1.Project{ObjectMeta: i.meta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/shop.git"}}}
+	project := &v1alpha1.Project{ObjectMeta: i.objectMeta(v1alpha1.ProjectName), Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/shop.git"}}}
 	for _, o := range []kubeclient.Object{
-		&rbacv1.Role{ObjectMeta: i.meta("everything"), Rules: []rbacv1.PolicyRule{rule}},
+		&rbacv1.Role{ObjectMeta: i.objectMeta("everything"), Rules: []rbacv1.PolicyRule{rule}},
 		&rbacv1.RoleBinding{
-			ObjectMeta: i.meta("everything"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "everything"},
+			ObjectMeta: i.objectMeta("everything"), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "everything"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: owner}},
 		},
 		project,
-		&v1alpha1.APIKey{ObjectMeta: i.meta("laptop"), Spec: v1alpha1.APIKeySpec{
+		&v1alpha1.APIKey{ObjectMeta: i.objectMeta("laptop"), Spec: v1alpha1.APIKeySpec{
 			Hash: i.key.Hash(), KeyID: i.key.ID(), Owner: v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: owner},
 		}},
-		&v1alpha1.Environment{ObjectMeta: i.meta("dev")},
-		&v1alpha1.Deployment{ObjectMeta: i.meta("v1"), Spec: v1alpha1.DeploymentSpec{
+		&v1alpha1.Environment{ObjectMeta: i.objectMeta("dev")},
+		&v1alpha1.Deployment{ObjectMeta: i.objectMeta("v1"), Spec: v1alpha1.DeploymentSpec{
 			Environment: "dev", Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{}},
 		}},
-		&v1alpha1.Connector{ObjectMeta: i.meta("events"), Spec: v1alpha1.ConnectorSpec{
+		&v1alpha1.Connector{ObjectMeta: i.objectMeta("events"), Spec: v1alpha1.ConnectorSpec{
 			ID: v1alpha1.UUID(uuid.NewString()), Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone},
 		}},
-		&v1alpha1.ConnectorLink{ObjectMeta: i.meta("events-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "events", Agent: "hello"}},
+		&v1alpha1.ConnectorLink{ObjectMeta: i.objectMeta("events-hello"), Spec: v1alpha1.ConnectorLinkSpec{Connector: "events", Agent: "hello"}},
 	} {
 		require.NoError(i.t, i.plane.Client.Create(i.t.Context(), o))
 	}
 	i.plane.AwaitGranted(i.t, v1alpha1.Subject{User: owner}, i.namespace, rule)
 	i.eventually(func(c *assert.CollectT) {
-		i.read(project)
+		i.readObject(project)
 		i.project = project.Status.ID
 		require.NotEmpty(c, i.project)
-		i.requireAnswer(c, http.MethodGet, i.facade+"/v1/projects/"+i.project+"/environments", "")
+		i.requireSuccess(c, http.MethodGet, i.facade+"/v1/projects/"+i.project+"/environments", "")
 	})
 }
 
-// build is what the deployment's build does.
-func (i *installation) build(dispatch string) {
+// finishBuild does the work of the build of the deployment.
+func (i *installation) finishBuild(dispatch string) {
 	i.t.Helper()
-	deployment, token := &v1alpha1.Deployment{ObjectMeta: i.meta("v1")}, &corev1.Secret{ObjectMeta: i.meta("v1-build-token")}
+	deployment, token := &v1alpha1.Deployment{ObjectMeta: i.objectMeta("v1")}, &corev1.Secret{ObjectMeta: i.objectMeta("v1-build-token")}
 	i.eventually(func(c *assert.CollectT) {
-		i.read(deployment)
+		i.readObject(deployment)
 		require.Equal(c, v1alpha1.DeploymentBuilding, deployment.Status.Phase, "%+v", deployment.Status)
 	})
-	i.read(token)
+	i.readObject(token)
 	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: dispatch, Token: string(token.Data[object.TokenKey])})
 	require.NoError(i.t, err)
 	ctx, stop := context.WithTimeout(i.t.Context(), patience)
@@ -155,30 +155,30 @@ func (i *installation) build(dispatch string) {
 		{Name: "hello", Type: "llm", SourcePath: "agents/hello.yaml", Config: []byte(`{"name":"hello"}`)},
 	}}))
 	i.eventually(func(c *assert.CollectT) {
-		i.read(deployment)
+		i.readObject(deployment)
 		require.True(c, deployment.Status.Live, "%+v", deployment.Status)
 	})
 }
 
-// trigger starts so many runs.
+// trigger starts a number of runs.
 func (i *installation) trigger(runs int) {
 	i.t.Helper()
-	connector := &v1alpha1.Connector{ObjectMeta: i.meta("events")}
+	connector := &v1alpha1.Connector{ObjectMeta: i.objectMeta("events")}
 	for range runs {
 		i.eventually(func(c *assert.CollectT) {
-			i.read(connector)
-			i.requireAnswer(c, http.MethodPost, connector.Status.URL, `{"name":"Ada"}`)
+			i.readObject(connector)
+			i.requireSuccess(c, http.MethodPost, connector.Status.URL, `{"name":"Ada"}`)
 		})
 	}
 }
 
-func (i *installation) read(o kubeclient.Object) {
+func (i *installation) readObject(o kubeclient.Object) {
 	i.t.Helper()
 	require.NoError(i.t, i.plane.Client.Get(i.t.Context(), kubeclient.ObjectKeyFromObject(o), o))
 }
 
-// requireAnswer says that a request succeeds.
-func (i *installation) requireAnswer(t require.TestingT, method, url, body string) {
+// requireSuccess checks that a request succeeds.
+func (i *installation) requireSuccess(t require.TestingT, method, url, body string) {
 	request, err := http.NewRequestWithContext(i.t.Context(), method, url, strings.NewReader(body))
 	require.NoError(t, err)
 	request.Header.Set("Content-Type", "application/json")

@@ -19,14 +19,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// What every client sends: fields of which one comes twice, and a file.
+// Each client sends these fields, one of them twice, and a file.
 var (
 	fields   = [][2]string{{"name", "Ada & Éva = 1+1;"}, {"topic", "bread"}, {"topic", "butter"}}
 	fileName = "Schäden 1.png"
 	picture  = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89")
 )
 
-// client sends the fields, with the file where multipart is true, to a URL.
+// client sends the fields to a URL, with the file if multipart is true.
 type client func(t *testing.T, url string, multipart bool)
 
 var clients = map[string]client{
@@ -40,7 +40,7 @@ var clients = map[string]client{
 			}
 		}
 		if multipart {
-			dir, err := os.MkdirTemp("", "clients") // a comma in a path, as of a test's name, curl takes for another file
+			dir, err := os.MkdirTemp("", "clients") // curl splits a path at a comma, which the name of a test can have.
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 			file := filepath.Join(dir, fileName)
@@ -50,7 +50,7 @@ var clients = map[string]client{
 		run(t, nil, "", "curl", args...)
 	},
 	"node": func(t *testing.T, url string, multipart bool) {
-		run(t, plan(t, url, multipart), "", "node", "--input-type=module", "-e", `
+		run(t, scriptInput(t, url, multipart), "", "node", "--input-type=module", "-e", `
 			import { readFileSync } from "node:fs";
 			const { url, multipart, fields, file, data } = JSON.parse(readFileSync(0));
 			const body = multipart ? new FormData() : new URLSearchParams();
@@ -60,7 +60,7 @@ var clients = map[string]client{
 			if (!answer.ok) throw new Error(answer.status + " " + await answer.text());`)
 	},
 	"python": func(t *testing.T, url string, multipart bool) {
-		run(t, plan(t, url, multipart), "", "python3", "-c", `
+		run(t, scriptInput(t, url, multipart), "", "python3", "-c", `
 import base64, json, sys, urllib.parse, urllib.request
 from urllib3.filepost import encode_multipart_formdata
 p = json.load(sys.stdin)
@@ -75,7 +75,7 @@ urllib.request.urlopen(urllib.request.Request(p["url"], data=body, headers={"Con
 	"chromium": func(t *testing.T, url string, multipart bool) {
 		page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			_, _ = fmt.Fprint(w, form(url, multipart)) // a browser that has gone gets nothing
+			_, _ = fmt.Fprint(w, formPage(url, multipart)) // The browser may have gone.
 		}))
 		t.Cleanup(page.Close)
 		run(t, nil, "", "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
@@ -83,16 +83,16 @@ urllib.request.urlopen(urllib.request.Request(p["url"], data=body, headers={"Con
 	},
 }
 
-// plan is what a script is to send.
-func plan(t *testing.T, url string, multipart bool) []byte {
+// scriptInput returns the input of a script.
+func scriptInput(t *testing.T, url string, multipart bool) []byte {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"url": url, "multipart": multipart, "fields": fields, "file": fileName, "data": picture})
 	require.NoError(t, err)
 	return text
 }
 
-// form is a page that posts itself.
-func form(url string, multipart bool) string {
+// formPage returns a page that submits itself.
+func formPage(url string, multipart bool) string {
 	var b strings.Builder
 	kind := "application/x-www-form-urlencoded"
 	if multipart {
@@ -114,20 +114,20 @@ func form(url string, multipart bool) string {
 	return b.String()
 }
 
-// TestFormsOfEveryClientAreOneInput: whoever wrote the encoder, the agents see the same.
-func TestFormsOfEveryClientAreOneInput(t *testing.T) {
-	p := start(t)
+// All clients produce the same input for agents.
+func TestForms_OfAllClientsAgree(t *testing.T) {
+	p := startPlatform(t)
 	for _, multipart := range []bool{false, true} {
 		for name, send := range clients {
 			t.Run(fmt.Sprintf("%s, multipart %v", name, multipart), func(t *testing.T) {
 				c := p.connector(fmt.Sprintf("%s-%v", name, multipart), nil)
-				send(t, p.hook(c), multipart)
-				events, total := p.runs(c)
+				send(t, p.webhookURL(c), multipart)
+				events, total := p.listRuns(c)
 				require.EqualValues(t, 1, total)
 				run := store.Key{ProjectID: p.project, ID: events[0].RunIDs[0]}
 				_, body, err := p.store.RunInput(t.Context(), run)
 				require.NoError(t, err)
-				require.JSONEq(t, `{"name": "Ada & Éva = 1+1;", "topic": ["bread", "butter"]}`, string(read(t, body)))
+				require.JSONEq(t, `{"name": "Ada & Éva = 1+1;", "topic": ["bread", "butter"]}`, string(readAll(t, body)))
 				files, err := p.store.RunFiles(t.Context(), run)
 				require.NoError(t, err)
 				if !multipart {
@@ -139,7 +139,7 @@ func TestFormsOfEveryClientAreOneInput(t *testing.T) {
 				require.Equal(t, store.File{Name: fileName, FieldName: "photo", MIMEType: "image/png", Size: int64(len(picture)), Blob: files[0].Blob}, files[0])
 				_, content, err := p.store.OpenRunFile(t.Context(), run, 0)
 				require.NoError(t, err)
-				require.Equal(t, picture, read(t, content))
+				require.Equal(t, picture, readAll(t, content))
 			})
 		}
 	}

@@ -28,7 +28,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
-// secret is that of every connector.
+// secret is the secret of all connectors.
 const secret = "whs_clients"
 
 // platform is a gateway on SQLite with one agent.
@@ -41,7 +41,7 @@ type platform struct {
 	project, environment uuid.UUID
 }
 
-func start(t *testing.T) *platform {
+func startPlatform(t *testing.T) *platform {
 	t.Helper()
 	ctx := t.Context()
 	st, err := sqlite.Open(ctx, sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db"), Logger: slog.New(slog.DiscardHandler), Evaluate: expr.On})
@@ -52,11 +52,11 @@ func start(t *testing.T) *platform {
 	require.NoError(t, err)
 	p := &platform{t: t, store: st, keys: &keyring.Keys{}, derivation: ring.IDs(keyring.Derivation)[0], project: uuid.New(), environment: uuid.New()}
 	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(keyring.Sealing)[0]}))
-	require.NoError(t, st.PutProject(ctx, store.Project{Ref: ref("Project", "project"), ID: p.project}))
+	require.NoError(t, st.PutProject(ctx, store.Project{Ref: objectRef("Project", "project"), ID: p.project}))
 	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
-		Ref: ref("Environment", "dev"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
+		Ref: objectRef("Environment", "dev"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
-	p.deploy()
+	p.deployAgent()
 	gateway, err := webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler), Keys: p.keys,
 		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
@@ -73,14 +73,14 @@ func start(t *testing.T) *platform {
 	return p
 }
 
-func ref(kind, name string) store.ObjectRef {
+func objectRef(kind, name string) store.ObjectRef {
 	return store.ObjectRef{Namespace: "team", Kind: kind, Name: name, ObjectUID: kind + name, Generation: 1}
 }
 
-// deploy makes a deployment live that has the agent hello.
-func (p *platform) deploy() {
+// deployAgent makes a deployment with the agent hello live.
+func (p *platform) deployAgent() {
 	ctx, id := p.t.Context(), uuid.New()
-	spec := store.DeploymentSpec{Ref: ref("Deployment", "v1"), ID: id, ProjectID: p.project, EnvironmentID: p.environment, Fingerprint: "f", SourceType: "git"}
+	spec := store.DeploymentSpec{Ref: objectRef("Deployment", "v1"), ID: id, ProjectID: p.project, EnvironmentID: p.environment, Fingerprint: "f", SourceType: "git"}
 	_, err := p.store.BeginDeployment(ctx, spec)
 	require.NoError(p.t, err)
 	require.NoError(p.t, p.store.StartBuild(ctx, spec.Key(), ""))
@@ -93,15 +93,15 @@ func (p *platform) deploy() {
 	require.NoError(p.t, err)
 }
 
-// connector makes one, changed by edit, with a link to the agent.
+// connector creates a connector with a link to the agent. edit changes it before.
 func (p *platform) connector(name string, edit func(*store.Connector)) store.Connector {
 	p.t.Helper()
 	c := store.Connector{
-		Ref: ref("Connector", name), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: name, Type: "webhook", Mode: "inbound",
+		Ref: objectRef("Connector", name), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: name, Type: "webhook", Mode: "inbound",
 		Enabled: true, Config: []byte(`{}`), RequireAuthentication: true, SecretDigest: seal.Digest(secret), SecretVersion: 1,
 	}
 	link := store.Link{
-		Ref: ref("ConnectorLink", name), ID: uuid.New(), ProjectID: p.project, ConnectorID: c.ID, AgentName: "hello", ObjectCreatedAt: time.Unix(1, 0),
+		Ref: objectRef("ConnectorLink", name), ID: uuid.New(), ProjectID: p.project, ConnectorID: c.ID, AgentName: "hello", ObjectCreatedAt: time.Unix(1, 0),
 	}
 	if edit != nil {
 		edit(&c)
@@ -112,21 +112,21 @@ func (p *platform) connector(name string, edit func(*store.Connector)) store.Con
 	return c
 }
 
-// hook is the URL of a connector with its secret.
-func (p *platform) hook(c store.Connector) string {
+// webhookURL returns the URL of a connector with its secret.
+func (p *platform) webhookURL(c store.Connector) string {
 	return v1alpha1.WebhookURL(p.url, p.project, c.ID) + "?secret=" + secret
 }
 
-// runs are the events that a connector has accepted.
-func (p *platform) runs(c store.Connector) (newest []store.ConnectorRun, total int64) {
+// listRuns returns the events that a connector has accepted.
+func (p *platform) listRuns(c store.Connector) (newest []store.ConnectorRun, total int64) {
 	p.t.Helper()
 	newest, total, err := p.store.ListConnectorRuns(p.t.Context(), store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
 	require.NoError(p.t, err)
 	return newest, total
 }
 
-// read is all of what the store gave.
-func read(t *testing.T, r io.ReadCloser) []byte {
+// readAll returns the content of a blob.
+func readAll(t *testing.T, r io.ReadCloser) []byte {
 	t.Helper()
 	data, err := io.ReadAll(r)
 	require.NoError(t, err)
@@ -134,8 +134,7 @@ func read(t *testing.T, r io.ReadCloser) []byte {
 	return data
 }
 
-// run runs a program of somebody else's and returns what it printed. One that is not there
-// fails the test: nothing is passed over.
+// run runs a third-party program and returns its output. The test fails if the program is not installed.
 func run(t *testing.T, stdin []byte, dir, program string, args ...string) string {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), program, args...)

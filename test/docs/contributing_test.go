@@ -20,7 +20,7 @@ import (
 
 const module = "github.com/agentplatform/agentplatform/"
 
-// page is the text of a page.
+// page returns the text of a page.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, name))
@@ -28,8 +28,7 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// sources are the Go files of a folder, by path from the root, without those of
-// tests and of what only tests use.
+// sources returns the paths of a folder's Go files from the root, without tests and test helpers.
 func sources(t *testing.T, folder string) (out []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(at string, d fs.DirEntry, err error) error {
@@ -43,7 +42,7 @@ func sources(t *testing.T, folder string) (out []string) {
 			}
 			return err
 		}
-		if slices.Contains([]string{"internal/testenv", "store/storetest", "controllers/controllertest"}, name) {
+		if slices.Contains([]string{"internal/testenv", "store/storetest", "controllers/controllertest", "apiserver/apiservertest"}, name) {
 			return fs.SkipDir
 		}
 		return nil
@@ -52,12 +51,11 @@ func sources(t *testing.T, folder string) (out []string) {
 	return out
 }
 
-// folderRow is a row of the table of folders, of which the last cell says what is
-// imported.
+// folderRow is a row of the table of folders. Its last cell lists the imports.
 var folderRow = regexp.MustCompile("(?m)^\\| (`[a-z0-9/]+/`) \\|.*\\| ([^|]*) \\|$")
 
-// What the table says that a folder imports is what it imports.
-func TestFoldersImportWhatTheTableSays(t *testing.T) {
+// The table of folders lists exactly the packages that each folder imports.
+func TestFolders_ListTheirImports(t *testing.T) {
 	t.Parallel()
 	tried := 0
 	for _, row := range folderRow.FindAllStringSubmatch(page(t, "CONTRIBUTING.md"), -1) {
@@ -90,24 +88,24 @@ func TestFoldersImportWhatTheTableSays(t *testing.T) {
 	require.Equal(t, 8, tried, "folders whose imports the table has")
 }
 
-// ofModes finds what is written for a mode of connectors: its constants, and its
-// word in texts.
+// ofModes matches code for a mode of connectors: its constants, and its name in texts.
 var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\binbound\b`)
 
-// speakOfModes are files that only tell of webhooks, with the reason.
+// speakOfModes lists files that mention a mode without code for it, with the reason.
 var speakOfModes = map[string]string{
-	"internal/keyring/keys.go": "what a secret is for",
-	"store/claim.go":           "a class of runs, which one of another mode may have too",
-	"store/pick.go":            "classes of runs",
-	"webhookgw/ingress/doc.go": "what the package is for",
+	"internal/keyring/keys.go":          "what a secret is for",
+	"internal/restclient/client.gen.go": "generated from docs/openapi.json",
+	"store/claim.go":                    "a class of runs, which one of another mode may have too",
+	"store/pick.go":                     "classes of runs",
+	"webhookgw/ingress/doc.go":          "what the package is for",
 }
 
-// Whoever adds a mode finds every place by the recipe.
-func TestTheRecipeOfAModeNamesEveryPlace(t *testing.T) {
+// The recipe for a connector mode names every file with code for modes.
+func TestModeRecipe_NamesEveryFile(t *testing.T) {
 	t.Parallel()
-	_, recipe, found := strings.Cut(page(t, "CONTRIBUTING.md"), "**A mode of connectors.**")
+	_, recipe, found := strings.Cut(page(t, "CONTRIBUTING.md"), "### Add a connector mode")
 	require.True(t, found)
-	recipe, _, _ = strings.Cut(recipe, "\n## ")
+	recipe, _, _ = strings.Cut(recipe, "\n##")
 	places := 0
 	for _, folder := range []string{"api", "apiserver", "bundle", "cmd", "controllers", "internal", "runner", "store", "webhookgw"} {
 		for _, file := range sources(t, folder) {
@@ -123,8 +121,8 @@ func TestTheRecipeOfAModeNamesEveryPlace(t *testing.T) {
 	require.Greater(t, places, 10)
 }
 
-// ginkgo and testify are two ways to write a test, and a file has one of them.
-func TestNoFileMixesTwoWaysToTest(t *testing.T) {
+// A test file uses either Ginkgo or testify.
+func TestTestFiles_UseOneFramework(t *testing.T) {
 	t.Parallel()
 	for _, folder := range []string{"controllers", "test"} {
 		require.NoError(t, filepath.WalkDir(filepath.Join(root, folder), func(at string, d fs.DirEntry, err error) error {
@@ -149,9 +147,9 @@ func TestNoFileMixesTwoWaysToTest(t *testing.T) {
 
 var statusRow = regexp.MustCompile(`(?m)^\| ([0-9, ]+) \|`)
 
-// Each error that an endpoint may answer is explained, and no other but 405 and 501, which
-// methods and endpoints answer that are not in the description.
-func TestEveryStatusOfTheAPIIsExplained(t *testing.T) {
+// The REST API page explains exactly the error statuses of the OpenAPI document, and 405 and 501,
+// which unknown methods and unsupported endpoints return.
+func TestErrorStatuses_AreDocumented(t *testing.T) {
 	t.Parallel()
 	var document struct {
 		Paths map[string]map[string]struct {

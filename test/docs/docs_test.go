@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs holds the pages to what is there.
+// Package docs tests that the documentation matches the repository.
 package docs
 
 import (
@@ -27,7 +27,7 @@ var (
 	fencePattern   = regexp.MustCompile("(?s)```.*?```")
 )
 
-// pages are all Markdown files of the repository, by path from its root.
+// pages returns all Markdown files of the repository by path from its root.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -53,10 +53,10 @@ func pages(t *testing.T) map[string]string {
 	return out
 }
 
-// link is where a page leads: a path from the root, and a heading in it.
+// link is the target of a link: a path from the root and a heading.
 type link struct{ target, anchor string }
 
-// links are those of a page to places in the repository.
+// links returns the links of a page to files of the repository.
 func links(page, text string) (out []link) {
 	for _, found := range linkPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(text, ""), -1) {
 		if strings.Contains(found[1], "://") || strings.HasPrefix(found[1], "mailto:") {
@@ -71,7 +71,7 @@ func links(page, text string) (out []link) {
 	return out
 }
 
-// anchors are the headings of a page as links name them.
+// anchors returns the link anchors of the headings of a page.
 func anchors(text string) (out []string) {
 	for _, found := range headingPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(text, ""), -1) {
 		out = append(out, strings.Map(func(r rune) rune {
@@ -88,7 +88,8 @@ func anchors(text string) (out []string) {
 	return out
 }
 
-func TestEveryLinkLeadsSomewhere(t *testing.T) {
+// Every link has an existing file and heading as its target.
+func TestLinks_HaveTargets(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
 	for page, text := range all {
@@ -102,8 +103,8 @@ func TestEveryLinkLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// Whoever begins with the README finds every page.
-func TestNoPageIsADeadEnd(t *testing.T) {
+// Every page is reachable from the README.
+func TestPages_AreReachable(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
 	seen, next := map[string]bool{}, []string{"README.md"}
@@ -128,8 +129,8 @@ func TestNoPageIsADeadEnd(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(seen)))
 }
 
-// TestTheFirstAgentTakesAsManyStepsAsIsSaid: where people are led to it.
-func TestTheFirstAgentTakesAsManyStepsAsIsSaid(t *testing.T) {
+// The README and the tutorial state the number of its steps.
+func TestFirstAgent_StatesItsSteps(t *testing.T) {
 	t.Parallel()
 	all := pages(t)
 	steps := len(regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(all["docs/first-agent.md"], -1))
@@ -138,8 +139,8 @@ func TestTheFirstAgentTakesAsManyStepsAsIsSaid(t *testing.T) {
 	require.Contains(t, all["docs/first-agent.md"], "in "+said+" steps")
 }
 
-// TestNamedFilesAreThere: what stands in backquotes and begins with a folder of ours.
-func TestNamedFilesAreThere(t *testing.T) {
+// Every path in backquotes that starts with a folder of the repository exists.
+func TestNamedFiles_Exist(t *testing.T) {
 	t.Parallel()
 	folders, err := os.ReadDir(root)
 	require.NoError(t, err)
@@ -147,7 +148,7 @@ func TestNamedFilesAreThere(t *testing.T) {
 		for _, found := range codePattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(text, ""), -1) {
 			name := strings.TrimRight(found[1], "/")
 			first, _, below := strings.Cut(name, "/")
-			// bin holds what was built, which may be none of it.
+			// bin/ exists only after a build.
 			ours := first != "bin" && slices.ContainsFunc(folders, func(f fs.DirEntry) bool { return f.IsDir() && f.Name() == first })
 			if !below || !ours || strings.ContainsAny(name, "<>*{} …$:") || ofProject(page, first) {
 				continue
@@ -159,8 +160,7 @@ func TestNamedFilesAreThere(t *testing.T) {
 	}
 }
 
-// ofProject says whether a page that is about a project's repository may mean a
-// folder of it.
+// ofProject reports whether a path may belong to a project repository, the subject of the page.
 func ofProject(page, folder string) bool {
 	return page == "docs/spec/repository.md" || folder == "examples" && page != "README.md"
 }
@@ -170,8 +170,8 @@ var (
 	bracesPattern  = regexp.MustCompile(`^(.*)\{([^}]+)\}(.*)$`)
 )
 
-// Every direct dependency has its reason, and no other one stands there.
-func TestDependenciesHaveTheirReasons(t *testing.T) {
+// The page of dependencies explains each direct dependency, and no other one.
+func TestDependencies_HaveReasons(t *testing.T) {
 	t.Parallel()
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestDependenciesHaveTheirReasons(t *testing.T) {
 	require.ElementsMatch(t, direct, explained)
 }
 
-// expand writes a{b,c} out.
+// expand expands a{b,c} to ab and ac.
 func expand(text string) (out []string) {
 	braces := bracesPattern.FindStringSubmatch(text)
 	if braces == nil {

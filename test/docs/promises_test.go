@@ -3,6 +3,7 @@
 package docs
 
 import (
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,10 +11,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/later"
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
-// promised is the page of what is promised.
+// promised is the page with the requirements and their tests.
 const promised = "docs/designs/promises.md"
 
 // promise is a row of it.
@@ -25,8 +27,8 @@ type promise struct {
 // namedTest is a test by its file and its function, or the beginning of its description.
 type namedTest struct{ file, name string }
 
-// statuses are those that a row may have, and whether it must name a test. Of a row that says
-// more than its status the first word counts.
+// statuses are the allowed statuses of a row, and whether such a row must name a test. The first word of a row's status
+// counts.
 var statuses = map[string]bool{"WORKS": true, "REFUSED": true, "PARTIAL": false, "WRONG": false, "LATER": false}
 
 var (
@@ -60,9 +62,8 @@ func (n namedTest) isIn(text string) bool {
 	return strings.Contains(text, `"`+n.name)
 }
 
-// Each statement has one row, which says how it stands; what is said to be so, or to be refused,
-// has a test.
-func TestPromisesHaveTheirTests(t *testing.T) {
+// Each statement has one row with its status. A statement that holds or that the platform rejects has a test.
+func TestPromises_HaveTests(t *testing.T) {
 	t.Parallel()
 	all := promises(t, page(t, promised))
 	require.Greater(t, len(all), 200)
@@ -84,7 +85,7 @@ func TestPromisesHaveTheirTests(t *testing.T) {
 }
 
 // Every line of a table below a heading is a row that is looked at.
-func TestNoRowOfAPromiseIsOverlooked(t *testing.T) {
+func TestPromises_ReadAllRows(t *testing.T) {
 	t.Parallel()
 	text := page(t, promised)
 	_, tables, found := strings.Cut(text, "\n## ")
@@ -98,17 +99,38 @@ func TestNoRowOfAPromiseIsOverlooked(t *testing.T) {
 	require.Equal(t, lines, len(promises(t, text)), "rows of statements among the lines of tables")
 }
 
-// TestWhatIsRefusedIsForLater: a row that says so names something that the platform refuses, so that
-// none goes on to say it of what has come.
-func TestWhatIsRefusedIsForLater(t *testing.T) {
+// unsupportedEndpoint matches the path of an endpoint that returns 501.
+var unsupportedEndpoint = regexp.MustCompile(`(?m)^[A-Z]+ +/\S+ (?:.* 501 )`)
+
+// A row with the status REFUSED names something that the platform rejects, so that no row keeps this status after the
+// feature was added.
+func TestPromises_RefusedRowsAreUnsupported(t *testing.T) {
 	t.Parallel()
 	words := regexp.MustCompile(`\w+`)
 	refused := map[string]bool{}
-	for _, door := range []later.Door{later.File, later.Object, later.Body, later.Query, later.Endpoint} {
-		for _, name := range later.At(door) {
-			for _, word := range words.FindAllString(name.String(), -1) {
-				refused[word] = true
-			}
+	for _, key := range slices.Concat(bundle.Keys(bundle.KindAgent), bundle.Keys(bundle.KindConnector), bundle.Keys(bundle.KindSuite)) {
+		if name := key.Path[strings.LastIndex(key.Path, ".")+1:]; key.Unsupported {
+			refused[strings.TrimSuffix(name, "[]")] = true
+		}
+		for _, value := range key.UnsupportedValues {
+			refused[value] = true
+		}
+	}
+	for _, folder := range bundle.UnsupportedFolders() {
+		refused[folder] = true
+	}
+	var texts []string
+	for _, location := range []unsupported.Location{unsupported.Object, unsupported.Body, unsupported.Query} {
+		for _, name := range unsupported.At(location) {
+			texts = append(texts, name.String())
+		}
+	}
+	endpoints, err := os.ReadFile("../../apiserver/testdata/endpoints.txt")
+	require.NoError(t, err)
+	texts = append(texts, unsupportedEndpoint.FindAllString(string(endpoints), -1)...)
+	for _, text := range texts {
+		for _, word := range words.FindAllString(text, -1) {
+			refused[word] = true
 		}
 	}
 	for _, p := range promises(t, page(t, promised)) {
@@ -117,6 +139,6 @@ func TestWhatIsRefusedIsForLater(t *testing.T) {
 		}
 		named := codePattern.FindAllStringSubmatch(p.text+p.status, -1)
 		require.True(t, slices.ContainsFunc(named, func(code []string) bool { return refused[code[1]] }),
-			"row %s: nothing that it names in code is refused (internal/later)", p.row)
+			"row %s: the platform rejects nothing that it names in code (internal/unsupported, packages bundle and apiserver)", p.row)
 	}
 }

@@ -22,11 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// accountPrefix begins the user names of the platform's service accounts.
+// accountPrefix is the prefix of the user names of the platform's service accounts.
 const accountPrefix = "system:serviceaccount:" + systemNamespace + ":"
 
-// apiCall is a request of one of the platform's accounts that kube-apiserver
-// noted in its audit log.
+// apiCall is a request of a platform account in kube-apiserver's audit log.
 type apiCall struct {
 	account, namespace, group, resource, name, verb string
 
@@ -34,13 +33,13 @@ type apiCall struct {
 	refused bool // by RBAC
 }
 
-// audit is what the platform asked of kube-apiserver since it was installed.
+// audit holds the platform's requests to kube-apiserver since the installation.
 var audit struct {
 	since time.Time
 	calls map[apiCall]bool
 }
 
-// beginAudit leaves out what an installation before this one asked for.
+// beginAudit excludes the requests of an earlier installation.
 func beginAudit(ctx context.Context) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{}
@@ -48,8 +47,7 @@ func beginAudit(ctx context.Context) {
 	audit.since, audit.calls = namespace.CreationTimestamp.Time, map[apiCall]bool{}
 }
 
-// auditLogs are the files of hack/devcluster's audit log; none where another
-// cluster is tested.
+// auditLogs returns the files of hack/devcluster's audit log. It returns none for other clusters.
 func auditLogs() []string {
 	GinkgoHelper()
 	files, err := filepath.Glob(filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "logs", "audit*.log"))
@@ -57,8 +55,7 @@ func auditLogs() []string {
 	return files
 }
 
-// collectAudit reads the audit log; the files go with the cluster, what was read
-// stays.
+// collectAudit reads the audit log before the cluster's files are deleted and keeps the result.
 func collectAudit() {
 	GinkgoHelper()
 	for _, path := range auditLogs() {
@@ -68,7 +65,7 @@ func collectAudit() {
 	}
 }
 
-// auditEvent is a line of the log, as audit.k8s.io/v1 has it.
+// auditEvent is a line of the log in the format of audit.k8s.io/v1.
 type auditEvent struct {
 	Verb string
 	User struct{ Username string }
@@ -117,7 +114,7 @@ func (e auditEvent) call(account string) apiCall {
 		name: e.ObjectRef.Name, verb: e.Verb, code: e.ResponseStatus.Code,
 		refused: e.Annotations["authorization.k8s.io/decision"] == "forbid",
 	}
-	// An apply that would create is refused after its patch was let in.
+	// The API server first allows the patch of an apply, and then denies the create.
 	if missing := missingVerb.FindStringSubmatch(e.ResponseStatus.Message); c.code == http.StatusForbidden && missing != nil {
 		c.verb, c.refused = missing[1], true
 	}

@@ -10,9 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// auditLines are of a kube-apiserver: before the installation, of somebody else,
-// a list that is refused, an apply whose create is refused, one that creates, and
-// a line that is still being written.
+// auditLines are lines of a kube-apiserver's audit log: a request before the installation, a request of another account, a
+// rejected list, an apply whose create is rejected, an apply that creates, and an incomplete line.
 const auditLines = `{"verb":"list","user":{"username":"system:serviceaccount:agentplatform-system:manager"},"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-01T00:00:00.000000Z","annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"list","user":{"username":"system:serviceaccount:agentplatform:manager"},"objectRef":{"resource":"pods","apiVersion":"v1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-01-03T00:00:00.000000Z"}
 {"verb":"list","user":{"username":"system:serviceaccount:agentplatform-system:manager"},"objectRef":{"resource":"secrets","apiVersion":"v1"},"responseStatus":{"code":403,"message":"secrets is forbidden: User \"system:serviceaccount:agentplatform-system:manager\" cannot list resource \"secrets\" in API group \"\" at the cluster scope"},"requestReceivedTimestamp":"2026-01-03T00:00:00.000000Z","annotations":{"authorization.k8s.io/decision":"forbid"}}
@@ -20,7 +19,7 @@ const auditLines = `{"verb":"list","user":{"username":"system:serviceaccount:age
 {"verb":"patch","user":{"username":"system:serviceaccount:agentplatform-system:manager"},"objectRef":{"resource":"connectors","namespace":"shop","name":"ask","apiGroup":"agentplatform.dev","apiVersion":"v1alpha1","subresource":"status"},"responseStatus":{"code":201},"requestReceivedTimestamp":"2026-01-03T00:00:00.000000Z","annotations":{"authorization.k8s.io/decision":"allow"}}
 {"verb":"get","user":{"userna`
 
-func TestTheAuditLogIsRead(t *testing.T) {
+func TestAuditLog_IsRead(t *testing.T) {
 	before := audit
 	t.Cleanup(func() { audit = before })
 	audit.since, audit.calls = time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), map[apiCall]bool{}

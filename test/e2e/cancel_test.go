@@ -13,8 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// How the runner is told, and that it does not wait for its next heartbeat, is shown by
-// test/chaos, where heartbeats can be kept back.
+// test/chaos shows that the runner learns of the cancellation before its next heartbeat, because it can hold heartbeats back.
 var _ = Describe("A run that is cancelled through the REST API", func() {
 	It("leaves its runner, which breaks the request to the model off", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)

@@ -79,11 +79,10 @@ func (t *team) change(ctx context.Context, c *v1alpha1.Connector, edit func()) {
 	})
 }
 
-// maxLinks is the most links of a connector, each to an agent of its own.
+// maxLinks is the maximum number of links of a connector. Each link has another agent.
 const maxLinks = 5
 
-// relink adds a link, and returns how many there are: at most maxLinks, then the
-// added ones are deleted and one is added anew.
+// relink adds a link and returns the number of links. At maxLinks it deletes the added links and adds one link again.
 func (t *team) relink(ctx context.Context, links, i int) int {
 	GinkgoHelper()
 	if links >= maxLinks {

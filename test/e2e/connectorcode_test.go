@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// ordersPath is the file of a connector, which a version has that says so.
+// ordersPath is the path of a connector's file.
 const ordersPath = "connectors/orders.yaml"
 
 // deployFiles deploys the agents of a version with other files beside them, and waits until the

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// restDeployment is a deployment as the REST API shows it.
+// restDeployment is a deployment in the REST API.
 type restDeployment struct {
 	ID         string
 	Status     string
@@ -25,21 +25,21 @@ type restDeployment struct {
 	RedeployOf *string `json:"redeploy_of"`
 }
 
-// asks sends a POST that is answered with a deployment.
+// asks sends a POST and returns the deployment in the response.
 func (t *team) asks(ctx context.Context, path, body string, want int) (d restDeployment) {
 	GinkgoHelper()
 	Expect(json.Unmarshal(t.rest(ctx, http.MethodPost, path, body, want), &d)).To(Succeed())
 	return d
 }
 
-// deployment is one as it is now.
+// deployment returns the current state of a deployment.
 func (t *team) deployment(ctx context.Context, id string) (d restDeployment) {
 	GinkgoHelper()
 	Expect(json.Unmarshal(t.rest(ctx, http.MethodGet, "/deployments/"+id, "", http.StatusOK), &d)).To(Succeed())
 	return d
 }
 
-// ok sends a POST that is answered with ok, and returns what that says.
+// ok sends a POST and returns the ok field of the response.
 func (t *team) ok(ctx context.Context, path string) bool {
 	GinkgoHelper()
 	var done struct{ OK bool }

@@ -21,8 +21,7 @@ import (
 // components are the platform's Deployments, which have replicas.
 var components = []string{"manager", "apiserver", "webhookgw"}
 
-// There is one node, so it is not cordoned: its pods are evicted as a drain would,
-// and come back to it.
+// The cluster has one node, so the node is not cordoned. The test evicts its pods as a drain does, and they return to the node.
 var _ = Describe("A node that is drained", Serial, func() {
 	It("refuses no webhook and loses no run, where the platform has replicas", needsReplicas, func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
@@ -70,13 +69,13 @@ var _ = Describe("A node that is drained", Serial, func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// component are the running pods of one of the platform's Deployments.
+// component returns the running pods of one of the platform's Deployments.
 func component(ctx context.Context, name string) []corev1.Pod {
 	GinkgoHelper()
 	return pods(ctx, systemNamespace, client.MatchingLabels{"app.kubernetes.io/name": "agentplatform", "app.kubernetes.io/component": name})
 }
 
-// evict asks for a pod as a drain does.
+// evict requests the eviction of a pod as a drain does.
 func evict(ctx context.Context, pod corev1.Pod) error {
 	return cluster.SubResource("eviction").Create(ctx, &pod, &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name},

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// restEnvironment is an environment as the REST API shows it.
+// restEnvironment is an environment in the REST API.
 type restEnvironment struct {
 	ID        string
 	Name      string

@@ -10,9 +10,12 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime/multipart"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"time"
 
@@ -27,7 +30,7 @@ import (
 	"github.com/agentplatform/agentplatform/examples"
 )
 
-// exampleFiles are those of an example, by their paths.
+// exampleFiles returns the files of an example by path.
 func exampleFiles(name string) map[string]*string {
 	GinkgoHelper()
 	folder, err := examples.Open(name)
@@ -44,8 +47,8 @@ func exampleFiles(name string) map[string]*string {
 	return files
 }
 
-// example brings an example up in a project of its own: nothing else is in the repository meanwhile,
-// and nothing of it afterwards.
+// example deploys an example in a new project. Meanwhile the repository contains only the example. Afterwards it contains none
+// of its files.
 func (w way) example(ctx context.Context, t *team, name string, variables ...setting) {
 	GinkgoHelper()
 	if len(variables) > 0 {
@@ -81,7 +84,7 @@ func (w way) example(ctx context.Context, t *team, name string, variables ...set
 	}).WithTimeout(patience).WithPolling(interval).Should(Equal(count), "connectors that are ready")
 }
 
-// connector is the mirror of a file of the example.
+// connector returns the mirrored Connector of a file of the example.
 func (t *team) connector(ctx context.Context, key string) *v1alpha1.Connector {
 	GinkgoHelper()
 	c := &v1alpha1.Connector{ObjectMeta: t.at("dev." + key)}
@@ -130,6 +133,29 @@ func (t *team) arrived(ctx context.Context, r *receiver, by *v1alpha1.Connector)
 	return got
 }
 
+// startService starts an HTTP service for the tools of agents, with JSON by paths. It requires the token CANARY.
+func startService(bodies map[string]string) (url string) {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(envOr("E2E_NODE_ADDRESS", "10.244.0.1"), "0"))
+	Expect(err).NotTo(HaveOccurred())
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, found := bodies[r.URL.Path]
+		switch {
+		case r.Header.Get("Authorization") != "Bearer CANARY":
+			http.Error(w, "unauthorized", http.StatusUnauthorized)
+		case !found:
+			http.NotFound(w, r)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, body)
+		}
+	}))
+	server.Listener = listener
+	server.Start()
+	DeferCleanup(server.Close)
+	return "http://" + listener.Addr().String()
+}
+
 var _ = Describe("The example", func() {
 	for _, w := range ways {
 		Context(w.name, func() {
@@ -137,6 +163,16 @@ var _ = Describe("The example", func() {
 			releaseNotes(w)
 		})
 	}
+
+	It("order-lookup answers with data of the shop", func(ctx SpecContext) {
+		w, t := ways[0], newTeam(ctx, 1)
+		shop := startService(map[string]string{"/v1/orders/4711": `{"state": "shipped", "shipment": {"carrier": "DHL", "eta": "2026-01-05"}}`})
+		w.example(ctx, t, "order-lookup", setting{name: "ORDERS_URL", value: shop + "/v1"}, setting{"ORDERS_TOKEN", "CANARY", true})
+		answer := t.known(ctx, t.connector(ctx, "questions")).post(ctx, cluster.gateway, `{"question": "Where is my order 4711?"}`)
+		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
+		Expect(answer.Result.Output).To(Equal("Your order is on its way with DHL. It arrives on 2026-01-05."))
+		say("%s", answer.Result.Output)
+	}, SpecTimeout(5*time.Minute))
 
 	It("nightly-report tells the chat by its schedule", func(ctx SpecContext) {
 		teams, chats := make([]*team, len(ways)), make([]*receiver, len(ways))
@@ -159,20 +195,31 @@ var _ = Describe("The example", func() {
 	}, SpecTimeout(8*time.Minute))
 })
 
-// answering are examples that somebody calls, whichever way they are brought up.
+// answering tests the examples that callers call, deployed in the given way.
 func answering(w way) {
 	It("support-triage answers a ticket, and one with a log file", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
-		w.example(ctx, t, "support-triage")
+		shop := startService(map[string]string{"/orders/4711/payments": `{"payments": [{"amount": 20, "state": "paid"}, {"amount": 20, "state": "paid"}]}`})
+		w.example(ctx, t, "support-triage", setting{name: "SHOP_URL", value: shop}, setting{"SHOP_TOKEN", "CANARY", true})
 		tickets := t.known(ctx, t.connector(ctx, "tickets"))
 		answer := tickets.post(ctx, cluster.gateway, `{"customer": "Ada", "subject": "Refund", "body": "I was charged twice for order 4711."}`)
 		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
-		Expect(answer.Result.Output).To(ContainSubstring(`"category":"billing"`))
+		Expect(answer.Result.Output).To(And(ContainSubstring(`"category":"billing"`), ContainSubstring("2 payments")))
 		say("%s", answer.Result.Output)
 		answer = tickets.form(ctx, "support-triage", map[string]string{"customer": "Grace", "subject": "Checkout", "body": "The last page stays blank."},
 			map[string]string{"log": "tests/files/app.log"})
 		Expect(answer.Status).To(Equal(http.StatusOK))
 		Expect(answer.Result.Output).To(And(ContainSubstring(`"priority":"high"`), ContainSubstring("app.log")))
+		say("%s", answer.Result.Output)
+	}, SpecTimeout(5*time.Minute))
+
+	It("ticket-pipeline answers a ticket in steps", func(ctx SpecContext) {
+		t := newTeam(ctx, 1)
+		w.example(ctx, t, "ticket-pipeline")
+		answer := t.known(ctx, t.connector(ctx, "tickets")).post(ctx, cluster.gateway, `{"customer": "Ada", "body": "I was charged twice for order 4711."}`)
+		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
+		Expect(answer.Result.Output).To(MatchRegexp(`"answer":"Hello Ada, we refund your payment this [A-Z][a-z]+day\."`))
+		Expect(answer.Result.Output).To(ContainSubstring(`"refund":{"decision":"refund","order":4711}`))
 		say("%s", answer.Result.Output)
 	}, SpecTimeout(5*time.Minute))
 
@@ -210,11 +257,15 @@ func answering(w way) {
 	}, SpecTimeout(6*time.Minute))
 }
 
-// releaseNotes is what that example does.
+// releaseNotes tests the release notes example.
 func releaseNotes(w way) {
 	It("release-notes publishes what GitHub tells of, and ignores what it need not", func(ctx SpecContext) {
 		t, changelog := newTeam(ctx, 1), startReceiver(http.StatusOK)
-		w.example(ctx, t, "release-notes", setting{name: "CHANGELOG_URL", value: changelog.url}, setting{"CHANGELOG_KEY", "CANARY", true})
+		w.example(ctx, t, "release-notes", setting{name: "CHANGELOG_URL", value: changelog.url}, setting{"CHANGELOG_KEY", "CANARY", true},
+			setting{"GITHUB_TOKEN", "CANARY", true}, setting{name: "GITHUB_API_URL", value: startService(map[string]string{
+				"/repos/acme/shop/releases":                `[{"tag_name": "v1.4.0", "draft": false}, {"tag_name": "v1.3.0", "draft": false}]`,
+				"/repos/acme/shop/compare/v1.3.0...v1.4.0": `{"commits": [{"commit": {"message": "Fix the basket (#12)"}}]}`,
+			})})
 		github, to := t.known(ctx, t.connector(ctx, "github")), t.connector(ctx, "changelog")
 		tell := func(event, body string) reply {
 			mac := hmac.New(sha256.New, []byte(github.secret))
@@ -235,7 +286,7 @@ func releaseNotes(w way) {
 		Expect(*t.ends(ctx, release.RunIDs[0]).Output).To(Equal("v1.4.0"))
 		got := t.arrived(ctx, changelog, to)
 		Expect(got.headers.Get("X-Api-Key")).To(Equal("CANARY"))
-		Expect(string(got.body)).To(ContainSubstring(`"repository":"acme/shop"`))
+		Expect(string(got.body)).To(And(ContainSubstring(`"repository":"acme/shop"`), ContainSubstring("New since v1.3.0: Fix the basket (#12)")))
 		say("%s", got.body)
 		Expect(github.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusUnauthorized), "nobody but GitHub")
 	}, SpecTimeout(5*time.Minute))

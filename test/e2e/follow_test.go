@@ -32,7 +32,7 @@ var _ = Describe("An environment whose commits come from Git", func() {
 		two := push(ctx, "two")
 		eventually(ctx, dev, func() bool { return dev.Status.LiveCommit == two })
 		Expect(dev.Status.Git.Commit).To(Equal(two))
-		change(dev, v1alpha1.EnvironmentGit{}) // others push, too
+		change(dev, v1alpha1.EnvironmentGit{}) // other specs push, too
 
 		production := &v1alpha1.Environment{ObjectMeta: t.at("production")}
 		production.Spec.Git.Commit = v1alpha1.GitCommit(one)

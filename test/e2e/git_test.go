@@ -71,7 +71,7 @@ var _ = Describe("A private repository", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// fetch makes the project's repository another one, with credentials or without.
+// fetch changes the project's repository, with or without credentials.
 func (t *team) fetch(ctx context.Context, repository, secret string) {
 	GinkgoHelper()
 	project := &v1alpha1.Project{ObjectMeta: t.at("project")}
@@ -85,8 +85,7 @@ func (t *team) fetch(ctx context.Context, repository, secret string) {
 	eventually(ctx, project, func() bool { return project.Status.ObservedGeneration == project.Generation })
 }
 
-// secureGit serves the cluster's repository over HTTPS to those who know the
-// password, and returns its URL.
+// secureGit serves the cluster's repository over HTTPS with basic authentication and returns its URL.
 func secureGit(node string, certificate, key []byte) string {
 	GinkgoHelper()
 	pair, err := tls.X509KeyPair(certificate, key)
@@ -140,7 +139,7 @@ func startSSH(ctx context.Context, node string) sshServer {
 	server.Stderr = GinkgoWriter
 	Expect(server.Start()).To(Succeed(), "the package openssh-server is needed")
 	DeferCleanup(func() {
-		_ = server.Process.Kill() // it may have ended
+		_ = server.Process.Kill() // the process may have exited already
 		_ = server.Wait()
 	})
 	Eventually(ctx, func() error {

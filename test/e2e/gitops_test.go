@@ -23,11 +23,11 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// ticketsPath is a connector that the repository of the agents defines.
+// ticketsPath is the path of a connector in the agents' repository.
 const ticketsPath = "connectors/tickets.yaml"
 
-// repository is what a team keeps in Git for Argo CD: all kinds, from the samples, and an
-// environment that is promoted by one line.
+// repository is a team's Git repository for Argo CD. It contains all kinds from the samples, and an environment that one
+// changed line promotes.
 type repository struct {
 	dir        string
 	team       *team
@@ -72,7 +72,7 @@ spec:
 `)
 }
 
-// argo does what Argo CD does with the repository as it is now, and returns what it said.
+// argo runs the given command of Argo CD on the current state of the repository and returns the output.
 func (r *repository) argo(ctx context.Context, command string) (string, error) {
 	GinkgoHelper()
 	program := os.Getenv("E2E_GITOPS")
@@ -83,7 +83,7 @@ func (r *repository) argo(ctx context.Context, command string) (string, error) {
 	Expect(err).NotTo(HaveOccurred())
 	c := exec.CommandContext(ctx, program, fmt.Sprintf("--server-side=%t", r.serverSide), "--namespace", r.team.namespace, command)
 	c.Stdin = bytes.NewReader(manifests)
-	c.Stderr = GinkgoWriter // client-go writes of its own there
+	c.Stderr = GinkgoWriter // client-go writes unrelated lines there
 	out, err := c.Output()
 	return string(out), err
 }
@@ -94,8 +94,7 @@ func (r *repository) sync(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred(), out)
 }
 
-// inSync has every object reconciled again, three times, and expects what is there to be
-// what the repository says.
+// inSync triggers three reconciliations of every object and expects the objects to match the repository.
 func (r *repository) inSync(ctx context.Context) {
 	GinkgoHelper()
 	for round := range 3 {
@@ -133,7 +132,7 @@ var _ = Describe("A repository of all kinds", func() {
 			t := newTeam(ctx, 1)
 			one := commit(ctx, "gitops-1", withTickets(agents("gitops-1")))
 			two := commit(ctx, "gitops-2", withTickets(agents("gitops-2")))
-			commit(ctx, "others", agents("others")) // others push, too
+			commit(ctx, "others", agents("others")) // other specs push, too
 			r := newRepository(t, one, serverSide)
 			r.promote(one)
 			r.sync(ctx)

@@ -21,13 +21,13 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// largestBody is the most bytes that a webhook may have.
+// largestBody is the maximum size of a webhook's body in bytes.
 const largestBody = 16 << 20
 
 // longWait is longer than any time-out that proxies have by default.
 const longWait = 100 * time.Second
 
-// send calls a webhook through a proxy; whoever calls closes the answer.
+// send calls a webhook through a proxy. The caller closes the response.
 func (f front) send(ctx context.Context, h *hook, body io.Reader, header http.Header) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+f.host()+h.path(), body)
 	if err != nil {
@@ -41,7 +41,7 @@ func (f front) send(ctx context.Context, h *hook, body io.Reader, header http.He
 	return f.client.Do(request)
 }
 
-// post is send with the whole answer; status 0 where there is none, and why.
+// post calls send and reads the response. Status 0 means that there was no response. Then the reply contains the error.
 func (f front) post(ctx context.Context, h *hook, body string) (r reply) {
 	response, err := f.send(ctx, h, strings.NewReader(body), nil)
 	if err != nil {
@@ -52,18 +52,18 @@ func (f front) post(ctx context.Context, h *hook, body string) (r reply) {
 	if err != nil {
 		return reply{Body: []byte(err.Error())}
 	}
-	_ = json.Unmarshal(answer, &r) // what is no JSON has none of the fields
+	_ = json.Unmarshal(answer, &r) // a body that is not JSON leaves the fields empty
 	r.Status, r.Body = response.StatusCode, answer
 	return r
 }
 
-// padded is a JSON object of so many bytes.
+// padded returns a JSON object of the given size in bytes.
 func padded(size int) string {
 	const begin, end = `{"pad":"`, `"}`
 	return begin + strings.Repeat("x", size-len(begin)-len(end)) + end
 }
 
-// newKey is that of a run whose model answers when it is told to, and its input.
+// newKey returns the key and the input of a run whose model holds its answer until the test releases it.
 func newKey() (key, body string) {
 	key = "key-" + uuid.NewString()
 	return key, fmt.Sprintf(`{"key": %q}`, key)
@@ -73,9 +73,9 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 	var (
 		t           *team
 		ask, events *hook
-		held        *hook // a sync connector whose agent answers when it is told to
+		held        *hook // a sync connector whose agent holds its answer until the test releases it
 		fronts      map[string]front
-		patient     = map[string]chan reply{} // those who wait for long, by sample
+		patient     = map[string]chan reply{} // the callers that wait for long, by sample
 		since       time.Time
 	)
 	BeforeAll(func(ctx SpecContext) {
@@ -166,7 +166,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 		}).WithTimeout(patience).WithPolling(10 * interval).Should(Equal(http.StatusOK))
 	}, needsReplicas)
 
-	// It is asked for last: they have waited since the beginning.
+	// This spec runs last, because its callers have waited since the beginning.
 	each("a caller is answered who waits for long", func(ctx SpecContext, f front) {
 		var answer reply
 		Eventually(ctx, patient[f.sample]).WithTimeout(patience).Should(Receive(&answer))
@@ -176,7 +176,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 	})
 })
 
-// waitLong calls a sync webhook whose agent takes longWait.
+// waitLong calls a sync webhook whose agent takes longWait to answer.
 func waitLong(f front, held *hook) chan reply {
 	key, body := newKey()
 	answered := make(chan reply, 1)
@@ -185,7 +185,7 @@ func waitLong(f front, held *hook) chan reply {
 	return answered
 }
 
-// newest is the run of the connector's newest event.
+// newest returns the ID of the run of the connector's newest event.
 func (h *hook) newest(ctx context.Context) (id string) {
 	GinkgoHelper()
 	status, answer := call(ctx, http.MethodGet, cluster.api+"/v1/projects/"+h.team.project.String()+"/connectors/"+h.id+"/runs?limit=1",

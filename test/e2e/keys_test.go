@@ -68,12 +68,12 @@ var _ = Describe("The platform's keys", Serial, func() {
 		key.Spec.Revoked = true
 		Expect(cluster.Patch(ctx, key, client.MergeFrom(before))).To(Succeed())
 		Eventually(ctx, get).WithTimeout(patience).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
-		Expect(cluster.Delete(ctx, key)).To(Succeed()) // from then on nobody knows it, and the facade has to look for it
+		Expect(cluster.Delete(ctx, key)).To(Succeed()) // the key is unknown from here on, and the facade has to look it up
 		Consistently(ctx, get).WithTimeout(2 * interval).WithPolling(interval).Should(Equal(http.StatusUnauthorized))
 	}, SpecTimeout(3*time.Minute))
 })
 
-// shown is the secret that a connector's Secret shows.
+// shown returns the secret in a connector's Secret.
 func (t *team) shown(ctx context.Context, name string) string {
 	GinkgoHelper()
 	c := &v1alpha1.Connector{ObjectMeta: t.at(name)}
@@ -89,7 +89,7 @@ func agentctl(ctx context.Context, args ...string) string {
 	return string(out)
 }
 
-// derivationKeys are the ids of the newest derivation key in each state.
+// derivationKeys returns the ID of the newest derivation key in each state.
 func derivationKeys(ctx context.Context) map[string]string {
 	GinkgoHelper()
 	keys := map[string]string{}

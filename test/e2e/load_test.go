@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// load calls webhooks at a steady rate until it is stopped, whatever the answers.
+// load calls webhooks at a steady rate until the test stops it, regardless of the responses.
 type load struct {
 	stop    context.CancelFunc
 	senders sync.WaitGroup

@@ -20,8 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
-// notYet are metrics of which a replica shows nothing before it has something to
-// show: before a first request, or where another one leads.
+// notYet lists the metrics that a replica does not export at first: metrics that appear with the first request, and metrics of
+// the leader.
 var notYet = []string{
 	"agentplatform_api_requests_total", "agentplatform_api_request_duration_seconds",
 	"agentplatform_dispatch_requests_total", "agentplatform_dispatch_request_duration_seconds",
@@ -55,7 +55,7 @@ var _ = Describe("Metrics", func() {
 			answer := events.post(ctx, cluster.gateway, `{"name": "Ada"}`)
 			Expect(answer.Status).To(Equal(http.StatusOK), "%s", answer.Body)
 		}
-		// Others may send webhooks at the same time.
+		// Other specs may send webhooks at the same time.
 		Expect(accepted() - before).To(BeNumerically(">=", webhooks))
 		Eventually(ctx, func() float64 { return completed() - ended }).WithTimeout(patience).WithPolling(2 * interval).
 			Should(BeNumerically(">=", webhooks))
@@ -65,7 +65,7 @@ var _ = Describe("Metrics", func() {
 			Expect(s.Text()).NotTo(ContainSubstring(t.namespace))
 			Expect(s.Value(GinkgoTB(), "agentplatform_store_reachable")).To(Equal(1.0))
 		}
-		say("every replica serves the metrics that docs/operations.md has, none of them names a tenant")
+		say("every replica serves the metrics of docs/reference/metrics.md, and no label names a tenant")
 	}, SpecTimeout(5*time.Minute))
 
 	It("are not behind a Service", perInstallation, func(ctx SpecContext) {
@@ -83,7 +83,7 @@ var _ = Describe("Metrics", func() {
 	})
 })
 
-// scrape asks a pod as Prometheus would.
+// scrape reads the metrics of a pod as Prometheus does.
 func scrape(ctx context.Context, pod corev1.Pod) metrictest.Served {
 	GinkgoHelper()
 	ports := pod.Spec.Containers[0].Ports
@@ -101,7 +101,7 @@ func scrape(ctx context.Context, pod corev1.Pod) metrictest.Served {
 	return metrictest.Parse(GinkgoTB(), text)
 }
 
-// sum is what all gateways together counted.
+// sum returns the total of a counter over all gateways.
 func sum(ctx context.Context, name string, labels ...string) (total float64) {
 	GinkgoHelper()
 	for _, pod := range gatewayPods(ctx) {

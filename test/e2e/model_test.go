@@ -18,10 +18,11 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// modelServer speaks OpenAI's Chat Completions, counts what it is asked, and
-// holds answers back, so that a test decides in which moment a runner is lost.
-// The model's name is the play: "resume" calls current_time twice and answers,
-// "book" calls the slow tool and answers, "echo" answers its system prompt at once.
+// modelServer implements OpenAI's Chat Completions API. It counts its requests and holds responses back, so that a test chooses
+// when a runner is lost. The model's name selects the behavior:
+//   - "resume" calls current_time twice and answers.
+//   - "book" calls the slow tool and answers.
+//   - "echo" answers with its system prompt at once.
 type modelServer struct {
 	url    string
 	server *httptest.Server
@@ -30,7 +31,7 @@ type modelServer struct {
 	plays map[string]*play
 }
 
-// play is what was asked for one run, known by the key in its input.
+// play records the requests of one run. The key in the run's input identifies it.
 type play struct {
 	asked map[int]int    // turn → requests
 	from  map[int]string // turn → address of the last asker
@@ -61,7 +62,7 @@ func (m *modelServer) play(key string) *play {
 	return p
 }
 
-// asked is how often a turn was asked for, and by whom last.
+// asked returns the number of requests for a turn and the sender of the last request.
 func (m *modelServer) asked(key string, turn int) (int, string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -69,14 +70,14 @@ func (m *modelServer) asked(key string, turn int) (int, string) {
 	return p.asked[turn], p.from[turn]
 }
 
-// left is how often whoever asked for a turn broke the request off.
+// left returns the number of requests for a turn that the client aborted.
 func (m *modelServer) left(key string, turn int) int {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
 	return m.play(key).left[turn]
 }
 
-// release lets held answers of a run go.
+// release releases the held responses of a run.
 func (m *modelServer) release(key string) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

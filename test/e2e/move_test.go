@@ -20,8 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// With one process the store goes with its namespace; with three the cluster is
-// another and PostgreSQL stays. The same manifests and keys come back to both.
+// With one process the store is deleted with its namespace. With three components the cluster is new and PostgreSQL stays. In
+// both cases the test restores the same manifests and keys.
 var _ = Describe("A cluster that was emptied", Serial, func() {
 	It("comes back from its manifests and keys", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
@@ -69,13 +69,13 @@ var _ = Describe("A cluster that was emptied", Serial, func() {
 			finishAdoption(ctx)
 			Eventually(ctx, func() int { return forgotten.post(ctx, cluster.gateway, `{}`).Status }).
 				WithTimeout(patience).WithPolling(2 * interval).Should(Equal(http.StatusNotFound))
-			Expect(after.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "what is there is not swept")
+			Expect(after.post(ctx, cluster.gateway, `{}`).Status).To(Equal(http.StatusOK), "existing rows are not swept")
 		}
 	}, SpecTimeout(10*time.Minute))
 })
 
-// judgeAdoption checks that everybody was answered while the store changed hands,
-// and that every run that was accepted completed in the new cluster.
+// judgeAdoption checks that every request got a response while the store changed clusters, and that every accepted run
+// completed in the new cluster.
 func (t *team) judgeAdoption(ctx context.Context, replies []reply) {
 	GinkgoHelper()
 	var runs []string
@@ -88,8 +88,7 @@ func (t *team) judgeAdoption(ctx context.Context, replies []reply) {
 	say("the store adopted by a second cluster under 20 requests/s: %d requests, all 2xx; %d of %d runs completed", len(replies), len(runs), len(replies))
 }
 
-// finishAdoption says that all objects are there, and lets a manager that starts
-// sweep the rest.
+// finishAdoption confirms that all objects exist, so that a starting manager sweeps all other rows.
 func finishAdoption(ctx context.Context) {
 	GinkgoHelper()
 	for _, args := range [][]string{
@@ -102,7 +101,7 @@ func finishAdoption(ctx context.Context) {
 	}
 }
 
-// manifest is a deployment as Git has it.
+// manifest returns the manifest of a deployment as in Git.
 func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 	return &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name},
@@ -110,17 +109,16 @@ func manifest(d *v1alpha1.Deployment) *v1alpha1.Deployment {
 	}
 }
 
-// reinstall installs the platform again with keys that were kept: with one
-// process after all namespaces were deleted, and the store with them; with three
-// in a new cluster on the old store, which saw nothing of the old cluster's end.
-// Then a load begins before the store is handed over, and goes on.
+// reinstall installs the platform again with the saved keys. With one process it first deletes all namespaces, including the
+// store. With three components it uses a new cluster on the old store, which did not notice the end of the old cluster. The
+// returned load starts before the handover of the store and continues.
 func (t *team) reinstall(ctx context.Context, keys *corev1.Secret, events *hook) (traffic *load) {
 	GinkgoHelper()
 	runner, err := filepath.Abs("../../bin/e2e-runner")
 	Expect(err).NotTo(HaveOccurred())
 	kept, install := []*corev1.Secret{keys}, []string{"install", "embedded"}
 	if cluster.split {
-		// With its certificate a gateway serves before there is a manager that may.
+		// With its certificate a gateway can serve requests before a manager is allowed to work.
 		for _, name := range []string{"agentplatform-postgres", "agentplatform-ca", "agentplatform-dispatch-tls", "agentplatform-api-tls"} {
 			s := &corev1.Secret{}
 			Expect(cluster.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: name}, s)).To(Succeed())
@@ -156,8 +154,7 @@ func (t *team) reinstall(ctx context.Context, keys *corev1.Secret, events *hook)
 	return traffic
 }
 
-// adoptUnderLoad hands the store over once the gateways serve its connectors, and
-// returns the load on them.
+// adoptUnderLoad hands the store over when the gateways serve its connectors. It returns the load on the connectors.
 func adoptUnderLoad(ctx context.Context, events *hook) *load {
 	GinkgoHelper()
 	gateway := ""
@@ -174,8 +171,7 @@ func adoptUnderLoad(ctx context.Context, events *hook) *load {
 	return traffic
 }
 
-// adopt hands the store to the new cluster as soon as its manager's pod runs,
-// which waits for that.
+// adopt hands the store over to the new cluster as soon as its manager's pod runs. The manager waits for the handover.
 func adopt(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(ctx, func() error {

@@ -23,10 +23,10 @@ var _ = Describe("The data plane", Serial, func() {
 	It("works without the control plane, also after SIGKILL", perInstallation, func(ctx SpecContext) {
 		t := newTeam(ctx, 2)
 		t.live(ctx, "v1")
-		t.running(ctx, 2) // what has not started when kube-apiserver stops does not
+		t.running(ctx, 2) // runs that have not started when kube-apiserver stops do not start during the outage
 		ask, events := t.hook(ctx, "ask", v1alpha1.ModeSync, "hello"), t.hook(ctx, "events", v1alpha1.ModeInbound, "hello")
 		gateways := gatewayPods(ctx)
-		if cluster.split { // the one process goes on; of three commands only the gateway does
+		if cluster.split { // the single process continues; of the three components only the gateway continues
 			scale(ctx, 0)
 		}
 		devcluster(ctx, "stop", "kube-apiserver")

@@ -22,8 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// receiver is somebody to whom results are sent. It answers with the statuses that it is
-// told, the last one on and on.
+// receiver is a destination of results. It responds with its statuses in order and repeats the last one.
 type receiver struct {
 	url string
 
@@ -32,7 +31,7 @@ type receiver struct {
 	got      []delivered
 }
 
-// delivered is a request that came.
+// delivered is a received request.
 type delivered struct {
 	headers http.Header
 	body    []byte
@@ -53,7 +52,7 @@ func startReceiver(statuses ...int) *receiver {
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(request.Body)
 	if err != nil {
-		return // the sender tries again
+		return // the sender retries
 	}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -65,7 +64,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(status)
 }
 
-// came are the requests so far.
+// came returns the requests received so far.
 func (r *receiver) came() []delivered {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

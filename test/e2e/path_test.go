@@ -71,7 +71,7 @@ var _ = Describe("The way of a webhook", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// openConnectors creates connectors whose URL is their only secret.
+// openConnectors creates connectors without a secret other than their URL.
 func (t *team) openConnectors(ctx context.Context, n int) {
 	defer GinkgoRecover()
 	for i := range n {
@@ -109,8 +109,7 @@ var _ = Describe("A new version", func() {
 	}, SpecTimeout(10*time.Minute))
 })
 
-// judge checks that a load had successes only, the answers that are wanted, and that
-// every run that was accepted completed.
+// judge checks that all requests of a load succeeded with the wanted answers, and that every accepted run completed.
 func (t *team) judge(ctx context.Context, replies []reply, want ...string) {
 	GinkgoHelper()
 	outputs, runs := map[string]int{}, []string{}

@@ -15,14 +15,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// processes are the pids, on the node, of the platform's processes in a pod.
+// processes returns the process IDs, on the node, of the platform's processes in a pod.
 func processes(pod corev1.Pod) []int {
 	GinkgoHelper()
 	var pids []int
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	Expect(err).NotTo(HaveOccurred())
 	for _, folder := range folders {
-		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // it may have ended meanwhile
+		groups, _ := os.ReadFile(filepath.Join(folder, "cgroup")) // the process may have exited
 		command, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
 		uid := string(pod.UID)
 		if !strings.Contains(string(groups), "pod"+uid) && !strings.Contains(string(groups), "pod"+strings.ReplaceAll(uid, "-", "_")) {

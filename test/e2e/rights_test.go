@@ -48,7 +48,7 @@ var neededAnyway = map[string]string{
 	"agentplatform.dev/connectorlinks delete": "a create that fails half-way is undone",
 }
 
-// right is a verb that an account has by a rule.
+// right is a verb that a rule grants to an account.
 type right struct {
 	account, namespace, group, resource, name, verb string
 }
@@ -57,8 +57,7 @@ func (r right) String() string {
 	return fmt.Sprintf("%s: %s/%s %s (namespace %q, name %q)", r.account, r.group, r.resource, r.verb, r.namespace, r.name)
 }
 
-// usedBy says whether a call needed the right. An apply that creates an object
-// needs create too.
+// usedBy reports whether a call needed the right. An apply that creates an object also needs create.
 func (r right) usedBy(c apiCall) bool {
 	verb := !c.refused && r.verb == c.verb || r.verb == "create" && c.verb == "patch" && c.code == http.StatusCreated
 	return verb && r.account == c.account && r.group == c.group && r.resource == c.resource &&
@@ -102,8 +101,8 @@ func rest[T any](ctx context.Context, t *team, method, path, body string) (out T
 	return out
 }
 
-// After all specs: whatever the platform asked for was allowed, and whatever it
-// may was asked for.
+// After all specs the report checks two rules: the API server allowed every request of the platform, and the platform used
+// every permission that it has.
 var _ = ReportAfterSuite("The rights of the platform's accounts", func(ctx SpecContext, report Report) {
 	if cluster.WithWatch == nil || audit.calls == nil {
 		return // there was no cluster
@@ -115,8 +114,8 @@ var _ = ReportAfterSuite("The rights of the platform's accounts", func(ctx SpecC
 	}
 	var refused, unused []string
 	for c := range audit.calls {
-		// What is let in at other times was refused while kube-apiserver started or
-		// the installation was taken away.
+		// The API server also denies requests that it allows at other times, while it starts or while the installation is
+		// removed.
 		needed := right{account: c.account, group: c.group, resource: c.resource, verb: c.verb}
 		if c.refused && !slices.ContainsFunc(calls(), needed.usedBy) {
 			refused = append(refused, fmt.Sprintf("%+v", c))
@@ -154,8 +153,7 @@ func calls() []apiCall {
 	return out
 }
 
-// granted are the rights of all service accounts of the platform's namespace, as
-// the cluster has them.
+// granted returns the permissions of all service accounts in the platform's namespace, as the cluster grants them.
 func granted(ctx context.Context) []right {
 	GinkgoHelper()
 	var out []right
@@ -176,7 +174,7 @@ func granted(ctx context.Context) []right {
 	return out
 }
 
-// accounts are the names of the platform's service accounts among subjects.
+// accounts returns the names of the platform's service accounts among subjects.
 func accounts(subjects []rbacv1.Subject) []string {
 	var out []string
 	for _, s := range subjects {

@@ -50,8 +50,8 @@ var _ = Describe("A pool that scales", func() {
 		Expect(answer.Result.Output).To(Equal("hello from v1"))
 		took := time.Since(begin)
 
-		// Two runs hold a place each until they are let go, so that one pod cannot be through
-		// with the burst before anybody has seen it.
+		// Two runs each hold a slot until the test releases them. Otherwise one pod could finish the burst before the test sees
+		// it.
 		slow := t.hook(ctx, "slow", v1alpha1.ModeInbound, "resume")
 		first, firstRun := slow.start(ctx)
 		second, secondRun := slow.start(ctx)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package e2e tests the platform as it is installed on a real cluster, by its
-// public surfaces: manifests, webhooks and the REST API. hack/e2e.sh prepares
-// the cluster; the node must run on this machine, for processes are killed.
+// Package e2e tests an installation of the platform on a real cluster by its public interfaces: manifests, webhooks and the
+// REST API. hack/e2e.sh prepares the cluster. The node must run on this machine, because the tests kill processes.
 package e2e
 
 import (
@@ -31,7 +30,7 @@ import (
 
 const (
 	systemNamespace = "agentplatform-system"
-	// patience is how long the cluster may take for anything.
+	// patience is the timeout of each wait for the cluster.
 	patience = 3 * time.Minute
 	interval = 100 * time.Millisecond
 )
@@ -39,7 +38,7 @@ const (
 // cluster is the real thing, set by BeforeSuite.
 var cluster struct {
 	client.WithWatch
-	// split says that the three commands run on PostgreSQL, and not one on SQLite.
+	// split is true for three components on PostgreSQL and false for one process on SQLite.
 	split bool
 	// gateway, api and git are base URLs of Services.
 	gateway, api, git string
@@ -56,7 +55,7 @@ var (
 	needsReplicas = Label("needs-replicas")
 )
 
-func TestEndToEnd(t *testing.T) {
+func TestPlatform_EndToEnd(t *testing.T) {
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "end to end")
 }
@@ -76,7 +75,7 @@ var _ = AfterSuite(func() {
 	}
 })
 
-// Why specs failed, once more where the output ends, for much of it stands between.
+// The report repeats the failures at the end of the output, because much output may follow the first message.
 var _ = ReportAfterSuite("What failed", func(report Report) {
 	for _, spec := range report.SpecReports {
 		if spec.Failed() {
@@ -86,7 +85,7 @@ var _ = ReportAfterSuite("What failed", func(report Report) {
 	}
 })
 
-// connect makes the client of the cluster that KUBECONFIG names now.
+// connect creates the client of the cluster in KUBECONFIG.
 func connect() {
 	GinkgoHelper()
 	kubeconfig := os.Getenv("KUBECONFIG")
@@ -120,8 +119,8 @@ func service(ctx context.Context, namespace, name string) string {
 	return "http://" + s.Spec.ClusterIP
 }
 
-// trustAPI makes the client verify the facade, which is called by its address
-// here, by the name and the authority of its certificate.
+// trustAPI configures the client for the facade. The client calls the facade by its address, but verifies the name and the
+// authority of its certificate.
 func trustAPI(ctx context.Context) {
 	GinkgoHelper()
 	certificate := &corev1.Secret{}
@@ -140,7 +139,7 @@ func envOr(name, fallback string) string {
 	return fallback
 }
 
-// pods are those that run and are not about to go.
+// pods returns the running pods that are not being deleted.
 func pods(ctx context.Context, namespace string, labels client.MatchingLabels) []corev1.Pod {
 	GinkgoHelper()
 	list := &corev1.PodList{}
@@ -154,7 +153,7 @@ func pods(ctx context.Context, namespace string, labels client.MatchingLabels) [
 	return out
 }
 
-// gatewayPods are the pods that take webhooks.
+// gatewayPods returns the pods that accept webhooks.
 func gatewayPods(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
 	found := pods(ctx, systemNamespace, client.MatchingLabels{"agentplatform.dev/gateway": "true"})
@@ -162,7 +161,7 @@ func gatewayPods(ctx context.Context) []corev1.Pod {
 	return found
 }
 
-// gatewayURLs are the webhook ports of every replica.
+// gatewayURLs returns the URL of every replica's webhook port.
 func gatewayURLs(ctx context.Context) []string {
 	GinkgoHelper()
 	var urls []string
@@ -180,16 +179,16 @@ func devcluster(ctx context.Context, args ...string) {
 	Expect(err).NotTo(HaveOccurred(), string(out))
 }
 
-// kubectl runs a command and returns what it printed, whether it succeeded or not.
+// kubectl runs a command and returns its output, even if the command fails.
 func kubectl(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", append([]string{"-C", "../../hack/devcluster", "run", ".", "kubectl"}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
-// say prints what a reader of the test's output wants to know.
+// say prints a line for the reader of the test's output.
 func say(format string, args ...any) { fmt.Fprintf(os.Stdout, "    "+format+"\n", args...) }
 
-// pause lets real time pass: the outages and loads of these tests have a length.
+// pause waits in real time, because the outages and loads of these tests have a length.
 func pause(ctx context.Context, d time.Duration) {
 	GinkgoHelper()
 	select {
@@ -201,7 +200,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 var httpClient = &http.Client{Transport: newTransport(nil)}
 
-// newTransport closes idle connections before the gateway does, which a request may cross.
+// newTransport returns a transport that closes idle connections before the gateway does. Otherwise a request may cross with the
+// gateway's close.
 func newTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, TLSClientConfig: config, ForceAttemptHTTP2: true}
 }

@@ -62,7 +62,7 @@ func newTeam(ctx context.Context, runners int32) *team {
 	return t
 }
 
-// giveKey makes an API key of an owner who may everything in the namespace.
+// giveKey creates an API key whose owner has every permission in the namespace.
 func (t *team) giveKey(ctx context.Context) {
 	GinkgoHelper()
 	t.create(ctx, &rbacv1.RoleBinding{
@@ -110,7 +110,7 @@ func eventually(ctx context.Context, o client.Object, want func() bool) {
 	}})
 }
 
-// watched says whether an object became as wanted until its watch ended.
+// watched reports whether an object reached the wanted state before its watch ended.
 func watched(ctx context.Context, o client.Object, want func() bool) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, patience)
 	defer stop()
@@ -152,7 +152,7 @@ type lazy struct{ text func() string }
 
 func (l lazy) String() string { return l.text() }
 
-// repositoryName is that of the repository of the specs that run in this process, one after another.
+// repositoryName returns the name of the repository for the specs of this process, which run sequentially.
 func repositoryName() string { return fmt.Sprintf("agents-%d.git", GinkgoParallelProcess()) }
 
 // commit adds files to the repository and returns the commit.
@@ -165,7 +165,7 @@ func commit(ctx context.Context, message string, files map[string]*string) strin
 	return strings.TrimSpace(string(answer))
 }
 
-// agents are the files of a repository whose agent `hello` says the version.
+// agents returns the files of a repository whose agent `hello` answers with the version.
 func agents(version string) map[string]*string {
 	llm := func(name, model, tools string) *string {
 		return ptr.To(fmt.Sprintf("version: \"1.0\"\nname: %s\ntype: llm\nmodel: %s\nsystem_prompt: Do it.\n%s", name, model, tools))
@@ -210,14 +210,14 @@ func (t *team) live(ctx context.Context, version string) *v1alpha1.Deployment {
 	return d
 }
 
-// running waits until so many runners take runs: a deployment is live also where none does yet.
+// running waits until the given number of runners claim runs, because a deployment can be live before any runner claims runs.
 func (t *team) running(ctx context.Context, runners int32) {
 	GinkgoHelper()
 	environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 	eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == runners })
 }
 
-// hook is a webhook as its caller knows it.
+// hook is a webhook with the values that its caller needs.
 type hook struct {
 	team   *team
 	name   string
@@ -241,7 +241,7 @@ func (t *team) hook(ctx context.Context, name string, mode v1alpha1.ConnectorMod
 	return t.known(ctx, c)
 }
 
-// known reads what a caller is told of a connector.
+// known reads the values of a connector that a caller needs.
 func (t *team) known(ctx context.Context, c *v1alpha1.Connector) *hook {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
@@ -249,9 +249,9 @@ func (t *team) known(ctx context.Context, c *v1alpha1.Connector) *hook {
 	return &hook{team: t, name: c.Name, id: c.Status.ID, secret: string(secret.Data["secret"])}
 }
 
-// reply is a webhook's answer.
+// reply is the response of a webhook.
 type reply struct {
-	Status  int `json:"-"` // of HTTP, and not what the body calls so
+	Status  int `json:"-"` // HTTP status, not the status field of the body
 	Body    []byte
 	Detail  string   `json:"detail"`
 	RunIDs  []string `json:"run_ids"`
@@ -263,19 +263,20 @@ type reply struct {
 	} `json:"result"`
 }
 
-// path is the webhook's.
+// path returns the webhook's path.
 func (h *hook) path() string { return "/hooks/" + h.team.project.String() + "/" + h.id }
 
 // post calls a webhook at a gateway.
 func (h *hook) post(ctx context.Context, gateway, body string) reply {
 	status, answer := call(ctx, http.MethodPost, gateway+h.path(), http.Header{"X-Service-Secret": {h.secret}}, []byte(body))
 	r := reply{Status: status, Body: answer}
-	_ = json.Unmarshal(answer, &r) // what is no JSON has none of the fields
+	_ = json.Unmarshal(answer, &r) // a body that is not JSON leaves the fields empty
 	r.Status = status
 	return r
 }
 
-// call sends JSON, unless a header says that it is something else; status 0 means that there was no answer, and why.
+// call sends JSON, unless a header sets another content type. Status 0 means that there was no response. Then the text is the
+// error.
 func call(ctx context.Context, method, url string, header http.Header, body []byte) (int, []byte) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -300,7 +301,7 @@ func call(ctx context.Context, method, url string, header http.Header, body []by
 	return resp.StatusCode, answer
 }
 
-// run is what the REST API says of an agent run.
+// run is an agent run in the REST API.
 type run struct {
 	Status    string  `json:"status"`
 	Output    *string `json:"output"`
@@ -314,7 +315,7 @@ func (t *team) run(ctx context.Context, id string) (r run) {
 	status, answer := call(ctx, http.MethodGet, cluster.api+"/v1/projects/"+t.project.String()+"/runs/"+id,
 		http.Header{"Authorization": {"Bearer " + t.key}}, nil)
 	if status == http.StatusOK {
-		_ = json.Unmarshal(answer, &r) // a zero run is not what anybody waits for
+		_ = json.Unmarshal(answer, &r) // no test waits for a zero run
 	}
 	return r
 }
@@ -369,7 +370,7 @@ func (t *team) complete(ctx context.Context, ids []string) {
 	}).WithTimeout(patience).WithPolling(5*time.Second).Should(BeZero(), "runs that have not ended")
 }
 
-// gone waits until a namespace is no more.
+// gone waits until a namespace no longer exists.
 func gone(ctx context.Context, name string) {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

@@ -45,8 +45,7 @@ var _ = Describe("A repository with tests", func() {
 	}, SpecTimeout(5*time.Minute))
 })
 
-// pushTested commits a version of the agents with two cases, of which one wants an
-// answer.
+// pushTested commits a version of the agents with two test cases. One of the cases expects the given answer.
 func pushTested(ctx context.Context, version, want string) string {
 	GinkgoHelper()
 	files := agents(version)

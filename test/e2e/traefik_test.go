@@ -40,27 +40,26 @@ const (
 	sampleHost     = "agents.example.com"
 )
 
-// front is a way in through a proxy, at a host of its own: Traefik on this machine, with the
-// time-outs of its sample, which reads one sample from Kubernetes. It knows the annotations
-// of nginx and the Gateway API too.
+// front is a reverse proxy with a separate host name: a Traefik on this machine with the timeouts of its sample. It reads one
+// sample from Kubernetes. Traefik also understands the annotations of nginx and the Gateway API.
 type front struct {
 	sample string
 	port   int
 	client *http.Client
 }
 
-// samples are those of config/samples/ingress, with the provider that reads them; that of
-// Traefik's own sample stands in its file.
+// samples maps each sample in config/samples/ingress to the Traefik provider that reads it. The file of Traefik's own sample
+// names its provider.
 var samples = map[string]string{"traefik": "", "nginx": "kubernetesIngressNGINX", "gateway-api": "kubernetesGateway"}
 
 func (f front) host() string { return f.sample + ".example.com" }
 
-// startFronts needs what hack/traefik.sh has built.
+// startFronts starts the proxies that hack/traefik.sh has built.
 func startFronts(ctx context.Context) map[string]front {
 	GinkgoHelper()
 	built := os.Getenv("E2E_TRAEFIK")
 	Expect(built).NotTo(BeEmpty(), "E2E_TRAEFIK is not set: it is the folder that hack/traefik.sh prints")
-	for _, definitions := range []string{"crds.yaml", "gateway.yaml"} { // they stay: the cluster goes
+	for _, definitions := range []string{"crds.yaml", "gateway.yaml"} { // not deleted, because the cluster is deleted
 		file := filepath.Join(built, definitions)
 		out, err := kubectl(ctx, "apply", "--server-side", "--force-conflicts", "-f", file)
 		Expect(err).NotTo(HaveOccurred(), out)
@@ -83,7 +82,7 @@ func startFronts(ctx context.Context) map[string]front {
 	return fronts
 }
 
-// local is a port of this machine.
+// local returns the address of a port on this machine.
 func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 func freePort() int {
@@ -121,8 +120,8 @@ func (f front) run(program string) {
 	})
 }
 
-// certificate makes that of all hosts, as a Secret that the samples name, and returns who
-// trusts it.
+// certificate creates the certificate of all hosts in the Secret that the samples name. It returns the pool that trusts the
+// certificate.
 func certificate(ctx context.Context) *x509.CertPool {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -151,10 +150,10 @@ func certificate(ctx context.Context) *x509.CertPool {
 	return roots
 }
 
-// makeUntilCleanup creates an object that goes at the end.
+// makeUntilCleanup creates an object and deletes it at the end.
 func makeUntilCleanup(ctx context.Context, o client.Object) {
 	GinkgoHelper()
-	Eventually(ctx, func() error { // of a kind that may have come a moment ago
+	Eventually(ctx, func() error { // the object's kind may be only just defined
 		if err := client.IgnoreNotFound(cluster.Delete(ctx, o)); err != nil { // of tests that were broken off
 			return err
 		}
@@ -164,8 +163,8 @@ func makeUntilCleanup(ctx context.Context, o client.Object) {
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(cluster.Delete(ctx, o))).To(Succeed()) })
 }
 
-// apply makes the objects of a sample, for a host of its own. Those of the facade are made
-// where it speaks TLS, as they say.
+// apply creates the objects of a sample for a separate host. It creates the objects of the facade only if the facade uses TLS,
+// as the samples state.
 func (f front) apply(ctx context.Context) {
 	GinkgoHelper()
 	switch f.sample {
@@ -210,8 +209,8 @@ func (f front) apply(ctx context.Context) {
 	}
 }
 
-// trustFacade does what the kustomization of Traefik's sample does to the facade's Service,
-// and what that of the Gateway API has its reader do.
+// trustFacade makes the proxy trust the facade's certificate, as the kustomization of Traefik's sample does and as the Gateway
+// API sample tells its reader to do.
 func (f front) trustFacade(ctx context.Context) {
 	GinkgoHelper()
 	if f.sample == "gateway-api" {

@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// packed is an archive of files, as tar and gzip make it.
+// packed returns a gzipped tar archive of files.
 func packed(files map[string]*string) []byte {
 	GinkgoHelper()
 	var out bytes.Buffer
@@ -70,7 +70,7 @@ var _ = Describe("A folder that is uploaded", func() {
 
 		first := t.upload(ctx, dev.Status.ID, agents("v1"))
 		log := t.follows(ctx, first.ID)
-		Expect(log).To(ContainSubstring("fetching what was uploaded, sha256:"))
+		Expect(log).To(ContainSubstring("fetching the upload, sha256:"))
 		Expect(strings.TrimSpace(log)).To(HaveSuffix(`data: {"status":"deployed"}`))
 		Expect(t.deployment(ctx, first.ID).IsLive).To(BeTrue())
 		greets("v1")

@@ -26,7 +26,7 @@ func (t *team) setVariables(ctx context.Context, e *v1alpha1.Environment, variab
 	eventually(ctx, e, func() bool { return ready(e)() && e.Status.ObservedGeneration >= generation })
 }
 
-// configured is a file that the runners of an environment have.
+// configured returns the content of a file in an environment's runners.
 func (t *team) configured(ctx context.Context, environment, file string) string {
 	GinkgoHelper()
 	config := &corev1.Secret{}
@@ -50,7 +50,7 @@ var _ = Describe("The variables of an environment", func() {
 		Expect(string(missing.Body)).To(ContainSubstring("REGION"))
 
 		t.setVariables(ctx, dev, `[{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"hush","sensitive":true}]`)
-		// A runner that is on its way out may have taken one more run as it was.
+		// A runner that is shutting down may claim one more run with the old values.
 		Eventually(ctx, says).WithTimeout(patience).WithPolling(interval).Should(ContainSubstring("Somewhere in eu."))
 		Expect(t.configured(ctx, "dev", "variables.json")).To(ContainSubstring(`"hush"`))
 		shown := string(t.rest(ctx, http.MethodGet, "/environments/"+dev.Status.ID+"/variables", "", http.StatusOK))

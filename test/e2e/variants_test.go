@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// executedBy are the runs of a team that a variant has executed, with the variants that the REST API says
-// to have done it: it asks for one of them, or for all by "".
+// executedBy returns the runs of a team that a variant has executed, each with its variant in the REST API. An empty variant
+// stands for all variants.
 func (t *team) executedBy(ctx context.Context, variant string) map[string]string {
 	GinkgoHelper()
 	var page struct {

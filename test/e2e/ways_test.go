@@ -21,18 +21,18 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// setting is a variable of an environment, as somebody sets it.
+// setting is a variable of an environment with the value that a user sets.
 type setting struct {
 	name, value string
 	sensitive   bool
 }
 
-// way is how somebody brings a project's agents up.
+// way is a user interface for the deployment of a project's agents.
 type way struct {
 	name string
-	// set sets variables of the environment dev; others stay.
+	// set sets variables of the environment dev and keeps all other variables.
 	set func(ctx context.Context, t *team, variables ...setting)
-	// deploy deploys an example, whose files are at the head of the repository's branch.
+	// deploy deploys an example whose files are at the head of the repository's branch.
 	deploy func(ctx context.Context, t *team, example, head string)
 }
 
@@ -87,7 +87,7 @@ func deployByObjects(ctx context.Context, t *team, _, head string) {
 	eventually(ctx, d, func() bool { return d.Status.Live })
 }
 
-// setByAgentctl gives sensitive values by standard input, and nobody is shown them.
+// setByAgentctl passes sensitive values on standard input and checks that agentctl never prints them.
 func setByAgentctl(ctx context.Context, t *team, variables ...setting) {
 	GinkgoHelper()
 	for _, s := range variables {
@@ -110,11 +110,11 @@ func deployByAgentctl(ctx context.Context, t *team, _, head string) {
 func uploadByAgentctl(ctx context.Context, t *team, example, _ string) {
 	GinkgoHelper()
 	said := t.agentctl(ctx, "", "deploy", "--upload", "../../examples/"+example)
-	Expect(said).To(And(ContainSubstring("fetching what was uploaded"), ContainSubstring("live in dev")))
+	Expect(said).To(And(ContainSubstring("fetching the upload"), ContainSubstring("live in dev")))
 }
 
-// agentctl runs the command line as a user of the REST API, and returns all that it says. It sends
-// keys over TLS or to this machine alone, so it is forwarded to the API as kubectl would.
+// agentctl runs the command line as a user of the REST API and returns its whole output. It sends keys only over TLS or to this
+// machine, so the test forwards a local port to the API as kubectl does.
 func (t *team) agentctl(ctx context.Context, in string, args ...string) string {
 	GinkgoHelper()
 	if t.forwarded == "" {

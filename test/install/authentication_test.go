@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
-// TestAuthenticationIsTheSameEverywhere: the CRD, the files of a repository and the gateway
+// The CRD, the files of a repository and the gateway
 // know the same ways to authenticate callers, by the same words.
-func TestAuthenticationIsTheSameEverywhere(t *testing.T) {
+func TestAuthentication_AgreesBetweenForms(t *testing.T) {
 	t.Parallel()
 	var inCRD []string
 	for _, of := range crdWebhook(t).Properties["authentication"].Enum {
@@ -32,9 +32,9 @@ func TestAuthenticationIsTheSameEverywhere(t *testing.T) {
 	}
 }
 
-// TestHeadersAreWithheldEverywhere: in the CRD and in files of a repository, with the same
+// In the CRD and in files of a repository, with the same
 // bounds.
-func TestHeadersAreWithheldEverywhere(t *testing.T) {
+func TestContextHeaders_AgreeBetweenForms(t *testing.T) {
 	t.Parallel()
 	crd := crdWebhook(t).Properties["contextHeaders"]
 	require.EqualValues(t, contextheader.Max, *crd.MaxItems)

@@ -24,9 +24,8 @@ func selects(t *testing.T, selector *metav1.LabelSelector, w workload) bool {
 	return s.Matches(labels.Set(w.template.Labels))
 }
 
-// TestEveryReplicaMayGoAlone: what has replicas is spread, and a drain takes one at
-// a time.
-func TestEveryReplicaMayGoAlone(t *testing.T) {
+// Components with replicas spread their pods over nodes, and a drain evicts one pod at a time.
+func TestReplicas_AreSpreadAndDrainOneByOne(t *testing.T) {
 	t.Parallel()
 	for _, installation := range installations {
 		objects := build(t, installation, "")
@@ -54,9 +53,9 @@ func TestEveryReplicaMayGoAlone(t *testing.T) {
 	}
 }
 
-// TestEveryPodHasWhatAnOperatorExpects: a priority that is there, memory that ends,
+// A priority that is there, memory that ends,
 // probes and metrics on ports of their own that the process listens at.
-func TestEveryPodHasWhatAnOperatorExpects(t *testing.T) {
+func TestPods_HaveProbesLimitsAndPriority(t *testing.T) {
 	t.Parallel()
 	for _, installation := range installations {
 		objects := build(t, installation, "")
@@ -107,8 +106,7 @@ func TestEveryPodHasWhatAnOperatorExpects(t *testing.T) {
 	}
 }
 
-// reached says whether a policy lets a monitoring namespace, and it alone, reach a
-// port of a pod.
+// reached reports whether a policy allows only a monitoring namespace to reach a port of a pod.
 func reached(t *testing.T, policies []networkingv1.NetworkPolicy, w workload, port string) (yes bool) {
 	t.Helper()
 	for _, policy := range policies {
@@ -130,8 +128,8 @@ func reached(t *testing.T, policies []networkingv1.NetworkPolicy, w workload, po
 	return yes
 }
 
-// TestPortsHaveTheSameNumbersEverywhere, so that a page may name them.
-func TestPortsHaveTheSameNumbersEverywhere(t *testing.T) {
+// All installations use the same ports, so that documentation can name them.
+func TestPorts_AgreeBetweenInstallations(t *testing.T) {
 	t.Parallel()
 	numbers := map[string]int32{}
 	for _, installation := range installations {

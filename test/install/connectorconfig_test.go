@@ -17,7 +17,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/bundle"
 )
 
@@ -40,14 +40,14 @@ var crdFields = map[string][]string{
 // not have yet.
 var notInRepository = map[string][]string{"inbound": {"secret"}, "sync": {"secret"}, "outbound": {"headers_secret"}}
 
-// TestAConnectorsConfigurationIsTheSameEverywhere: the CRD, the REST API and the
+// The CRD, the REST API and the
 // files of a repository have the same fields of a webhook, each for the same modes.
-func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
+func TestConnectorConfig_AgreesBetweenForms(t *testing.T) {
 	t.Parallel()
 	crd, named := crdWebhook(t), map[string]bool{}
 	for mode, input := range map[string]reflect.Type{
-		"inbound": reflect.TypeFor[apiserver.InboundConfigInput](), "sync": reflect.TypeFor[apiserver.SyncConfigInput](),
-		"outbound": reflect.TypeFor[apiserver.OutboundConfigInput](),
+		"inbound": reflect.TypeFor[connectors.InboundConfigInput](), "sync": reflect.TypeFor[connectors.SyncConfigInput](),
+		"outbound": reflect.TypeFor[connectors.OutboundConfigInput](),
 	} {
 		t.Run(mode, func(t *testing.T) {
 			fields := tagged(input, "json")
@@ -73,11 +73,11 @@ func TestAConnectorsConfigurationIsTheSameEverywhere(t *testing.T) {
 	require.Len(t, crd.Properties, len(named), "the CRD has every field")
 }
 
-// TestASchedulesConfigurationIsTheSameEverywhere: the CRD, the REST API and the files of a
+// The CRD, the REST API and the files of a
 // repository have the same fields of a cron connector.
-func TestASchedulesConfigurationIsTheSameEverywhere(t *testing.T) {
+func TestCronConfig_AgreesBetweenForms(t *testing.T) {
 	t.Parallel()
-	fields := tagged(reflect.TypeFor[apiserver.CronConfigInput](), "json")
+	fields := tagged(reflect.TypeFor[connectors.CronConfigInput](), "json")
 	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, "CronConfigInput").Properties)))
 	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(restConfig(t, "CronConfig").Properties)))
 	var inFiles, inCRD []string
@@ -100,9 +100,8 @@ func TestASchedulesConfigurationIsTheSameEverywhere(t *testing.T) {
 // cronValues are values that fit; other keys have none that does.
 var cronValues = map[string]string{"timezone": "UTC", "missed_ticks": "latest", "prompt": "Go", "payload": "{a: 1}"}
 
-// TestATimeoutHasTheSameBoundsEverywhere: those of the CRD, at and beyond which a
-// file of a repository is tried.
-func TestATimeoutHasTheSameBoundsEverywhere(t *testing.T) {
+// A timeout has the same limits in the CRD and in a repository's file. The test tries a file at and beyond each limit.
+func TestTimeout_AgreesBetweenForms(t *testing.T) {
 	t.Parallel()
 	rest, crd := restConfig(t, "SyncConfigInput").Properties["timeout_seconds"], crdWebhook(t).Properties["timeoutSeconds"]
 	require.Equal(t, *crd.Minimum, rest.Minimum)
@@ -116,7 +115,7 @@ func TestATimeoutHasTheSameBoundsEverywhere(t *testing.T) {
 	}
 }
 
-// tagged are the names of a struct's fields, those of structs in it among them.
+// tagged returns the names of a struct's fields, including the fields of nested structs.
 func tagged(of reflect.Type, tag string) (names []string) {
 	for i := range of.NumField() {
 		field := of.Field(i)
@@ -130,8 +129,7 @@ func tagged(of reflect.Type, tag string) (names []string) {
 	return names
 }
 
-// takes says whether a connector of that mode may have a key in a file of a
-// repository, whatever its value is.
+// takes reports whether a connector of a mode may have a key in a repository's file, regardless of the value.
 func takes(mode, key string) bool {
 	for _, value := range []string{"true", "1", "a", "{}", "https://example.com", "github", "[a]"} {
 		if inRepository(mode, key+": "+value) == nil {
@@ -164,7 +162,7 @@ func crdWebhook(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	return crdConnector(t).Properties["webhook"]
 }
 
-// crdConnector is the spec of a connector.
+// crdConnector returns the schema of a connector's spec.
 func crdConnector(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../config/crd/bases", "agentplatform.dev_connectors.yaml"))
@@ -174,7 +172,7 @@ func crdConnector(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	return crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 }
 
-// inRepository says what is wrong with a connector of a repository.
+// inRepository returns the validation error of a connector in a repository.
 func inRepository(mode, config string) error {
 	if mode == "outbound" && !strings.HasPrefix(config, "url:") {
 		config += ", url: https://example.com" // without which there is none

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package install tests what operators install: the manifests of config/, as
-// kustomize makes them.
+// Package install tests the installation manifests in config/ as kustomize builds them.
 package install

@@ -23,17 +23,16 @@ import (
 
 const (
 	ingresses = "config/samples/ingress/"
-	// longestSync is the most that timeoutSeconds of a connector may be.
+	// longestSync is the maximum of a connector's timeoutSeconds.
 	longestSync = 900 * time.Second
-	// slowestBody is how long the gateway lets a body of ingress.MaxBody take: 5 s, and then
-	// 64 KiB a second.
+	// slowestBody is the gateway's read timeout for a body of ingress.MaxBody: 5 s plus a second for each 64 KiB.
 	slowestBody = 5*time.Second + ingress.MaxBody/(64<<10)*time.Second
 )
 
-// backend is where a path leads.
+// backend is the target of a path.
 type backend struct{ path, service, port string }
 
-// httpRoute is what is read here of the Gateway API's kind.
+// httpRoute holds the fields of the Gateway API's HTTPRoute that these tests read.
 type httpRoute struct {
 	Spec struct {
 		Rules []struct {
@@ -48,7 +47,7 @@ type httpRoute struct {
 	}
 }
 
-// backends are those of all Ingresses and HTTPRoutes among objects.
+// backends returns the backends of all Ingresses and HTTPRoutes among objects.
 func backends(t *testing.T, objects []*unstructured.Unstructured) (out []backend) {
 	t.Helper()
 	for _, i := range of[networkingv1.Ingress](t, objects, "Ingress") {
@@ -78,9 +77,9 @@ func backends(t *testing.T, objects []*unstructured.Unstructured) (out []backend
 	return out
 }
 
-// TestIngressesLeadToThePublicPorts: webhooks to the gateway's, /v1 to the facade's, and
-// nothing to the dispatch port, by names that Services have.
-func TestIngressesLeadToThePublicPorts(t *testing.T) {
+// Every sample routes webhooks to the gateway's public port and /v1 to the facade's port, by Service names. No sample routes to
+// the dispatch port.
+func TestIngress_LeadsToPublicPorts(t *testing.T) {
 	t.Parallel()
 	for _, sample := range []string{"traefik", "nginx", "gateway-api"} {
 		objects := build(t, ingresses+sample, "")
@@ -99,9 +98,9 @@ func TestIngressesLeadToThePublicPorts(t *testing.T) {
 	}
 }
 
-// TestBehindAProxyItsAddressesAreNamed: in every sample, to those who read addresses, and
-// once; callers are told of the proxy's URL.
-func TestBehindAProxyItsAddressesAreNamed(t *testing.T) {
+// Every sample sets --trusted-proxies only for the components that read client addresses. The last --gateway-url of each other
+// component is the proxy's URL.
+func TestIngress_NamesTrustedProxies(t *testing.T) {
 	t.Parallel()
 	for _, sample := range []string{"traefik", "nginx", "gateway-api"} {
 		for _, w := range workloads(t, build(t, ingresses+sample, "")) {
@@ -122,8 +121,8 @@ func TestBehindAProxyItsAddressesAreNamed(t *testing.T) {
 	}
 }
 
-// TestNginxLetsPassWhatTheGatewayBounds: so that callers get the gateway's own answers.
-func TestNginxLetsPassWhatTheGatewayBounds(t *testing.T) {
+// So that callers get the gateway's own answers.
+func TestNginx_AllowsGatewayLimits(t *testing.T) {
 	t.Parallel()
 	for _, i := range of[networkingv1.Ingress](t, build(t, ingresses+"nginx", ""), "Ingress") {
 		require.Equal(t, "nginx", *i.Spec.IngressClassName)
@@ -150,9 +149,9 @@ func TestNginxLetsPassWhatTheGatewayBounds(t *testing.T) {
 	}
 }
 
-// TestTraefikLetsPassWhatTheGatewayBounds: its time-outs are in the file that it is started
+// Its time-outs are in the file that it is started
 // with. test/e2e starts it with this very file and these Ingresses.
-func TestTraefikLetsPassWhatTheGatewayBounds(t *testing.T) {
+func TestTraefik_AllowsGatewayLimits(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../" + ingresses + "traefik/static.yaml")
 	require.NoError(t, err)
@@ -182,8 +181,8 @@ func TestTraefikLetsPassWhatTheGatewayBounds(t *testing.T) {
 	}
 }
 
-// TestTheFacadeIsVerifiedByItsName, which its certificate has, whoever is in front of it.
-func TestTheFacadeIsVerifiedByItsName(t *testing.T) {
+// The Traefik and Gateway API samples verify the facade by the Service name in its certificate.
+func TestIngress_VerifiesFacadeName(t *testing.T) {
 	t.Parallel()
 	names := map[string][]string{"ServersTransport": {"spec", "serverName"}, "BackendTLSPolicy": {"spec", "validation", "hostname"}}
 	found := 0

@@ -20,7 +20,7 @@ import (
 // installations are the kustomizations that can be installed.
 var installations = []string{"config/default", "config/embedded"}
 
-// build is what kustomize makes of a kustomization of one's own on top of one here.
+// build returns the objects that kustomize builds from a user's kustomization on top of a folder of this repository.
 func build(t *testing.T, path, kustomization string) []*unstructured.Unstructured {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -43,7 +43,7 @@ func build(t *testing.T, path, kustomization string) []*unstructured.Unstructure
 	return out
 }
 
-// of are the objects of a kind, read as what they are.
+// of returns the objects of a kind, decoded to the kind's Go type.
 func of[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) (out []T) {
 	t.Helper()
 	for _, o := range objects {
@@ -56,7 +56,7 @@ func of[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) 
 	return out
 }
 
-// workload is one whose pods are ours.
+// workload is a workload whose pods belong to the platform.
 type workload struct {
 	name     string
 	replicas int32
@@ -75,7 +75,7 @@ func workloads(t *testing.T, objects []*unstructured.Unstructured) (out []worklo
 	return out
 }
 
-// texts are all strings in an object, by their path.
+// texts collects all strings in an object by their path.
 func texts(value any, path string, into map[string]string) {
 	switch v := value.(type) {
 	case map[string]any:
@@ -91,9 +91,9 @@ func texts(value any, path string, into map[string]string) {
 	}
 }
 
-// TestAnImageIsNamedWhereKustomizeFindsIt: a kustomization with `images:` reaches
-// every place, and so build and runner pods, which get the manager's own.
-func TestAnImageIsNamedWhereKustomizeFindsIt(t *testing.T) {
+// `images:` of a kustomization replaces every image, including the image of build and runner pods, which use the manager's
+// image.
+func TestImages_AreFoundByKustomize(t *testing.T) {
 	t.Parallel()
 	const digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 	for _, installation := range installations {
@@ -115,9 +115,8 @@ func TestAnImageIsNamedWhereKustomizeFindsIt(t *testing.T) {
 	}
 }
 
-// TestTheManagerFindsItsOwnContainer: by the name that it is told, in the pod whose
-// name it gets from the downward API.
-func TestTheManagerFindsItsOwnContainer(t *testing.T) {
+// The manager knows its container's name from a flag and its pod's name from the downward API.
+func TestManager_KnowsItsContainer(t *testing.T) {
 	t.Parallel()
 	managers := 0
 	for _, installation := range installations {

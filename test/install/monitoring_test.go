@@ -60,9 +60,9 @@ type prometheusRule struct {
 	} `json:"spec"`
 }
 
-// TestEveryProcessIsScraped: by a PodMonitor that selects its pods and names a port
+// By a PodMonitor that selects its pods and names a port
 // that they have.
-func TestEveryProcessIsScraped(t *testing.T) {
+func TestPodMonitors_CoverAllProcesses(t *testing.T) {
 	t.Parallel()
 	monitors := of[podMonitor](t, build(t, "config/prometheus", ""), "PodMonitor")
 	require.Len(t, monitors, 2)
@@ -87,7 +87,8 @@ func TestEveryProcessIsScraped(t *testing.T) {
 var (
 	metricName = regexp.MustCompile(`\b[a-z]+(?:_[a-z]+){2,}\b`)
 	inQuotes   = regexp.MustCompile(`"[^"]*"`)
-	alertRow   = regexp.MustCompile("(?m)^\\| `(AgentPlatform\\w+)` \\| (\\w+) \\| [^|]+ \\| [^|]+ \\|$")
+	// alertSection is the section of an alert: its name and its severity.
+	alertSection = regexp.MustCompile(`(?m)^### (AgentPlatform\w+)\n\nSeverity: (\w+)\. `)
 )
 
 var (
@@ -96,9 +97,8 @@ var (
 	alertedNames   = regexp.MustCompile(`controller_runtime_reconcile_errors_total\{controller=~"([\w|]+)"\}`)
 )
 
-// TestEveryControllerThatFailsIsAlertedOf: by the name that its metrics have. There may be
-// controllers of other programs in the same Prometheus, so that each is named.
-func TestEveryControllerThatFailsIsAlertedOf(t *testing.T) {
+// The alerts name each controller as its metrics do, because controllers of other programs may use the same Prometheus.
+func TestAlerts_CoverAllControllers(t *testing.T) {
 	t.Parallel()
 	var controllers []string
 	require.NoError(t, filepath.WalkDir("../../controllers", func(path string, _ fs.DirEntry, err error) error {
@@ -119,8 +119,8 @@ func TestEveryControllerThatFailsIsAlertedOf(t *testing.T) {
 	require.ElementsMatch(t, controllers, strings.Split(alerted[1], "|"))
 }
 
-// TestEveryAlertIsAboutSomethingServedAndExplained.
-func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
+// Every alert uses metrics that a process serves. Its runbook_url refers to its section of docs/operations/alerts.md.
+func TestAlerts_UseServedMetricsAndHaveARunbook(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
 	for _, process := range []string{metrics.ProcessAll, metrics.ProcessRunner} {
@@ -134,11 +134,11 @@ func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
 	for _, name := range foreign {
 		known[name] = true
 	}
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/operations/alerts.md")
 	require.NoError(t, err)
 	explained := map[string]string{}
-	for _, row := range alertRow.FindAllStringSubmatch(string(page), -1) {
-		explained[row[1]] = row[2]
+	for _, section := range alertSection.FindAllStringSubmatch(string(page), -1) {
+		explained[section[1]] = section[2]
 	}
 	rules := of[prometheusRule](t, build(t, "config/prometheus", ""), "PrometheusRule")
 	require.Len(t, rules, 1)
@@ -147,7 +147,7 @@ func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
 		for _, a := range group.Rules {
 			alerts[a.Alert] = a.Labels["severity"]
 			require.NotEmpty(t, a.Annotations["summary"], a.Alert)
-			require.True(t, strings.HasSuffix(a.Annotations["runbook_url"], "/docs/operations.md#alerts"), a.Alert)
+			require.True(t, strings.HasSuffix(a.Annotations["runbook_url"], "/docs/operations/alerts.md#"+strings.ToLower(a.Alert)), a.Alert)
 			names := metricName.FindAllString(inQuotes.ReplaceAllString(a.Expr, ""), -1)
 			require.NotEmpty(t, names, a.Alert)
 			for _, name := range names {
@@ -156,10 +156,10 @@ func TestEveryAlertIsAboutSomethingServedAndExplained(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, alerts)
-	require.Equal(t, alerts, explained, "with their severity, in docs/operations.md")
+	require.Equal(t, alerts, explained, "docs/operations/alerts.md has a section with the severity of each alert")
 }
 
-// TestAlerts_OutboxConsumers: each consumer has one alert of its own, and only late deliveries are critical.
+// Each outbox consumer has exactly one alert, and only late deliveries are critical.
 func TestAlerts_OutboxConsumers(t *testing.T) {
 	t.Parallel()
 	severities := map[string]string{}
@@ -181,9 +181,8 @@ func TestAlerts_OutboxConsumers(t *testing.T) {
 	require.Equal(t, want, severities)
 }
 
-// TestMonitoringNeedsNothingOfTheInstallation: who has no Prometheus Operator
-// installs no object of its kinds.
-func TestMonitoringNeedsNothingOfTheInstallation(t *testing.T) {
+// An installation without the Prometheus Operator contains no object of its kinds.
+func TestMonitoring_IsOptional(t *testing.T) {
 	t.Parallel()
 	groups := func(path string) (out []string) {
 		for _, o := range build(t, path, "") {

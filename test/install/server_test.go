@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// TestKubernetesTakesTheManifests, each field of each object.
-func TestKubernetesTakesTheManifests(t *testing.T) {
+// A Kubernetes API server accepts every field of every object in the manifests.
+func TestManifests_ApplyToKubernetes(t *testing.T) {
 	t.Parallel()
 	c := client.WithFieldValidation(kube.Start(t).Client, "Strict")
 	for _, installation := range installations {

@@ -151,9 +151,8 @@ func destination(t *testing.T, status int) (url string, arrived <-chan arrival) 
 	return receiver.URL, arrivals
 }
 
-// TestAnAgentSendsWhatAWebhookAsksFor: by a tool; and of a destination that wants none of it
-// another one is told.
-func TestAnAgentSendsWhatAWebhookAsksFor(t *testing.T) {
+// A tool sends a payload. If its destination rejects the payload, another destination gets the failure.
+func TestSend_FromToolToDestination(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.deploy("hello", `steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: {order: 7}}}, {name: shout, arguments: {payload: [7]}}]}, {text: done}]`)
@@ -203,8 +202,8 @@ func TestAnAgentSendsWhatAWebhookAsksFor(t *testing.T) {
 	webhooktest.Delivery(t, webhooktest.DeliveryFailed, failure.headers, failure.body)
 }
 
-// TestACircleOfAgentsEnds: an agent whose results go to its own webhook.
-func TestACircleOfAgentsEnds(t *testing.T) {
+// An agent whose results go to its own webhook.
+func TestSend_LoopEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.deploy("hello", `steps: [{text: again}]`)

@@ -182,7 +182,7 @@ var whoWritesKeys = map[string]func(*person){
 		p.changes(func(k *v1alpha1.APIKey) { k.Spec.DisplayName = "from Git" }, "")
 		// Its own account, of another namespace than the key's.
 		p.writes(p.key("system:serviceaccount:argocd:deployer"), "")
-		// Who may impersonate users may not impersonate service accounts by that.
+		// The right to impersonate users does not include service accounts.
 		p.mayEverywhere(rule("", "users", "impersonate"))
 		p.writes(p.key("berta"), "")
 		p.writes(p.key("system:serviceaccount:kube-system:anything"), notTheOwner)
@@ -208,7 +208,7 @@ var whoWritesKeys = map[string]func(*person){
 		p.writes(account("other"), "")
 		p.writes(account("third"), notTheOwner)
 	},
-	"a lesser member who may only create keys": func(p *person) {
+	"a member with only the right to create keys": func(p *person) {
 		p.become("cora")
 		p.may(createKeys)
 		p.writes(p.key("cora"), "")
@@ -218,7 +218,7 @@ var whoWritesKeys = map[string]func(*person){
 		p.writes(p.keyOf(v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: "nobody"}), notTheOwner)
 		p.writes(p.key("system:serviceaccount:"+p.namespace+":nobody"), notTheOwner)
 	},
-	"who may only patch": func(p *person) {
+	"a member with only the right to patch": func(p *person) {
 		p.become("dora", "dev")
 		p.may(patchKeys)
 		for _, change := range []func(*v1alpha1.APIKey){
@@ -230,7 +230,7 @@ var whoWritesKeys = map[string]func(*person){
 		}
 		p.changes(func(k *v1alpha1.APIKey) { k.Labels = map[string]string{"team": "dev"} }, "")
 	},
-	"who may delete": func(p *person) {
+	"a member with the right to delete": func(p *person) {
 		p.become("emil")
 		p.may(patchKeys, deleteKeys)
 		p.changes(func(k *v1alpha1.APIKey) { k.Spec.Revoked = true }, "")
@@ -265,7 +265,7 @@ var whoWritesKeys = map[string]func(*person){
 	},
 }
 
-func TestWhoMayWriteKeys(t *testing.T) {
+func TestPolicy_RestrictsWritersOfKeys(t *testing.T) {
 	t.Parallel()
 	control := policed(t)
 	for name, line := range whoWritesKeys {
@@ -277,7 +277,7 @@ func TestWhoMayWriteKeys(t *testing.T) {
 }
 
 // There is a check for each group that a key may have.
-func TestThePolicyLooksAtEveryGroup(t *testing.T) {
+func TestPolicy_ChecksAllGroups(t *testing.T) {
 	t.Parallel()
 	checks := 0
 	for _, o := range kube.Manifests(t, "config/admission") {
@@ -302,7 +302,7 @@ func TestThePolicyLooksAtEveryGroup(t *testing.T) {
 	require.Fail(t, "there is no CRD of keys")
 }
 
-func TestBothInstallationsHaveThePolicies(t *testing.T) {
+func TestInstallations_HavePolicies(t *testing.T) {
 	t.Parallel()
 	for _, installation := range installations {
 		var policies, bound []string

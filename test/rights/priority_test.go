@@ -44,8 +44,8 @@ func prioritized(t *testing.T) (control *kube.ControlPlane, class string) {
 	return control, class
 }
 
-// TestThePlatformsPriorityIsForItsOwnPods: else every tenant could preempt others.
-func TestThePlatformsPriorityIsForItsOwnPods(t *testing.T) {
+// Else every tenant could preempt others.
+func TestPriority_IsForPlatformPods(t *testing.T) {
 	t.Parallel()
 	control, class := prioritized(t)
 	other := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: class + "-other"}, Value: 1}

@@ -24,13 +24,12 @@ var (
 		// Objects of the projects, and their status; get confirms what a restored etcd says.
 		"* agentplatform.dev/apikeys get,list,watch",
 		"* agentplatform.dev/apikeys/status patch",
-		// Those that mirror a repository's connectors/ are made, healed, and deleted: links that it has no more, and connectors that it has had no more for long.
+		// The objects that mirror a repository's connectors/: the manager creates, restores and deletes them.
 		"* agentplatform.dev/connectorlinks create,delete,get,list,patch,watch",
 		"* agentplatform.dev/connectorlinks/status patch",
 		"* agentplatform.dev/connectors create,delete,get,list,patch,watch",
 		"* agentplatform.dev/connectors/status patch",
-		// Those that the platform made are pruned, and activated again; spec.git of an
-		// Environment has one made.
+		// The manager deletes old deployments and activates them again. spec.git of an Environment creates one.
 		"* agentplatform.dev/deployments create,delete,get,list,patch,watch",
 		"* agentplatform.dev/deployments/status patch",
 		"* agentplatform.dev/environments get,list,watch",
@@ -78,7 +77,7 @@ var (
 	}
 )
 
-func TestWhatEachAccountMay(t *testing.T) {
+func TestRoles_OfEachAccount(t *testing.T) {
 	t.Parallel()
 	want := map[string]map[string][]string{
 		"config/default": {
@@ -113,7 +112,7 @@ func TestWhatEachAccountMay(t *testing.T) {
 	}
 }
 
-// binding is who has a role where; namespace "" is everywhere.
+// binding names the subjects of a role and their namespace; "" is all namespaces.
 type binding struct {
 	name, namespace string
 
@@ -170,7 +169,7 @@ func lines(where string, rules []rbacv1.PolicyRule) []string {
 	return out
 }
 
-// union sorts lines and joins the verbs of those that are about the same.
+// union sorts lines and joins the verbs of lines about the same resource.
 func union(tables ...[]string) []string {
 	verbs := map[string][]string{}
 	for _, line := range slices.Concat(tables...) {
@@ -187,7 +186,7 @@ func union(tables ...[]string) []string {
 
 // A right that is not spelled out, or that lets its holder give itself others,
 // is in no role of ours.
-func TestRolesAreSpelledOut(t *testing.T) {
+func TestRoles_HaveNoWildcards(t *testing.T) {
 	t.Parallel()
 	for _, installation := range installations {
 		roles := rolesOf(t, kube.Manifests(t, installation))
@@ -210,7 +209,7 @@ func TestRolesAreSpelledOut(t *testing.T) {
 
 // Every program runs as the account that is meant for it, and who never asks
 // Kubernetes has no token.
-func TestWorkloadsRunAsTheirAccounts(t *testing.T) {
+func TestWorkloads_UseTheirAccounts(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{
 		"agentplatform": "agentplatform", "agentplatform-manager": "agentplatform-manager",

@@ -13,31 +13,15 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-// levels are the roles of people, each with what the one before it has.
+// levels are the names of the roles. Each role includes the previous one.
 var levels = []string{"view", "edit", "admin"}
 
-// levelOf is the least level that has a permission of the REST API.
-var levelOf = map[v1alpha1.Permission]string{
-	"environments.view": "view", "environments.create": "edit", "environments.update": "edit", "environments.delete": "edit",
-	"agents.view":      "view",
-	"deployments.view": "view", "deployments.test": "view", "deployments.create": "edit", "deployments.cancel": "edit",
-	"deployments.activate": "edit", "deployments.redeploy": "edit", "deployments.override": "edit",
-	"connectors.view": "view", "connectors.create": "edit", "connectors.update": "edit", "connectors.delete": "edit", "connectors.link": "edit",
-	"runs.view": "view", "runs.cancel": "edit", "runs.delete": "edit",
-	"variables.view": "view", "variables.create": "edit", "variables.update": "edit", "variables.delete": "edit",
-	"retrieval.view": "view", "retrieval.create": "edit", "retrieval.delete": "edit",
-	"approvals.view": "view", "approvals.decide": "edit",
-	"judges.view": "view", "judges.update": "edit",
-	"budgets.view": "view", "budgets.update": "admin",
-	"audit_logs.view": "admin",
-}
-
-func TestEveryPermissionHasItsLevel(t *testing.T) {
+// A role grants each permission from the level of the permission upward.
+func TestUserRoles_CoverAllPermissions(t *testing.T) {
 	t.Parallel()
-	require.Len(t, levelOf, len(v1alpha1.Permissions()))
 	for _, permission := range v1alpha1.Permissions() {
 		access, _ := permission.Access()
-		least := slices.Index(levels, levelOf[permission])
+		least := slices.Index(levels, string(permission.Level()))
 		require.NotEqual(t, -1, least, "%s has no level", permission)
 		for i, level := range levels {
 			has := grants(named(t, "agentplatform-"+level).rules, access.Verb, access.Resource)
@@ -46,7 +30,8 @@ func TestEveryPermissionHasItsLevel(t *testing.T) {
 	}
 }
 
-func TestEveryKindHasItsLevel(t *testing.T) {
+// A role grants the verbs on each kind from the level of the kind upward.
+func TestUserRoles_CoverAllKinds(t *testing.T) {
 	t.Parallel()
 	write := []string{"create", "update", "patch", "delete", "deletecollection"}
 	for _, resource := range []string{"projects", "environments", "deployments", "connectors", "connectorlinks", "apikeys"} {
@@ -57,8 +42,7 @@ func TestEveryKindHasItsLevel(t *testing.T) {
 			}
 			for _, verb := range write {
 				least := 1
-				// A project is its administrator's; an editor's keys are revoked, and
-				// those of others are an administrator's to delete.
+				// Only administrators write the project and delete keys. Editors revoke keys.
 				if resource == "projects" || resource == "apikeys" && verb[0] == 'd' {
 					least = 2
 				}
@@ -69,7 +53,7 @@ func TestEveryKindHasItsLevel(t *testing.T) {
 	}
 }
 
-func TestLevelsAreAddedToTheClustersOwn(t *testing.T) {
+func TestUserRoles_AggregateToClusterRoles(t *testing.T) {
 	t.Parallel()
 	aggregating := map[string]string{}
 	for _, r := range rolesOf(t, kube.Manifests(t, "config/rbac")) {
@@ -90,7 +74,7 @@ func TestLevelsAreAddedToTheClustersOwn(t *testing.T) {
 }
 
 // Each level holds the one before it, for they are bound by themselves too.
-func TestLevelsGrow(t *testing.T) {
+func TestUserRoles_IncludeLowerLevels(t *testing.T) {
 	t.Parallel()
 	for i := 1; i < len(levels); i++ {
 		rules := named(t, "agentplatform-"+levels[i]).rules

@@ -44,7 +44,7 @@ func withID(kind string) func(*tenant, string, string) v1alpha1.ConditionedObjec
 	}
 }
 
-// idFields are the fields of a schema that take an id, as "<path>.<field>".
+// idFields returns the fields of a schema that accept an ID, as "<path>.<field>".
 func idFields(path string, schema apiextensionsv1.JSONSchemaProps) (out []string) {
 	for _, rule := range schema.XValidations {
 		if strings.Contains(rule.Rule, "-[0-9a-fA-F]{4}") {
@@ -60,8 +60,8 @@ func idFields(path string, schema apiextensionsv1.JSONSchemaProps) (out []string
 	return out
 }
 
-// TestEveryFieldThatTakesAnIDIsForged: a field that is new has its line above.
-func TestEveryFieldThatTakesAnIDIsForged(t *testing.T) {
+// A field that is new has its line above.
+func TestKinds_ForgeAllIDFields(t *testing.T) {
 	var fields []string
 	for _, o := range kube.Manifests(t, "config/crd") {
 		crd := apiextensionsv1.CustomResourceDefinition{}
@@ -74,8 +74,7 @@ func TestEveryFieldThatTakesAnIDIsForged(t *testing.T) {
 	require.Equal(t, slices.Sorted(maps.Keys(forgeries)), fields)
 }
 
-// forge makes an object with an id of the victim's and uses what comes of it for
-// further requests, until it is deleted again.
+// forge creates an object with an ID of the victim and uses the resulting IDs in further requests, until it deletes the object.
 func (attacker *tenant) forge(victim *tenant, field, environment string) {
 	attacker.t.Helper()
 	kind, path, _ := strings.Cut(field, ".")
@@ -94,7 +93,7 @@ func (attacker *tenant) forge(victim *tenant, field, environment string) {
 	attacker.remove(kind, forged, o.CommonStatus().ID)
 }
 
-// adopt lets the attacker use the tokens and secrets of the forged object.
+// adopt makes the attacker use the tokens and secrets of the forged object.
 func (attacker *tenant) adopt(kind string) {
 	attacker.t.Helper()
 	switch kind {
@@ -123,9 +122,8 @@ func (attacker *tenant) forgeAll(victim *tenant) {
 	}
 }
 
-// TestIDsOfAnotherProjectGiveNothingInAnySpec: whatever the object whose id it is
-// has come to.
-func TestIDsOfAnotherProjectGiveNothingInAnySpec(t *testing.T) {
+// The controllers reject a foreign ID in every state of its object.
+func TestKinds_RejectForeignIDs(t *testing.T) {
 	p := start(t)
 	victim, attacker := p.settle(), p.settle()
 	attacker.populate()
@@ -162,9 +160,8 @@ func TestIDsOfAnotherProjectGiveNothingInAnySpec(t *testing.T) {
 	require.Equal(t, before, victim.rows())
 }
 
-// TestAnIDThatWasLetGoComesBackAtOnce: somebody else has it in the meantime and
-// keeps it, to no effect.
-func TestAnIDThatWasLetGoComesBackAtOnce(t *testing.T) {
+// Another tenant claims the ID in the meantime and keeps it. The claim has no effect on the restored object.
+func TestKinds_RestoreReleasedID(t *testing.T) {
 	p := start(t)
 	victim, attacker := p.settle(), p.settle()
 	victim.populate()
@@ -186,8 +183,7 @@ func TestAnIDThatWasLetGoComesBackAtOnce(t *testing.T) {
 	require.True(t, p.hook(path, attacker.token(forged+"-connector", "secret"), `{}`).ok(), "it is a webhook of the attacker's")
 }
 
-// squat makes an object with an id and waits until it holds that, in the project
-// of its own.
+// squat creates an object with an ID in its own project and waits until the object holds the ID.
 func (t *tenant) squat(kind, id string) {
 	t.t.Helper()
 	o := t.object(kind, forged, kindName(store.KindEnvironment), id)
@@ -198,7 +194,7 @@ func (t *tenant) squat(kind, id string) {
 	}, "%s: %+v", kind, o)
 }
 
-// refuse makes a second object of the tenant's with the id of the first.
+// refuse creates a second object of the tenant with the ID of the first object.
 func (t *tenant) refuse(kind string) {
 	t.t.Helper()
 	o := t.object(kind, "second", kindName(store.KindEnvironment), t.ids[kind])

@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// losses are what happens to the store while nothing runs: they return the file to
-// go on with. The newest rows of the victim's came after yesterday's copy.
+// losses change the store while the platform is stopped. Each loss returns the file to continue with. Yesterday's copy lacks
+// the newest rows of the victim.
 var losses = map[string]func(victim *tenant, yesterday string) string{
 	"an emptied store": func(victim *tenant, _ string) string {
 		return filepath.Join(victim.t.TempDir(), "empty.db")
@@ -30,7 +30,7 @@ var losses = map[string]func(victim *tenant, yesterday string) string{
 	},
 }
 
-// change changes rows of the tenant's while nothing runs.
+// change changes rows of the tenant while the platform is stopped.
 func (t *tenant) change(statement string) {
 	t.t.Helper()
 	db := t.open()
@@ -42,9 +42,8 @@ func (t *tenant) change(statement string) {
 	require.Positive(t.t, rows)
 }
 
-// TestWhatIsLostGoesToNobodyElse: the attacker asks for every id of the victim's
-// while neither manager nor store knows whose they are.
-func TestWhatIsLostGoesToNobodyElse(t *testing.T) {
+// The attacker requests every ID of the victim while neither the manager nor the store knows the owner of the IDs.
+func TestLoss_GivesIDsToNobodyElse(t *testing.T) {
 	for name, lose := range losses {
 		t.Run(name, func(t *testing.T) {
 			p := start(t)

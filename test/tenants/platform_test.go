@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/apiserver"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/keyring"
@@ -28,7 +29,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
-// patience is how long the controllers may take.
+// patience is the timeout of each wait for the controllers.
 const patience = 30 * time.Second
 
 // untilStream ends a request once its answer has begun to stream.
@@ -43,8 +44,7 @@ func (w untilStream) Flush() {
 	w.end()
 }
 
-// platform is all of the platform in one process. It may be stopped and started
-// on another store.
+// platform is the whole platform in one process. A test can stop it and start it on another store.
 type platform struct {
 	t      *testing.T
 	plane  *kube.ControlPlane
@@ -58,7 +58,7 @@ type platform struct {
 	stop       func()
 }
 
-// start runs a platform on a store of its own.
+// start starts a platform on a new store.
 func start(t *testing.T) *platform {
 	t.Helper()
 	p := &platform{t: t, plane: kube.Start(t)}
@@ -91,12 +91,12 @@ func (p *platform) run(path string) {
 	managed := p.manage(ctx, db, keys)
 	facade, err := client.NewWithWatch(p.plane.User(p.t, "facade"), client.Options{Scheme: p.plane.Scheme})
 	require.NoError(p.t, err)
-	index := apiserver.NewIndex(facade, nil, quiet)
+	index := rest.NewIndex(facade, nil, quiet)
 	indexed := make(chan error, 1)
 	go func() { indexed <- index.Run(ctx) }()
 	p.facade, err = apiserver.New(apiserver.Options{
-		Client: facade, Index: index, Store: db, Claims: db, PlatformID: p.platformID, Keys: keys.Follower.Keys,
-		GatewayURL: "https://hooks.example.com", Logger: quiet, RequestsPerMinute: 1 << 20,
+		Options: rest.Options{Client: facade, Index: index, PlatformID: p.platformID, Logger: quiet, RequestsPerMinute: 1 << 20},
+		Store:   db, Claims: db, Keys: keys.Follower.Keys, GatewayURL: "https://hooks.example.com",
 	})
 	require.NoError(p.t, err)
 	p.gateway, err = webhookgw.New(webhookgw.Options{
@@ -138,7 +138,7 @@ func (p *platform) gatewayAlone() {
 	}
 }
 
-// manage runs the controllers with the rights of their role and no more.
+// manage runs the controllers with exactly the permissions of their role.
 func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformkeys.Keeper) <-chan error {
 	p.t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
@@ -164,7 +164,7 @@ func (p *platform) manage(ctx context.Context, db *sqlite.Store, keys *platformk
 	return ended
 }
 
-// answer is what somebody was told.
+// answer is the response to a caller.
 type answer struct {
 	status int
 	body   string

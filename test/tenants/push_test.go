@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAForgedPush: whoever knows a project can say that its repository has changed. However often,
-// and whatever else the call names, that asks for one look, at that repository alone.
-func TestAForgedPush(t *testing.T) {
+// Any caller that knows a project's ID can send a push webhook. A forged call triggers one poll of the project's own
+// repository, regardless of the number and content of the calls.
+func TestPush_ForgedCall(t *testing.T) {
 	p := start(t)
 	victim, other := p.settle(), p.settle()
 	victim.populate()
 	other.populate()
-	p.gatewayAlone() // so that nobody looks meanwhile
+	p.gatewayAlone() // no controller polls meanwhile
 	before, others := victim.rows(), other.rows()
 	require.Empty(t, before["looks"])
 	forge := func(path, body string) answer {

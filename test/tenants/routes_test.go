@@ -3,6 +3,8 @@
 package tenants_test
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -21,59 +23,70 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/push"
 )
 
-// A place of a request that takes an id, and one's own id for it. Whoever adds a
-// place says here which id belongs there.
-var places = map[string]func(*tenant) string{
-	"project_id":       func(t *tenant) string { return t.project.String() },
-	"environment_id":   func(t *tenant) string { return t.ids[store.KindEnvironment] },
-	"deployment_id":    func(t *tenant) string { return t.ids[store.KindDeployment] },
-	"connector_id":     func(t *tenant) string { return t.ids[store.KindConnector] },
-	"link_id":          func(t *tenant) string { return t.ids[store.KindConnectorLink] },
-	"run_id":           func(t *tenant) string { return t.run },
-	"replay_id":        func(t *tenant) string { return t.replay },
-	"connector_run_id": func(t *tenant) string { return t.connectorRun },
+// idsByResource returns a tenant's own ID for each resource that the description names for parameters.
+var idsByResource = map[string]func(*tenant) string{
+	"project":       func(t *tenant) string { return t.project.String() },
+	"environment":   func(t *tenant) string { return t.ids[store.KindEnvironment] },
+	"deployment":    func(t *tenant) string { return t.ids[store.KindDeployment] },
+	"connector":     func(t *tenant) string { return t.ids[store.KindConnector] },
+	"link":          func(t *tenant) string { return t.ids[store.KindConnectorLink] },
+	"run":           func(t *tenant) string { return t.run },
+	"replay":        func(t *tenant) string { return t.replay },
+	"connector_run": func(t *tenant) string { return t.connectorRun },
 }
 
-// otherPlaces are the ids of operations that take another one under that name.
-var otherPlaces = map[string]func(*tenant) string{
-	"getConnectorRun run_id":    func(t *tenant) string { return t.connectorRun },
-	"replayConnectorRun run_id": func(t *tenant) string { return t.connectorRun },
+// resourceOf returns the resource whose ID a parameter takes, or "".
+func resourceOf(param *huma.Param) string {
+	if param.Schema == nil {
+		return ""
+	}
+	resource, _ := param.Schema.Extensions["x-resource"].(string)
+	return resource
 }
 
-// names are the parameters that take no id, but must be given.
-var names = map[string]string{"agent_name": "hello", "number": "0", "holder": "anna"}
-
-// anUpload begins as an archive of type application/gzip does.
+// anUpload starts with the magic number of application/gzip.
 const anUpload = "\x1f\x8b an archive"
 
-// bodies are what an operation creates or changes. There is no id in any of them but
-// those of bodyIDs.
-var bodies = map[string]string{
-	"createEnvironment": `{"name":"NAME"}`,
-	"createDeployment":  `{"branch":"main"}`,
-	"uploadDeployment":  anUpload,
-	"updateEnvironment": `{"settings":{"runner":{"concurrency":10}}}`,
-	"replaceVariables":  `[{"name":"REGION","value":"eu","sensitive":false}]`,
-	"holdTestSession":   `{"holder":"anna"}`,
-	"createConnector":   `{"name":"NAME","type":"webhook","config":{}}`,
-	"createLink":        `{"agent_name":"spare"}`,
-	"updateConnector":   `{"enabled":true}`,
-	"updateLink":        `{"files_required":false}`,
-	"createReplay":      `{"status":["failed"],"since":"2026-01-01T00:00:00Z","dry_run":true}`,
-	"rotateSecret":      `{"grace_seconds":86400}`,
+// bodyOf returns a body that an operation accepts, which has no ID except in the fields of bodyIDs.
+// It is the example of the description, unless the example leaves something that gets in the way of
+// the next call.
+func bodyOf(op *huma.Operation) string {
+	if op.OperationID == "createReplay" { // a connector has one open replay
+		return `{"status":["failed"],"since":"2026-01-01T00:00:00Z","dry_run":true}`
+	}
+	if op.RequestBody == nil {
+		return ""
+	}
+	media, isJSON := op.RequestBody.Content["application/json"]
+	if !isJSON {
+		return anUpload
+	}
+	example, _ := media.Example.(json.RawMessage) // nil without an example
+	return strings.ReplaceAll(string(example), "CRM", "n-"+uuid.NewString()[:8])
 }
 
-// bodyID is the body of an operation with an id, where it is sent (LINKS are the links of an own
-// outbound connector, LINK is one of them), how an id that nobody has is answered there, and whose
-// own id is taken.
+// operationNamed returns the operation of an ID.
+func (p *platform) operationNamed(id string) *huma.Operation {
+	p.t.Helper()
+	for _, o := range p.operations() {
+		if o.OperationID == id {
+			return o.Operation
+		}
+	}
+	require.Fail(p.t, "no such operation", id)
+	return nil
+}
+
+// bodyID is an operation with an ID in its body: the request that contains the ID, the response to an unknown ID, and the kind
+// of the caller's own ID that the operation accepts. In the body, LINKS stands for the links of the caller's outbound
+// connector, and LINK for one of them.
 type bodyID struct {
 	method, path, body string
 	unknown            int
 	kind               string
 }
 
-// bodyIDs are the operations with an id in their body, by the field that takes it: askBodies
-// sends ids of others there.
+// bodyIDs lists the operations with an ID in their body, by the field of the ID. askBodies sends foreign IDs there.
 var bodyIDs = map[string]bodyID{
 	"createLink.outbound.source_connector_ids": {
 		http.MethodPost, "LINKS", `{"agent_name":"NAME","outbound":{"source_connector_ids":["ID"]}}`, http.StatusUnprocessableEntity, store.KindConnector,
@@ -86,8 +99,8 @@ var bodyIDs = map[string]bodyID{
 	},
 }
 
-// askBodies sends each id of the victim in the body of every operation that takes one
-// there; it is answered as one that nobody has.
+// askBodies sends each ID of the victim in the body of every operation that accepts an ID there. The response must equal the
+// response to an unknown ID.
 func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 	attacker.t.Helper()
 	attacker.inEffect(store.KindEnvironment) // also in a store that has lost it
@@ -109,7 +122,7 @@ func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 		require.Equal(attacker.t, place.unknown, unknown.status, "%s: %s", field, unknown.body)
 		own := send(attacker.ids[place.kind])
 		require.True(attacker.t, own.ok(), "%s: %s", field, own.body)
-		if place.path == "/environments" { // of which there may be few
+		if place.path == "/environments" { // the number of environments is limited
 			made := regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(own.body)[1]
 			got := attacker.rest(attacker.key.String(), http.MethodDelete, project+place.path+"/"+made, "")
 			require.True(attacker.t, got.ok(), got.body)
@@ -128,13 +141,13 @@ func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 	require.True(attacker.t, got.ok(), got.body)
 }
 
-// operation is one of the facade, with its places.
+// operation is an operation of the facade, with its parameters that take an ID.
 type operation struct {
 	*huma.Operation
-	places []*huma.Param
+	ids []*huma.Param
 }
 
-// operations are all of the facade.
+// operations returns all operations of the facade.
 func (p *platform) operations() []operation {
 	p.t.Helper()
 	var out []operation
@@ -146,15 +159,15 @@ func (p *platform) operations() []operation {
 			o := operation{Operation: op}
 			for _, param := range op.Parameters {
 				if param.Schema != nil && param.Schema.Format == "uuid" {
-					require.Contains(p.t, places, param.Name, "%s: whose id is this? The table of places must know", op.OperationID)
-					o.places = append(o.places, param)
+					require.Contains(p.t, idsByResource, resourceOf(param), "%s: give the parameter %s the tag resource", op.OperationID, param.Name)
+					o.ids = append(o.ids, param)
 				} else {
-					require.NotContains(p.t, param.Name, "_id", "%s: an id that is not declared as uuid", op.OperationID)
+					require.NotContains(p.t, param.Name, "_id", "%s: an ID without the format uuid", op.OperationID)
 				}
 			}
 			require.Equal(p.t, strings.Count(path, "{"), len(slices.DeleteFunc(slices.Clone(op.Parameters), func(q *huma.Param) bool { return q.In != "path" })))
 			if op.RequestBody != nil {
-				require.Contains(p.t, bodies, op.OperationID, "the table of bodies must know it")
+				require.NotEmpty(p.t, bodyOf(op), "%s: give the endpoint an example with a body", op.OperationID)
 				for _, media := range op.RequestBody.Content {
 					p.requireNoIDs(op.OperationID, media.Schema)
 				}
@@ -166,7 +179,7 @@ func (p *platform) operations() []operation {
 	return out
 }
 
-// requireNoIDs says that a body takes no id: one that does needs attacks.
+// requireNoIDs requires that a body takes no ID except in the fields of bodyIDs.
 func (p *platform) requireNoIDs(where string, schema *huma.Schema) {
 	p.t.Helper()
 	if schema == nil {
@@ -175,59 +188,53 @@ func (p *platform) requireNoIDs(where string, schema *huma.Schema) {
 	if schema.Ref != "" {
 		schema = p.facade.OpenAPI().Components.Schemas.SchemaFromRef(schema.Ref)
 	}
-	require.NotEqual(p.t, "uuid", schema.Format, "%s: an id in a body, of which the table of bodies knows nothing", where)
+	require.NotEqual(p.t, "uuid", schema.Format, "%s: an ID in a body; add its field to bodyIDs", where)
 	for name, property := range schema.Properties {
 		if _, attacked := bodyIDs[where+"."+name]; attacked {
 			continue
 		}
-		require.False(p.t, strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids"), "%s.%s: an id in a body", where, name)
+		require.False(p.t, strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "_ids"), "%s.%s: an ID in a body; add the field to bodyIDs", where, name)
 		p.requireNoIDs(where+"."+name, property)
 	}
 	p.requireNoIDs(where, schema.Items)
 }
 
-// own is the tenant's own id for a place of an operation.
-func (o operation) own(t *tenant, param *huma.Param) string {
-	if other, ok := otherPlaces[o.OperationID+" "+param.Name]; ok {
-		return other(t)
-	}
-	return places[param.Name](t)
-}
-
-// request is the operation with the tenant's own ids, but for those given.
+// request returns the operation with the tenant's own IDs, except for the given parameters.
 func (o operation) request(t *tenant, instead map[string]string) (path, body string) {
 	path, query := o.Path, url.Values{}
 	for _, param := range o.Parameters {
 		value, given := instead[param.Name]
 		switch {
 		case given:
-		case slices.Contains(o.places, param):
-			value = o.own(t, param)
-		default:
-			value = names[param.Name]
+		case slices.Contains(o.ids, param):
+			value = idsByResource[resourceOf(param)](t)
+		case param.Required && param.Name == "agent_name":
+			value = "hello" // the agent of every tenant
+		case param.Required:
+			value = fmt.Sprint(param.Schema.Examples[0])
 		}
 		switch {
 		case param.In == "path":
 			path = strings.ReplaceAll(path, "{"+param.Name+"}", value)
-		case value != "" && (param.Name != "agent_name" || given):
+		case value != "":
 			query.Set(param.Name, value)
 		}
 	}
-	return path + "?" + query.Encode(), strings.ReplaceAll(bodies[o.OperationID], "NAME", "n-"+uuid.NewString()[:8])
+	return path + "?" + query.Encode(), bodyOf(o.Operation)
 }
 
-// askREST puts each id of the victim into each place of every operation, one at a
-// time and all at once, with the key of the attacker. What the attacker has an
-// own object for may be answered; with nothing of the victim's.
+// askREST calls every operation with the attacker's key and puts each ID of the victim into each
+// parameter that takes an ID, one at a time and all at once. The call may succeed if the attacker
+// has an object with that ID; the response never holds anything of the victim's.
 func (attacker *tenant) askREST(victim *tenant, ids map[string]string) {
 	attacker.t.Helper()
 	for _, o := range attacker.operations() {
 		together := map[string]string{}
-		for _, place := range o.places {
-			together[place.Name] = o.own(victim, place)
+		for _, place := range o.ids {
+			together[place.Name] = idsByResource[resourceOf(place)](victim)
 			for what, id := range ids {
 				if o.Method == http.MethodDelete && attacker.has(id) {
-					continue // it may delete what is its own
+					continue // a tenant may delete its own objects
 				}
 				path, body := o.request(attacker, map[string]string{place.Name: id})
 				got := attacker.rest(attacker.key.String(), o.Method, path, body)
@@ -245,7 +252,7 @@ func (attacker *tenant) askREST(victim *tenant, ids map[string]string) {
 	}
 }
 
-// has says whether the tenant has or had an object of its own under an id.
+// has reports whether the tenant has or had an object with the ID.
 func (t *tenant) has(id string) bool {
 	t.t.Helper()
 	_, holder := t.store.Holder(t.t.Context(), t.row(id))
@@ -253,8 +260,7 @@ func (t *tenant) has(id string) bool {
 	return holder == nil || deployment == nil
 }
 
-// asksItsOwn says that the requests of askREST are such that would be answered,
-// were they the attacker's own.
+// asksItsOwn checks that the requests of askREST would succeed with the attacker's own IDs.
 func (t *tenant) asksItsOwn() {
 	t.t.Helper()
 	for _, o := range t.operations() {
@@ -264,7 +270,7 @@ func (t *tenant) asksItsOwn() {
 	}
 }
 
-// openRun is the id of a run that waits, made for one call alone.
+// openRun creates a waiting run for a single call and returns its ID.
 func (t *tenant) openRun() string {
 	t.t.Helper()
 	got := t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`)
@@ -272,7 +278,7 @@ func (t *tenant) openRun() string {
 	return regexp.MustCompile(`"run_ids":\["([^"]+)"`).FindStringSubmatch(got.body)[1]
 }
 
-// receiver is the id of an outbound connector that is in effect, of which nothing answers.
+// receiver returns the ID of an active outbound connector whose destination never responds.
 func (t *tenant) receiver() string {
 	t.t.Helper()
 	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/connectors?environment_id="+t.ids[store.KindEnvironment],
@@ -286,7 +292,7 @@ func (t *tenant) receiver() string {
 	return id
 }
 
-// failedDeployment is the id of a deployment whose tests failed.
+// failedDeployment returns the ID of a deployment whose tests failed.
 func (t *tenant) failedDeployment() string {
 	t.t.Helper()
 	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/deployments?environment_id="+t.ids[store.KindEnvironment], "")
@@ -298,7 +304,7 @@ func (t *tenant) failedDeployment() string {
 	return id
 }
 
-// environment is the id of one that is made of a body.
+// environment creates an environment from a body and returns its ID.
 func (t *tenant) environment(body string) string {
 	t.t.Helper()
 	got := t.rest(t.key.String(), http.MethodPost, "/v1/projects/"+t.project.String()+"/environments", strings.ReplaceAll(body, "NAME", "n-"+uuid.NewString()[:8]))
@@ -306,7 +312,7 @@ func (t *tenant) environment(body string) string {
 	return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
 }
 
-// spare are ids of what an operation may delete or end: made for it alone.
+// spare creates objects that an operation may delete or end, and returns their IDs.
 func (t *tenant) spare(o operation) map[string]string {
 	t.t.Helper()
 	switch {
@@ -335,16 +341,16 @@ func (t *tenant) spare(o operation) map[string]string {
 		return regexp.MustCompile(`"id":"([^"]+)"`).FindStringSubmatch(got.body)[1]
 	}
 	if o.OperationID == "deleteEnvironment" {
-		return map[string]string{"environment_id": t.environment(bodies["createEnvironment"])}
+		return map[string]string{"environment_id": t.environment(bodyOf(t.operationNamed("createEnvironment")))}
 	}
 	connector := first(http.MethodPost, project+"/connectors?agent_name=hello&environment_id="+t.ids[store.KindEnvironment],
-		strings.ReplaceAll(bodies["createConnector"], "NAME", "n-"+uuid.NewString()[:8]))
+		bodyOf(t.operationNamed("createConnector")))
 	return map[string]string{
 		"connector_id": connector, "link_id": first(http.MethodGet, project+"/connectors/"+connector+"/links", ""),
 	}
 }
 
-// hookRoutes are the routes of the public port and what must hold there.
+// hookRoutes maps each route of the public port to its checks.
 var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string){
 	"/hooks/{project_id}/{connector_id}": func(attacker, victim *tenant, ids map[string]string) {
 		own, theirs := attacker.project.String(), victim.project.String()
@@ -367,7 +373,7 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 			require.Contains(attacker.t, []int{http.StatusUnauthorized, http.StatusNotFound}, got.status, "the victim's secret opens nothing of the attacker's")
 		}
 	},
-	// It has no secret: who knows the project can have its repository looked at, see TestAForgedPush.
+	// The route has no secret. A caller that knows the project can trigger a poll of its repository: see TestPush_ForgedCall.
 	"/git/{project_id}": func(attacker, victim *tenant, ids map[string]string) {
 		for what, id := range ids {
 			got := attacker.send(http.MethodPost, "http://"+attacker.gateway.PublicAddr()+"/git/"+id, `{}`, http.Header{"X-Gitea-Event": {"release"}})
@@ -382,8 +388,8 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 	},
 }
 
-// dispatchBodies are what is sent to each route of the internal port: RUN is a
-// run of the victim's, DIGEST its bundle.
+// dispatchBodies maps each route of the internal port to its request body. RUN stands for the ID of the victim's run, and
+// DIGEST for the digest of the victim's bundle.
 var dispatchBodies = map[string]string{
 	"POST /v1/claim":                   `{"runner_id":"r","limit":64,"digests":["DIGEST"]}`,
 	"POST /v1/heartbeat":               `{"leases":[{"run_id":"RUN","token":1}]}`,
@@ -403,8 +409,7 @@ var dispatchBodies = map[string]string{
 	"POST /v1/build/result":            `{"bundle_digest":"DIGEST"}`,
 }
 
-// ofTheToken are routes that name nothing: what they do is done to what the token
-// is of, and they may succeed.
+// ofTheToken lists the routes without an ID. They act on the object of the token and may succeed.
 var ofTheToken = []string{"POST /v1/claim", "POST /v1/build/report", "POST /v1/build/log"}
 
 // askDispatch calls every route of the internal port about the victim's runs,
@@ -419,11 +424,11 @@ func (attacker *tenant) askDispatch(victim *tenant, ids map[string]string) {
 			fill := strings.NewReplacer("{id}", id, "{digest}", victim.digest, "{number}", "0", "RUN", id, "DIGEST", victim.digest)
 			for _, token := range []string{attacker.runnerToken, attacker.buildToken, "", "nobody's"} {
 				got := attacker.dispatch(token, method, fill.Replace(path), fill.Replace(body))
-				if route == "POST /v1/claim" || route == "POST /v1/heartbeat" { // it may repeat what was asked
+				if route == "POST /v1/claim" || route == "POST /v1/heartbeat" { // the response may repeat values of the request
 					got.body = strings.ReplaceAll(got.body, victim.digest, "")
 				}
 				victim.requireNothingOf(got, "%s", route)
-				if route == "POST /v1/heartbeat" && got.ok() { // each claim is judged for itself
+				if route == "POST /v1/heartbeat" && got.ok() { // the response reports each claim separately
 					require.Contains(attacker.t, got.body, `"lost":[{"run_id":"`+strings.ToLower(id)+`","token":1}]`)
 				} else if !slices.Contains(ofTheToken, route) {
 					require.False(attacker.t, got.ok(), "%s: %d %s", route, got.status, got.body)
@@ -467,8 +472,8 @@ func (attacker *tenant) ask(victim *tenant, ids map[string]string) {
 	attacker.askDispatch(victim, ids)
 }
 
-// TestIDsOfAnotherProjectAreNobodysInAnyRequest: in effect, and once deleted.
-func TestIDsOfAnotherProjectAreNobodysInAnyRequest(t *testing.T) {
+// In effect, and once deleted.
+func TestRoutes_RejectForeignIDs(t *testing.T) {
 	p := start(t)
 	victim, attacker := p.settle(), p.settle()
 	victim.populate()

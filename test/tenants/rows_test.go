@@ -22,8 +22,8 @@ func (p *platform) open() *sql.DB {
 	return db
 }
 
-// rows are all rows of the tenant's as text, by table. What the gateway does after
-// the ends of runs, at its own time, is done first.
+// rows returns all rows of the tenant as text, by table. It first waits for the gateway's asynchronous work after the end of
+// runs.
 func (t *tenant) rows() map[string][]string {
 	t.t.Helper()
 	for left := 1; left > 0; {
@@ -39,12 +39,12 @@ func (t *tenant) rows() map[string][]string {
 	db := t.open()
 	defer func() { require.NoError(t.t, db.Close()) }()
 	out := map[string][]string{}
-	// Whoever knows the URL of a webhook is refused there, and that is counted: for the tenant.
+	// The webhook rejects a stranger's requests and counts the rejections for the tenant.
 	tables := query(t, db, `SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c
 		WHERE m.type = 'table' AND c.name = 'project_id' AND m.name <> 'rejections'`)
 	require.NotEmpty(t.t, tables)
 	for _, table := range tables {
-		// Controllers write again what is as it was, and count that.
+		// Controllers rewrite unchanged rows and count the writes.
 		columns := query(t, db, `SELECT name FROM pragma_table_info($1) WHERE name NOT IN ('writes', 'updated_at')`, table)
 		out[table] = query(t, db, `SELECT `+strings.Join(columns, ", ")+` FROM `+table+` WHERE project_id = $1`, t.project.String())
 	}

@@ -14,11 +14,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestACopiedKeyOpensAndDisturbsNothing: an APIKey's manifest may lie in Git, and
-// whoever copies it has neither the key nor an effect on it.
-func TestACopiedKeyOpensAndDisturbsNothing(t *testing.T) {
+// An APIKey's manifest may be public in Git. A copy of the manifest neither contains the key nor affects it.
+func TestAPIKey_CopiedManifest(t *testing.T) {
 	p := start(t)
-	attacker, victim := p.settle(), p.settle() // the attacker's namespace comes first in lists
+	attacker, victim := p.settle(), p.settle() // the attacker's namespace sorts first in lists
 	victim.populate()
 	attacker.populate()
 	copied := victim.object(store.KindAPIKey, forged, "", victim.ids[store.KindAPIKey]).(*v1alpha1.APIKey)
@@ -29,7 +28,7 @@ func TestACopiedKeyOpensAndDisturbsNothing(t *testing.T) {
 		return v1alpha1.IsReady(copied)
 	}, "%+v", copied)
 
-	p.stop() // what a facade remembers of keys goes with it
+	p.stop() // drops the facade's cache of keys
 	p.run(p.path)
 	victim.works()
 	other := attacker.rest(victim.key.String(), http.MethodGet, "/v1/projects/"+attacker.project.String()+"/environments", "")
@@ -40,8 +39,8 @@ func TestACopiedKeyOpensAndDisturbsNothing(t *testing.T) {
 	victim.works()
 }
 
-// TestALeakedSecretEndsWithoutGrace: also where it was rotated with a grace before.
-func TestALeakedSecretEndsWithoutGrace(t *testing.T) {
+// Also where it was rotated with a grace before.
+func TestSecret_LeakedEndsWithoutGrace(t *testing.T) {
 	p := start(t)
 	tenant := p.settle()
 	tenant.populate()

@@ -31,7 +31,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tenant is a project with one object of each kind, each with an id that was chosen.
+// tenant is a project with one object of each kind. Each object has a chosen ID.
 type tenant struct {
 	*platform
 	namespace string
@@ -39,22 +39,22 @@ type tenant struct {
 	// canary is in all that is the tenant's alone.
 	canary string
 	key    keys.Key
-	// ids are those of the objects, by kind.
+	// ids maps each kind to the ID of its object.
 	ids map[string]string
 
-	// What came of them.
+	// The credentials that the objects resulted in.
 	secret, runnerToken, buildToken string
 	run, connectorRun, digest       string
 	// replay has been cancelled.
 	replay string
 }
 
-// kinds are those whose ids can be chosen, in the order of their creation.
+// kinds lists the kinds whose IDs a tenant can choose, in the order of their creation.
 var kinds = []string{
 	store.KindEnvironment, store.KindDeployment, store.KindConnector, store.KindConnectorLink, store.KindAPIKey,
 }
 
-// settle makes a project with nothing in it, whose owner may do everything there.
+// settle creates an empty project whose owner has all permissions in it.
 func (p *platform) settle() *tenant {
 	p.t.Helper()
 	t := &tenant{platform: p, namespace: p.plane.Namespace(p.t), canary: "canary-" + uuid.NewString(), key: keys.Generate(), ids: map[string]string{}}
@@ -86,8 +86,8 @@ func (t *tenant) create(o client.Object) {
 	require.NoError(t.t, t.client.Create(t.t.Context(), o))
 }
 
-// object is the tenant's object of a kind, as its manifest has it, with an id. It
-// refers to an environment, or as a link to a connector, that may not be there.
+// object returns the tenant's object of a kind as in its manifest, with the given ID. It refers to an environment, or a link to
+// a connector, that may not exist.
 func (t *tenant) object(kind, name, environment, id string) v1alpha1.ConditionedObject {
 	t.t.Helper()
 	meta, asked := t.meta(name), v1alpha1.UUID(id)
@@ -122,13 +122,13 @@ func (t *tenant) object(kind, name, environment, id string) v1alpha1.Conditioned
 	return nil
 }
 
-// missing is the name of what is not there.
+// missing is a name that no object has.
 const missing = "no-such"
 
-// kindName is the name of a tenant's object of a kind.
+// kindName returns the name of a tenant's object of a kind.
 func kindName(kind string) string { return "my-" + strings.ToLower(kind) }
 
-// apply makes the tenant's object of a kind with its own id.
+// apply creates the tenant's object of a kind with the tenant's own ID.
 func (t *tenant) apply(kind string) {
 	t.t.Helper()
 	t.create(t.object(kind, kindName(kind), kindName(store.KindEnvironment), t.ids[kind]).(client.Object))
@@ -147,8 +147,7 @@ func (t *tenant) remove(kind, name, id string) {
 	}, "%s of %s %s is not freed", id, kind, name)
 }
 
-// collectGarbage deletes the children of what is deleted, as Kubernetes' garbage
-// collector does, which the control plane does not have.
+// collectGarbage deletes the children of a deleted object. The control plane of the test has no garbage collector.
 func (t *tenant) collectGarbage(owner client.Object) {
 	t.t.Helper()
 	for _, list := range []client.ObjectList{&corev1.SecretList{}, &appsv1.DeploymentList{}, &batchv1.JobList{}} {
@@ -175,12 +174,12 @@ func (t *tenant) inEffect(kind string) {
 		switch kind {
 		case store.KindDeployment:
 			return o.(*v1alpha1.Deployment).Status.Live
-		case store.KindEnvironment: // nothing runs its pods
+		case store.KindEnvironment: // the test runs no pods
 			return !v1alpha1.IsStalled(o) && o.CommonStatus().ID == t.ids[kind]
 		}
 		return v1alpha1.IsReady(o) && o.CommonStatus().ID == t.ids[kind]
 	}, "%s of %s: %v", kind, t.namespace, o.CommonStatus())
-	t.eventually(func() bool { // what the object shows may be of before a restart
+	t.eventually(func() bool { // the status of the object may be older than a restart
 		holder, err := t.store.Holder(t.t.Context(), t.row(t.ids[kind]))
 		return err == nil && holder.Name == kindName(kind)
 	}, "nobody holds the id of %s of %s", kind, t.namespace)
@@ -191,7 +190,7 @@ func (t *tenant) read(o client.Object) {
 	require.NoError(t.t, t.client.Get(t.t.Context(), client.ObjectKeyFromObject(o), o))
 }
 
-// token is the value of a Secret of the tenant's.
+// token returns a value in a Secret of the tenant.
 func (t *tenant) token(name, key string) string {
 	t.t.Helper()
 	secret := &corev1.Secret{ObjectMeta: t.meta(name)}
@@ -202,8 +201,7 @@ func (t *tenant) token(name, key string) string {
 	return string(secret.Data[key])
 }
 
-// populate makes all objects, takes them live and lets them run twice: one run
-// ended, the other waits.
+// populate creates all objects, makes them live and runs them twice: one run has ended, and the other run waits.
 func (t *tenant) populate() {
 	t.t.Helper()
 	for _, kind := range kinds {
@@ -213,7 +211,7 @@ func (t *tenant) populate() {
 	t.work()
 }
 
-// build is what the tenant's build does.
+// build acts as the tenant's build.
 func (t *tenant) build() {
 	t.t.Helper()
 	t.buildToken = t.token(kindName(store.KindDeployment)+"-build-token", object.TokenKey)
@@ -246,7 +244,7 @@ func (t *tenant) build() {
 	t.secret = t.token(kindName(store.KindConnector)+"-connector", "secret")
 }
 
-// told posts to the internal port what must be taken.
+// told posts a valid request to the internal port and requires success.
 func (t *tenant) told(token, method, path string, body any) answer {
 	t.t.Helper()
 	text, err := json.Marshal(body)
@@ -256,7 +254,7 @@ func (t *tenant) told(token, method, path string, body any) answer {
 	return got
 }
 
-// hookPath is the path of the tenant's webhook.
+// hookPath returns the path of the tenant's webhook.
 func (t *tenant) hookPath() string {
 	return "/hooks/" + t.project.String() + "/" + t.ids[store.KindConnector]
 }
@@ -264,7 +262,7 @@ func (t *tenant) hookPath() string {
 // work sends two webhooks; one run completes, the other waits.
 func (t *tenant) work() {
 	t.t.Helper()
-	// The gateway may know a route for a moment that there is no more.
+	// The gateway may cache a deleted route for a moment.
 	file := base64.StdEncoding.EncodeToString([]byte(t.canary + " in the file"))
 	t.eventually(func() bool {
 		return t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`","files":[{"name":"a.txt","mime_type":"text/plain","data":"`+file+`"}]}`).ok()
@@ -289,7 +287,7 @@ func (t *tenant) work() {
 	require.NoError(t.t, t.store.CancelReplay(t.t.Context(), t.row(t.replay)))
 }
 
-// waitingReplay is the id of a replay that goes on in an hour.
+// waitingReplay returns the ID of a replay that continues in an hour.
 func (t *tenant) waitingReplay() string {
 	t.t.Helper()
 	now, err := t.store.Now(t.t.Context())
@@ -311,8 +309,7 @@ func (t *tenant) waitingReplay() string {
 	}
 }
 
-// works says that the tenant is not disturbed: webhook and key answer, and the
-// key shows what is the tenant's.
+// works checks that the tenant is undisturbed: its webhook and its key work, and the key shows the tenant's own objects.
 func (t *tenant) works() {
 	t.t.Helper()
 	t.eventually(func() bool {
@@ -328,7 +325,7 @@ func (t *tenant) works() {
 	require.Equal(t.t, t.secret, t.token(kindName(store.KindConnector)+"-connector", "secret"))
 }
 
-// all are all ids of the tenant, by what they are of.
+// all returns all IDs of the tenant by the kind of their object.
 func (t *tenant) all() map[string]string {
 	out := map[string]string{"project": t.project.String()}
 	if t.run != "" {
@@ -341,8 +338,7 @@ func (t *tenant) all() map[string]string {
 	return out
 }
 
-// requireNothingOf says that an answer to somebody else holds nothing of the
-// tenant's.
+// requireNothingOf checks that a response to another caller contains no data of the tenant.
 func (t *tenant) requireNothingOf(got answer, what string, about ...any) {
 	t.t.Helper()
 	theirs := []string{t.canary, t.secret, t.runnerToken, t.buildToken, t.digest}

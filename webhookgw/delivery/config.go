@@ -18,27 +18,28 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Keys derive and open what a connector sends with.
+// Keys derives and opens the secrets of connectors.
 type Keys interface {
 	SigningSecret(keyID string, of seal.Generated) (string, error)
 	Open(field seal.Field, sealed []byte) ([]byte, error)
-	// SealingKey is the id of a key, "" until there are keys: nothing is claimed before.
+	// SealingKey returns the ID of a key, or "" while there are no keys. Nothing is claimed without
+	// keys.
 	SealingKey() string
 }
 
-// destination is where a connector sends, and how.
+// destination is the URL, headers, secrets and schedule of a connector.
 type destination struct {
 	url     *url.URL
 	headers http.Header
-	// secret signs; former are those before it, for as long as they stay valid.
+	// secret signs the requests. former has the previous secrets that are still valid.
 	secret   string
 	former   []string
 	timeout  time.Duration
 	schedule []time.Duration
 }
 
-// destinationOf reads a connector. An error says what is wrong with it in words for its
-// owner; *keyring.MissingError and keyring.ErrNoKeys are this process's own.
+// destinationOf reads the configuration of a connector. Its errors are texts for the owner of the
+// connector, except *keyring.MissingError and keyring.ErrNoKeys, which concern this process.
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
 		conf   outbound.Config
@@ -57,7 +58,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 	}
 	if to.url, err = url.Parse(cmp.Or(sealed.URL, conf.URL)); err != nil || to.url.Host == "" {
-		return to, fmt.Errorf("the connector's url is not one that can be called")
+		return to, fmt.Errorf("the connector's url is not a valid URL")
 	}
 	if to.secret = sealed.SigningSecret; to.secret == "" {
 		if to.secret, err = signingSecret(c, keys, c.SecretKey, c.SecretVersion); err != nil {
@@ -66,7 +67,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	}
 	for _, old := range c.Secrets {
 		if old.NotAfter == nil {
-			continue // the current one
+			continue // the current secret
 		}
 		for _, brought := range sealed.Secrets {
 			if bytes.Equal(seal.Digest(brought), old.SHA256) {
@@ -76,7 +77,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		if old.Key == "" {
 			continue
 		}
-		// Where its key is gone, so is that secret.
+		// Without its key the secret cannot be used.
 		if secret, err := signingSecret(c, keys, old.Key, old.Version); err == nil {
 			to.former = append(to.former, secret)
 		}
@@ -84,7 +85,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	to.headers = http.Header{}
 	for name, value := range sealed.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return to, fmt.Errorf("the value of the connector's header %q has characters that no header may have", name)
+			return to, fmt.Errorf("the value of the connector's header %q has characters that are not allowed in headers", name)
 		}
 		to.headers.Set(name, value)
 	}

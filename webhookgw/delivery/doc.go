@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package delivery sends the results of runs to where outbound connectors point: at least
-// once, signed, and repeated until the destination takes them or their schedule is over.
+// Package delivery sends the results of runs to the destinations of outbound connectors. It signs
+// each request and retries it until the destination accepts it or the schedule ends. A destination
+// gets each result at least once.
 //
-// A Sender makes deliveries of what ended runs have left in the outbox, claims those that
-// are due, and sends each through the guarded client of package egress. What was seen of an
-// attempt is recorded with that of others in one transaction. Whoever stops or dies in
-// between leaves a claim that ends by itself: the attempt counts as lost, and the next one
-// is somebody else's.
+// A Sender creates deliveries from the outbox of ended runs, claims due deliveries, and sends each
+// one through the guarded client of package egress. It records the outcomes of several attempts in
+// one transaction. If a Sender stops or crashes, its claims expire. The attempt then counts as
+// lost, and another Sender makes the next one.
 //
-// What an attempt means for its delivery is decided by judge, which knows nothing of
-// networks or stores.
+// The function judge decides about the outcome of an attempt. It uses neither the network nor the
+// store.
 package delivery

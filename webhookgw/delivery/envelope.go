@@ -9,7 +9,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// envelopeOf is the same bytes each time that a run is sent.
+// envelopeOf returns the same bytes for each attempt of a run.
 func envelopeOf(run store.Run) ([]byte, error) {
 	e := webhookapi.Envelope{
 		RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output,

@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestTheEnvelopeOfARun: its eight fields and no more, each with what is the run's own.
-func TestTheEnvelopeOfARun(t *testing.T) {
+// TestEnvelope_Fields: the envelope has exactly eight fields, with the values of the run.
+func TestEnvelope_Fields(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
 	ended := started.Add(time.Minute)

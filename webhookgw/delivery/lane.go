@@ -9,28 +9,28 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// lane is what a process holds for a connector: so many are sent, some wait, the others are
-// being recorded, or large.
+// lane has the deliveries of one connector in this process: being sent, waiting, being recorded, or
+// large.
 type lane struct {
 	held, sent int
-	waiting    []claimed
+	waiting    []claimedDelivery
 }
 
-// claimed is a delivery whose attempt is to be made, and where it goes, or why that, or what
-// it would send, is not known.
-type claimed struct {
+// claimedDelivery is a claimed delivery with its destination. If the destination or the contents could not
+// be read, it has the reason.
+type claimedDelivery struct {
 	store.ClaimedDelivery
 	to             destination
 	unsent, unread error
-	// since is when its claim was asked for, which is before it began.
+	// since is the time at which the claim was requested, so it is before the start of the claim.
 	since time.Time
 }
 
-// claimedOf reads where deliveries go, once for those of a connector.
-func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, since time.Time, unread error) []claimed {
-	all, of := make([]claimed, len(deliveries)), map[store.Key]int{}
+// claimedOf adds the destinations to deliveries. It reads each connector once.
+func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, since time.Time, unread error) []claimedDelivery {
+	all, of := make([]claimedDelivery, len(deliveries)), map[store.Key]int{}
 	for i, d := range deliveries {
-		all[i] = claimed{ClaimedDelivery: d, unread: unread, since: since}
+		all[i] = claimedDelivery{ClaimedDelivery: d, unread: unread, since: since}
 		first, known := of[d.Delivery.Connector()]
 		if !known {
 			all[i].to, all[i].unsent = destinationOf(d.Connector, s.opts.Keys)
@@ -42,22 +42,23 @@ func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, since time.Time, 
 	return all
 }
 
-// beginAll makes attempts, and gives back what is large and for which there is no room.
-func (s *Sender) beginAll(ctx context.Context, all []claimed) {
+// beginAll starts attempts. It returns large deliveries to the store if there is no capacity for
+// them.
+func (s *Sender) beginAll(ctx context.Context, all []claimedDelivery) {
 	var back []store.Attempt
 	for _, d := range all {
-		if !s.begin(ctx, d) {
+		if !s.startAttempt(ctx, d) {
 			back = append(back, s.givenBack(d))
 		}
 	}
 	if len(back) > 0 {
-		s.attempts.Go(func() { s.record(back...) })
+		s.attempts.Go(func() { s.recordAttempts(back...) })
 	}
 }
 
-// begin makes an attempt, once there are fewer than atOnce of its connector, or there is a
-// place for what is large. It says whether there is room for it until then.
-func (s *Sender) begin(ctx context.Context, d claimed) bool {
+// startAttempt starts an attempt when fewer than atOnce of its connector are running, or when a large
+// delivery has a slot. It reports whether the delivery could start or wait.
+func (s *Sender) startAttempt(ctx context.Context, d claimedDelivery) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.underWay++
@@ -70,8 +71,8 @@ func (s *Sender) begin(ctx context.Context, d claimed) bool {
 	}
 	l.held++
 	switch {
-	case d.large():
-		if became := s.larges.enter(d); became != begins {
+	case d.isLarge():
+		if became := s.larges.reserveSlot(d); became != begins {
 			return became == waits
 		}
 	case l.sent == atOnce:
@@ -84,36 +85,36 @@ func (s *Sender) begin(ctx context.Context, d claimed) bool {
 	return true
 }
 
-// deliver makes an attempt and has it recorded; the next of its connector, or of those that
-// are large, begins before.
-func (s *Sender) deliver(ctx context.Context, d claimed) {
+// deliver makes an attempt and records it. The next delivery of the connector, or the next large
+// one, starts before the record.
+func (s *Sender) deliver(ctx context.Context, d claimedDelivery) {
 	a := s.attempt(ctx, d)
 	done := []store.Attempt{a}
-	if d.large() {
+	if d.isLarge() {
 		for _, late := range s.passPlaceOn(ctx, d) {
-			done = append(done, s.late(late))
+			done = append(done, s.expiredAttempt(late))
 		}
 	} else {
-		s.passOn(ctx, d.Delivery.Connector())
+		s.startNextOfConnector(ctx, d.Delivery.Connector())
 	}
 	s.opts.Metrics.DeliveryAttempt(a.ErrorClass, a.Duration)
-	s.record(done...)
+	s.recordAttempts(done...)
 }
 
-// passPlaceOn lets those begin for which there is room once a large one was sent, and returns
-// those that have waited for too long.
-func (s *Sender) passPlaceOn(ctx context.Context, sent claimed) (late []claimed) {
+// passPlaceOn starts the next large deliveries after one was sent, and returns the deliveries that
+// waited too long.
+func (s *Sender) passPlaceOn(ctx context.Context, sent claimedDelivery) (late []claimedDelivery) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	next, late := s.larges.leave(sent, s.opts.Now())
+	next, late := s.larges.releaseSlot(sent, s.opts.Now())
 	for _, d := range next {
 		s.attempts.Go(func() { s.deliver(ctx, d) })
 	}
 	return late
 }
 
-// passOn lets the next of a connector's take the place of one that was sent.
-func (s *Sender) passOn(ctx context.Context, connector store.Key) {
+// startNextOfConnector starts the next delivery of a connector after one was sent.
+func (s *Sender) startNextOfConnector(ctx context.Context, connector store.Key) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	l := s.lanes[connector]

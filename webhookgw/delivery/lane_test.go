@@ -21,9 +21,9 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 )
 
-// TestOneConnectorIsSentSoMuchAtOnce: what it has beyond waits in the process, and goes out
-// as soon as a request ends.
-func TestOneConnectorIsSentSoMuchAtOnce(t *testing.T) {
+// TestSender_LimitsConcurrencyPerConnector: further deliveries of a connector wait in the process
+// and start when a request ends.
+func TestSender_LimitsConcurrencyPerConnector(t *testing.T) {
 	t.Parallel()
 	const all, atOnce = 200, 128
 	var (
@@ -68,7 +68,7 @@ func TestOneConnectorIsSentSoMuchAtOnce(t *testing.T) {
 	require.Len(t, to.requests(), all)
 }
 
-// claiming tells how many are claimed.
+// claiming counts the claimed deliveries.
 type claiming struct {
 	delivery.Store
 	claims chan int
@@ -80,13 +80,13 @@ func (c claiming) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim
 	return claimed, err
 }
 
-// TestSlowProjectsLeaveRoomForOthers: however many there are whose destinations do not
-// answer.
-func TestSlowProjectsLeaveRoomForOthers(t *testing.T) {
+// TestSender_SlowProjectsLeaveSlots: other projects find slots, however many projects have
+// destinations that do not answer.
+func TestSender_SlowProjectsLeaveSlots(t *testing.T) {
 	t.Parallel()
 	to, hung := newSink(t, answers(http.StatusOK)), make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 		select {
 		case <-hung:
 		case <-r.Context().Done():
@@ -109,13 +109,13 @@ func TestSlowProjectsLeaveRoomForOthers(t *testing.T) {
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome)
 }
 
-// hogs are projects that have as many deliveries to a slow destination as may begin; what
-// the store has comes after them.
+// hogs has projects with as many deliveries to a slow destination as can start. The deliveries of
+// the store come after them.
 type hogs struct {
 	delivery.Store
 	projects []uuid.UUID
 	url      string
-	served   chan struct{} // once they have all that they get
+	served   chan struct{} // closed when they have all their slots
 }
 
 func (h *hogs) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (claimed []store.ClaimedDelivery, err error) {
@@ -145,13 +145,13 @@ func (h *hogs) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	return h.Store.RecordAttempts(ctx, attempts)
 }
 
-// TestSlowConnectorsLeaveRoomInTheirProject: each has half of what the others leave.
-func TestSlowConnectorsLeaveRoomInTheirProject(t *testing.T) {
+// TestSender_SlowConnectorsLeaveSlots: each connector gets half of what the others leave.
+func TestSender_SlowConnectorsLeaveSlots(t *testing.T) {
 	t.Parallel()
-	const all, atOnce = 300, 128 // more than a process holds of a connector
+	const all, atOnce = 300, 128 // more than a process holds for a connector
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 2*all)
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 		came <- struct{}{}
 		select {
 		case <-hung:
@@ -188,7 +188,7 @@ func TestSlowConnectorsLeaveRoomInTheirProject(t *testing.T) {
 	require.Len(t, to.requests(), 1)
 }
 
-// sluggish is a store that takes a while to say what is claimed.
+// sluggish is a store with slow claims.
 type sluggish struct {
 	delivery.Store
 	takes func()
@@ -202,8 +202,9 @@ func (s sluggish) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim
 	return claimed, err
 }
 
-// TestWhatIsClaimedTooSlowlyIsNotSent: by the time that it would be recorded another one may send it.
-func TestWhatIsClaimedTooSlowlyIsNotSent(t *testing.T) {
+// TestSender_DropsSlowClaims: after a slow claim another process could send the delivery before the
+// attempt is recorded.
+func TestSender_DropsSlowClaims(t *testing.T) {
 	t.Parallel()
 	to := newSink(t, answers(http.StatusOK))
 	s := newScene(t, to.URL, "")

@@ -23,41 +23,41 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// largeOf is a delivery to a connector whose output is large.
-func largeOf(connector store.Key, since time.Time) claimed {
+// largeOf returns a delivery of a connector with a large output.
+func largeOf(connector store.Key, since time.Time) claimedDelivery {
 	blob := uuid.New()
 	d := store.Delivery{ID: uuid.New(), ProjectID: connector.ProjectID, ConnectorID: connector.ID}
-	return claimed{ClaimedDelivery: store.ClaimedDelivery{Delivery: d, OutputBlob: &blob}, since: since}
+	return claimedDelivery{ClaimedDelivery: store.ClaimedDelivery{Delivery: d, OutputBlob: &blob}, since: since}
 }
 
 func connectorOf(project uuid.UUID) store.Key { return store.Key{ProjectID: project, ID: uuid.New()} }
 
-func ids(all []claimed) (ids []uuid.UUID) {
+func ids(all []claimedDelivery) (ids []uuid.UUID) {
 	for _, d := range all {
 		ids = append(ids, d.Delivery.ID)
 	}
 	return ids
 }
 
-// lanes enters deliveries and ends them.
+// lanes calls enter and leave.
 type lanes struct {
-	*larges
+	*largeQueue
 	t   *testing.T
 	now time.Time
-	// sent are those that have places, each by its connector.
-	sent map[store.Key][]claimed
+	// sent has the deliveries with slots, by connector.
+	sent map[store.Key][]claimedDelivery
 }
 
 func newLanes(t *testing.T) *lanes {
-	return &lanes{larges: newLarges(), t: t, now: time.Now(), sent: map[store.Key][]claimed{}}
+	return &lanes{largeQueue: newLargeQueue(), t: t, now: time.Now(), sent: map[store.Key][]claimedDelivery{}}
 }
 
-// enters lets so many of a connector enter, and says what became of each.
+// enters enters n deliveries of a connector and counts the results.
 func (l *lanes) enters(connector store.Key, n int) (became map[entry]int) {
 	became = map[entry]int{}
 	for range n {
 		d := largeOf(connector, l.now)
-		e := l.enter(d)
+		e := l.reserveSlot(d)
 		if became[e]++; e == begins {
 			l.sent[connector] = append(l.sent[connector], d)
 		}
@@ -65,11 +65,11 @@ func (l *lanes) enters(connector store.Key, n int) (became map[entry]int) {
 	return became
 }
 
-// ends lets one of a connector's end, and returns the connectors whose deliveries begin.
+// ends ends one delivery of a connector and returns the connectors of the deliveries that start.
 func (l *lanes) ends(connector store.Key) (begun []store.Key) {
 	d := l.sent[connector][0]
 	l.sent[connector] = l.sent[connector][1:]
-	next, late := l.leave(d, l.now)
+	next, late := l.releaseSlot(d, l.now)
 	require.Empty(l.t, late)
 	for _, d := range next {
 		key := d.Delivery.Connector()
@@ -79,9 +79,9 @@ func (l *lanes) ends(connector store.Key) (begun []store.Key) {
 	return begun
 }
 
-// TestLargeOnesHavePlacesInTurns: a project has a part, and one that waits begins as soon as
-// there is a place that it may have.
-func TestLargeOnesHavePlacesInTurns(t *testing.T) {
+// TestLarge_RoundRobin: a project gets its share of the slots, and a waiting delivery starts as
+// soon as its project can use a slot.
+func TestLarge_RoundRobin(t *testing.T) {
 	t.Parallel()
 	l := newLanes(t)
 	var connectors []store.Key
@@ -100,10 +100,10 @@ func TestLargeOnesHavePlacesInTurns(t *testing.T) {
 	}
 	require.EqualValues(t, maxLarge, l.places.Taken())
 	require.Equal(t, largePart, has[connectors[0].ProjectID], "a part")
-	require.Positive(t, has[connectors[4*largePart].ProjectID], "some are left for the next")
+	require.Positive(t, has[connectors[4*largePart].ProjectID], "some slots are left for other projects")
 	for ended := true; ended; {
 		ended = false
-		for _, connector := range connectors { // one that has a place ends
+		for _, connector := range connectors { // a delivery with a slot ends
 			if len(l.sent[connector]) > 0 {
 				waiting -= len(l.ends(connector))
 				ended = true
@@ -119,33 +119,33 @@ func TestLargeOnesHavePlacesInTurns(t *testing.T) {
 	require.Empty(t, l.turns)
 }
 
-// TestAConnectorThatHangsLeavesPlacesToOthers of its project: the last one to one that has none,
-// and half of them while another one waits.
-func TestAConnectorThatHangsLeavesPlacesToOthers(t *testing.T) {
+// TestLarge_HangingConnectorLeavesSlots: a hanging connector leaves the project's last slot to a
+// connector without one, and half of the slots while another connector waits.
+func TestLarge_HangingConnectorLeavesSlots(t *testing.T) {
 	t.Parallel()
 	l, project := newLanes(t), uuid.New()
 	slow, quick, third := connectorOf(project), connectorOf(project), connectorOf(project)
 	require.Equal(t, map[entry]int{begins: largePart - 1, waits: 8, beyond: 11}, l.enters(slow, 22))
-	require.Equal(t, map[entry]int{begins: 1, waits: 4, beyond: 1}, l.enters(quick, 6), "it waits for nobody")
+	require.Equal(t, map[entry]int{begins: 1, waits: 4, beyond: 1}, l.enters(quick, 6), "it does not wait")
 	require.Equal(t, map[entry]int{waits: 2, beyond: 1}, l.enters(third, 3))
 	for _, turn := range [][2]store.Key{{quick, quick}, {quick, third}, {third, quick}, {quick, third}, {third, quick}, {quick, quick}} {
-		require.Equal(t, []store.Key{turn[1]}, l.ends(turn[0]), "connectors take turns, but for one that has more than half")
+		require.Equal(t, []store.Key{turn[1]}, l.ends(turn[0]), "round-robin, except a connector with more than half of the slots")
 	}
 	require.Equal(t, 3, len(l.sent[slow]))
-	require.Empty(t, l.ends(quick), "one is left to who has none")
-	require.Equal(t, []store.Key{slow}, l.ends(slow), "nobody else waits")
+	require.Empty(t, l.ends(quick), "one slot is left for a connector without one")
+	require.Equal(t, []store.Key{slow}, l.ends(slow), "no other connector waits")
 	require.Equal(t, 7, l.projects[project].waits)
 }
 
-// TestAPlaceThatIsFreeGoesToWhoHasFewer: while another connector of its project waits, none has
-// more than half of the places.
-func TestAPlaceThatIsFreeGoesToWhoHasFewer(t *testing.T) {
+// TestLarge_FreeSlotGoesToFewer: while another connector of its project waits, no connector uses
+// more than half of the slots.
+func TestLarge_FreeSlotGoesToFewer(t *testing.T) {
 	t.Parallel()
 	l, project := newLanes(t), uuid.New()
 	slow, quick, other := connectorOf(project), connectorOf(project), connectorOf(uuid.New())
 	require.Equal(t, map[entry]int{begins: 2}, l.enters(slow, 2))
 	require.Equal(t, map[entry]int{begins: 1}, l.enters(other, 1))
-	for l.places.Taken() < maxLarge-maxLarge/4 { // other projects have what is not kept for the next
+	for l.places.Taken() < maxLarge-maxLarge/4 { // other projects use all slots that are not reserved
 		require.NoError(t, l.places.Take(uuid.New(), 1))
 	}
 	require.Equal(t, map[entry]int{waits: 1}, l.enters(slow, 1))
@@ -153,89 +153,91 @@ func TestAPlaceThatIsFreeGoesToWhoHasFewer(t *testing.T) {
 	require.Equal(t, []store.Key{quick}, l.ends(other))
 }
 
-// TestALargeOneWaitsSoLong: for one other, and is then given back for a while.
-func TestALargeOneWaitsSoLong(t *testing.T) {
+// TestLarge_LimitsWait: a delivery waits for one other, and then returns to the store for a while.
+func TestLarge_LimitsWait(t *testing.T) {
 	t.Parallel()
-	begin, l := time.Now(), newLarges()
+	begin, l := time.Now(), newLargeQueue()
 	connector, other := connectorOf(uuid.New()), connectorOf(uuid.New())
 	sent := largeOf(connector, begin)
-	require.Equal(t, begins, l.enter(sent))
+	require.Equal(t, begins, l.reserveSlot(sent))
 	for range largePart - 2 {
-		require.Equal(t, begins, l.enter(largeOf(connector, begin)))
+		require.Equal(t, begins, l.reserveSlot(largeOf(connector, begin)))
 	}
-	require.Equal(t, begins, l.enter(largeOf(other, begin)))
+	require.Equal(t, begins, l.reserveSlot(largeOf(other, begin)))
 	first, second, third := largeOf(connector, begin), largeOf(connector, begin), largeOf(connector, begin.Add(time.Second))
-	for _, d := range []claimed{first, second, third} {
-		require.Equal(t, waits, l.enter(d))
+	for _, d := range []claimedDelivery{first, second, third} {
+		require.Equal(t, waits, l.reserveSlot(d))
 	}
-	next, late := l.leave(sent, begin.Add(largeWait))
+	next, late := l.releaseSlot(sent, begin.Add(largeWait))
 	require.Equal(t, []uuid.UUID{first.Delivery.ID}, ids(next))
 	require.Empty(t, ids(late))
-	next, late = l.leave(largeOf(other, begin), begin.Add(largeWait+1))
+	next, late = l.releaseSlot(largeOf(other, begin), begin.Add(largeWait+1))
 	require.Empty(t, ids(next))
-	require.Equal(t, []uuid.UUID{second.Delivery.ID}, ids(late), "whoever has a place")
+	require.Equal(t, []uuid.UUID{second.Delivery.ID}, ids(late), "any connector with a slot")
 	require.Equal(t, 1, l.projects[connector.ProjectID].waits)
 	require.NotContains(t, l.projects, other.ProjectID)
 }
 
-// TestWhatIsGivenBackIsDueAgain, not all at one moment, and does not count as an attempt.
-func TestWhatIsGivenBackIsDueAgain(t *testing.T) {
+// TestLarge_ReturnedIsDueAgain: returned deliveries are due again at different times, and do not
+// count as attempts.
+func TestLarge_ReturnedIsDueAgain(t *testing.T) {
 	t.Parallel()
 	for random, pause := range map[float64]time.Duration{0: 48 * time.Second, 0.5: largePause, 1: 72 * time.Second} {
 		t.Run(fmt.Sprint(random), func(t *testing.T) {
 			s := &Sender{opts: Options{Now: time.Now, Random: func() float64 { return random }}}
-			for _, a := range []store.Attempt{s.late(largeOf(connectorOf(uuid.New()), time.Now())), s.givenBack(largeOf(connectorOf(uuid.New()), time.Now()))} {
+			for _, a := range []store.Attempt{s.expiredAttempt(largeOf(connectorOf(uuid.New()), time.Now())), s.givenBack(largeOf(connectorOf(uuid.New()), time.Now()))} {
 				require.Equal(t, store.DeliveryRetry, a.Outcome)
 				require.True(t, a.Free)
 				require.Equal(t, a.Wait.Round(time.Second), a.Wait)
 			}
-			require.Equal(t, pause, s.late(largeOf(connectorOf(uuid.New()), time.Now())).Wait)
+			require.Equal(t, pause, s.expiredAttempt(largeOf(connectorOf(uuid.New()), time.Now())).Wait)
 		})
 	}
 }
 
-// TestWhoHadTooManyIsAskedForFew: for as many as there is room for here, for a while.
-func TestWhoHadTooManyIsAskedForFew(t *testing.T) {
+// TestLarge_LimitsNextClaim: after too many large deliveries, the next claims ask only for as many
+// as this process has capacity for.
+func TestLarge_LimitsNextClaim(t *testing.T) {
 	t.Parallel()
 	l, project := newLanes(t), uuid.New()
 	many, few := connectorOf(project), connectorOf(project)
 	l.enters(few, 1)
 	l.enters(few, 3)
-	require.Empty(t, l.most(l.now), "there was room")
+	require.Empty(t, l.freeCapacity(l.now), "there was free capacity")
 	l.enters(many, 100)
-	require.Equal(t, map[store.Key]int{many: 0}, l.most(l.now))
+	require.Equal(t, map[store.Key]int{many: 0}, l.freeCapacity(l.now))
 	l.ends(many)
-	require.Equal(t, map[store.Key]int{many: 1}, l.most(l.now))
+	require.Equal(t, map[store.Key]int{many: 1}, l.freeCapacity(l.now))
 	for len(l.sent[many]) > 0 {
 		l.ends(many)
 	}
-	require.Positive(t, l.most(l.now.Add(manyFor))[many])
+	require.Positive(t, l.freeCapacity(l.now.Add(manyFor))[many])
 	l.enters(many, 100)
-	require.Equal(t, map[store.Key]int{many: 0}, l.most(l.now.Add(manyFor)))
-	require.Empty(t, l.most(l.now.Add(manyFor+1)), "small ones may be due, although large ones wait")
+	require.Equal(t, map[store.Key]int{many: 0}, l.freeCapacity(l.now.Add(manyFor)))
+	require.Empty(t, l.freeCapacity(l.now.Add(manyFor+1)), "small deliveries may be due while large ones wait")
 	require.Empty(t, l.many)
 	for range 2 * maxUnderWay {
 		l.enters(connectorOf(project), 3)
 	}
-	require.Len(t, l.many, maxUnderWay, "of so many at most")
+	require.Len(t, l.many, maxUnderWay, "the number of connectors is limited")
 }
 
-// TestAClaimLastsForItsAttempt, however long each part of it takes.
-func TestAClaimLastsForItsAttempt(t *testing.T) {
+// TestLease_CoversAttempt: a claim lasts for its attempt, however long each step takes.
+func TestLease_CoversAttempt(t *testing.T) {
 	t.Parallel()
 	const (
 		read  = storeTimeout
 		sent  = outbound.MaxTimeout
-		whole = storeTimeout + 10*time.Second // for which a claim is asked and read
+		whole = storeTimeout + 10*time.Second // for requesting and reading a claim
 	)
-	require.LessOrEqual(t, lease, 170*time.Second, "so long nothing is sent of what a killed process held")
+	require.LessOrEqual(t, lease, 170*time.Second, "the deliveries of a killed process wait this long")
 	require.LessOrEqual(t, largeWait+read+sent+recordWithin, lease)
-	require.LessOrEqual(t, whole+read+sent+recordWithin, lease, "what waits for too long is noticed by the end of another")
-	require.GreaterOrEqual(t, sendWithin, sent+10*time.Second, "another attempt is waited for")
+	require.LessOrEqual(t, whole+read+sent+recordWithin, lease, "an expired wait is noticed when another delivery ends")
+	require.GreaterOrEqual(t, sendWithin, sent+10*time.Second, "a delivery waits for another attempt")
 	require.Equal(t, outbound.MaxTimeout, outbound.Config{TimeoutSeconds: 3600}.Timeout())
 }
 
-// slowBlobs is a store that takes a while for each blob.
+// slowBlobs is a store with slow blobs.
 type slowBlobs struct {
 	Store
 	read func()
@@ -246,8 +248,9 @@ func (b slowBlobs) OpenBlob(context.Context, store.Key) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(`{}`)), nil
 }
 
-// TestNothingIsSentTooLate: another one may have it by the time that it is recorded.
-func TestNothingIsSentTooLate(t *testing.T) {
+// TestSender_SendsNothingTooLate: a late attempt is not made, because another process could have
+// the delivery before the attempt is recorded.
+func TestSender_SendsNothingTooLate(t *testing.T) {
 	t.Parallel()
 	var came atomic.Int64
 	to := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { came.Add(1) }))

@@ -20,8 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 )
 
-// pile is a project with a backlog of large payloads, which are claimed before what the store
-// has; those that are given back are due again at once.
+// pile has a project with a backlog of large payloads. They are claimed before the deliveries of
+// the store. Returned deliveries are due again at once.
 type pile struct {
 	delivery.Store
 	project uuid.UUID
@@ -29,9 +29,9 @@ type pile struct {
 
 	mutex     sync.Mutex
 	left      int
-	open      int // blobs that were opened
+	open      int // opened blobs
 	came      []store.Attempt
-	recording chan struct{} // one for each attempt
+	recording chan struct{} // one value for each attempt
 }
 
 func (p *pile) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (claimed []store.ClaimedDelivery, err error) {
@@ -79,14 +79,14 @@ func (p *pile) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	return p.Store.RecordAttempts(ctx, others)
 }
 
-// TestLargeOnesWaitInALaneOfTheirOwn: so many are in memory, some wait, and the others are given
-// back, once, and claimed as there is room for them. What is not large goes on.
-func TestLargeOnesWaitInALaneOfTheirOwn(t *testing.T) {
+// TestSender_LargeDeliveriesHaveOwnQueue: a limited number is in memory, some wait, and the others
+// return to the store once and are claimed when there is capacity. Small deliveries continue.
+func TestSender_LargeDeliveriesHaveOwnQueue(t *testing.T) {
 	t.Parallel()
 	const all, atOnce, waiting = 200, 3, 8
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, all)
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 		came <- struct{}{}
 		select {
 		case <-hung:
@@ -126,13 +126,14 @@ func TestLargeOnesWaitInALaneOfTheirOwn(t *testing.T) {
 	require.Equal(t, map[store.DeliveryOutcome]int{store.DeliveryDone: all, store.DeliveryRetry: all - atOnce - waiting}, became)
 }
 
-// TestAConnectorThatHangsHoldsUpNoLargeOneOfAnother of its project, which comes later.
-func TestAConnectorThatHangsHoldsUpNoLargeOneOfAnother(t *testing.T) {
+// TestSender_HangingConnectorDelaysNoOtherLarge: later large deliveries of another connector of the
+// project are sent.
+func TestSender_HangingConnectorDelaysNoOtherLarge(t *testing.T) {
 	t.Parallel()
 	const atOnce = 3
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 1000)
 	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // or it would not be seen that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 		came <- struct{}{}
 		select {
 		case <-hung:
@@ -159,7 +160,7 @@ func TestAConnectorThatHangsHoldsUpNoLargeOneOfAnother(t *testing.T) {
 	stop()
 }
 
-// largeStore is a store whose results are all large.
+// largeStore is a store with large results only.
 type largeStore struct{ delivery.Store }
 
 func (l largeStore) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
@@ -171,8 +172,8 @@ func (l largeStore) ClaimDeliveries(ctx context.Context, claim store.DeliveryCla
 	return claimed, err
 }
 
-// TestAStopEndsWhatIsLarge: what waits for a place keeps no process from ending.
-func TestAStopEndsWhatIsLarge(t *testing.T) {
+// TestSender_StopEndsLarge: deliveries that wait for a slot do not delay a stop.
+func TestSender_StopEndsLarge(t *testing.T) {
 	t.Parallel()
 	const all, atOnce = 11, 3
 	release, came := make(chan struct{}), make(chan struct{}, all)

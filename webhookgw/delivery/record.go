@@ -12,21 +12,20 @@ import (
 )
 
 const (
-	// recordPart is how many attempts are recorded at once after a record that took too long.
+	// recordPart is the number of attempts per record after a record that took too long.
 	recordPart = 64
-	// recordPause is the least, maxRecordPause the longest time after which attempts are recorded again
-	// that could not be.
+	// recordPause and maxRecordPause are the minimum and maximum backoff after a failed record.
 	recordPause, maxRecordPause = time.Second, 8 * time.Second
 )
 
-// record has attempts recorded, with those that end meanwhile: a caller that comes while
-// others are being recorded leaves its own to these.
-func (s *Sender) record(attempts ...store.Attempt) {
+// recordAttempts records attempts together with the attempts that end meanwhile. If a record is in
+// progress, record leaves its attempts to it.
+func (s *Sender) recordAttempts(attempts ...store.Attempt) {
 	s.mutex.Lock()
 	s.done = append(s.done, attempts...)
 	if s.recording {
 		s.mutex.Unlock()
-		signal(s.recordable)
+		notifyLoop(s.recordable)
 		return
 	}
 	s.recording = true
@@ -44,20 +43,21 @@ func (s *Sender) record(attempts ...store.Attempt) {
 		s.mutex.Unlock()
 		if len(batch) == 0 {
 			if !s.retryAfter(wait) {
-				continue // others come first
+				continue // others first
 			}
 			batch, left, wait = left, nil, min(2*wait, maxRecordPause)
 		}
-		unrecorded := s.store(batch)
-		kept := s.keep(unrecorded)
+		unrecorded := s.storeAttempts(batch)
+		kept := s.keepRetryable(unrecorded)
 		if left = append(left, kept...); len(left) == 0 {
 			wait = recordPause
 		}
-		s.leave(minus(batch, kept))
+		s.releaseCapacity(withoutAttempts(batch, kept))
 	}
 }
 
-// retryAfter waits, and says whether attempts that could not be recorded are next; false if others end.
+// retryAfter waits, and reports whether failed attempts are recorded next. It returns false if
+// other attempts end.
 func (s *Sender) retryAfter(wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -69,8 +69,9 @@ func (s *Sender) retryAfter(wait time.Duration) bool {
 	}
 }
 
-// store records attempts, in parts once that took too long, and returns those that it could not record.
-func (s *Sender) store(batch []store.Attempt) (unrecorded []store.Attempt) {
+// storeAttempts records attempts and returns the failed ones. After a record that took too long it
+// splits the batch.
+func (s *Sender) storeAttempts(batch []store.Attempt) (unrecorded []store.Attempt) {
 	part := len(batch)
 	if s.slow {
 		part = recordPart
@@ -79,10 +80,10 @@ func (s *Sender) store(batch []store.Attempt) (unrecorded []store.Attempt) {
 		end := min(begin+part, len(batch))
 		left, err := s.storeSome(batch[begin:end])
 		if err != nil {
-			s.opts.Logger.Error("recording attempts to deliver", "attempts", end-begin, "left", len(left), "error", err)
+			s.opts.Logger.Error("recording delivery attempts", "attempts", end-begin, "left", len(left), "error", err)
 		}
 		unrecorded = append(unrecorded, left...)
-		for _, a := range minus(batch[begin:end], left) {
+		for _, a := range withoutAttempts(batch[begin:end], left) {
 			s.opts.Metrics.DeliveryEnded(a.Outcome.String())
 		}
 		if s.slow = errors.Is(err, context.DeadlineExceeded); s.slow {
@@ -107,9 +108,9 @@ func (s *Sender) storeSome(some []store.Attempt) (left []store.Attempt, err erro
 	return some, err
 }
 
-// keep returns the attempts that are worth another try: until their claims end, from when on their
-// deliveries are due again. Once the sender stops, that is sooner.
-func (s *Sender) keep(unrecorded []store.Attempt) []store.Attempt {
+// keepRetryable returns the attempts that are worth a retry: until their claims end, because their
+// deliveries are due again then. When the sender stops, the limit is earlier.
+func (s *Sender) keepRetryable(unrecorded []store.Attempt) []store.Attempt {
 	within, now := recordWithin, s.opts.Now()
 	select {
 	case <-s.stopped:
@@ -119,8 +120,8 @@ func (s *Sender) keep(unrecorded []store.Attempt) []store.Attempt {
 	return slices.DeleteFunc(slices.Clone(unrecorded), func(a store.Attempt) bool { return now.Sub(a.At.Add(a.Duration)) >= within })
 }
 
-// minus returns the attempts of a batch that are not among those left.
-func minus(batch, left []store.Attempt) []store.Attempt {
+// withoutAttempts returns the attempts of a batch that are not in left.
+func withoutAttempts(batch, left []store.Attempt) []store.Attempt {
 	among := make(map[store.Key]bool, len(left))
 	for _, a := range left {
 		among[a.Delivery.Key()] = true
@@ -128,8 +129,8 @@ func minus(batch, left []store.Attempt) []store.Attempt {
 	return slices.DeleteFunc(slices.Clone(batch), func(a store.Attempt) bool { return among[a.Delivery.Key()] })
 }
 
-// leave makes room.
-func (s *Sender) leave(batch []store.Attempt) {
+// releaseCapacity removes recorded deliveries, which frees capacity.
+func (s *Sender) releaseCapacity(batch []store.Attempt) {
 	s.mutex.Lock()
 	s.underWay -= len(batch)
 	for _, a := range batch {
@@ -145,5 +146,5 @@ func (s *Sender) leave(batch []store.Attempt) {
 		}
 	}
 	s.mutex.Unlock()
-	signal(s.claimable)
+	notifyLoop(s.claimable)
 }

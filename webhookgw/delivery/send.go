@@ -22,53 +22,54 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/signing"
+	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// attempt sends a claimed delivery, and says what that means for it.
-func (s *Sender) attempt(ctx context.Context, d claimed) store.Attempt {
+// attempt sends a claimed delivery and returns the outcome.
+func (s *Sender) attempt(ctx context.Context, d claimedDelivery) store.Attempt {
 	begin := s.opts.Now()
-	var saw seen
+	var saw attemptResult
 	switch {
 	case d.unread != nil:
-		saw = seen{class: classPlatform, message: "the result could not be read"}
+		saw = attemptResult{class: classPlatform, message: "the result could not be read"}
 	case d.unsent != nil:
 		saw = unsendable(d.unsent)
 	default:
-		saw = s.send(ctx, d)
+		saw = s.sendRequest(ctx, d)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
-	return s.judged(d, saw)
+	return s.attemptOf(d, saw)
 }
 
-// judged is what that which was seen of a delivery means for it.
-func (s *Sender) judged(d claimed, saw seen) store.Attempt {
-	a := judge(saw, d.Tries+1, d.to.schedule, s.opts.Now(), s.opts.Random())
+// attemptOf returns the outcome of an attempt.
+func (s *Sender) attemptOf(d claimedDelivery, saw attemptResult) store.Attempt {
+	a := decideAttempt(saw, d.Tries+1, d.to.schedule, s.opts.Now(), s.opts.Random())
 	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
 }
 
-// unsendable is what comes of a delivery whose connector cannot be sent with: a key that
-// this process lacks may be there the next time.
-func unsendable(err error) seen {
+// unsendable returns the result for a connector that cannot be used. If this process lacks a key,
+// the next attempt may have it.
+func unsendable(err error) attemptResult {
 	if errors.Is(err, keyring.ErrNoKeys) || errors.As(err, new(*keyring.MissingError)) {
-		return seen{class: classPlatform, message: "the platform's keys were not there"}
+		return attemptResult{class: classPlatform, message: "the platform's keys were not available"}
 	}
-	return seen{class: classConnector, message: err.Error()}
+	return attemptResult{class: classConnector, message: err.Error()}
 }
 
-// send makes one request, unless its claim might end before that is recorded.
-func (s *Sender) send(ctx context.Context, claimed claimed) seen {
+// sendRequest makes one request, unless the claim could end before the request is recorded.
+func (s *Sender) sendRequest(ctx context.Context, claimed claimedDelivery) attemptResult {
 	d, to := claimed.ClaimedDelivery, claimed.to
 	if blob := cmp.Or(d.OutputBlob, d.PayloadBlob); blob != nil {
 		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
 		if errors.Is(err, store.ErrNotFound) {
-			return erased(d)
+			return erasedOutcome(d)
 		}
 		if err != nil {
-			s.opts.Logger.Error("reading what a delivery carries", "delivery", d.Delivery.Key(), "error", err)
-			return seen{class: classPlatform, message: "the result could not be read"}
+			s.opts.Logger.Error("reading the contents of a delivery", "delivery", d.Delivery.Key(), "error", err)
+			return attemptResult{class: classPlatform, message: "the result could not be read"}
 		}
 		if d.PayloadBlob != nil {
 			d.Payload = []byte(text)
@@ -76,18 +77,18 @@ func (s *Sender) send(ctx context.Context, claimed claimed) seen {
 			d.Run.Output = text
 		}
 	}
-	body, unsent := bodyOf(d)
+	body, unsent := deliveryBody(d)
 	if unsent != nil {
 		return *unsent
 	}
 	if s.opts.Now().Sub(claimed.since) > sendWithin {
-		return seen{class: classPlatform, message: "the attempt could not be made in time"}
+		return attemptResult{class: classPlatform, message: "the attempt could not start in time"}
 	}
 	ctx, cancel := s.opts.WithTimeout(ctx, to.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.url.String(), bytes.NewReader(body))
 	if err != nil {
-		return seen{class: classConnector, message: "the connector's url is not one that can be called"}
+		return attemptResult{class: classConnector, message: "the connector's url is not a valid URL"}
 	}
 	request.Header = to.headers.Clone()
 	request.Header.Set("Content-Type", "application/json")
@@ -96,43 +97,46 @@ func (s *Sender) send(ctx context.Context, claimed claimed) seen {
 	}
 	request.Header.Set(signing.HeaderEvent, string(d.Kind))
 	request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
+	if d.RunID != uuid.Nil {
+		request.Header.Set(tracecontext.Header, tracecontext.TraceparentOf(d.Traceparent, d.RunID.String(), ""))
+	}
 	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return failure(ctx, err)
 	}
-	defer func() { _ = response.Body.Close() }() // whose beginning was read
+	defer func() { _ = response.Body.Close() }() // only its start is read
 	return answered(response)
 }
 
-// erased is what comes of a delivery whose contents are not there any more.
-func erased(d store.ClaimedDelivery) seen {
+// erasedOutcome returns the result for a delivery whose contents are no longer stored.
+func erasedOutcome(d store.ClaimedDelivery) attemptResult {
 	if d.Kind == store.DeliverResult {
-		return seen{class: classErased, message: "the result is not stored any more"}
+		return attemptResult{class: classErased, message: "the result is no longer stored"}
 	}
-	return seen{class: classErased, message: "what was to be sent is not stored any more"}
+	return attemptResult{class: classErased, message: "the payload is no longer stored"}
 }
 
-// bodyOf is what a delivery carries, or what keeps it from being sent.
-func bodyOf(d store.ClaimedDelivery) ([]byte, *seen) {
+// deliveryBody returns the body of a delivery, or the reason why it cannot be sent.
+func deliveryBody(d store.ClaimedDelivery) ([]byte, *attemptResult) {
 	switch {
 	case d.Kind == store.DeliverResult && d.Run.ID == uuid.Nil, d.Kind != store.DeliverResult && len(d.Payload) == 0:
-		gone := erased(d)
+		gone := erasedOutcome(d)
 		return nil, &gone
 	case d.Kind != store.DeliverResult:
 		return d.Payload, nil
 	}
 	body, err := envelopeOf(d.Run)
 	if err != nil {
-		return nil, &seen{class: classConnector, message: "the result cannot be written as JSON"}
+		return nil, &attemptResult{class: classConnector, message: "the result cannot be written as JSON"}
 	}
 	return body, nil
 }
 
-// answered is what an answer says. What is read of its body is only to be shown.
-func answered(response *http.Response) seen {
+// answered returns the result for a response. Its body is only read to be shown.
+func answered(response *http.Response) attemptResult {
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, store.MaxExcerpt))
-	saw := seen{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), response: string(excerpt)}
+	saw := attemptResult{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), response: string(excerpt)}
 	switch {
 	case saw.status >= 200 && saw.status < 300:
 	case saw.status >= 300 && saw.status < 400:
@@ -143,14 +147,15 @@ func answered(response *http.Response) seen {
 	return saw
 }
 
-// statusText is a status with its name: what the destination calls it is not ours to repeat.
+// statusText returns a status code with its standard name. It does not repeat the text of the
+// destination.
 func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// failure is what came of a request without an answer. The message names no address: the
-// one behind a name is nothing that a tenant is to learn.
-func failure(ctx context.Context, err error) seen {
+// failure returns the result for a request without a response. The message contains no IP address,
+// because tenants must not learn the address behind a name.
+func failure(ctx context.Context, err error) attemptResult {
 	var (
 		dns       *net.DNSError
 		record    tls.RecordHeaderError
@@ -160,24 +165,24 @@ func failure(ctx context.Context, err error) seen {
 	)
 	switch {
 	case errors.Is(err, egress.ErrForbidden):
-		return seen{class: classForbidden, message: "the destination's address is not one that may be reached"}
+		return attemptResult{class: classForbidden, message: "the destination's address is not allowed"}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
-		return seen{class: classTimeout, message: "the destination did not answer in time"}
+		return attemptResult{class: classTimeout, message: "the destination did not answer in time"}
 	case ctx.Err() != nil:
-		return seen{class: classPlatform, message: "the gateway stopped in the middle of the attempt"}
+		return attemptResult{class: classPlatform, message: "the gateway stopped during the attempt"}
 	case errors.As(err, &dns):
-		return seen{class: classDNS, message: "the destination's name was not found"}
+		return attemptResult{class: classDNS, message: "the destination's name was not found"}
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return seen{class: classRefused, message: "the destination refused the connection"}
+		return attemptResult{class: classRefused, message: "the destination refused the connection"}
 	case errors.As(err, &verifying), errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
-		return seen{class: classTLS, message: "the destination's certificate or TLS was not accepted"}
+		return attemptResult{class: classTLS, message: "the TLS connection to the destination failed, for example because of its certificate"}
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return seen{class: classReset, message: "the destination closed the connection before it answered"}
+		return attemptResult{class: classReset, message: "the destination closed the connection before its response"}
 	}
-	return seen{class: classNetwork, message: "the destination could not be reached"}
+	return attemptResult{class: classNetwork, message: "the destination could not be reached"}
 }
 
-// largeText reads an output, or a payload, from its blob.
+// largeText reads an output or a payload from its blob.
 func (s *Sender) largeText(ctx context.Context, blob store.Key) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -193,5 +198,5 @@ func (s *Sender) largeText(ctx context.Context, blob store.Key) (string, error) 
 	return string(data), nil
 }
 
-// storeTimeout bounds each call of the store.
+// storeTimeout limits each call of the store.
 const storeTimeout = 20 * time.Second

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAnAnswerCountsFromItsFirstLine: how its body ends is the destination's own affair.
-func TestAnAnswerCountsFromItsFirstLine(t *testing.T) {
+// TestSend_StatusLineDecides: the status line decides about an attempt, however the body ends.
+func TestSend_StatusLineDecides(t *testing.T) {
 	t.Parallel()
 	body := io.MultiReader(strings.NewReader("drop"), iotest.ErrReader(errors.New("drips until the time is over")))
 	saw := answered(&http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(body)})

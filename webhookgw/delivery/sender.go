@@ -23,38 +23,37 @@ import (
 )
 
 const (
-	// maxUnderWay is how many deliveries a process holds at most: that are sent, wait to be, or
-	// to be recorded.
+	// maxUnderWay limits the deliveries in a process: being sent, waiting to be sent, or waiting to
+	// be recorded.
 	maxUnderWay = 1024
-	// perConnector is how many of them may be to one connector, over all processes, and atOnce
-	// how many of these a process sends at once. The others are at hand as soon as one ends.
+	// perConnector limits the claimed deliveries of one connector over all processes. atOnce limits
+	// the concurrent requests of one process to it. The other claimed deliveries start when a
+	// request ends.
 	perConnector = 256
 	atOnce       = perConnector / 2
-	// postLimit is how many ended runs become deliveries at once.
+	// postLimit is the number of ended runs that become deliveries in one batch.
 	postLimit = 256
-	// sendWithin is until when, from when its claim was asked for, a delivery is sent, and else
-	// not under that claim: until another attempt has ended, for whose place it may have to
-	// wait, and a while for being claimed and read.
+	// sendWithin is how long after its claim was requested a delivery can start. It covers the wait
+	// for the slot of another attempt, and the time to claim and read it.
 	sendWithin = outbound.MaxTimeout + 10*time.Second
-	// recordWithin is how long it may take to record what came of an attempt: another record,
-	// and its own.
+	// recordWithin limits the time to record an attempt: another record and its own.
 	recordWithin = 2 * storeTimeout
-	// lease is how long a claim lasts: for as long as all of that may take, so that nobody
-	// sends what somebody still may; and for how long what a gateway held that was killed waits.
+	// lease is the duration of a claim. It covers sending and recording, so that no other process
+	// sends the same delivery. It is also how long the deliveries of a crashed gateway wait.
 	lease = sendWithin + outbound.MaxTimeout + recordWithin
-	// emptyPause is the least time between two claims that found nothing.
+	// emptyPause is the minimum time between two empty claims.
 	emptyPause = 50 * time.Millisecond
-	// lookEvery is how often is looked for deliveries that nobody has told of.
+	// lookEvery is the interval for checking for deliveries without a notification.
 	lookEvery = 30 * time.Second
-	// awaitKeys is how often is looked whether there are keys.
+	// awaitKeys is the interval for checking whether there are keys.
 	awaitKeys = time.Second
-	// farewell is how long attempts may go on once the process stops.
+	// farewell is how long attempts can continue after the process stops.
 	farewell = 5 * time.Second
-	// maxFailurePause is the longest pause after errors of the store.
+	// maxFailurePause limits the backoff after errors of the store.
 	maxFailurePause = 15 * time.Second
 )
 
-// Store is what deliveries need of the store.
+// Store is the part of the store that deliveries need.
 type Store interface {
 	store.Deliveries
 	store.Notifier
@@ -65,42 +64,43 @@ type Store interface {
 type Options struct {
 	Store Store
 	Keys  Keys
-	// Guard decides which addresses may be reached.
+	// Guard decides which addresses are allowed.
 	Guard *egress.Guard
-	// Metrics count attempts; nil counts nowhere.
+	// Metrics counts attempts; nil disables the metrics.
 	Metrics *metrics.Gateway
-	// Logger is where the sender logs; nil means slog.Default.
+	// Logger receives the log; nil means slog.Default.
 	Logger *slog.Logger
-	// Now is the clock of signatures; nil means time.Now.
+	// Now is the clock for signatures; nil means time.Now.
 	Now func() time.Time
-	// Random is from 0 to 1; nil means that of math/rand.
+	// Random returns a number from 0 to 1; nil means math/rand.
 	Random func() float64
-	// WithTimeout bounds attempts; nil means context.WithTimeout.
+	// WithTimeout limits attempts; nil means context.WithTimeout.
 	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
 }
 
-// Sender sends what is due; all replicas of the gateway may run one.
+// Sender sends due deliveries. Each gateway can run one.
 type Sender struct {
 	opts   Options
 	client *http.Client
-	// Each holds one: what has ended may have left results, and something may be claimed.
+	// Both have capacity 1: ended runs may have left results, and deliveries may be due.
 	ended, claimable chan struct{}
-	// recordable holds one: attempts have ended meanwhile. stopped is closed once none begins any more.
+	// recordable has capacity 1: attempts have ended. stopped is closed when no further attempt
+	// starts.
 	recordable, stopped chan struct{}
-	// slow says that the last record took too long; whoever records has it.
+	// slow means that the last record took too long. Only the recording goroutine uses it.
 	slow bool
 
 	mutex     sync.Mutex
 	underWay  int
 	byProject map[uuid.UUID]int
 	lanes     map[store.Key]*lane // by connector
-	larges    *larges
+	larges    *largeQueue
 	done      []store.Attempt // to be recorded
 	recording bool
 	attempts  sync.WaitGroup
 }
 
-// New makes a sender; it sends once Run runs.
+// New returns a Sender. It sends while Run runs.
 func New(opts Options) *Sender {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
@@ -120,12 +120,12 @@ func New(opts Options) *Sender {
 	return &Sender{
 		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
 		ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1), recordable: make(chan struct{}, 1), stopped: make(chan struct{}),
-		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{}, larges: newLarges(),
+		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{}, larges: newLargeQueue(),
 	}
 }
 
-// Run sends until ctx ends, and lets what is under way then end within a while. What keeps
-// deliveries from being made keeps none from being sent.
+// Run sends until ctx ends, and then waits a while for running attempts. An error while deliveries
+// are created does not stop other deliveries from being sent.
 func (s *Sender) Run(ctx context.Context) error {
 	hints, stop := s.opts.Store.Subscribe(store.TopicDelivery)
 	defer stop()
@@ -134,8 +134,8 @@ func (s *Sender) Run(ctx context.Context) error {
 	for s.opts.Keys.SealingKey() == "" && pause.For(ctx, awaitKeys) == nil {
 	}
 	var loops sync.WaitGroup
-	loops.Go(func() { s.post(ctx) })
-	loops.Go(func() { s.claim(ctx, attempts, hints) })
+	loops.Go(func() { s.postDeliveries(ctx) })
+	loops.Go(func() { s.claimDeliveries(ctx, attempts, hints) })
 	loops.Wait()
 	close(s.stopped)
 	time.AfterFunc(farewell, cancel)
@@ -143,36 +143,36 @@ func (s *Sender) Run(ctx context.Context) error {
 	return nil
 }
 
-// signal tells a loop that there may be something to do.
-func signal(loop chan<- struct{}) {
+// notifyLoop notifies a loop that there may be work.
+func notifyLoop(loop chan<- struct{}) {
 	select {
 	case loop <- struct{}{}:
-	default: // it will look
+	default: // already notified
 	}
 }
 
-// failed logs what a loop could not do, and pauses longer with each failure in a row.
-func (s *Sender) failed(ctx context.Context, what string, err error, failures int) {
+// logFailure logs an error of a loop and waits. The backoff grows with each consecutive failure.
+func (s *Sender) logFailure(ctx context.Context, what string, err error, failures int) {
 	if ctx.Err() == nil {
 		s.opts.Logger.Error(what, "error", err)
-		_ = pause.For(ctx, min(time.Second<<min(failures, 4), maxFailurePause)) // ended by ctx as the loop is
+		_ = pause.For(ctx, min(time.Second<<min(failures, 4), maxFailurePause)) // the loop checks ctx
 	}
 }
 
-// post makes deliveries of what has ended; of fewer runs at once after each failure, for
-// they may have been too many.
-func (s *Sender) post(ctx context.Context) {
+// postDeliveries creates deliveries for ended runs. After each failure it uses smaller batches, because the
+// batch may have been too large.
+func (s *Sender) postDeliveries(ctx context.Context) {
 	for limit, failures := postLimit, 0; ctx.Err() == nil; {
 		asking, cancel := context.WithTimeout(ctx, storeTimeout)
 		n, err := s.opts.Store.PostDeliveries(asking, limit)
 		cancel()
 		var aside *store.SetAsideError
-		if errors.As(err, &aside) { // the others go on
-			s.opts.Logger.Error("making deliveries of results: some are set aside", "rows", len(aside.Rows), "error", err)
+		if errors.As(err, &aside) { // the other rows were processed
+			s.opts.Logger.Error("creating deliveries of results: some are set aside", "rows", len(aside.Rows), "error", err)
 			err = nil
 		}
 		if err != nil {
-			s.failed(ctx, "making deliveries of results", err, failures)
+			s.logFailure(ctx, "creating deliveries of results", err, failures)
 			if n > 0 {
 				limit = min(limit, n)
 			}
@@ -180,8 +180,8 @@ func (s *Sender) post(ctx context.Context) {
 			continue
 		}
 		limit, failures = min(limit*2, postLimit), 0
-		if n > 0 { // a project has a part of them alone
-			signal(s.claimable)
+		if n > 0 { // a batch has only a part of a project's rows
+			notifyLoop(s.claimable)
 		} else {
 			select {
 			case <-s.ended:
@@ -191,17 +191,17 @@ func (s *Sender) post(ctx context.Context) {
 	}
 }
 
-// claim begins attempts of what is due, in the context of these.
-func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
+// claimDeliveries claims due deliveries and starts their attempts in the context attempts.
+func (s *Sender) claimDeliveries(ctx, attempts context.Context, hints <-chan store.Hint) {
 	for failures := 0; ctx.Err() == nil; {
 		select {
 		case <-hints:
-			signal(s.ended)
+			notifyLoop(s.ended)
 		default:
 		}
-		claim := s.room()
+		claim := s.freeClaim()
 		if claim.Limit == 0 {
-			s.wait(ctx, hints, lookEvery)
+			s.waitForWork(ctx, hints, lookEvery)
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -209,26 +209,26 @@ func (s *Sender) claim(ctx, attempts context.Context, hints <-chan store.Hint) {
 		begun, err := s.opts.Store.ClaimDeliveries(asking, claim)
 		cancel()
 		var aside *store.SetAsideError
-		if errors.As(err, &aside) { // the others go on
+		if errors.As(err, &aside) { // the other deliveries were claimed
 			s.opts.Logger.Error("claiming deliveries: some are set aside", "rows", len(aside.Rows), "error", err)
 			err = nil
 		}
 		s.beginAll(attempts, s.claimedOf(begun, since, err))
 		switch {
 		case err != nil:
-			s.failed(ctx, "claiming deliveries", err, failures)
+			s.logFailure(ctx, "claiming deliveries", err, failures)
 			failures++
 			continue
 		case len(begun) == 0:
-			s.wait(ctx, hints, s.next(ctx, s.room()))
+			s.waitForWork(ctx, hints, s.timeUntilDue(ctx, s.freeClaim()))
 		}
 		failures = 0
 	}
 }
 
-// room is what may begin: half of what is free, so that there is some for a project that
-// comes next while a dozen others are slow.
-func (s *Sender) room() store.DeliveryClaim {
+// freeClaim returns how many deliveries can start: half of the free slots. So there are slots for
+// another project while a dozen projects are slow.
+func (s *Sender) freeClaim() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	half := (maxUnderWay - s.underWay + 1) / 2
@@ -238,12 +238,12 @@ func (s *Sender) room() store.DeliveryClaim {
 	}
 	return store.DeliveryClaim{
 		Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject), OfConnector: held,
-		Most: s.larges.most(s.opts.Now()),
+		Most: s.larges.freeCapacity(s.opts.Now()),
 	}
 }
 
-// next is in how long something may be due that there is room for.
-func (s *Sender) next(ctx context.Context, claim store.DeliveryClaim) time.Duration {
+// timeUntilDue returns the time until a delivery may be due that has capacity.
+func (s *Sender) timeUntilDue(ctx context.Context, claim store.DeliveryClaim) time.Duration {
 	if claim.Limit == 0 {
 		return lookEvery
 	}
@@ -256,15 +256,15 @@ func (s *Sender) next(ctx context.Context, claim store.DeliveryClaim) time.Durat
 	return min(lookEvery, max(in, emptyPause))
 }
 
-// wait returns when something may have to be done.
-func (s *Sender) wait(ctx context.Context, hints <-chan store.Hint, after time.Duration) {
+// waitForWork returns when there may be work.
+func (s *Sender) waitForWork(ctx context.Context, hints <-chan store.Hint, after time.Duration) {
 	timer := time.NewTimer(after)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		signal(s.ended)
+		notifyLoop(s.ended)
 	case <-hints:
-		signal(s.ended)
+		notifyLoop(s.ended)
 	case <-s.claimable:
 	case <-ctx.Done():
 	}

@@ -33,7 +33,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 )
 
-// keys are those of a test: what is sealed is not.
+// keys is a test implementation that seals nothing.
 type keys struct{ err error }
 
 func (k keys) SigningSecret(keyID string, of seal.Generated) (string, error) {
@@ -50,7 +50,7 @@ func (k keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
 
 func (keys) SealingKey() string { return "key" }
 
-// request is one that a destination got.
+// request is a request that the destination received.
 type request struct {
 	headers http.Header
 	body    []byte
@@ -59,7 +59,7 @@ type request struct {
 // sink is a destination.
 type sink struct {
 	*httptest.Server
-	// answer answers the n-th request, from 1.
+	// answer handles the n-th request, from 1.
 	answer func(w http.ResponseWriter, r *http.Request, n int)
 	mutex  sync.Mutex
 	got    []request
@@ -72,7 +72,7 @@ func newSink(t *testing.T, answer func(w http.ResponseWriter, r *http.Request, n
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // of a client that has gone
+			return // the client has disconnected
 		}
 		webhooktest.Delivery(t, webhooktest.Result, r.Header, body)
 		s.mutex.Lock()
@@ -96,21 +96,21 @@ func answers(status int) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, _ *http.Request, _ int) { w.WriteHeader(status) }
 }
 
-// scene is a project with an outbound connector, and a sender.
+// scene has a project with an outbound connector, and a sender.
 type scene struct {
 	*storebench.Scene
 	t         *testing.T
 	connector store.Connector
 	opts      delivery.Options
-	// settled gets a value when attempts were recorded.
+	// settled receives recorded attempts.
 	settled chan []store.Attempt
 }
 
-// watched tells what is recorded.
+// watched reports recorded attempts.
 type watched struct {
 	store.Store
 	settled chan []store.Attempt
-	failing *atomic.Int64 // how many times more it fails to record
+	failing *atomic.Int64 // number of records that fail
 }
 
 func (w watched) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
@@ -140,7 +140,7 @@ func newScene(t *testing.T, url, more string) *scene {
 		Ref: s.ref(store.KindConnectorLink, "results"), ID: uuid.New(), ProjectID: s.Project, ConnectorID: id,
 		AgentName: s.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
 	}))
-	now := time.Now() // as long as a test takes, however slow the machine is
+	now := time.Now() // constant during a test, however slow the machine is
 	s.opts = delivery.Options{
 		Now:   func() time.Time { return now },
 		Store: watched{st, s.settled, &atomic.Int64{}}, Keys: keys{}, Logger: slog.New(slog.DiscardHandler), Random: func() float64 { return 0.5 },
@@ -153,7 +153,7 @@ func (s *scene) ref(kind, name string) store.ObjectRef {
 	return store.ObjectRef{Namespace: "project", Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}
 }
 
-// run sends until the test, or the function that is returned, stops it.
+// run sends until the test ends or the returned function is called.
 func (s *scene) run() (stop func()) {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
@@ -166,7 +166,7 @@ func (s *scene) run() (stop func()) {
 	return stop
 }
 
-// recorded are the next attempts that are recorded.
+// recorded returns the next n recorded attempts.
 func (s *scene) recorded(n int) (attempts []store.Attempt) {
 	s.t.Helper()
 	for len(attempts) < n {
@@ -174,7 +174,7 @@ func (s *scene) recorded(n int) (attempts []store.Attempt) {
 		case more := <-s.settled:
 			attempts = append(attempts, more...)
 		case <-s.t.Context().Done():
-			require.FailNow(s.t, "the test is over")
+			require.FailNow(s.t, "the test has ended")
 		}
 	}
 	return attempts
@@ -187,7 +187,7 @@ func (s *scene) connectorRun(id uuid.UUID) store.ConnectorRun {
 	return run
 }
 
-func TestAResultIsDelivered(t *testing.T) {
+func TestSender_DeliversResult(t *testing.T) {
 	t.Parallel()
 	to := newSink(t, func(w http.ResponseWriter, _ *http.Request, _ int) { _, _ = w.Write([]byte("thanks")) })
 	s := newScene(t, to.URL+"/results?a=b", "")
@@ -219,7 +219,7 @@ func TestAResultIsDelivered(t *testing.T) {
 	require.Equal(t, 200, past[0].StatusCode)
 }
 
-func TestADeliveryIsRepeatedUntilItIsTaken(t *testing.T) {
+func TestSender_RetriesUntilAccepted(t *testing.T) {
 	t.Parallel()
 	to := newSink(t, func(w http.ResponseWriter, _ *http.Request, n int) {
 		if n < 3 {
@@ -241,11 +241,11 @@ func TestADeliveryIsRepeatedUntilItIsTaken(t *testing.T) {
 		signed[r.headers.Get("X-Service-Signature")] = true
 		require.Equal(t, i+1, attempts[i].Delivery.Attempt)
 	}
-	require.Len(t, signed, 3, "each attempt is signed anew")
+	require.Len(t, signed, 3, "each attempt has a new signature")
 	require.Equal(t, store.ConnectorRunCompleted, s.connectorRun(attempts[0].Delivery.ID).Status)
 }
 
-func TestDestinationsThatMisbehave(t *testing.T) {
+func TestSender_MisbehavingDestinations(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answer  func(w http.ResponseWriter, r *http.Request, n int)
@@ -253,14 +253,14 @@ func TestDestinationsThatMisbehave(t *testing.T) {
 		class   string
 		status  int
 	}{
-		"refuses": {answers(http.StatusBadRequest), store.DeliveryFailed, "http_status", 400},
-		"is gone": {answers(http.StatusGone), store.DeliveryGone, "http_status", 410},
+		"refuses":     {answers(http.StatusBadRequest), store.DeliveryFailed, "http_status", 400},
+		"returns 410": {answers(http.StatusGone), store.DeliveryGone, "http_status", 410},
 		"redirects": {func(w http.ResponseWriter, r *http.Request, _ int) {
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		}, store.DeliveryFailed, "redirect", 302},
 		"hangs":    {func(_ http.ResponseWriter, r *http.Request, _ int) { <-r.Context().Done() }, store.DeliveryFailed, "timeout", 0},
 		"hangs up": {func(http.ResponseWriter, *http.Request, int) { panic(http.ErrAbortHandler) }, store.DeliveryFailed, "reset", 0},
-		"answers for ever": {func(w http.ResponseWriter, r *http.Request, _ int) {
+		"endless response": {func(w http.ResponseWriter, r *http.Request, _ int) {
 			for r.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
 					return
@@ -285,12 +285,12 @@ func TestDestinationsThatMisbehave(t *testing.T) {
 			require.Equal(t, c.status, a.StatusCode)
 			require.LessOrEqual(t, len(a.Response), store.MaxExcerpt)
 			require.LessOrEqual(t, len(to.requests()), 1)
-			require.NotContains(t, a.Error, "127.0.0.1", "an address is not told")
+			require.NotContains(t, a.Error, "127.0.0.1", "the error contains no address")
 		})
 	}
 }
 
-func TestWhatCannotBeSent(t *testing.T) {
+func TestSender_UnsendableDeliveries(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
@@ -300,16 +300,16 @@ func TestWhatCannotBeSent(t *testing.T) {
 		spoil func(s *scene)
 		class string
 	}{
-		"nobody listens":      {closed.URL, func(*scene) {}, "refused"},
+		"connection refused":  {closed.URL, func(*scene) {}, "refused"},
 		"no such name":        {"https://no-such-name.invalid/", func(*scene) {}, "dns"},
 		"a forbidden address": {open.URL, func(s *scene) { s.opts.Guard = egress.New(egress.Rules{}) }, "forbidden_address"},
 		"plain text for TLS":  {strings.Replace(open.URL, "http:", "https:", 1), func(*scene) {}, "tls"},
 		"no url":              {"nowhere", func(*scene) {}, "connector"},
-		"a header that cannot be": {open.URL, func(s *scene) {
+		"invalid header": {open.URL, func(s *scene) {
 			s.connector.Sealed = []byte(s.Project.String() + s.connector.ID.String() + `credentials{"headers":{"Authorization":"Bearer theirs\n"}}`)
 			require.NoError(s.t, s.Store.PutConnector(s.t.Context(), s.connector))
 		}, "connector"},
-		"another's seal": {open.URL, func(s *scene) {
+		"sealed for another connector": {open.URL, func(s *scene) {
 			s.connector.Sealed = []byte("whatever")
 			require.NoError(s.t, s.Store.PutConnector(s.t.Context(), s.connector))
 		}, "connector"},
@@ -330,7 +330,7 @@ func TestWhatCannotBeSent(t *testing.T) {
 	}
 }
 
-func TestARecordIsTriedAgain(t *testing.T) {
+func TestSender_RetriesRecord(t *testing.T) {
 	t.Parallel()
 	to := newSink(t, answers(http.StatusOK))
 	s := newScene(t, to.URL, "")
@@ -341,19 +341,19 @@ func TestARecordIsTriedAgain(t *testing.T) {
 	require.Len(t, to.requests(), 1, "and not sent again")
 }
 
-// spoilt is a store of which each posting sets a row aside, beside those that it posts.
+// spoilt is a store where each batch sets one row aside and processes the others.
 type spoilt struct{ delivery.Store }
 
 func (s spoilt) PostDeliveries(ctx context.Context, limit int) (int, error) {
 	n, err := s.Store.PostDeliveries(ctx, limit)
 	if err == nil && n > 0 {
-		err = fmt.Errorf("making deliveries: %w", &store.SetAsideError{Rows: []error{errors.New("one that is at fault")}})
+		err = fmt.Errorf("creating deliveries: %w", &store.SetAsideError{Rows: []error{errors.New("the failing row")}})
 	}
 	return n, err
 }
 
-// TestWhatIsSetAsideKeepsNothingWaiting: it is said, and is no failure after which is paused.
-func TestWhatIsSetAsideKeepsNothingWaiting(t *testing.T) {
+// TestSender_SkipsRowsSetAside: a row that is set aside is logged, and causes no backoff.
+func TestSender_SkipsRowsSetAside(t *testing.T) {
 	t.Parallel()
 	to := newSink(t, answers(http.StatusOK))
 	s := newScene(t, to.URL, "")
@@ -365,10 +365,10 @@ func TestWhatIsSetAsideKeepsNothingWaiting(t *testing.T) {
 	s.recorded(1)
 	stop()
 	require.Contains(t, said.String(), "some are set aside")
-	require.NotContains(t, said.String(), `msg="making deliveries of results"`)
+	require.NotContains(t, said.String(), `msg="creating deliveries of results"`)
 }
 
-func TestAStopEndsWhatIsUnderWay(t *testing.T) {
+func TestSender_StopEndsAttempts(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	to := newSink(t, func(http.ResponseWriter, *http.Request, int) { <-release })
@@ -381,7 +381,7 @@ func TestAStopEndsWhatIsUnderWay(t *testing.T) {
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome, "it was recorded before the sender ended")
 }
 
-// forgetful is a store whose outputs are gone.
+// forgetful is a store without outputs.
 type forgetful struct{ delivery.Store }
 
 func (f forgetful) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
@@ -393,8 +393,8 @@ func (f forgetful) ClaimDeliveries(ctx context.Context, claim store.DeliveryClai
 	return claimed, err
 }
 
-// TestAnOutputThatIsGoneIsNotWaitedFor: it does not come back.
-func TestAnOutputThatIsGoneIsNotWaitedFor(t *testing.T) {
+// TestSender_MissingOutputFails: a missing output is not retried, because it does not come back.
+func TestSender_MissingOutputFails(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "https://a.example", "")
 	s.opts.Store = forgetful{s.opts.Store}

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Classes of what goes wrong with attempts.
+// Error classes of attempts.
 const (
 	classDNS       = "dns"
 	classRefused   = "refused"
@@ -24,31 +24,31 @@ const (
 	classNetwork   = "network"
 	classRedirect  = "redirect"
 	classStatus    = "http_status"
-	// classConnector: the connector cannot be sent with as it is.
+	// classConnector means that the configuration of the connector cannot be used.
 	classConnector = "connector"
-	// classPlatform: the platform could not send just now.
+	// classPlatform means that the platform could not send at the moment.
 	classPlatform = "platform"
-	// classErased: what was to be sent is not stored any more.
+	// classErased means that the contents are no longer stored.
 	classErased = "erased"
 )
 
-// platformPause is how long a delivery waits that the platform could not send.
+// platformPause is the wait after the platform could not send.
 const platformPause = 10 * time.Second
 
-// seen is what came of an attempt.
-type seen struct {
+// attemptResult is the result of an attempt.
+type attemptResult struct {
 	status     int
 	retryAfter string
 	response   string
-	class      string // "" with an answer of 2xx
+	class      string // "" for a 2xx response
 	message    string
 	at         time.Time
 	took       time.Duration
 }
 
-// judge decides what an attempt means for its delivery, the number-th of a schedule.
-// random is from 0 to 1: it spreads those that failed together.
-func judge(s seen, number int, schedule []time.Duration, now time.Time, random float64) store.Attempt {
+// decideAttempt decides about the outcome of an attempt, which has the given number in the schedule. random
+// is from 0 to 1 and spreads deliveries that failed together.
+func decideAttempt(s attemptResult, number int, schedule []time.Duration, now time.Time, random float64) store.Attempt {
 	a := store.Attempt{
 		At: s.at, Duration: s.took, StatusCode: s.status, ErrorClass: s.class, Error: s.message, Response: s.response, Reason: s.message,
 	}
@@ -57,8 +57,8 @@ func judge(s seen, number int, schedule []time.Duration, now time.Time, random f
 		a.Outcome, a.Reason = store.DeliveryDone, ""
 	case s.class == classErased:
 		a.Outcome = store.DeliveryCancelled
-	case s.class == classPlatform: // which is nobody's fault but ours, and ends nothing
-		// In whole seconds, so that those which wait alike are recorded at once.
+	case s.class == classPlatform: // our fault, so it ends nothing
+		// Whole seconds, so that deliveries with the same wait are recorded together.
 		a.Outcome, a.Wait, a.Free = store.DeliveryRetry, jittered(platformPause, random).Round(time.Second), true
 	case s.status == http.StatusGone:
 		a.Outcome = store.DeliveryGone
@@ -76,17 +76,17 @@ func judge(s seen, number int, schedule []time.Duration, now time.Time, random f
 	return a
 }
 
-// passing says that a client's error may be another one the next time.
+// passing reports whether a client error may be temporary.
 func passing(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests
 }
 
-// jittered is up to a fifth less or more.
+// jittered changes a duration by up to a fifth.
 func jittered(d time.Duration, random float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*random))
 }
 
-// retryAfterOf reads a Retry-After: seconds, or a date.
+// retryAfterOf parses Retry-After: seconds or a date.
 func retryAfterOf(header string, now time.Time) time.Duration {
 	if header = strings.TrimSpace(header); header == "" {
 		return 0

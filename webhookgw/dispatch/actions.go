@@ -13,19 +13,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// actionsFor is how long tools are taken for those of an agent without asking again, while no
-// hint says that a connector of the project or its links have changed.
+// actionsFor is how long the tools of an agent are cached, unless a hint reports a change of the
+// project's connectors or links.
 const actionsFor = tokenFor
 
-// actions remembers the tools by which agents send, while it follows the hints of what may
-// change them. One that is gone sends nothing meanwhile: the store refuses.
-type actions struct {
-	known     *cache.Cache[agentKey, knownActions]
+// actions caches the tools that agents send with, and follows the hints about changes. If a tool
+// was removed meanwhile, the store rejects its deliveries.
+type toolCache struct {
+	known     *cache.Cache[agentKey, cachedTools]
 	following atomic.Bool
 
 	mutex sync.Mutex
-	// changes counts the hints, lost those that may have been lost; changed is the number of
-	// the last hint of a project.
+	// changes counts the hints, and lost the losses of hints. changed has the number of the last
+	// hint for each project.
 	changes, lost uint64
 	changed       *cache.Cache[uuid.UUID, uint64]
 }
@@ -35,24 +35,24 @@ type agentKey struct {
 	name        string
 }
 
-// knownActions are an agent's, with the number of the last hint of its project before they
+// cachedTools has the tools of an agent, and the number of the project's last hint before they
 // were read.
-type knownActions struct {
+type cachedTools struct {
 	all  []store.Action
 	seen uint64
 }
 
-func newActions() *actions {
-	return &actions{known: cache.New[agentKey, knownActions](maxRecent, actionsFor, nil), changed: cache.New[uuid.UUID, uint64](maxRecent, 0, nil)}
+func newToolCache() *toolCache {
+	return &toolCache{known: cache.New[agentKey, cachedTools](maxRecent, actionsFor, nil), changed: cache.New[uuid.UUID, uint64](maxRecent, 0, nil)}
 }
 
-// seen is the number of the last hint of a project. It is to be taken before the store is
-// asked, so that no hint falls between.
-func (a *actions) seen(project uuid.UUID) uint64 {
+// lastHint returns the number of the last hint for a project. Call it before the store query, so that
+// no hint is missed.
+func (a *toolCache) lastHint(project uuid.UUID) uint64 {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	last, known := a.changed.Get(project)
-	if !known { // it is forgotten, perhaps
+	if !known { // possibly evicted
 		a.changes++
 		last = a.changes
 		a.changed.Put(project, last)
@@ -60,13 +60,12 @@ func (a *actions) seen(project uuid.UUID) uint64 {
 	return max(last, a.lost)
 }
 
-// of are the tools of agents in an environment: what is remembered, and what read reads of the
-// others.
-func (a *actions) of(
+// toolsOf returns the tools of agents in an environment. It calls read for tools that are not cached.
+func (a *toolCache) toolsOf(
 	ctx context.Context, environment store.Key, agents []string, read func(ctx context.Context, agents []string) ([]store.Action, error),
 ) (all map[string][]store.Action, err error) {
 	following := a.following.Load()
-	seen := a.seen(environment.ProjectID)
+	seen := a.lastHint(environment.ProjectID)
 	all = map[string][]store.Action{}
 	var unknown []string
 	for _, name := range agents {
@@ -88,14 +87,14 @@ func (a *actions) of(
 	}
 	for _, name := range unknown {
 		if following {
-			a.known.Put(agentKey{environment, name}, knownActions{all[name], seen})
+			a.known.Put(agentKey{environment, name}, cachedTools{all[name], seen})
 		}
 	}
 	return all, nil
 }
 
-// follow forgets what hints name, until the channel closes.
-func (a *actions) follow(hints <-chan store.Hint) {
+// followHints drops the cached tools of changed projects until the channel closes.
+func (a *toolCache) followHints(hints <-chan store.Hint) {
 	a.following.Store(true)
 	defer a.following.Store(false)
 	for hint := range hints {

@@ -19,9 +19,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestTheAnswerToAClaimIsBounded: inputs and journals beyond the room are fetched, runs
-// beyond the number handed next.
-func TestTheAnswerToAClaimIsBounded(t *testing.T) {
+// TestClaim_LimitsResponse: runners fetch inputs and journals beyond the limit, and get further
+// runs with the next request.
+func TestClaim_LimitsResponse(t *testing.T) {
 	t.Parallel()
 	input := []byte(strings.Repeat("i", store.MaxInlineInput))
 	f := &fake{entry: `"` + strings.Repeat("e", 1<<10) + `"`, length: 200}
@@ -30,11 +30,11 @@ func TestTheAnswerToAClaimIsBounded(t *testing.T) {
 			Run: store.Run{ProjectID: named("a"), ID: uuid.New()}, Input: input, JournalLength: f.length, JournalSize: f.length << 10,
 		})
 	}
-	f.claimed[0].JournalLength, f.claimed[0].JournalSize = 60_000, 60_000*(store.EntryOverhead+3) // of small entries
+	f.claimed[0].JournalLength, f.claimed[0].JournalSize = 60_000, 60_000*(store.EntryOverhead+3) // small entries
 	h := handlerOf(f)
 	w := ask(t, h, "a", http.MethodPost, "/v1/claim", `{"limit":64}`)
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
-	require.Less(t, w.Body.Len(), 3<<20, "base64 and all")
+	require.Less(t, w.Body.Len(), 3<<20, "including the base64 overhead")
 	var resp dispatchapi.ClaimResponse
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
 	require.Len(t, resp.Runs, maxClaim)
@@ -45,12 +45,12 @@ func TestTheAnswerToAClaimIsBounded(t *testing.T) {
 		require.Equal(t, i != 1, run.JournalElsewhere, i)
 		require.Equal(t, run.JournalElsewhere, len(run.Journal) == 0)
 	}
-	require.True(t, h.claims.Free(), "its memory is given back")
+	require.True(t, h.claims.Free(), "its memory is released")
 }
 
-// TestARunIsHandedOutWithoutAJournalThatCannotBeRead: it is claimed by then. The journal is
-// left to be fetched, and takes no room from those of the others.
-func TestARunIsHandedOutWithoutAJournalThatCannotBeRead(t *testing.T) {
+// TestClaim_UnreadableJournal: the run is already claimed, so it is returned. The runner fetches
+// the journal, and the journal uses no space of others.
+func TestClaim_UnreadableJournal(t *testing.T) {
 	t.Parallel()
 	f := &fake{entry: `"e"`, length: 2}
 	for range 3 {
@@ -71,12 +71,11 @@ func TestARunIsHandedOutWithoutAJournalThatCannotBeRead(t *testing.T) {
 		require.Equal(t, i == 0, run.JournalElsewhere, i)
 		require.Equal(t, run.JournalElsewhere, len(run.Journal) == 0, i)
 	}
-	require.True(t, h.claims.Free(), "its memory is given back")
+	require.True(t, h.claims.Free(), "its memory is released")
 }
 
-// TestAProjectsJournalsAreReadAFewAtATime: whoever asks for many at once waits for
-// these, and nobody else does.
-func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
+// TestJournal_LimitsReadsPerProject: only the project with many concurrent reads waits.
+func TestJournal_LimitsReadsPerProject(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const most = maxStreamBytes / projectShare / journalStream
@@ -103,12 +102,12 @@ func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, map[int]int{http.StatusOK: most}, codes)
 		require.Equal(t, 2*most+1, f.calls("JournalAfter"), "the next ones")
-		time.Sleep(patience) // of the bubble
+		time.Sleep(patience) // bubble time
 		synctest.Wait()
 		for range 64 - 2*most {
 			codes[<-answered]++
 		}
-		require.Equal(t, 64-2*most, codes[http.StatusTooManyRequests], "their runners ask again")
+		require.Equal(t, 64-2*most, codes[http.StatusTooManyRequests], "the runners ask again")
 		close(f.reading)
 		for range most + 1 {
 			require.Equal(t, http.StatusOK, <-answered)
@@ -117,16 +116,16 @@ func TestAProjectsJournalsAreReadAFewAtATime(t *testing.T) {
 	})
 }
 
-// slowWriter takes a piece at a time, each in time.
+// slowWriter accepts one part at a time, each within the limit.
 type slowWriter struct{ *httptest.ResponseRecorder }
 
 func (s slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(answerTime / 4) // of the bubble
+	time.Sleep(answerTime / 4) // bubble time
 	return s.ResponseRecorder.Write(p)
 }
 
-// TestWhoReadsTooSlowlyIsCutOff: whatever it is that it reads.
-func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
+// TestStream_ClosesSlowReaders: for every kind of response.
+func TestStream_ClosesSlowReaders(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("x", 2<<20)
 	for path, f := range map[string]*fake{
@@ -139,7 +138,7 @@ func TestWhoReadsTooSlowlyIsCutOff(t *testing.T) {
 				r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/v1/runs/%s/%s", uuid.New(), path), nil)
 				r.Header.Set("Authorization", "Bearer a")
 				w := slowWriter{httptest.NewRecorder()}
-				require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it is not taken for whole")
+				require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(w, r) }, "it does not look complete")
 				require.NotZero(t, w.Body.Len())
 				require.LessOrEqual(t, w.Body.Len(), 5*(64<<10))
 				require.True(t, h.streams.Free())

@@ -21,35 +21,35 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func (h *Handler) report(w http.ResponseWriter, r *http.Request, token store.Token) error {
+func (h *Handler) reportBuild(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.BuildReport
-	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
+	if err := decodeRequest(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	report := store.BuildReport{
 		Phase: store.DeploymentPhase(req.Phase), Branch: req.Branch, Commit: req.Commit, CommitMessage: req.CommitMessage, Author: req.Author,
 	}
-	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.ReportBuild(ctx, token.Deployment(), report)
 	}))
 }
 
-func (h *Handler) log(w http.ResponseWriter, r *http.Request, token store.Token) error {
+func (h *Handler) appendBuildLog(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.BuildLog
-	if err := decode(w, r, dispatchapi.MaxLogRequest, &req); err != nil {
+	if err := decodeRequest(w, r, dispatchapi.MaxLogRequest, &req); err != nil {
 		return err
 	}
-	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.AppendBuildLog(ctx, token.Deployment(), req.Number, req.Chunk)
 	}))
 }
 
-// upload streams what the deployment of the token is of.
-func (h *Handler) upload(w http.ResponseWriter, r *http.Request, token store.Token) error {
+// streamUpload streams the uploaded source of the token's deployment.
+func (h *Handler) streamUpload(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
 		defer context.AfterFunc(turn, cancel)()
 		body, err = h.opts.Store.OpenUpload(ctx, token.Deployment())
 		return err
@@ -57,7 +57,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request, token store.Tok
 		return err
 	}
 	defer body.Close()
-	return stream(w, "application/octet-stream", h.inTurn(ctx, cancel, token.ProjectID, body))
+	return copyStream(w, "application/octet-stream", h.readFairly(ctx, cancel, token.ProjectID, body))
 }
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
@@ -68,15 +68,15 @@ func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.
 	if errors.Is(err, store.ErrConflict) {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB, or the build has ended with another bundle.")
 	}
-	if full := (*store.StorageFullError)(nil); errors.As(err, &full) { // no 429: the build ends, and does not wait for a larger plan
+	if full := (*store.StorageFullError)(nil); errors.As(err, &full) { // not 429, because the build fails and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "The bundle is not stored: "+full.Error()+".")
 	}
-	return done(w, err)
+	return writeNoContent(w, err)
 }
 
-func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Token) error {
+func (h *Handler) finishBuild(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.BuildResult
-	if err := decode(w, r, dispatchapi.MaxRequest, &req); err != nil {
+	if err := decodeRequest(w, r, dispatchapi.MaxRequest, &req); err != nil {
 		return err
 	}
 	result := store.BuildResult{
@@ -93,23 +93,22 @@ func (h *Handler) result(w http.ResponseWriter, r *http.Request, token store.Tok
 	for _, c := range req.Connectors {
 		result.Connectors = append(result.Connectors, store.ConnectorFile(c))
 	}
-	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.FinishBuild(ctx, token.Deployment(), result)
 	}))
 }
 
-// recordedTest is a result of a test as it is recorded, in its REST shape.
+// recordedTest is the recorded result of a test, in its REST shape.
 type recordedTest struct {
 	ID uuid.UUID `json:"id"`
 	dispatchapi.TestResult
-	// AgentRunIDs are none: what a test runs is kept in the build alone.
+	// AgentRunIDs is empty, because the runs of a test only exist in the build.
 	AgentRunIDs []uuid.UUID `json:"agent_run_ids"`
 }
 
-// recordedCosts are costs within the bounds of those of runs. One in another currency than those
-// that prices are in is none.
+// recordedCosts limits costs as for runs. It drops costs in another currency than the prices.
 func recordedCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
-	const lastDay = 1 << 24 // far from here
+	const lastDay = 1 << 24 // far in the future
 	out := make(dispatchapi.DayCosts, len(costs))
 	for i, c := range costs {
 		if !slices.Contains(store.Currencies, store.Currency(c.Currency)) {
@@ -122,14 +121,15 @@ func recordedCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
 	return out
 }
 
-// Limits of the results of tests. What a bundle may ask for is far below them.
+// Limits of test results. The limits of a bundle are far below.
 const (
 	maxTestRuns = 1 << 20
 	maxDuration = 1 << 40 // milliseconds
 	maxName     = 255     // bytes
 )
 
-// boundedTest is a result within bounds, whatever a build says: programs of callers add these numbers.
+// boundedTest limits a test result, whatever a build reports, because client programs add these
+// numbers.
 func boundedTest(r dispatchapi.TestResult) dispatchapi.TestResult {
 	r.AgentName, r.TestName = printable(r.AgentName), printable(r.TestName)
 	r.Runs = min(max(r.Runs, 0), maxTestRuns)
@@ -146,7 +146,7 @@ func boundedTest(r dispatchapi.TestResult) dispatchapi.TestResult {
 	return r
 }
 
-// printable is a name without control characters and without bytes that are no text.
+// printable removes control characters and invalid UTF-8 from a name.
 func printable(name string) string {
 	return store.Cut(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
@@ -156,7 +156,7 @@ func printable(name string) string {
 	}, name), maxName)
 }
 
-// recordedTests gives each result of a deployment's tests an id; nil where there are none.
+// recordedTests gives each test result of a deployment an ID. It returns nil without results.
 func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMessage, error) {
 	if len(results) == 0 {
 		return nil, nil

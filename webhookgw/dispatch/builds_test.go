@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ofUpload is a store in which a deployment is of an upload.
+// ofUpload is a store with a deployment of an upload.
 type ofUpload struct {
 	hanging
 	deployment store.Key
@@ -32,8 +32,8 @@ func (s *ofUpload) OpenUpload(_ context.Context, deployment store.Key) (io.ReadC
 	return io.NopCloser(strings.NewReader("an upload")), nil
 }
 
-// TestABuildFetchesWhatItsDeploymentIsOf: by its token alone, and nobody else does.
-func TestABuildFetchesWhatItsDeploymentIsOf(t *testing.T) {
+// TestBuild_FetchesUpload: only with the token of its build.
+func TestBuild_FetchesUpload(t *testing.T) {
 	t.Parallel()
 	st := &ofUpload{hanging: hanging{kind: store.TokenBuild}, deployment: store.Key{ProjectID: named("greedy"), ID: known}}
 	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
@@ -46,9 +46,9 @@ func TestABuildFetchesWhatItsDeploymentIsOf(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, ask(t, h, "greedy", http.MethodGet, "/v1/build/upload", "").Code)
 }
 
-// TestResultsOfTestsAreRecorded: in their REST shape, each with an id that derives from the
+// TestBuild_RecordsTestResults: in their REST shape, each with an ID that derives from the
 // deployment.
-func TestResultsOfTestsAreRecorded(t *testing.T) {
+func TestBuild_RecordsTestResults(t *testing.T) {
 	t.Parallel()
 	deployment := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10")
 	none, err := recordedTests(deployment, nil)
@@ -79,7 +79,7 @@ func TestResultsOfTestsAreRecorded(t *testing.T) {
 	require.NotEqual(t, list[0]["id"], list[1]["id"])
 }
 
-// TestRecordedTests_AreBounded: numbers that callers add, and names that they show.
+// TestRecordedTests_AreBounded: client programs add the numbers and show the names.
 func TestRecordedTests_AreBounded(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {

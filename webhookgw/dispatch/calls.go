@@ -18,45 +18,44 @@ import (
 )
 
 const (
-	// Of the store's connections for short statements callsOf in callsIn are for calls
-	// of runners and builds: webhooks, ends and sweeps have the rest, however much is
-	// called here. A project has one part in callShare of those.
-	// Heartbeats stand in a line of their own, for beatsOf of them: work goes on
-	// elsewhere that they cannot keep.
+	// Calls of runners and builds use callsOf of callsIn parts of the store's connections for short
+	// statements. The rest is for webhooks, ended runs and sweeps. A project gets one part in
+	// callShare. Heartbeats have their own queue with beatsOf parts, so that other calls cannot
+	// delay them until leases expire.
 	callsOf, beatsOf, callsIn = 4, 2, 8
 	callShare                 = 2
-	// callTime bounds a call, from when it is its turn.
+	// callTime limits a call after it left the queue.
 	callTime = 10 * time.Second
-	// beatPatience is how long a heartbeat waits for its turn: less than its runner does
-	// for the answer, which else would not hear why there is none.
+	// beatPatience is how long a heartbeat waits in the queue. It is shorter than the runner's
+	// timeout, so that the runner gets the reason.
 	beatPatience = 2 * time.Second
 )
 
 var (
-	errProjectCalls = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"Too many of this project's calls are waiting for the store; call again.")
-	errCalls = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"Too many calls are waiting for the store; call again.")
+	errProjectCalls = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Too many calls of this project wait for the store. Retry later.")
+	errCalls = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Too many calls wait for the store. Retry later.")
 )
 
-// newCalls is the line of what may ask a store of so many connections at once, of
-// which it has so many parts in callsIn.
+// newCalls returns the queue for calls to a store with the given number of connections. It uses
+// parts/callsIn of them.
 func newCalls(connections, parts int, patience time.Duration) *quota.Budget {
 	return quota.NewBudget(callsAmong(connections, parts), callShare, maxInLine, patience)
 }
 
 func callsAmong(connections, parts int) int64 { return max(int64(connections*parts/callsIn), 1) }
 
-// call asks the store something in the turn of a project. What it does waits for nobody
-// but the store, least of all for a body.
-func (h *Handler) call(ctx context.Context, project uuid.UUID, do func(ctx context.Context) error) error {
-	return inLine(ctx, h.calls, project, do)
+// callStore runs a store call after the project's turn in the queue. The function do must only wait for
+// the store, never for a body.
+func (h *Handler) callStore(ctx context.Context, project uuid.UUID, do func(ctx context.Context) error) error {
+	return runInQueue(ctx, h.calls, project, do)
 }
 
-func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
+func runInQueue(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
 	turn, err := line.Wait(ctx, project, 1)
 	switch {
-	case errors.Is(err, quota.ErrInVain): // another gateway may be better off
+	case errors.Is(err, quota.ErrInVain): // another gateway may have free capacity
 		return errCalls
 	case err != nil:
 		return quota.Refusal(err, errProjectCalls, errCalls)
@@ -67,11 +66,11 @@ func inLine(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(
 	return do(ctx)
 }
 
-// inTurn reads what streams from the store, each chunk in the turn of a project. cancel
-// ends ctx, within which the body is read, when a chunk takes too long.
-func (h *Handler) inTurn(ctx context.Context, cancel context.CancelFunc, project uuid.UUID, body io.Reader) io.Reader {
+// readFairly reads a stream from the store. Each chunk waits for the project's turn. If a chunk takes
+// too long, inTurn cancels ctx, which must be the context of the body.
+func (h *Handler) readFairly(ctx context.Context, cancel context.CancelFunc, project uuid.UUID, body io.Reader) io.Reader {
 	return bufio.NewReaderSize(readerFunc(func(p []byte) (n int, err error) {
-		err = h.call(ctx, project, func(turn context.Context) (err error) {
+		err = h.callStore(ctx, project, func(turn context.Context) (err error) {
 			defer context.AfterFunc(turn, cancel)()
 			n, err = body.Read(p)
 			return err

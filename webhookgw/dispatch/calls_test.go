@@ -20,11 +20,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// hanging is a store that answers no call before its context ends.
+// hanging is a store that blocks each call until its context ends.
 type hanging struct {
 	fake
 	kind  store.TokenKind
-	under chan struct{} // one for each call under way
+	under chan struct{} // one value for each running call
 }
 
 func (s *hanging) Token(ctx context.Context, digest []byte) (store.Token, error) {
@@ -104,7 +104,7 @@ func (s *hanging) FinishBuild(ctx context.Context, _ store.Key, _ store.BuildRes
 // known is a run that the gateway knows.
 var known = uuid.New()
 
-// asking are requests that ask the store, of each route at least one.
+// asking has the requests that query the store, at least one per route.
 var asking = map[string][]struct{ path, body string }{
 	"POST /v1/claim":                   {{"/v1/claim", `{"limit":1,"runner_id":"r"}`}, {"/v1/claim", `{"runner_id":"r","draining":true}`}},
 	"POST /v1/heartbeat":               {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
@@ -120,13 +120,13 @@ var asking = map[string][]struct{ path, body string }{
 	"POST /v1/build/log":               {{"/v1/build/log", `{}`}},
 	"POST /v1/build/result":            {{"/v1/build/result", `{}`}},
 	"GET /v1/build/upload":             {{"/v1/build/upload", ""}},
-	"POST /v1/runs/{id}/complete":      nil, // ends share transactions, one at a time
-	"PUT /v1/build/bundle/{digest}":    nil, // stored while it comes in: bounded as a stream
+	"POST /v1/runs/{id}/complete":      nil, // completions share one transaction at a time
+	"PUT /v1/build/bundle/{digest}":    nil, // stored while it arrives, with the limits of streams
 }
 
-// TestCallsTakeAPartOfTheStore: whichever they are, a project's take a part of those that
-// may ask it, all together leave connections for others, and none waits for ever.
-func TestCallsTakeAPartOfTheStore(t *testing.T) {
+// TestCalls_UsePartOfConnections: the calls of a project use a part of the connections for calls.
+// All calls together leave connections for other work, and no call waits forever.
+func TestCalls_UsePartOfConnections(t *testing.T) {
 	t.Parallel()
 	router, ok := New(Options{Store: &fake{}}).Handler.(chi.Routes)
 	require.True(t, ok)
@@ -143,7 +143,7 @@ func TestCallsTakeAPartOfTheStore(t *testing.T) {
 	}))
 }
 
-// takesItsPart sends a request many times for two projects to a store that hangs.
+// takesItsPart sends many requests for two projects to a hanging store.
 func takesItsPart(t *testing.T, method, path, body string) {
 	t.Helper()
 	st := &hanging{kind: store.TokenRunner, under: make(chan struct{}, 1000)}
@@ -169,11 +169,11 @@ func takesItsPart(t *testing.T, method, path, body string) {
 	asks("modest", 40)
 	require.LessOrEqual(t, len(st.under), all)
 	asks("a", 1)
-	time.Sleep(2 * patience) // of the bubble: for memory, and for a turn
+	time.Sleep(2 * patience) // bubble time, for memory and for a turn
 	synctest.Wait()
 	time.Sleep(callTime)
 	synctest.Wait()
-	require.Len(t, codes, 81, "nobody waits any more")
+	require.Len(t, codes, 81, "no call waits any more")
 	require.True(t, h.calls.Free())
 	require.True(t, h.beats.Free())
 }

@@ -18,11 +18,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// claim hands out runs, waiting for something to say when there is nothing. A token
-// that ended while it waits takes none.
-func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Token) error {
+// claimRuns returns runs to a runner, and waits if there are none. A token that expired meanwhile gets
+// no runs.
+func (h *Handler) claimRuns(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.ClaimRequest
-	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
+	if err := decodeRequest(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	if err := checkRunner(req); err != nil {
@@ -30,7 +30,7 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 	}
 	runner := store.RunnerKey{Environment: token.Environment(), ID: req.RunnerID}
 	if req.Draining {
-		err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+		err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 			_, err := h.opts.Store.Reclaim(ctx, runner.Environment, req.RunnerID, leasesOf(token, req.Holding))
 			return err
 		})
@@ -39,79 +39,79 @@ func (h *Handler) claim(w http.ResponseWriter, r *http.Request, token store.Toke
 		}
 		return err
 	}
-	defer h.attendance.wait(runner)()
+	defer h.attendance.addWaiting(runner)()
 	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
-		resp, woken, err := h.look(r.Context(), token, runner, req)
+		resp, woken, err := h.findWork(r.Context(), token, runner, req)
 		if err != nil {
 			return err
 		}
-		req.Unanswered = false // what there was to find is found
-		if !empty(resp.ClaimResponse) || wait == 0 {
+		req.Unanswered = false // the lost response was handled
+		if !isEmptyResponse(resp.ClaimResponse) || wait == 0 {
 			defer resp.memory.End()
-			return h.hand(w, r, token, resp.ClaimResponse)
+			return h.sendClaimed(w, r, token, resp.ClaimResponse)
 		}
-		if req.Limit == 0 { // to hear of what was lost, which hints of other things tell too often
-			woken = after(r.Context(), woken, reportEvery)
+		if req.Limit == 0 { // for lost runs, because hints about other work come too often
+			woken = delayedSignal(r.Context(), woken, reportEvery)
 		}
-		begun, over := h.await(r.Context(), runner, req, woken, deadline.C)
-		if _, err := h.tokens.of(r); err != nil {
+		begun, over := h.awaitWork(r.Context(), runner, req, woken, deadline.C)
+		if _, err := h.tokens.tokenOf(r); err != nil {
 			return errors.Join(err, h.giveBack(r.Context(), begun))
 		}
 		switch {
 		case len(begun) > 0:
 			return h.handBegun(w, r, token, req, begun)
 		case over && r.Context().Err() == nil:
-			return h.hand(w, r, token, resp.ClaimResponse)
+			return h.sendClaimed(w, r, token, resp.ClaimResponse)
 		case over:
 			return context.Cause(r.Context())
 		}
 	}
 }
 
-// claimBytes is what an answer with so many runs may take.
+// claimBytes returns the maximum size of a response with the given number of runs.
 func claimBytes(runs int) int64 { return int64(runs+1) * (store.MaxInlineInput + runOverhead) }
 
-// claimAnswer is what a runner is told, with the memory that it takes until it was.
+// claimAnswer is a response to a runner, with the memory that it holds until it is sent.
 type claimAnswer struct {
 	dispatchapi.ClaimResponse
 	memory *quota.Grant
 }
 
-// look finds out what there is to tell a runner; without anything, the channel
-// says when to look again. It asks the store unless it knows that there is nothing.
-func (h *Handler) look(ctx context.Context, token store.Token, runner store.RunnerKey, req dispatchapi.ClaimRequest) (
+// findWork returns the response for a runner. If it is empty, the channel closes when to look again. It
+// queries the store unless the result is known to be empty.
+func (h *Handler) findWork(ctx context.Context, token store.Token, runner store.RunnerKey, req dispatchapi.ClaimRequest) (
 	claimAnswer, <-chan struct{}, error,
 ) {
 	for {
-		woken, rung, freed := h.wakeups.next(runner.Environment)
-		if h.attendance.still(runner, req, rung) {
+		woken, rung, freed := h.wakeups.nextHint(runner.Environment)
+		if h.attendance.isStillEmpty(runner, req, rung) {
 			return claimAnswer{ClaimResponse: newClaimResponse()}, woken, nil
 		}
-		resp, more, err := h.take(ctx, token, req)
+		resp, more, err := h.claimOnce(ctx, token, req)
 		switch {
 		case err != nil:
 			return resp, nil, err
-		case !empty(resp.ClaimResponse):
+		case !isEmptyResponse(resp.ClaimResponse):
 			return resp, nil, nil
-		case more && h.wakeups.leave(runner.Environment, freed):
-			continue // what was in the way has gone meanwhile
-		case !more && req.Limit > 0: // else it was not looked for runs
-			h.attendance.told(runner, req, rung)
+		case more && h.wakeups.noteLeftover(runner.Environment, freed):
+			continue // the reason has changed meanwhile
+		case !more && req.Limit > 0: // otherwise the query did not look for runs
+			h.attendance.rememberEmpty(runner, req, rung)
 		}
 		return resp, woken, nil
 	}
 }
 
-// after closes a moment after woken does.
-func after(ctx context.Context, woken <-chan struct{}, wait time.Duration) <-chan struct{} {
+// delayedSignal closes its channel shortly after woken closes.
+func delayedSignal(ctx context.Context, woken <-chan struct{}, wait time.Duration) <-chan struct{} {
 	later := make(chan struct{})
 	go func() {
 		select {
 		case <-woken:
-			_ = pause.For(ctx, wait) // when ctx ends nobody waits any more
+			_ = pause.For(ctx, wait) // nothing waits after ctx ends
 			close(later)
 		case <-ctx.Done():
 		}
@@ -123,8 +123,8 @@ func newClaimResponse() dispatchapi.ClaimResponse {
 	return dispatchapi.ClaimResponse{Runs: []dispatchapi.Run{}, Lost: []dispatchapi.Lease{}, Prefetch: []string{}}
 }
 
-// empty says whether there is nothing to say to a runner.
-func empty(resp dispatchapi.ClaimResponse) bool {
+// isEmptyResponse reports whether a response has no content.
+func isEmptyResponse(resp dispatchapi.ClaimResponse) bool {
 	return len(resp.Runs) == 0 && len(resp.Lost) == 0 && len(resp.Prefetch) == 0
 }
 
@@ -136,7 +136,7 @@ func leasesOf(token store.Token, leases []dispatchapi.Lease) []store.Lease {
 	return out
 }
 
-func heldOf(token store.Token, held []dispatchapi.Held) []store.Held {
+func heldRuns(token store.Token, held []dispatchapi.Held) []store.Held {
 	out := make([]store.Held, len(held))
 	for i, h := range held {
 		out[i] = store.Held{Lease: store.Lease{Run: token.Run(h.RunID), Token: h.Token}, TestName: h.TestName}
@@ -154,37 +154,36 @@ func wireLeases(leases []store.Lease) []dispatchapi.Lease {
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// checkRunner refuses what cannot be a runner's name or a bundle's digest.
+// checkRunner rejects invalid runner names and bundle digests.
 func checkRunner(req dispatchapi.ClaimRequest) error {
 	if len(req.RunnerID) > dispatchapi.MaxRunnerID {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, fmt.Sprintf("runner_id has at most %d bytes.", dispatchapi.MaxRunnerID))
 	}
 	for _, digest := range slices.Concat(req.Digests, req.Refused) {
 		if !digestForm.MatchString(digest) {
-			return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "digests are of the form sha256:<64 hexadecimal digits>.")
+			return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "A digest must have the form sha256:<64 hexadecimal digits>.")
 		}
 	}
 	return nil
 }
 
-// take asks the store once; more says that runs are queued for which there is no place.
-// An answer that says something holds its memory, as much as it may need until it is
-// known how much it does.
-func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (resp claimAnswer, more bool, err error) {
+// claimOnce queries the store once. more means that runs are queued without a free slot. A non-empty
+// response holds its maximum memory until its size is known.
+func (h *Handler) claimOnce(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest) (resp claimAnswer, more bool, err error) {
 	limit := min(max(req.Limit, 0), maxClaim)
-	memory, err := wait(ctx, h.claims, token.ProjectID, claimBytes(limit))
+	memory, err := waitForMemory(ctx, h.claims, token.ProjectID, claimBytes(limit))
 	if err != nil {
 		return resp, false, err
 	}
 	defer func() {
-		if err != nil || empty(resp.ClaimResponse) {
+		if err != nil || isEmptyResponse(resp.ClaimResponse) {
 			memory.End()
 		}
 	}()
-	// Begun, it is seen to its end: one that is given up with its request may be carried
-	// out all the same, and nobody would know of its runs.
+	// A started claim is completed even if the request ends. The transaction could commit anyway,
+	// and its runs would be unknown.
 	var result store.ClaimResult
-	err = h.call(ctx, token.ProjectID, func(ctx context.Context) error {
+	err = h.callStore(ctx, token.ProjectID, func(ctx context.Context) error {
 		begun, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 		defer end()
 		result, err = h.opts.Store.Claim(begun, store.Claim{
@@ -198,42 +197,43 @@ func (h *Handler) take(ctx context.Context, token store.Token, req dispatchapi.C
 		return resp, false, err
 	}
 	resp.memory = memory
-	resp.ClaimResponse, err = h.tell(ctx, token, req, result, memory)
+	resp.ClaimResponse, err = h.buildResponse(ctx, token, req, result, memory)
 	return resp, result.More, err
 }
 
-// tell makes an answer of what the store said, which keeps of memory what it takes.
-func (h *Handler) tell(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest, result store.ClaimResult, memory *quota.Grant) (
+// buildResponse converts a claim result into a response, and keeps only the memory that the response uses.
+func (h *Handler) buildResponse(ctx context.Context, token store.Token, req dispatchapi.ClaimRequest, result store.ClaimResult, memory *quota.Grant) (
 	dispatchapi.ClaimResponse, error,
 ) {
 	resp := newClaimResponse()
 	resp.Lost = wireLeases(slices.DeleteFunc(result.Lost, func(l store.Lease) bool {
-		_, ended := h.ended.Get(l) // by the runner itself, which named it before
+		_, ended := h.ended.Get(l) // ended by the runner itself, which named it before
 		return ended
 	}))
-	// What is beyond is leased, too: the runner does not name it and is handed it next.
+	// The other runs are leased too. The runner does not name them in its next request and gets
+	// them then.
 	runs := result.Runs[:min(len(result.Runs), maxClaim)]
 	for _, c := range runs {
 		h.countClaim(c.Run)
 		h.owners.Put(c.Run.Key(), token.EnvironmentID)
 		resp.Runs = append(resp.Runs, wireRun(c))
 	}
-	// Without them no run is handed over: it is leased to the runner, which asks again.
+	// Without its tools no run is handed over. It stays leased to the runner, which asks again.
 	actions, err := h.addActions(ctx, token, resp.Runs)
 	if err != nil {
 		return newClaimResponse(), err
 	}
-	memory.Keep(h.inline(ctx, token, runs, resp.Runs) + actions)
+	memory.Keep(h.inlineContents(ctx, token, runs, resp.Runs) + actions)
 	environment, err := h.environment(ctx, token.Environment(), len(result.Runs) > 0)
 	if err != nil && len(result.Runs) == 0 {
 		return resp, err
 	}
-	resp.Prefetch = wanted(environment, req)
+	resp.Prefetch = wantedBundles(environment, req)
 	return resp, nil
 }
 
-// wanted are the bundles that a runner of an environment should fetch.
-func wanted(environment store.Environment, req dispatchapi.ClaimRequest) []string {
+// wantedBundles returns the bundles that a runner of an environment should fetch.
+func wantedBundles(environment store.Environment, req dispatchapi.ClaimRequest) []string {
 	digests := []string{}
 	for _, digest := range []string{environment.WantedBundleDigest, environment.LiveBundleDigest} {
 		if digest != "" && !slices.Contains(req.Digests, digest) && !slices.Contains(req.Refused, digest) && !slices.Contains(digests, digest) {
@@ -243,11 +243,10 @@ func wanted(environment store.Environment, req dispatchapi.ClaimRequest) []strin
 	return digests
 }
 
-// inline leaves in the answer what is short of the runs' inputs and journals, in their
-// order, as long as there is room: the rest is to be fetched. It returns what the
-// answer takes. What cannot be read now is fetched too: the runs are claimed, whatever
-// becomes of it.
-func (h *Handler) inline(ctx context.Context, token store.Token, claimed []store.Claimed, runs []dispatchapi.Run) (taken int64) {
+// inlineContents adds short inputs and journals to the response, in order, while there is space. The runner
+// fetches the rest. inline returns the size of the response. If something cannot be read now, the
+// runner fetches it too, because the runs are already claimed.
+func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed []store.Claimed, runs []dispatchapi.Run) (taken int64) {
 	inputs, journals := int64(maxInline), int64(maxInlineJournals)
 	for i, c := range claimed {
 		if size := int64(len(c.Input)); size <= inputs {
@@ -260,7 +259,7 @@ func (h *Handler) inline(ctx context.Context, token store.Token, claimed []store
 			continue
 		}
 		var entries []store.JournalEntry
-		if err := h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+		if err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
 			entries, err = h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
 			return err
 		}); err != nil {
@@ -281,14 +280,13 @@ func (h *Handler) countClaim(run store.Run) {
 	h.opts.Metrics.Claimed(run.StartedAt.Sub(run.QueuedAt))
 }
 
-// environment reads an environment; a recent one will do for a runner that has
-// work to get at.
+// environment reads an environment. For a runner with work a cached one is enough.
 func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (store.Environment, error) {
 	if known, ok := h.environments.Get(key); ok && busy {
 		return known, nil
 	}
 	var environment store.Environment
-	err := h.call(ctx, key.ProjectID, func(ctx context.Context) (err error) {
+	err := h.callStore(ctx, key.ProjectID, func(ctx context.Context) (err error) {
 		environment, err = h.opts.Store.Environment(ctx, key)
 		return err
 	})
@@ -298,10 +296,10 @@ func (h *Handler) environment(ctx context.Context, key store.Key, busy bool) (st
 	return environment, err
 }
 
-// hand answers a claim; runs of a runner that has gone meanwhile are given back.
-func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token, resp dispatchapi.ClaimResponse) error {
+// sendClaimed writes the response to a claim. If the runner has disconnected, it releases the runs.
+func (h *Handler) sendClaimed(w http.ResponseWriter, r *http.Request, token store.Token, resp dispatchapi.ClaimResponse) error {
 	if r.Context().Err() == nil {
-		httpserver.WriteJSON(timed(w), http.StatusOK, resp)
+		httpserver.WriteJSON(withDeadline(w), http.StatusOK, resp)
 		return nil
 	}
 	leases := make([]store.Lease, len(resp.Runs))
@@ -311,7 +309,7 @@ func (h *Handler) hand(w http.ResponseWriter, r *http.Request, token store.Token
 	return errors.Join(context.Cause(r.Context()), h.releaseAll(r.Context(), leases))
 }
 
-// releaseAll gives runs back, also when the request has ended.
+// releaseAll releases runs, even if the request has ended.
 func (h *Handler) releaseAll(ctx context.Context, leases []store.Lease) (err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -326,7 +324,7 @@ func wireRun(c store.Claimed) dispatchapi.Run {
 		ID: c.Run.ID, Token: c.Token, LeaseSeconds: max(c.LeaseUntil.Sub(c.Now), 0).Seconds(), AgentName: c.Run.AgentName,
 		TestName:     c.Run.TestName,
 		BundleDigest: c.BundleDigest, ContentType: c.ContentType, Input: c.Input, InputElsewhere: c.InputBlob != nil, Files: c.Files,
-		Headers: c.Headers,
+		Headers: c.Headers, Traceparent: c.Traceparent,
 		Attempt: c.Run.Attempt, QueuedAt: c.Run.QueuedAt, Now: c.Now,
 	}
 	if c.Run.StartedAt != nil {

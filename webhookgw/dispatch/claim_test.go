@@ -22,8 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// oneToken is a store with one runner's token, until it is replaced, and with
-// one run, once it is queued.
+// oneToken is a store with one runner token, until it is replaced, and one run, once it is queued.
 type oneToken struct {
 	Store
 	mutex            sync.Mutex
@@ -68,7 +67,7 @@ func (s *oneToken) set(change func()) {
 	change()
 }
 
-// waiting begins a claim that waits for a run, in a bubble of synctest.
+// waiting starts a claim that waits for a run, in a synctest bubble.
 func waiting(h *Handler) <-chan *httptest.ResponseRecorder {
 	answered := make(chan *httptest.ResponseRecorder, 1)
 	go func() {
@@ -82,32 +81,32 @@ func waiting(h *Handler) <-chan *httptest.ResponseRecorder {
 	return answered
 }
 
-// TestATokenThatEndedWhileAClaimWaitsTakesNoRun: the hint of its end wakes the claim,
-// which does not trust what it remembers then.
-func TestATokenThatEndedWhileAClaimWaitsTakesNoRun(t *testing.T) {
+// TestClaim_ExpiredTokenGetsNoRun: the hint about the token wakes the claim, which reads the token
+// again.
+func TestClaim_ExpiredTokenGetsNoRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &oneToken{}
 		h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		answered := waiting(h)
 		s.set(func() { s.replaced, s.queued = true, true })
-		time.Sleep(recentFor) // of the bubble: what was read is trusted for so long
-		h.wakeups.wake(store.Key{})
+		time.Sleep(recentFor) // bubble time: cached for this long
+		h.wakeups.notifyEnvironment(store.Key{})
 		w := <-answered
 		require.Equal(t, http.StatusUnauthorized, w.Code, w.Body.String())
-		require.True(t, s.queued, "the run is for who has the new token")
+		require.True(t, s.queued, "the runner with the new token gets the run")
 		require.Equal(t, 1, s.claims)
 	})
 }
 
-func TestATokenThatHoldsTakesWhatComesWhileItWaits(t *testing.T) {
+func TestClaim_ValidTokenGetsNewRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &oneToken{}
 		h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		first, second := waiting(h), waiting(h)
 		s.set(func() { s.queued = true })
-		h.wakeups.wake(store.Key{})
+		h.wakeups.notifyEnvironment(store.Key{})
 		took := 0
 		for _, answered := range []<-chan *httptest.ResponseRecorder{first, second} {
 			w := <-answered
@@ -117,13 +116,13 @@ func TestATokenThatHoldsTakesWhatComesWhileItWaits(t *testing.T) {
 			took += len(resp.Runs)
 		}
 		require.Equal(t, 1, took)
-		require.LessOrEqual(t, s.tokens, 2, "read once, and when something has changed")
+		require.LessOrEqual(t, s.tokens, 2, "read once, and again after a change")
 	})
 }
 
-// TestWhatIsFreedWakesWhoLeftRuns: and nobody else; what is freed while the store is
-// asked is not missed.
-func TestWhatIsFreedWakesWhoLeftRuns(t *testing.T) {
+// TestWakeups_FreeSlotWakesWaitingRunners: only runners that skipped runs are woken. A slot that
+// becomes free during the query is not missed.
+func TestWakeups_FreeSlotWakesWaitingRunners(t *testing.T) {
 	t.Parallel()
 	w, environment := newWakeups(), store.Key{ID: uuid.New()}
 	woken := func(ring <-chan struct{}) bool {
@@ -134,23 +133,23 @@ func TestWhatIsFreedWakesWhoLeftRuns(t *testing.T) {
 			return false
 		}
 	}
-	ring, _, freed := w.next(environment)
-	w.free(environment)
-	require.False(t, woken(ring), "nobody has left a run")
-	require.True(t, w.leave(environment, freed), "it became free while the store was asked")
-	_, _, freed = w.next(environment)
-	require.False(t, w.leave(environment, freed))
-	w.free(store.Key{ID: uuid.New()})
+	ring, _, freed := w.nextHint(environment)
+	w.noteFreed(environment)
+	require.False(t, woken(ring), "no runner skipped a run")
+	require.True(t, w.noteLeftover(environment, freed), "a slot became free during the query")
+	_, _, freed = w.nextHint(environment)
+	require.False(t, w.noteLeftover(environment, freed))
+	w.noteFreed(store.Key{ID: uuid.New()})
 	require.False(t, woken(ring), "of another environment")
-	w.free(environment)
+	w.noteFreed(environment)
 	require.True(t, woken(ring))
-	ring, _, _ = w.next(environment)
-	w.free(environment)
-	require.False(t, woken(ring), "it looks again first")
+	ring, _, _ = w.nextHint(environment)
+	w.noteFreed(environment)
+	require.False(t, woken(ring), "it queries again first")
 }
 
-// TestWhatACallCostIsKept: the cost of a model's call goes to the store with the entry.
-func TestWhatACallCostIsKept(t *testing.T) {
+// TestJournal_StoresCost: the cost of a model call is stored with its entry.
+func TestJournal_StoresCost(t *testing.T) {
 	t.Parallel()
 	usage := dispatchapi.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
 	got, err := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{
@@ -160,9 +159,9 @@ func TestWhatACallCostIsKept(t *testing.T) {
 	require.Equal(t, &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage(usage), Cost: store.Cost{Currency: store.EUR, Nanos: 5}}, got[0].Usage)
 }
 
-// TestWhoWantedNoRunsWasNotToldThatThereAreNone: a runner that was full looks as soon
-// as it is not.
-func TestWhoWantedNoRunsWasNotToldThatThereAreNone(t *testing.T) {
+// TestClaim_FullRunnerQueriesAgain: a full runner has no empty result, so its next request queries
+// the store.
+func TestClaim_FullRunnerQueriesAgain(t *testing.T) {
 	t.Parallel()
 	s := &oneToken{}
 	h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
@@ -177,12 +176,12 @@ func TestWhoWantedNoRunsWasNotToldThatThereAreNone(t *testing.T) {
 	ask("1")
 	require.Equal(t, 2, s.claims)
 	ask("1")
-	require.Equal(t, 2, s.claims, "told a moment ago")
+	require.Equal(t, 2, s.claims, "empty result a moment ago")
 }
 
-// TestABuildsTokenIsReadAgain: its build ends without a hint to its environment; a
-// runner's is read again only once more, for hints to count from.
-func TestABuildsTokenIsReadAgain(t *testing.T) {
+// TestTokens_ExpiryOfCachedTokens: no hint reports the end of a build, so its token is read again.
+// A runner's token is only read once more, to count hints from then on.
+func TestTokens_ExpiryOfCachedTokens(t *testing.T) {
 	t.Parallel()
 	for kind, reads := range map[store.TokenKind]int{store.TokenBuild: 4, store.TokenRunner: 2} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -192,9 +191,9 @@ func TestABuildsTokenIsReadAgain(t *testing.T) {
 				r := httptest.NewRequest(http.MethodPost, "/", nil)
 				r.Header.Set("Authorization", "Bearer token")
 				for range 4 {
-					_, err := h.tokens.of(r)
+					_, err := h.tokens.tokenOf(r)
 					require.NoError(t, err)
-					time.Sleep(recentFor) // of the bubble
+					time.Sleep(recentFor) // bubble time
 				}
 				require.Equal(t, reads, s.reads, kind)
 			})

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dispatch serves the internal port, at which runners fetch runs and
-// builds report (see internal/dispatchapi for its routes). The token of a request
-// says for which environment or deployment it speaks; a request for anything
-// else finds nothing.
+// Package dispatch serves the internal port for runners and builds. Package internal/dispatchapi
+// has its routes. The token of a request belongs to one environment or deployment. A request for
+// anything else finds nothing.
 package dispatch

@@ -20,26 +20,25 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// fake is a store in which each token is a runner's of a project and environment that
-// are named like it, and each run of that environment. What it is asked for otherwise
-// is as its fields say.
+// fake is a store where each token belongs to a runner of the project and environment with the same
+// name, and each run belongs to that environment. Its fields set the other results.
 type fake struct {
 	Store
-	tokens map[string]bool // those in force; nil means all
-	hold   chan struct{}   // a token is read once it is closed, unless nil
+	tokens map[string]bool // valid tokens; nil means all
+	hold   chan struct{}   // blocks token reads until it is closed, unless nil
 	none   bool            // there is no run
 
 	claimed   []store.Claimed
-	entry     string        // the data of each entry of each journal
-	length    int64         // of each journal
-	reading   chan struct{} // a page of a journal waits for one
-	unread    uuid.UUID     // the run of which no journal can be read
+	entry     string        // the data of each journal entry
+	length    int64         // the length of each journal
+	reading   chan struct{} // each page of a journal waits for a value
+	unread    uuid.UUID     // the run with an unreadable journal
 	body      io.Reader     // of each input
 	lost      func(store.Lease) bool
 	completed func([]store.Completion) ([]error, error)
 
-	away  error       // Attend says so
-	waits []store.Key // in which something is queued, whatever hints say
+	away  error       // the error of Attend
+	waits []store.Key // environments with queued runs, whatever hints report
 
 	actions    []string // the tools of each agent
 	actionless error
@@ -55,7 +54,7 @@ type fake struct {
 	written  []store.JournalEntry
 }
 
-// named is the id of what is named so.
+// named returns the ID for a name.
 func named(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) }
 
 func (f *fake) count(call string) {
@@ -97,7 +96,7 @@ func (f *fake) Token(_ context.Context, digest []byte) (store.Token, error) {
 
 func (*fake) Connections() int { return fakeConnections }
 
-// fakeConnections is how many a fake has.
+// fakeConnections is the number of connections of a fake.
 const fakeConnections = 16
 
 func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {

@@ -15,17 +15,17 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// files lists the attachments of a run's input.
-func (h *Handler) files(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runID(r)
+// listFiles lists the attachments of a run's input.
+func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	id, err := runIDParam(r)
 	if err != nil {
 		return err
 	}
-	if err := h.owned(r.Context(), id, token); err != nil {
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return err
 	}
 	var files []store.File
-	if err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+	if err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
 		files, err = h.opts.Store.RunFiles(ctx, token.Run(id))
 		return err
 	}); err != nil {
@@ -46,9 +46,9 @@ func wireFiles(files []store.File) dispatchapi.Files {
 	return out
 }
 
-// file streams an accepted attachment of a run's input.
-func (h *Handler) file(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runID(r)
+// streamFile streams an accepted attachment of a run's input.
+func (h *Handler) streamFile(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	id, err := runIDParam(r)
 	if err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, token store.Token
 	if err != nil {
 		return store.ErrNotFound
 	}
-	if err := h.owned(r.Context(), id, token); err != nil {
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return err
 	}
 	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
 		defer context.AfterFunc(turn, cancel)()
 		_, body, err = h.opts.Store.OpenRunFile(ctx, token.Run(id), number)
 		return err
@@ -70,5 +70,5 @@ func (h *Handler) file(w http.ResponseWriter, r *http.Request, token store.Token
 		return err
 	}
 	defer body.Close()
-	return stream(w, "application/octet-stream", h.inTurn(ctx, cancel, token.ProjectID, body))
+	return copyStream(w, "application/octet-stream", h.readFairly(ctx, cancel, token.ProjectID, body))
 }

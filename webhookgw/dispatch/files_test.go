@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestRunnersGetReviewedFiles: those beyond the review are told of as omitted ones are.
-func TestRunnersGetReviewedFiles(t *testing.T) {
+// TestFiles_OnlyReviewedContent: files beyond the review budget are reported like omitted ones.
+func TestFiles_OnlyReviewedContent(t *testing.T) {
 	t.Parallel()
 	blob := uuid.New()
 	wire := wireFiles([]store.File{

@@ -18,8 +18,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// slowClaim is a store that carries out a claim when it may, and says what came of it
-// only to who still listens.
+// slowClaim is a store that completes a claim when allowed, and returns its result only while the
+// context is valid.
 type slowClaim struct {
 	fake
 	may      chan struct{}
@@ -42,9 +42,9 @@ func (s *slowClaim) Release(_ context.Context, l store.Lease, _ time.Duration) e
 	return nil
 }
 
-// TestRunsOfARunnerThatLeftDuringItsClaimAreGivenBack: as one does that drains. What it
-// had claimed by then it is not told, and nobody else would be before the lease ends.
-func TestRunsOfARunnerThatLeftDuringItsClaimAreGivenBack(t *testing.T) {
+// TestClaim_ReleasesRunsOfDisconnectedRunner: a draining runner can disconnect during its claim. It
+// does not get the claimed runs, and otherwise no runner would before the lease expires.
+func TestClaim_ReleasesRunsOfDisconnectedRunner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowClaim{may: make(chan struct{}), leased: store.Lease{Run: store.Key{ProjectID: named("a"), ID: uuid.New()}, Token: 7}}

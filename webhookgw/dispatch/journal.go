@@ -17,7 +17,7 @@ import (
 // journal appends to a run's journal.
 func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.JournalRequest
-	lease, err := h.lease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
+	lease, err := h.readLease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -25,19 +25,19 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	if err != nil {
 		return err
 	}
-	return done(w, h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.AppendJournal(ctx, lease, journal)
 	}))
 }
 
-// readJournal streams a run's journal to the runner that holds it, page by page.
+// readJournal streams a run's journal, page by page, to the runner that holds the run.
 func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	lease, err := h.leaseOfQuery(r, token)
 	if err != nil {
 		return err
 	}
-	// Appending nothing asks whether the claim is current.
-	if err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) error {
+	// Appending nothing checks whether the claim is current.
+	if err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.AppendJournal(ctx, lease, nil)
 	}); err != nil {
 		return err
@@ -47,14 +47,14 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 	out.SetEscapeHTML(false)
 	for {
 		var entries []store.JournalEntry
-		err := h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+		err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
 			entries, err = h.opts.Store.JournalAfter(ctx, lease.Run, after, journalPage)
 			return err
 		})
 		switch {
 		case err != nil && after == 0:
 			return err
-		case err != nil: // the answer is under way: cut off, it is no journal
+		case err != nil: // the response has started, so it is cut off and is no valid journal
 			panic(http.ErrAbortHandler)
 		case after == 0:
 			w.Header().Set("Content-Type", "application/x-ndjson")
@@ -72,13 +72,13 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 	}
 }
 
-// leaseOfQuery is the claim that a request without a body speaks of.
+// leaseOfQuery returns the claim of a request without a body.
 func (h *Handler) leaseOfQuery(r *http.Request, token store.Token) (store.Lease, error) {
-	id, err := runID(r)
+	id, err := runIDParam(r)
 	if err != nil {
 		return store.Lease{}, err
 	}
-	if err := h.owned(r.Context(), id, token); err != nil {
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return store.Lease{}, err
 	}
 	fence, err := strconv.ParseInt(r.URL.Query().Get("token"), 10, 64)
@@ -96,15 +96,15 @@ func wireEntries(entries []store.JournalEntry) []dispatchapi.JournalEntry {
 	return out
 }
 
-// entries are a runner's as they are stored. What a model calls itself is cut, for its
-// service says that and no run is to fail of it.
+// entries converts the entries of a runner for the store. It truncates model names, because the
+// model service chooses them and no run should fail because of them.
 func entries(in []dispatchapi.JournalEntry) ([]store.JournalEntry, error) {
 	out := make([]store.JournalEntry, len(in))
 	for i, e := range in {
 		kind := store.JournalKind(e.Kind)
 		if kind == store.JournalResumed || kind == store.JournalExpired {
 			return nil, httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeReservedKind,
-				fmt.Sprintf("Journal entry %d: entries of the kind %s are written by the platform alone.", e.Sequence, kind))
+				fmt.Sprintf("Journal entry %d: only the platform can write entries of the kind %s.", e.Sequence, kind))
 		}
 		out[i] = store.JournalEntry{Sequence: e.Sequence, Kind: kind, Data: e.Data, Unsafe: e.Unsafe}
 		if u := e.Usage; u != nil {

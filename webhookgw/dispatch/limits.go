@@ -7,9 +7,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// What callers of the port keep to is what the store takes: with limits that
-// differ, these are of different types and do not compile.
+// The limits for callers of this port equal the limits of the store. If they differ, the array
+// types differ and this does not compile.
 var (
+	_ *[store.MaxContext]byte       = (*[dispatchapi.MaxContext]byte)(nil)
 	_ *[store.MaxOutput]byte        = (*[dispatchapi.MaxOutput]byte)(nil)
 	_ *[store.MaxError]byte         = (*[dispatchapi.MaxError]byte)(nil)
 	_ *[store.MaxModelAnswer]byte   = (*[dispatchapi.MaxModelAnswer]byte)(nil)

@@ -14,58 +14,56 @@ import (
 	"github.com/agentplatform/agentplatform/internal/quota"
 )
 
-// Memory that requests of runners and builds may ask for, in bytes.
+// Memory limits for requests of runners and builds, in bytes.
 const (
-	// projectShare is the part of each kind that one project has, for tokens are read
-	// by tenants.
+	// projectShare is the part of each limit that a project gets, because tenants can read tokens.
 	projectShare = 4
-	// smallRequest is the size up to which requests are not counted: one a connection
-	// is little, and a heartbeat should not fail for want of room for other things.
+	// smallRequest is the size up to which requests do not count. One per connection is little, and
+	// a heartbeat should not fail for lack of memory.
 	smallRequest = 16 << 10
-	// maxInFlight is what larger requests hold at once. Nobody waits for it: who sends
-	// them comes again.
+	// maxInFlight limits the memory of larger requests. They do not wait: the sender retries.
 	maxInFlight = 96 << 20
-	// maxClaimBytes is what answers to claims hold at once, until their runners have
-	// read them; maxStreamBytes what inputs, journals and bundles under way do.
+	// maxClaimBytes limits claim responses until their runners have read them. maxStreamBytes
+	// limits inputs, journals and bundles in transfer.
 	maxClaimBytes  = 48 << 20
 	maxStreamBytes = 48 << 20
-	// maxInLine is how many requests of a project wait for one of these, patience for
-	// how long: less than their runner waits for an answer.
+	// maxInLine limits the waiting requests of a project. patience is how long they wait, which is
+	// shorter than the runner's timeout.
 	maxInLine = 512
 	patience  = 5 * time.Second
 )
 
-// later is a problem that goes by without anybody's doing.
-func later(status int, code httpserver.Code, detail string) httpserver.Problem {
+// temporaryProblem returns an error response for a temporary condition.
+func temporaryProblem(status int, code httpserver.Code, detail string) httpserver.Problem {
 	p := httpserver.NewProblem(status, code, detail)
 	p.RetryAfter = time.Second
 	return p
 }
 
 var (
-	errProjectInFlight = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"Requests of this project hold as much memory as they may; call again.")
-	errInFlight = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"The gateway holds as many requests as it has memory for; call again.")
-	errProjectAnswers = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"Answers to this project's runners hold as much memory as they may; call again.")
-	errAnswers = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"The gateway's answers hold as much memory as there is; call again.")
+	errProjectInFlight = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Requests of this project use their whole share of memory. Retry later.")
+	errInFlight = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Requests use all of the gateway's memory for them. Retry later.")
+	errProjectAnswers = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Responses to this project's runners use their whole share of memory. Retry later.")
+	errAnswers = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Responses use all of the gateway's memory for them. Retry later.")
 )
 
 func newBudget(all int64) *quota.Budget {
 	return quota.NewBudget(all, projectShare, maxInLine, patience)
 }
 
-// wait has memory of a budget for an answer; a Problem when there is none in time.
-func wait(ctx context.Context, of *quota.Budget, project uuid.UUID, n int64) (*quota.Grant, error) {
+// waitForMemory reserves memory of a budget for a response. It returns a Problem if there is none in time.
+func waitForMemory(ctx context.Context, of *quota.Budget, project uuid.UUID, n int64) (*quota.Grant, error) {
 	grant, err := of.Wait(ctx, project, n)
 	return grant, quota.Refusal(err, errProjectAnswers, errAnswers)
 }
 
-// hold counts a request of a project until release is called. One that streams its
-// body is not held.
-func (h *Handler) hold(project uuid.UUID, r *http.Request) (release func(), err error) {
+// holdRequest counts the memory of a project's request until release is called. Requests with a streamed
+// body do not count.
+func (h *Handler) holdRequest(project uuid.UUID, r *http.Request) (release func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
 		size = dispatchapi.MaxRequest

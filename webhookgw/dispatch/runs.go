@@ -17,16 +17,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// heartbeat renews claims. Each counts for itself: of a run that is not there, or
-// another environment's, the claim is lost. No run is read for it.
+// heartbeat renews claims, each separately. If a run is missing or belongs to another environment,
+// its claim is lost. It reads no run for that.
 func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.HeartbeatRequest
-	if err := decode(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
+	if err := decodeRequest(w, r, dispatchapi.MaxSmallRequest, &req); err != nil {
 		return err
 	}
 	var lost []store.Lease
-	err := inLine(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
-		lost, err = h.opts.Store.Heartbeat(ctx, token.Environment(), heldOf(token, req.Leases), store.LeaseDuration)
+	err := runInQueue(r.Context(), h.beats, token.ProjectID, func(ctx context.Context) (err error) {
+		lost, err = h.opts.Store.Heartbeat(ctx, token.Environment(), heldRuns(token, req.Leases), store.LeaseDuration)
 		return err
 	})
 	if err != nil {
@@ -40,13 +40,13 @@ func (h *Handler) heartbeat(w http.ResponseWriter, r *http.Request, token store.
 
 func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.CompleteRequest
-	lease, err := h.lease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
+	lease, err := h.readLease(w, r, token, dispatchapi.MaxRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
 	status := store.RunStatus(req.Status)
 	if !status.Terminal() || !store.RunRunning.CanBecome(status) {
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidStatus, "A run ends completed, failed or cancelled.")
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidStatus, "The status must be completed, failed or cancelled.")
 	}
 	journal, err := entries(req.Journal)
 	if err != nil {
@@ -54,7 +54,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	}
 	completion := store.Completion{
 		Lease: lease, TestName: req.TestName, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
-		Usage: store.TokenUsage(req.Usage), Journal: journal,
+		Usage: store.TokenUsage(req.Usage), Journal: journal, Context: req.Context, Unpublished: req.Unpublished,
 	}
 	if err := completion.Check(); err != nil {
 		return err
@@ -64,58 +64,58 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	err = h.ends.complete(r.Context(), completion, again)
 	if err == nil {
 		h.ended.Put(lease, struct{}{})
-		h.opts.Metrics.Ended(string(completion.Status), 1) // a repeated report, too
+		h.opts.Metrics.Ended(string(completion.Status), 1) // including repeated reports
 	}
-	return done(w, err)
+	return writeNoContent(w, err)
 }
 
 func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.ReleaseRequest
-	lease, err := h.lease(w, r, token, dispatchapi.MaxSmallRequest, &req, func() int64 { return req.Token })
+	lease, err := h.readLease(w, r, token, dispatchapi.MaxSmallRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
 	delay := min(max(time.Duration(req.DelaySeconds)*time.Second, 0), maxDelay)
-	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) error { return h.opts.Store.Release(ctx, lease, delay) })
+	err = h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error { return h.opts.Store.Release(ctx, lease, delay) })
 	if err == nil {
 		h.ended.Put(lease, struct{}{})
-		if delay > 0 { // nobody's hint says when the delay is over
-			time.AfterFunc(delay, func() { h.wakeups.wake(token.Environment()) })
+		if delay > 0 { // no hint reports the end of the delay
+			time.AfterFunc(delay, func() { h.wakeups.notifyEnvironment(token.Environment()) })
 		}
 	}
-	return done(w, err)
+	return writeNoContent(w, err)
 }
 
-// lease reads a request about a claim on a run of the token's environment.
-func (h *Handler) lease(w http.ResponseWriter, r *http.Request, token store.Token, limit int64, into any, fence func() int64) (store.Lease, error) {
-	id, err := runID(r)
+// readLease decodes a request about a claim on a run of the token's environment.
+func (h *Handler) readLease(w http.ResponseWriter, r *http.Request, token store.Token, limit int64, into any, fence func() int64) (store.Lease, error) {
+	id, err := runIDParam(r)
 	if err != nil {
 		return store.Lease{}, err
 	}
-	if err := h.owned(r.Context(), id, token); err != nil {
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return store.Lease{}, err
 	}
-	if err := decode(w, r, limit, into); err != nil {
+	if err := decodeRequest(w, r, limit, into); err != nil {
 		return store.Lease{}, err
 	}
 	return store.Lease{Run: token.Run(id), Token: fence()}, nil
 }
 
-func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runID(r)
+func (h *Handler) streamInput(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	id, err := runIDParam(r)
 	if err != nil {
 		return err
 	}
-	if err := h.owned(r.Context(), id, token); err != nil {
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return err
 	}
 	var (
 		contentType string
 		body        io.ReadCloser
 	)
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
 		defer context.AfterFunc(turn, cancel)()
 		contentType, body, err = h.opts.Store.RunInput(ctx, token.Run(id))
 		return err
@@ -123,11 +123,11 @@ func (h *Handler) input(w http.ResponseWriter, r *http.Request, token store.Toke
 		return err
 	}
 	defer body.Close()
-	return stream(w, contentType, h.inTurn(ctx, cancel, token.ProjectID, body))
+	return copyStream(w, contentType, h.readFairly(ctx, cancel, token.ProjectID, body))
 }
 
-// owned says ErrNotFound of a run of another environment, or of none.
-func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) error {
+// verifyOwned returns ErrNotFound if a run is missing or belongs to another environment.
+func (h *Handler) verifyOwned(ctx context.Context, id uuid.UUID, token store.Token) error {
 	key := token.Run(id)
 	if _, absent := h.absent.Get(key); absent {
 		return store.ErrNotFound
@@ -135,7 +135,7 @@ func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) er
 	environment, known := h.owners.Get(key)
 	if !known {
 		var run store.Run
-		err := h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+		err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
 			run, err = h.opts.Store.Run(ctx, key)
 			return err
 		})
@@ -154,12 +154,12 @@ func (h *Handler) owned(ctx context.Context, id uuid.UUID, token store.Token) er
 	return nil
 }
 
-func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
+func (h *Handler) streamBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	digest := chi.URLParam(r, "digest")
 	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the turn
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
 	defer cancel()
-	if err := h.call(ctx, token.ProjectID, func(turn context.Context) (err error) {
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
 		defer context.AfterFunc(turn, cancel)()
 		if err := h.opts.Store.NamesBundle(turn, token.Environment(), digest); err != nil {
 			return err
@@ -170,10 +170,10 @@ func (h *Handler) bundle(w http.ResponseWriter, r *http.Request, token store.Tok
 		return err
 	}
 	defer body.Close()
-	return stream(w, "application/zstd", h.inTurn(ctx, cancel, token.ProjectID, body))
+	return copyStream(w, "application/zstd", h.readFairly(ctx, cancel, token.ProjectID, body))
 }
 
-func done(w http.ResponseWriter, err error) error {
+func writeNoContent(w http.ResponseWriter, err error) error {
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

@@ -18,9 +18,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestAHeartbeatReadsNoRuns: whatever it names, one statement renews what is of its
-// environment.
-func TestAHeartbeatReadsNoRuns(t *testing.T) {
+// TestHeartbeat_ReadsNoRuns: one statement renews all named runs of the environment.
+func TestHeartbeat_ReadsNoRuns(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	h := handlerOf(f)
@@ -38,8 +37,8 @@ func TestAHeartbeatReadsNoRuns(t *testing.T) {
 	require.Equal(t, "short", f.renewed[0].TestName)
 }
 
-// TestARunThatIsNotThereIsReadOnceInAWhile: by whatever call.
-func TestARunThatIsNotThereIsReadOnceInAWhile(t *testing.T) {
+// TestOwned_CachesMissingRuns: for every call.
+func TestOwned_CachesMissingRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{none: true}
@@ -51,14 +50,14 @@ func TestARunThatIsNotThereIsReadOnceInAWhile(t *testing.T) {
 				require.Equal(t, http.StatusNotFound, w.Code)
 			}
 			require.Equal(t, reads, f.calls("Run"))
-			time.Sleep(absentFor) // of the bubble
+			time.Sleep(absentFor) // bubble time
 		}
 	})
 }
 
-// TestARunnerWritesNoEntryOfThePlatforms: that a run was resumed, or waited too long,
-// decides what it does next.
-func TestARunnerWritesNoEntryOfThePlatforms(t *testing.T) {
+// TestJournal_RejectsPlatformEntries: the platform's entries about resumed or late runs decide what
+// a run does next.
+func TestJournal_RejectsPlatformEntries(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []store.JournalKind{store.JournalResumed, store.JournalExpired} {
 		for _, call := range []string{`journal`, `complete`} {
@@ -74,8 +73,8 @@ func TestARunnerWritesNoEntryOfThePlatforms(t *testing.T) {
 	}
 }
 
-// TestAModelsNameIsCut: its service says what it is.
-func TestAModelsNameIsCut(t *testing.T) {
+// TestJournal_TruncatesModelName: the model service chooses its name.
+func TestJournal_TruncatesModelName(t *testing.T) {
 	t.Parallel()
 	f := &fake{}
 	w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/journal",
@@ -85,8 +84,8 @@ func TestAModelsNameIsCut(t *testing.T) {
 	require.True(t, strings.HasPrefix(f.written[0].Usage.Model, "mmm"))
 }
 
-// TestAJournalIsReadUnderItsClaim: as it is written.
-func TestAJournalIsReadUnderItsClaim(t *testing.T) {
+// TestJournal_ReadRequiresClaim: as a write does.
+func TestJournal_ReadRequiresClaim(t *testing.T) {
 	t.Parallel()
 	for query, status := range map[string]int{
 		"?token=1": http.StatusOK, "?token=2": http.StatusConflict, "?token=x": http.StatusUnprocessableEntity, "": http.StatusUnprocessableEntity,
@@ -104,8 +103,8 @@ func TestAJournalIsReadUnderItsClaim(t *testing.T) {
 	}
 }
 
-// TestARunThatIsGivenBackForLaterIsLookedForThen: not when somebody happens to.
-func TestARunThatIsGivenBackForLaterIsLookedForThen(t *testing.T) {
+// TestRelease_DelayedRunWakesRunner: when the delay is over, without another hint.
+func TestRelease_DelayedRunWakesRunner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -121,6 +120,6 @@ func TestARunThatIsGivenBackForLaterIsLookedForThen(t *testing.T) {
 		f.claimed = []store.Claimed{{Run: store.Run{ID: uuid.New()}}}
 		w := ask(t, h, "a", http.MethodPost, "/v1/runs/"+uuid.NewString()+"/release", `{"token":1,"delay_seconds":5}`)
 		require.Equal(t, http.StatusNoContent, w.Code, w.Body.String())
-		require.Equal(t, 5*time.Second, <-answered, "of the bubble")
+		require.Equal(t, 5*time.Second, <-answered, "bubble time")
 	})
 }

@@ -15,10 +15,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// send makes a delivery of what a run sends while it runs.
-func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token) error {
+// sendPayload creates a delivery from a payload that a run sends.
+func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	var req dispatchapi.SendRequest
-	lease, err := h.lease(w, r, token, dispatchapi.MaxSendRequest, &req, func() int64 { return req.Token })
+	lease, err := h.readLease(w, r, token, dispatchapi.MaxSendRequest, &req, func() int64 { return req.Token })
 	if err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 		return err
 	}
 	if err := jsonscan.Check(send.Payload); err != nil {
-		return fmt.Errorf("the payload is not JSON that receivers can read: %w: %w", err, store.ErrInvalid)
+		return fmt.Errorf("the payload is not valid JSON for receivers: %w: %w", err, store.ErrInvalid)
 	}
 	var (
 		sent store.Sent
@@ -35,7 +35,7 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 		much *store.TooMuchSentError
 		full *store.StorageFullError
 	)
-	err = h.call(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
+	err = h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
 		sent, err = h.opts.Store.Send(ctx, send)
 		return err
 	})
@@ -44,11 +44,11 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeTooManySends, "Not sent: "+many.Error()+".")
 	case errors.As(err, &much):
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeTooMuchSent, "Not sent: "+much.Error()+".")
-	case errors.As(err, &full): // no 429: the run goes on, and does not wait for a larger plan
+	case errors.As(err, &full): // not 429, because the run continues and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "Not sent: "+full.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
 		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound,
-			"Not sent: the run's agent has no link by which it could send so; it may have been removed.")
+			"Not sent: the run's agent has no link for this tool. The link may have been removed.")
 	case err != nil:
 		return err
 	}
@@ -60,8 +60,8 @@ func (h *Handler) send(w http.ResponseWriter, r *http.Request, token store.Token
 	return nil
 }
 
-// addActions tells runs which tools their agents send by, and returns how many bytes that
-// takes. Where they cannot be read the runs stay leased to their runner, which asks again.
+// addActions adds the tools for sending to the runs, and returns their size in bytes. If they
+// cannot be read, the runs stay leased to their runner, which asks again.
 func (h *Handler) addActions(ctx context.Context, token store.Token, runs []dispatchapi.Run) (taken int64, err error) {
 	if len(runs) == 0 {
 		return 0, nil
@@ -72,9 +72,9 @@ func (h *Handler) addActions(ctx context.Context, token store.Token, runs []disp
 			agents = append(agents, run.AgentName)
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // what a runner that left has claimed is given back then
-	of, err := h.actions.of(ctx, token.Environment(), agents, func(ctx context.Context, agents []string) (all []store.Action, err error) {
-		err = h.call(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+	ctx = context.WithoutCancel(ctx) // if the runner disconnected, its claimed runs are released
+	of, err := h.actions.toolsOf(ctx, token.Environment(), agents, func(ctx context.Context, agents []string) (all []store.Action, err error) {
+		err = h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
 			all, err = h.opts.Store.Actions(ctx, token.Environment(), agents)
 			return err
 		})
@@ -92,5 +92,5 @@ func (h *Handler) addActions(ctx context.Context, token store.Token, runs []disp
 	return taken, nil
 }
 
-// actionOverhead is more than an action takes in an answer beside its names.
+// actionOverhead is an upper limit for the size of an action in a response without its names.
 const actionOverhead = 64

@@ -18,8 +18,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestARunSendsWhatItIsAskedTo: by its own claim, and it hears what became of it.
-func TestARunSendsWhatItIsAskedTo(t *testing.T) {
+// TestSend_CreatesDelivery: with the claim of its run, and the run gets the result.
+func TestSend_CreatesDelivery(t *testing.T) {
 	t.Parallel()
 	run, delivery := uuid.New(), uuid.New()
 	for want, f := range map[string]*fake{
@@ -39,7 +39,7 @@ func TestARunSendsWhatItIsAskedTo(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotSentSaysWhy(t *testing.T) {
+func TestSend_Errors(t *testing.T) {
 	t.Parallel()
 	whole := `{"token":7,"mode":"agent_tool","name":"tell","position":3,"payload":1}`
 	for _, c := range []struct {
@@ -49,7 +49,7 @@ func TestWhatIsNotSentSaysWhy(t *testing.T) {
 		says   string
 	}{
 		{whole, fmt.Errorf("sending: %w", store.ErrFenced), http.StatusConflict, `"fenced"`},
-		{whole, fmt.Errorf("sending: %w", store.ErrNotFound), http.StatusNotFound, `no link by which it could send`},
+		{whole, fmt.Errorf("sending: %w", store.ErrNotFound), http.StatusNotFound, `no link for this tool`},
 		{whole, fmt.Errorf("sending: %w", &store.TooManySendsError{}), http.StatusUnprocessableEntity, `"too_many_sends"`},
 		{whole, fmt.Errorf("sending: %w", &store.TooMuchSentError{}), http.StatusUnprocessableEntity, `"too_much_sent"`},
 		{whole, fmt.Errorf("sending: %w", &store.StorageFullError{Stored: 7, Limit: 5}), http.StatusUnprocessableEntity, `"project_storage_full"`},
@@ -71,9 +71,9 @@ func TestWhatIsNotSentSaysWhy(t *testing.T) {
 	}
 }
 
-// TestAClaimSaysWhatItsAgentsSendBy: names, and nothing else. Without them nothing is handed
-// over: a run would not know what it may do.
-func TestAClaimSaysWhatItsAgentsSendBy(t *testing.T) {
+// TestClaim_ReturnsActions: only their names. If they cannot be read, no run is returned, because a
+// run must know its tools.
+func TestClaim_ReturnsActions(t *testing.T) {
 	t.Parallel()
 	f := &fake{actions: []string{"tell", "file"}}
 	for range 2 {
@@ -88,19 +88,19 @@ func TestAClaimSaysWhatItsAgentsSendBy(t *testing.T) {
 	for _, run := range resp.Runs {
 		require.Equal(t, []dispatchapi.Action{{Name: "tell", Connector: "a connector"}, {Name: "file", Connector: "a connector"}}, run.Actions)
 	}
-	require.Equal(t, 1, f.calls("Actions"), "once for all")
+	require.Equal(t, 1, f.calls("Actions"), "one query for all")
 
 	f.actionless = errors.New("away")
 	w = ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":2,"places":2}`)
 	require.Equal(t, http.StatusServiceUnavailable, w.Code, w.Body.String())
-	require.Empty(t, f.released, "it is asked for again, with the same token")
+	require.Empty(t, f.released, "it is queried again, with the same token")
 }
 
-// TestActionsAreReadOnceUntilTheyMayHaveChanged: by hints of the project, by those that may have
-// been lost, and by what happens while they are read.
-func TestActionsAreReadOnceUntilTheyMayHaveChanged(t *testing.T) {
+// TestActions_CacheUntilHint: a hint of the project, a lost hint, or a change during the read
+// invalidates them.
+func TestActions_CacheUntilHint(t *testing.T) {
 	t.Parallel()
-	a, reads := newActions(), 0
+	a, reads := newToolCache(), 0
 	hints, followed := make(chan store.Hint), make(chan struct{})
 	read := func(context.Context, []string) ([]store.Action, error) {
 		reads++
@@ -108,28 +108,28 @@ func TestActionsAreReadOnceUntilTheyMayHaveChanged(t *testing.T) {
 	}
 	environment := store.Key{ProjectID: named("a"), ID: named("a")}
 	ask := func(names ...string) string {
-		of, err := a.of(t.Context(), environment, names, read)
+		of, err := a.toolsOf(t.Context(), environment, names, read)
 		require.NoError(t, err)
 		return of["hello"][0].Name
 	}
 	require.Equal(t, "tell_1", ask("hello"))
-	require.Equal(t, "tell_2", ask("hello"), "nobody says when they change")
-	go func() { a.follow(hints); close(followed) }()
+	require.Equal(t, "tell_2", ask("hello"), "there is no hint about changes")
+	go func() { a.followHints(hints); close(followed) }()
 	hear := func(key store.Key) {
 		hints <- store.Hint{Topic: store.TopicRoute, Key: key}
-		hints <- store.Hint{Topic: store.TopicRoute, Key: store.Key{ProjectID: named("nobody")}} // the one before was heard
+		hints <- store.Hint{Topic: store.TopicRoute, Key: store.Key{ProjectID: named("nobody")}} // the previous hint was processed
 	}
 	hear(store.Key{ProjectID: named("b"), ID: named("c")})
 	require.Equal(t, "tell_3", ask("hello"))
 	require.Equal(t, "tell_3", ask("hello"))
 	hear(store.Key{ProjectID: named("b"), ID: named("c")})
 	require.Equal(t, "tell_3", ask("hello"), "another project's")
-	_, err := a.of(t.Context(), environment, []string{"hello", "other"}, func(_ context.Context, names []string) ([]store.Action, error) {
+	_, err := a.toolsOf(t.Context(), environment, []string{"hello", "other"}, func(_ context.Context, names []string) ([]store.Action, error) {
 		require.Equal(t, []string{"other"}, names)
 		return nil, nil
 	})
 	require.NoError(t, err)
-	require.Equal(t, "tell_3", ask("hello", "other"), "one without any is known too")
+	require.Equal(t, "tell_3", ask("hello", "other"), "an agent without tools is cached too")
 	hear(store.Key{ProjectID: named("a"), ID: named("c")})
 	require.Equal(t, "tell_4", ask("hello"))
 	hear(store.Key{})
@@ -142,8 +142,8 @@ func TestActionsAreReadOnceUntilTheyMayHaveChanged(t *testing.T) {
 	}
 	require.Equal(t, "tell_6", ask("hello"))
 	read = func(context.Context, []string) ([]store.Action, error) { return nil, errors.New("away") }
-	_, err = a.of(t.Context(), environment, []string{"hello"}, read)
-	require.Error(t, err, "it changed while it was read")
+	_, err = a.toolsOf(t.Context(), environment, []string{"hello"}, read)
+	require.Error(t, err, "it changed during the read")
 	close(hints)
 	<-followed
 }

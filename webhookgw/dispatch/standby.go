@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// await waits for something to look for, or for runs that begin at this runner with their
-// acceptance; over when the wait is.
-func (h *Handler) await(ctx context.Context, runner store.RunnerKey, req dispatchapi.ClaimRequest, woken <-chan struct{}, deadline <-chan time.Time) (
+// awaitWork waits for a hint, or for runs that start at this runner with their acceptance. over means
+// that the wait has ended.
+func (h *Handler) awaitWork(ctx context.Context, runner store.RunnerKey, req dispatchapi.ClaimRequest, woken <-chan struct{}, deadline <-chan time.Time) (
 	begun []store.Claimed, over bool,
 ) {
-	if req.Limit == 0 || len(req.Refused) > 0 { // a run may be one of what it refuses
+	if req.Limit == 0 || len(req.Refused) > 0 { // the run may be one that it refuses
 		select {
 		case <-woken:
 			return nil, false
@@ -41,29 +41,29 @@ func (h *Handler) await(ctx context.Context, runner store.RunnerKey, req dispatc
 		begun, given = waiting.Leave()
 	}
 	if given {
-		h.attendance.forget(runner) // what it was told does not hold any more
+		h.attendance.invalidate(runner) // its empty result is no longer valid
 	}
 	return begun, over
 }
 
-// handBegun answers a claim with runs that have begun at its runner.
+// handBegun returns runs that have started at this runner.
 func (h *Handler) handBegun(w http.ResponseWriter, r *http.Request, token store.Token, req dispatchapi.ClaimRequest, begun []store.Claimed) error {
 	if r.Context().Err() != nil {
 		return errors.Join(context.Cause(r.Context()), h.giveBack(r.Context(), begun))
 	}
-	memory, err := wait(r.Context(), h.claims, token.ProjectID, claimBytes(len(begun)))
+	memory, err := waitForMemory(r.Context(), h.claims, token.ProjectID, claimBytes(len(begun)))
 	if err != nil {
 		return err // they are leased to the runner, which asks again
 	}
 	defer memory.End()
-	resp, err := h.tell(r.Context(), token, req, store.ClaimResult{Runs: begun}, memory)
+	resp, err := h.buildResponse(r.Context(), token, req, store.ClaimResult{Runs: begun}, memory)
 	if err != nil {
 		return err
 	}
-	return h.hand(w, r, token, resp)
+	return h.sendClaimed(w, r, token, resp)
 }
 
-// giveBack gives back runs that have begun at a runner which is not handed them.
+// giveBack releases runs that have started at a runner but are not handed to it.
 func (h *Handler) giveBack(ctx context.Context, runs []store.Claimed) error {
 	leases := make([]store.Lease, len(runs))
 	for i, run := range runs {

@@ -27,13 +27,13 @@ const (
 
 func environmentOf(name string) store.Key { return store.Key{ProjectID: named(name), ID: named(name)} }
 
-// polled is a claim that waits.
+// polled is a waiting claim.
 type polled struct {
 	end    context.CancelFunc
 	answer chan *httptest.ResponseRecorder
 }
 
-// poll sends a claim of the runner of A, and returns once it waits, or has its answer.
+// poll sends a claim of the runner of A, and returns when it waits or has its response.
 func poll(t *testing.T, h *Handler, request string) polled {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
@@ -49,7 +49,7 @@ func poll(t *testing.T, h *Handler, request string) polled {
 	return p
 }
 
-// runs are those of the answer.
+// runs returns the runs of the response.
 func (p polled) runs(t *testing.T) []uuid.UUID {
 	t.Helper()
 	w := <-p.answer
@@ -63,21 +63,20 @@ func (p polled) runs(t *testing.T) []uuid.UUID {
 	return ids
 }
 
-// begun is a run of A that has begun.
+// begun returns a started run of A.
 func begun() store.Claimed {
 	return store.Claimed{Run: store.Run{ID: uuid.New(), ProjectID: named(ofA), Attempt: 1}, Token: 7}
 }
 
-// standing is a handler whose waiting runners are known.
+// standing returns a handler with its waiting runners.
 func standing(t *testing.T, f *fake) (*Handler, *handoff.Runners) {
 	t.Helper()
 	h := running(t, f)
 	return h, h.opts.Runners
 }
 
-// TestARunThatHasBegunAnswersTheClaimThatWaits: without a statement; what is known of the
-// queue does not hold after it.
-func TestARunThatHasBegunAnswersTheClaimThatWaits(t *testing.T) {
+// TestStandby_StartedRunEndsWait: without a query; the runner's empty result is no longer valid.
+func TestStandby_StartedRunEndsWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -91,15 +90,14 @@ func TestARunThatHasBegunAnswersTheClaimThatWaits(t *testing.T) {
 		require.Equal(t, 1, f.calls("Claim"))
 		require.Nil(t, runners.Hold(environmentOf(ofA)))
 		p = poll(t, h, waitsForRuns)
-		require.Equal(t, 2, f.calls("Claim"), "what it was told is forgotten")
+		require.Equal(t, 2, f.calls("Claim"), "its empty result is dropped")
 		p.end()
 		<-p.answer
 	})
 }
 
-// TestAHoldWithoutARunLeavesTheClaimWaiting: and has the store asked, in case something
-// began of which nobody knows.
-func TestAHoldWithoutARunLeavesTheClaimWaiting(t *testing.T) {
+// TestStandby_HoldWithoutRunQueriesStore: a run with an unknown outcome may have started.
+func TestStandby_HoldWithoutRunQueriesStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -109,16 +107,16 @@ func TestAHoldWithoutARunLeavesTheClaimWaiting(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, f.calls("Claim"))
 		require.Empty(t, p.runs(t))
-		require.Equal(t, maxWait, time.Since(since), "it waits for as long as it would have")
+		require.Equal(t, maxWait, time.Since(since), "it waits for the rest of its time")
 	})
 }
 
-// TestWhoCannotTakeARunIsNotHeld: without a free place, without a bundle that it may be
-// one of, and before the store has said that there is nothing.
-func TestWhoCannotTakeARunIsNotHeld(t *testing.T) {
+// TestStandby_SkipsUnsuitableRunners: without a free slot, without the bundle of the run, or before
+// an empty result.
+func TestStandby_SkipsUnsuitableRunners(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{
-		"no place":       `{"limit":0,"places":2,"wait_seconds":30,"runner_id":"r"}`,
+		"no free slot":   `{"limit":0,"places":2,"wait_seconds":30,"runner_id":"r"}`,
 		"refuses bundle": `{"limit":1,"places":2,"wait_seconds":30,"runner_id":"r","refused":["sha256:` + strings.Repeat("0", 64) + `"]}`,
 		"does not wait":  `{"limit":1,"places":2,"runner_id":"r"}`,
 	} {
@@ -135,17 +133,17 @@ func TestWhoCannotTakeARunIsNotHeld(t *testing.T) {
 	}
 }
 
-// TestARunThatBeganForNobodyIsGivenBack: its runner's request has ended, or its token has.
-func TestARunThatBeganForNobodyIsGivenBack(t *testing.T) {
+// TestStandby_ReleasesUnclaimedRun: if the request or the token of the runner has ended.
+func TestStandby_ReleasesUnclaimedRun(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]func(f *fake, h *Handler, p polled){
-		"hung up": func(_ *fake, _ *Handler, p polled) { p.end() },
+		"disconnected": func(_ *fake, _ *Handler, p polled) { p.end() },
 		"token": func(f *fake, h *Handler, _ polled) {
 			f.mutex.Lock()
 			f.tokens = map[string]bool{}
 			f.mutex.Unlock()
 			time.Sleep(recentFor)
-			h.wakeups.wake(environmentOf(ofA)) // as the hint of its end does
+			h.wakeups.notifyEnvironment(environmentOf(ofA)) // as the hint about its end does
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

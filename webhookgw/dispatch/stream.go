@@ -13,21 +13,22 @@ import (
 )
 
 const (
-	// blobStream is the memory of a blob that comes or goes: a few of its chunks.
-	// journalStream is that of a journal: a page.
+	// blobStream is the memory of a blob transfer, a few chunks. journalStream is the memory of a
+	// journal transfer, one page.
 	blobStream    = 4 * store.BlobChunk
 	journalStream = store.MaxJournalPage
-	// answerTime is how long the answer to a claim, or a stream, may take: no longer
-	// does a runner read it. What it holds is wanted by others.
+	// answerTime limits how long a runner can take to read a claim response or a stream, because
+	// others need the memory.
 	answerTime = 30 * time.Second
-	// streamTime bounds reading a stream from the store.
+	// streamTime limits reading a stream from the store.
 	streamTime = time.Minute
 )
 
-// streamed lets an endpoint stream within the budget of its project, for a while.
+// streamed wraps an endpoint that streams. It reserves memory of the project's budget and limits
+// the time.
 func (h *Handler) streamed(size int64, next endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request, token store.Token) error {
-		grant, err := wait(r.Context(), h.streams, token.ProjectID, size)
+		grant, err := waitForMemory(r.Context(), h.streams, token.ProjectID, size)
 		if err != nil {
 			return err
 		}
@@ -37,15 +38,17 @@ func (h *Handler) streamed(size int64, next endpoint) endpoint {
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
-		return next(timed(w), r, token)
+		return next(withDeadline(w), r, token)
 	}
 }
 
-func timed(w http.ResponseWriter) http.ResponseWriter { return httpserver.AnswerWithin(w, answerTime) }
+func withDeadline(w http.ResponseWriter) http.ResponseWriter {
+	return httpserver.AnswerWithin(w, answerTime)
+}
 
-// stream copies a body. Once it has begun an error can only break it off, so
-// that the other side sees that it is not whole.
-func stream(w http.ResponseWriter, contentType string, body io.Reader) error {
+// copyStream copies a body. After its start, an error breaks the response, so that the client sees that
+// it is incomplete.
+func copyStream(w http.ResponseWriter, contentType string, body io.Reader) error {
 	w.Header().Set("Content-Type", contentType)
 	if _, err := io.Copy(w, body); err != nil {
 		panic(http.ErrAbortHandler)

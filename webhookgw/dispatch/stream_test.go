@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// streaming is a store with an input.
+// streaming is a store with one input.
 type streaming struct {
 	fake
 	input func(ctx context.Context) io.Reader
@@ -27,14 +27,14 @@ func (s *streaming) RunInput(ctx context.Context, _ store.Key) (string, io.ReadC
 	return "text/plain", io.NopCloser(s.input(ctx)), nil
 }
 
-// inputOf asks for the input of a known run.
+// inputOf returns a function that requests the input of a known run.
 func inputOf(t *testing.T, st *streaming) (*Handler, func() (int, int)) {
 	t.Helper()
 	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
 	h.owners.Put(store.Key{ProjectID: named("a"), ID: known}, named("a"))
 	return h, func() (code, size int) {
 		defer func() {
-			if recover() != nil { // what has begun is broken off
+			if recover() != nil { // a started response is broken off
 				code = 0
 			}
 		}()
@@ -43,8 +43,8 @@ func inputOf(t *testing.T, st *streaming) (*Handler, func() (int, int)) {
 	}
 }
 
-// TestAStreamTakesATurnAChunk: however small the pieces are in which it is written.
-func TestAStreamTakesATurnAChunk(t *testing.T) {
+// TestStream_OneTurnPerChunk: however small the writes are.
+func TestStream_OneTurnPerChunk(t *testing.T) {
 	t.Parallel()
 	const chunks = 8
 	turns := 0
@@ -58,11 +58,12 @@ func TestAStreamTakesATurnAChunk(t *testing.T) {
 	code, size := get()
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, chunks*store.BlobChunk, size)
-	require.Equal(t, chunks+1, turns, "one more says that it is over")
+	require.Equal(t, chunks+1, turns, "one more read for the end")
 }
 
-// TestAStreamThatHangsHoldsItsTurnNoLongerThanACall: nor does what reads it go on.
-func TestAStreamThatHangsHoldsItsTurnNoLongerThanACall(t *testing.T) {
+// TestStream_HangingReadTimesOut: a hanging read holds its turn no longer than a call, and the
+// stream ends.
+func TestStream_HangingReadTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, get := inputOf(t, &streaming{input: func(ctx context.Context) io.Reader {
@@ -76,7 +77,7 @@ func TestAStreamThatHangsHoldsItsTurnNoLongerThanACall(t *testing.T) {
 			code, _ := get()
 			ended <- code
 		}()
-		time.Sleep(callTime - time.Second) // of the bubble
+		time.Sleep(callTime - time.Second) // bubble time
 		synctest.Wait()
 		require.False(t, h.calls.Free())
 		time.Sleep(time.Second)

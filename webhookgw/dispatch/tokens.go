@@ -24,43 +24,41 @@ import (
 )
 
 const (
-	// tokenFor is how long a runner's token is taken for valid without asking again,
-	// while no hint says that something of its environment has changed. No such hint
-	// tells of the end of a build.
+	// tokenFor is how long a runner's token is cached, unless a hint reports a change of its
+	// environment. No hint reports the end of a build.
 	tokenFor = 5 * time.Minute
-	// unknownPerSecond is how many tokens that nobody has shown yet are looked for a
-	// second for one address, unknownBurst how many at once: a pod has one, but pods
-	// may share an address. All together are looked for unknownReads at a time.
+	// unknownPerSecond limits the lookups of unknown tokens per address and second, and
+	// unknownBurst the lookups at once. A pod has its own address, but pods may share one.
+	// unknownReads limits all concurrent lookups.
 	unknownPerSecond = 50
 	unknownBurst     = 200
 	unknownReads     = 4
-	// knownReads is how many tokens that are known are read anew at once: what wakes
-	// all runners at the same moment does not ask the store for each at once.
+	// knownReads limits the concurrent reads of known tokens, because one event can wake all
+	// runners at the same moment.
 	knownReads = 4
-	// lookupPatience is how long such a token waits for its turn, lookupTime how long
-	// it is looked for.
+	// lookupPatience is how long a lookup waits in the queue. lookupTime limits the lookup.
 	lookupPatience, lookupTime = 5 * time.Second, 10 * time.Second
 )
 
-// tokens finds whose tokens are. Those that were shown before cost nothing while they
-// hold. One that was not is new or invented: it is looked for in its turn, once for
-// all who show it, and those of one address do not stand in the way of another's.
-type tokens struct {
+// tokenCache maps tokens to environments and deployments. Cached tokens need no query. An unknown token
+// is new or made up. It is looked up once for all its requests, after a wait in the queue of its
+// address, so addresses do not delay each other.
+type tokenCache struct {
 	source  store.Tokens
 	wakeups *wakeups
 	known   *cache.Cache[[sha256.Size]byte, knownToken]
-	// absent are those that were looked for in vain.
+	// absent caches tokens that do not exist.
 	absent *cache.Cache[[sha256.Size]byte, struct{}]
-	// reads are of tokens that nobody has shown lately, rereads of the others.
+	// reads limits lookups of unknown tokens, rereads lookups of known ones.
 	reads, rereads *semaphore.Weighted
 	lookups        singleflight.Group
-	again          singleflight.Group // of known ones, after a hint
+	again          singleflight.Group // for known tokens after a hint
 
-	mutex   sync.Mutex // of the making of senders
+	mutex   sync.Mutex // guards the creation of senders
 	senders *cache.Cache[netip.Addr, *rate.Limiter]
 }
 
-// knownToken is a token, with when it was read and how many hints there were of its
+// knownToken is a cached token, with the time of the read and the number of hints for its
 // environment.
 type knownToken struct {
 	store.Token
@@ -69,12 +67,12 @@ type knownToken struct {
 }
 
 var (
-	errToken  = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidToken, "The token is missing, unknown, or of something that ended.")
-	errTokens = later(http.StatusServiceUnavailable, httpserver.CodeBusy, "Too many tokens are being looked for; call again.")
+	errToken  = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidToken, "The token is missing or unknown, or its build or environment has ended.")
+	errTokens = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy, "Too many unknown tokens are being looked up. Retry later.")
 )
 
-func newTokens(source store.Tokens, w *wakeups) *tokens {
-	return &tokens{
+func newTokenCache(source store.Tokens, w *wakeups) *tokenCache {
+	return &tokenCache{
 		source: source, wakeups: w, reads: semaphore.NewWeighted(unknownReads), rereads: semaphore.NewWeighted(knownReads),
 		known:   cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenFor, nil),
 		absent:  cache.New[[sha256.Size]byte, struct{}](maxRecent, absentFor, nil),
@@ -82,8 +80,8 @@ func newTokens(source store.Tokens, w *wakeups) *tokens {
 	}
 }
 
-// of is the token of a request; errToken without a valid one.
-func (t *tokens) of(r *http.Request) (store.Token, error) {
+// tokenOf returns the token of a request, or errToken.
+func (t *tokenCache) tokenOf(r *http.Request) (store.Token, error) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok || text == "" {
 		return store.Token{}, errToken
@@ -94,9 +92,9 @@ func (t *tokens) of(r *http.Request) (store.Token, error) {
 	}
 	known, found := t.known.Get(digest)
 	if !found {
-		return t.find(r, digest)
+		return t.findToken(r, digest)
 	}
-	rung := t.wakeups.rung(known.Environment())
+	rung := t.wakeups.hintCount(known.Environment())
 	lasting := known.Kind == store.TokenRunner && known.rung == rung
 	if time.Since(known.read) < recentFor || lasting {
 		return known.Token, nil
@@ -104,9 +102,9 @@ func (t *tokens) of(r *http.Request) (store.Token, error) {
 	return t.readOnce(r.Context(), digest, rung)
 }
 
-// readOnce is read, once for all who want it at the same moment: a hint wakes everybody
-// who waits with the token.
-func (t *tokens) readOnce(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
+// readOnce reads a token once for all concurrent requests. A hint wakes all requests that wait with
+// the token.
+func (t *tokenCache) readOnce(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
 	found := t.again.DoChan(string(digest[:])+strconv.FormatUint(rung, 10), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
 		defer cancel()
@@ -114,7 +112,7 @@ func (t *tokens) readOnce(ctx context.Context, digest [sha256.Size]byte, rung ui
 			return store.Token{}, errTokens
 		}
 		defer t.rereads.Release(1)
-		return t.read(ctx, digest, rung)
+		return t.readToken(ctx, digest, rung)
 	})
 	select {
 	case answer := <-found:
@@ -125,8 +123,8 @@ func (t *tokens) readOnce(ctx context.Context, digest [sha256.Size]byte, rung ui
 	}
 }
 
-// read asks the store for a token; rung are the hints that came before.
-func (t *tokens) read(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
+// readToken reads a token from the store. rung is the number of hints before the read.
+func (t *tokenCache) readToken(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
 	token, err := t.source.Token(ctx, digest[:])
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -138,10 +136,10 @@ func (t *tokens) read(ctx context.Context, digest [sha256.Size]byte, rung uint64
 	return token, err
 }
 
-// find looks for a token that nobody has shown lately, once for all who wait for it.
-func (t *tokens) find(r *http.Request, digest [sha256.Size]byte) (store.Token, error) {
+// findToken looks up an unknown token, once for all its requests.
+func (t *tokenCache) findToken(r *http.Request, digest [sha256.Size]byte) (store.Token, error) {
 	found := t.lookups.DoChan(string(digest[:]), func() (any, error) {
-		return t.lookUp(context.WithoutCancel(r.Context()), t.sender(r), digest)
+		return t.lookUpToken(context.WithoutCancel(r.Context()), t.senderLimiter(r), digest)
 	})
 	select {
 	case answer := <-found:
@@ -152,8 +150,8 @@ func (t *tokens) find(r *http.Request, digest [sha256.Size]byte) (store.Token, e
 	}
 }
 
-// sender is the budget of the address that a request came from.
-func (t *tokens) sender(r *http.Request) *rate.Limiter {
+// senderLimiter returns the rate limiter of the request's address.
+func (t *tokenCache) senderLimiter(r *http.Request) *rate.Limiter {
 	address := httpserver.Proxies(nil).Client(r)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -165,8 +163,8 @@ func (t *tokens) sender(r *http.Request) *rate.Limiter {
 	return sender
 }
 
-// lookUp asks the store for a token, in its sender's turn.
-func (t *tokens) lookUp(ctx context.Context, sender *rate.Limiter, digest [sha256.Size]byte) (store.Token, error) {
+// lookUpToken reads a token from the store within the rate limit of its sender.
+func (t *tokenCache) lookUpToken(ctx context.Context, sender *rate.Limiter, digest [sha256.Size]byte) (store.Token, error) {
 	turn, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
 	if sender.Wait(turn) != nil || t.reads.Acquire(turn, 1) != nil {
@@ -175,6 +173,6 @@ func (t *tokens) lookUp(ctx context.Context, sender *rate.Limiter, digest [sha25
 	defer t.reads.Release(1)
 	ctx, cancel = context.WithTimeout(ctx, lookupTime)
 	defer cancel()
-	// Whose it is shows only once it was read: hints before that were not counted.
-	return t.read(ctx, digest, math.MaxUint64)
+	// The environment is unknown before the read, so earlier hints were not counted.
+	return t.readToken(ctx, digest, math.MaxUint64)
 }

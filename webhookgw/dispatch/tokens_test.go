@@ -16,21 +16,21 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func tokensOf(f *fake) *tokens { return newTokens(f, newWakeups()) }
+func tokensOf(f *fake) *tokenCache { return newTokenCache(f, newWakeups()) }
 
-// show shows a token from an address.
-func show(t *testing.T, from *tokens, address, token string) error {
+// show sends a token from an address.
+func show(t *testing.T, from *tokenCache, address, token string) error {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.RemoteAddr = address + ":1234"
-	_, err := from.of(r)
+	_, err := from.tokenOf(r)
 	return err
 }
 
-// TestInventedTokensCostLittle: whoever shows them, few are looked for, and others'
-// tokens are found in the meantime.
-func TestInventedTokensCostLittle(t *testing.T) {
+// TestTokens_LimitUnknownTokens: few made-up tokens are looked up, and valid tokens of other
+// addresses are found meanwhile.
+func TestTokens_LimitUnknownTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -42,7 +42,7 @@ func TestInventedTokensCostLittle(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, unknownBurst, f.calls("Token"))
 		require.NoError(t, show(t, from, "10.0.0.2", "modest"))
-		time.Sleep(lookupPatience) // of the bubble
+		time.Sleep(lookupPatience) // bubble time
 		synctest.Wait()
 		require.LessOrEqual(t, f.calls("Token"), 1+unknownBurst+unknownPerSecond*int(lookupPatience/time.Second))
 		refused := map[string]int{}
@@ -50,15 +50,15 @@ func TestInventedTokensCostLittle(t *testing.T) {
 			refused[(<-answered).Error()]++
 		}
 		require.Equal(t, f.calls("Token")-1, refused[errToken.Error()])
-		require.Equal(t, cap(answered), refused[errToken.Error()]+refused[errTokens.Error()], "those who come again are looked for")
+		require.Equal(t, cap(answered), refused[errToken.Error()]+refused[errTokens.Error()], "repeated requests are looked up")
 		time.Sleep(time.Second)
-		require.NoError(t, show(t, from, "10.0.0.1", "a"), "from the same address, in its turn")
+		require.NoError(t, show(t, from, "10.0.0.1", "a"), "in the queue of the same address")
 	})
 }
 
-// TestATokenIsLookedForOnceForAll: one that is absent for a moment, so that one that
-// comes into force is found.
-func TestATokenIsLookedForOnceForAll(t *testing.T) {
+// TestTokens_LookupIsShared: a missing token is cached for a moment only, so that a new token is
+// found.
+func TestTokens_LookupIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{tokens: map[string]bool{}}
@@ -68,7 +68,7 @@ func TestATokenIsLookedForOnceForAll(t *testing.T) {
 		}
 		require.Equal(t, 1, f.calls("Token"))
 		f.tokens["a"] = true
-		time.Sleep(absentFor) // of the bubble
+		time.Sleep(absentFor) // bubble time
 		f.hold = make(chan struct{})
 		answered := make(chan error, 10)
 		for range cap(answered) {
@@ -83,8 +83,8 @@ func TestATokenIsLookedForOnceForAll(t *testing.T) {
 	})
 }
 
-// TestATokenThatWasKnownWaitsForNoStranger: hints have it read again, at once.
-func TestATokenThatWasKnownWaitsForNoStranger(t *testing.T) {
+// TestTokens_KnownTokensDoNotWait: after a hint a known token is read at once.
+func TestTokens_KnownTokensDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -93,23 +93,23 @@ func TestATokenThatWasKnownWaitsForNoStranger(t *testing.T) {
 		for i := range 2 * unknownBurst {
 			go func() { _ = show(t, from, "10.0.0.1", fmt.Sprint("invented-", i)) }()
 		}
-		time.Sleep(recentFor) // of the bubble
+		time.Sleep(recentFor) // bubble time
 		begin := time.Now()
 		for range 3 {
-			from.wakeups.wake(store.Key{ProjectID: named("a"), ID: named("a")})
+			from.wakeups.notifyEnvironment(store.Key{ProjectID: named("a"), ID: named("a")})
 			time.Sleep(recentFor)
 			require.NoError(t, show(t, from, "10.0.0.1", "a"))
 		}
-		require.Equal(t, 3*recentFor, time.Since(begin), "of the bubble")
+		require.Equal(t, 3*recentFor, time.Since(begin), "bubble time")
 		time.Sleep(lookupPatience)
 	})
 }
 
-// slowTokens are each another runner's, and take for ever once they are slow.
+// slowTokens has a different runner for each token. Its reads block once slow is set.
 type slowTokens struct {
 	store.Tokens
 	slow  bool
-	under chan struct{} // one for each read under way
+	under chan struct{} // one value for each running read
 }
 
 func (s *slowTokens) Token(ctx context.Context, digest []byte) (store.Token, error) {
@@ -123,9 +123,8 @@ func (s *slowTokens) Token(ctx context.Context, digest []byte) (store.Token, err
 	return store.Token{}, ctx.Err()
 }
 
-// TestWhatWakesAllRunnersReadsFewTokensAtATime: each has its own, and all are to be read
-// again.
-func TestWhatWakesAllRunnersReadsFewTokensAtATime(t *testing.T) {
+// TestTokens_LimitConcurrentReads: when one event wakes all runners, each with its own token.
+func TestTokens_LimitConcurrentReads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const runners = 100
@@ -135,7 +134,7 @@ func TestWhatWakesAllRunnersReadsFewTokensAtATime(t *testing.T) {
 		for i := range runners {
 			require.NoError(t, show(t, from, fmt.Sprintf("10.0.0.%d", i), fmt.Sprint("runner-", i)))
 		}
-		time.Sleep(recentFor) // of the bubble
+		time.Sleep(recentFor) // bubble time
 		source.slow = true
 		from.wakeups.wakeAll()
 		answers := make(chan error, runners)
@@ -145,6 +144,6 @@ func TestWhatWakesAllRunnersReadsFewTokensAtATime(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, source.under, knownReads)
 		time.Sleep(2 * lookupTime)
-		require.Len(t, answers, runners, "nobody waits for ever")
+		require.Len(t, answers, runners, "no request waits forever")
 	})
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// wakeups fans one subscription of the store's hints out to the long-polls of
-// each environment. All that wait are woken: each takes what it has room for.
+// wakeups distributes the store's hints to the long polls of each environment. It wakes all of
+// them, and each takes as many runs as it has free slots.
 type wakeups struct {
 	mutex sync.Mutex
 	byEnv map[store.Key]*bell
 }
 
-// bell is an environment's: rung counts the hints that something is queued, freed
-// those that a place or a limit has become free. The latter ring only where somebody
-// has left runs for want of these.
+// bell has the hints of an environment. rung counts hints about queued runs, and freed hints about
+// free slots or limits. The latter only wake runners if runs were skipped for lack of slots or
+// because of a limit.
 type bell struct {
 	rung, freed uint64
 	left        bool
@@ -26,7 +26,7 @@ type bell struct {
 
 func newWakeups() *wakeups { return &wakeups{byEnv: map[store.Key]*bell{}} }
 
-func (w *wakeups) bell(environment store.Key) *bell {
+func (w *wakeups) bellOf(environment store.Key) *bell {
 	b, ok := w.byEnv[environment]
 	if !ok {
 		b = &bell{ring: make(chan struct{})}
@@ -35,34 +35,33 @@ func (w *wakeups) bell(environment store.Key) *bell {
 	return b
 }
 
-// next returns a channel that closes with the next hint for an environment, and how
-// many there were. It is to be taken before the store is asked, so that no hint
-// falls between.
-func (w *wakeups) next(environment store.Key) (woken <-chan struct{}, rung, freed uint64) {
+// nextHint returns a channel that closes at the next hint for an environment, and the numbers of hints
+// so far. Call it before the store query, so that no hint is missed.
+func (w *wakeups) nextHint(environment store.Key) (woken <-chan struct{}, rung, freed uint64) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	b := w.bell(environment)
+	b := w.bellOf(environment)
 	return b.ring, b.rung, b.freed
 }
 
-// rung counts the hints for an environment.
-func (w *wakeups) rung(environment store.Key) uint64 {
-	_, rung, _ := w.next(environment)
+// hintCount returns the number of hints for an environment.
+func (w *wakeups) hintCount(environment store.Key) uint64 {
+	_, rung, _ := w.nextHint(environment)
 	return rung
 }
 
-// leave says that runs were left for want of a place or a limit; true when one has
-// become free since there were so many.
-func (w *wakeups) leave(environment store.Key, freed uint64) bool {
+// noteLeftover records that runs were skipped for lack of a slot or because of a limit. It returns true if
+// one has become free since the given number of hints.
+func (w *wakeups) noteLeftover(environment store.Key, freed uint64) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	b := w.bell(environment)
+	b := w.bellOf(environment)
 	b.left = b.freed == freed
 	return !b.left
 }
 
-// free says that a place or a limit has become free.
-func (w *wakeups) free(environment store.Key) {
+// noteFreed records that a slot or a limit has become free.
+func (w *wakeups) noteFreed(environment store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	b, ok := w.byEnv[environment]
@@ -70,28 +69,28 @@ func (w *wakeups) free(environment store.Key) {
 		return
 	}
 	if b.freed++; b.left {
-		b.wake()
+		b.notifyAll()
 	}
 }
 
-// wake rings for an environment that somebody has asked about.
-func (w *wakeups) wake(environment store.Key) {
+// notifyEnvironment wakes the long polls of an environment.
+func (w *wakeups) notifyEnvironment(environment store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if b, ok := w.byEnv[environment]; ok {
-		b.wake()
+		b.notifyAll()
 	}
 }
 
-func (b *bell) wake() {
+func (b *bell) notifyAll() {
 	b.rung++
 	b.left = false
 	close(b.ring)
 	b.ring = make(chan struct{})
 }
 
-// follow does what hints say: queued ones, and those of what has become free.
-func (w *wakeups) follow(queued, freed <-chan store.Hint) {
+// followHints processes hints about queued runs and about free slots and limits.
+func (w *wakeups) followHints(queued, freed <-chan store.Hint) {
 	for queued != nil || freed != nil {
 		select {
 		case hint, open := <-queued:
@@ -99,19 +98,19 @@ func (w *wakeups) follow(queued, freed <-chan store.Hint) {
 				queued = nil
 				continue
 			}
-			w.hear(hint, w.wake)
+			w.handleHint(hint, w.notifyEnvironment)
 		case hint, open := <-freed:
 			if !open {
 				freed = nil
 				continue
 			}
-			w.hear(hint, w.free)
+			w.handleHint(hint, w.noteFreed)
 		}
 	}
 }
 
-// hear does what a hint says of its environment, or of all where hints were lost.
-func (w *wakeups) hear(hint store.Hint, do func(environment store.Key)) {
+// handleHint calls do for the environment of a hint, or for all environments if hints were lost.
+func (w *wakeups) handleHint(hint store.Hint, do func(environment store.Key)) {
 	if hint.Key != (store.Key{}) {
 		do(hint.Key)
 		return
@@ -119,12 +118,12 @@ func (w *wakeups) hear(hint store.Hint, do func(environment store.Key)) {
 	w.wakeAll()
 }
 
-// wakeAll rings for all environments.
+// wakeAll wakes the long polls of all environments.
 func (w *wakeups) wakeAll() {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for _, b := range w.byEnv {
 		b.freed++
-		b.wake()
+		b.notifyAll()
 	}
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package handoff is where an event that is accepted meets a runner that waits for work
-// at the same process: its run begins with its acceptance, and no claim has to look for
-// it. It concerns only runners that were told just before that there is nothing for them.
+// Package handoff connects accepted events with runners that wait for runs at the same gateway. A
+// handed-off run starts with its acceptance, without a claim from the store. Only runners that just
+// received an empty claim result take part.
 package handoff
 
 import (
@@ -12,27 +12,27 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Runners are those whose requests for runs wait at this process. A nil one has none.
+// Runners holds the requests for runs that wait at this gateway. A nil Runners is empty.
 type Runners struct {
 	mutex         sync.Mutex
-	byEnvironment map[store.Key][]*Runner // the one that has waited longest first
+	byEnvironment map[store.Key][]*Runner // the longest-waiting runner first
 }
 
-// NewRunners returns an empty one.
+// NewRunners returns an empty Runners.
 func NewRunners() *Runners { return &Runners{byEnvironment: map[store.Key][]*Runner{}} }
 
-// Runner is a request for runs that waits.
+// Runner is a waiting request for runs.
 type Runner struct {
 	store.RunnerKey
-	// Places is how many runs it takes.
+	// Places is the number of free slots.
 	Places int
 
 	runners *Runners
-	held    bool // guarded by the mutex of all
+	held    bool // guarded by the mutex of Runners
 	given   chan []store.Claimed
 }
 
-// Wait lets a request wait for runs until Leave is called.
+// Wait adds a request that waits for runs until Leave is called.
 func (r *Runners) Wait(key store.RunnerKey, places int) *Runner {
 	runner := &Runner{RunnerKey: key, Places: places, runners: r, given: make(chan []store.Claimed, 1)}
 	r.mutex.Lock()
@@ -41,8 +41,8 @@ func (r *Runners) Wait(key store.RunnerKey, places int) *Runner {
 	return runner
 }
 
-// Hold takes the runner of an environment that has waited longest; nil without one. Until
-// Give is called for it, which must be, it waits for nothing else.
+// Hold removes the longest-waiting runner of an environment and returns it, or nil if none waits.
+// The caller must call Give for it.
 func (r *Runners) Hold(environment store.Key) *Runner {
 	if r == nil {
 		return nil
@@ -55,12 +55,12 @@ func (r *Runners) Hold(environment store.Key) *Runner {
 	}
 	runner := waiting[0]
 	runner.held = true
-	r.remove(runner)
+	r.removeRunner(runner)
 	return runner
 }
 
-// remove takes a runner from those that wait; the mutex is held.
-func (r *Runners) remove(runner *Runner) {
+// removeRunner removes a waiting runner. The caller holds the mutex.
+func (r *Runners) removeRunner(runner *Runner) {
 	waiting := r.byEnvironment[runner.Environment]
 	i := slices.Index(waiting, runner)
 	if i < 0 {
@@ -73,19 +73,19 @@ func (r *Runners) remove(runner *Runner) {
 	r.byEnvironment[runner.Environment] = waiting
 }
 
-// Give ends a hold with the runs that have begun at the runner. None of them means that
-// it is to ask the store: nothing began, or nobody knows.
+// Give ends a hold with the runs that have started at the runner. Without runs the runner queries
+// the store, because no run started or the outcome is unknown.
 func (r *Runner) Give(runs []store.Claimed) { r.given <- runs }
 
-// Given tells once what Give was called with.
+// Given receives the argument of Give, once.
 func (r *Runner) Given() <-chan []store.Claimed { return r.given }
 
-// Leave ends the wait of a runner to which nothing was given; if it is held at this
-// moment, it waits for that to end, and returns what it was given then.
+// Leave removes a runner without runs. If the runner is held, Leave waits for Give and returns its
+// runs.
 func (r *Runner) Leave() (runs []store.Claimed, given bool) {
 	r.runners.mutex.Lock()
 	held := r.held
-	r.runners.remove(r)
+	r.runners.removeRunner(r)
 	r.runners.mutex.Unlock()
 	if !held {
 		return nil, false

@@ -18,8 +18,8 @@ func wait(all *Runners, environment store.Key, name string) *Runner {
 	return all.Wait(store.RunnerKey{Environment: environment, ID: name}, 1)
 }
 
-// TestWhoHasWaitedLongestIsHeld: of its environment, and once.
-func TestWhoHasWaitedLongestIsHeld(t *testing.T) {
+// TestHold_LongestWaitingFirst: Hold returns the longest-waiting runner of the environment, once.
+func TestHold_LongestWaitingFirst(t *testing.T) {
 	t.Parallel()
 	all, one, other := NewRunners(), environment(), environment()
 	for _, name := range []string{"a", "b", "c"} {
@@ -31,12 +31,12 @@ func TestWhoHasWaitedLongestIsHeld(t *testing.T) {
 	require.Equal(t, "d", all.Hold(other).ID)
 	require.Equal(t, "c", all.Hold(one).ID)
 	require.Nil(t, all.Hold(one))
-	require.Empty(t, all.byEnvironment, "nothing is left of them")
-	require.Nil(t, (*Runners)(nil).Hold(one), "where there are none")
+	require.Empty(t, all.byEnvironment, "the runners are removed")
+	require.Nil(t, (*Runners)(nil).Hold(one), "without runners")
 }
 
-// TestWhoLeavesIsNotHeld: and nothing is left of it.
-func TestWhoLeavesIsNotHeld(t *testing.T) {
+// TestHold_SkipsRunnersThatLeft: a runner that left is removed.
+func TestHold_SkipsRunnersThatLeft(t *testing.T) {
 	t.Parallel()
 	all, one := NewRunners(), environment()
 	a, b := wait(all, one, "a"), wait(all, one, "b")
@@ -46,8 +46,8 @@ func TestWhoLeavesIsNotHeld(t *testing.T) {
 	require.Empty(t, all.byEnvironment)
 }
 
-// TestWhatIsGivenIsNotLost: also to one that leaves while it is held, which waits for it.
-func TestWhatIsGivenIsNotLost(t *testing.T) {
+// TestLeave_ReturnsGivenRuns: a runner that leaves while it is held waits for its runs.
+func TestLeave_ReturnsGivenRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		all, one := NewRunners(), environment()

@@ -17,47 +17,46 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
-// Modes of connectors that take requests.
+// Modes of connectors that accept requests.
 const (
 	modeInbound = "inbound"
 	modeSync    = "sync"
 )
 
-// facts are what is known of a request before its body is read.
-type facts struct {
+// requestFacts is the information about a request before its body is read.
+type requestFacts struct {
 	secrets       []string
 	header        http.Header
 	now           time.Time
-	contentLength int64 // -1 when unknown
+	contentLength int64 // -1 if unknown
 	get           bool  // it is a GET
-	async         bool  // its caller waits for no result, whatever the mode
-	otherMethod   bool  // it is neither GET nor POST
+	async         bool  // the caller does not wait for a result, whatever the mode
+	otherMethod   bool  // neither GET nor POST
 
-	// read says that the body was read; where it was signed, and rightly so, by which
-	// scheme, and the digest of which secret.
+	// read means that the body was read. If its signature was right, scheme and signer have the
+	// scheme and the digest of the secret.
 	read   bool
 	scheme string
 	signer []byte
-	// handshake says that it is one, which is no event and needs no agent.
+	// handshake means that the request is a handshake, which is no event and needs no agent.
 	handshake bool
 }
 
-func (h *Handler) factsOf(r *http.Request) facts {
-	return facts{
+func (h *Handler) factsOf(r *http.Request) requestFacts {
+	return requestFacts{
 		secrets: secretsOf(r), header: r.Header, now: h.opts.Now(), contentLength: lengthOf(r), get: r.Method == http.MethodGet, async: prefersAsync(r),
 		otherMethod: r.Method != http.MethodPost && r.Method != http.MethodGet,
 	}
 }
 
-// credential is the secret of a connector by which a request was, or would be, let in; nil
-// where there is none.
-func (f facts) credential(c store.Connector) *store.AcceptedSecret {
+// credential returns the secret of a connector that admits the request, or nil.
+func (f requestFacts) credential(c store.Connector) *store.AcceptedSecret {
 	switch {
 	case !c.RequireAuthentication:
 		return nil
 	case c.Signature == string(signature.GitLab):
 		return accepted(c.Secrets, []string{f.header.Get("X-Gitlab-Token")})
-	case !signs(c):
+	case !hasSignedBody(c):
 		return accepted(c.Secrets, f.secrets)
 	}
 	for i, s := range c.Secrets {
@@ -68,7 +67,7 @@ func (f facts) credential(c store.Connector) *store.AcceptedSecret {
 	return nil
 }
 
-// lengthOf is how long the body is, -1 when unknown. That of a GET is not read.
+// lengthOf returns the length of the body, or -1 if it is unknown. The body of a GET is not read.
 func lengthOf(r *http.Request) int64 {
 	if r.Method == http.MethodGet {
 		return 0
@@ -76,8 +75,8 @@ func lengthOf(r *http.Request) int64 {
 	return r.ContentLength
 }
 
-// secretsOf finds what stands in the three places of a secret, which others use
-// too: a sender's own Authorization takes nothing from a secret elsewhere.
+// secretsOf returns the values at the three places of a secret. A place can have another use: the
+// sender's own Authorization header does not invalidate a secret at another place.
 func secretsOf(r *http.Request) []string {
 	var found []string
 	if s := r.Header.Get("X-Service-Secret"); s != "" {
@@ -98,26 +97,27 @@ var notFound = httpserver.NewProblem(http.StatusNotFound, httpserver.CodeWebhook
 	"No webhook has this URL. Compare it with the URL of the connector.")
 
 var otherMethod = func() httpserver.Problem {
-	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook takes GET and POST.")
+	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook accepts GET and POST.")
 	p.Allow = "GET, POST"
 	return p
 }()
 
-// postOnly is for connectors of providers, who send POSTs alone and sign their bodies.
+// postOnly rejects other methods for connectors with a provider signature. Providers only send
+// POST, and sign the body.
 var postOnly = func() httpserver.Problem {
-	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook with a provider's signature takes POST.")
+	p := httpserver.NewProblem(http.StatusMethodNotAllowed, httpserver.CodeMethodNotAllowed, "A webhook with a provider's signature accepts POST only.")
 	p.Allow = http.MethodPost
 	return p
 }()
 
-// errUnsigned is the one answer to all that is wrong with a provider's signature or token.
+// errUnsigned is the response for every error in a provider's signature or token.
 var errUnsigned = httpserver.NewProblem(http.StatusUnauthorized, httpserver.CodeInvalidSignature,
 	"The provider's signature or token is missing, wrong, or older than five minutes. Compare the provider's secret with the connector's.")
 
-// admit decides on a request by all but its body, in the order of the
-// contract: method, mode, secret, state, size. Nil lets it in; with a body that is signed,
-// as far as to read that.
-func admit(route store.Route, f facts) *httpserver.Problem {
+// admitRequest checks everything except the body, in the order of the contract: method, mode, secret,
+// state, size. It returns nil if the request is admitted. If callers sign the body, nil means that
+// the body can be read.
+func admitRequest(route store.Route, f requestFacts) *httpserver.Problem {
 	c := route.Connector
 	refuse := func(status int, code httpserver.Code, detail string) *httpserver.Problem {
 		p := httpserver.NewProblem(status, code, detail)
@@ -127,28 +127,28 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 	case f.otherMethod:
 		return &otherMethod
 	case c.Type == store.TypeCron:
-		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs by its schedule and takes no requests. Call an inbound or sync webhook.")
+		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs on a schedule and accepts no requests. Call an inbound or sync webhook.")
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
-		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and takes no requests. Call an inbound or sync connector.")
+		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and accepts no requests. Call an inbound or sync connector.")
 	case c.RequireAuthentication && c.Signature != "" && f.get:
 		return &postOnly
-	case signs(c) && !f.read:
+	case hasSignedBody(c) && !f.read:
 		return admitBody(c, f)
-	case signs(c) && f.scheme != c.Signature:
+	case hasSignedBody(c) && f.scheme != c.Signature:
 		return &errSecretChanged
 	case c.RequireAuthentication && c.Signature != "" && f.credential(c) == nil:
 		return &errUnsigned
 	case c.RequireAuthentication && f.credential(c) == nil:
 		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.EnvironmentGone:
-		return refuse(http.StatusConflict, httpserver.CodeEnvironmentGone, "The environment of this connector was deleted. The connector takes no more requests.")
+		return refuse(http.StatusConflict, httpserver.CodeEnvironmentGone, "The environment of this connector was deleted. The connector accepts no more requests.")
 	case c.Retired:
-		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and takes no more requests.")
+		return refuse(http.StatusConflict, httpserver.CodeConnectorRetired, "This connector was removed from the project's code and accepts no more requests.")
 	case !c.Enabled:
 		return refuse(http.StatusConflict, httpserver.CodeConnectorDisabled, "This connector is disabled. Enable it, then send the request again.")
 	case webhookapi.Hops(f.header) > store.MaxHops:
 		return refuse(http.StatusUnprocessableEntity, httpserver.CodeTooManyHops,
-			fmt.Sprintf("The request is a delivery that has come by more than %d others: agents send to each other in a circle. End it where it begins.", store.MaxHops))
+			fmt.Sprintf("Delivery loop: more than %d hops. Remove a connector link from the loop.", store.MaxHops))
 	case f.contentLength > MaxBody:
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
 	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:
@@ -160,9 +160,9 @@ func admit(route store.Route, f facts) *httpserver.Problem {
 	return nil
 }
 
-// admitBody decides whether the body of a request is read, by which the provider's
-// signature is judged: of one that cannot be right it is not.
-func admitBody(c store.Connector, f facts) *httpserver.Problem {
+// admitBody decides whether the body of a signed request is read. A body that cannot have a right
+// signature is not read.
+func admitBody(c store.Connector, f requestFacts) *httpserver.Problem {
 	if _, err := signature.New(signature.Scheme(c.Signature), f.header, f.now); err != nil {
 		return &errUnsigned
 	}
@@ -175,12 +175,11 @@ func admitBody(c store.Connector, f facts) *httpserver.Problem {
 
 const tooLarge = "The request is larger than 16 MiB."
 
-// accepted is the entry that accepts one of a request's secrets, nil when none
-// does; of several the one that holds longest. Which ones are valid was decided
-// when the route was read, and is again when the request is committed, both by
-// the database's clock: that of the gateway may be wrong. It compares in constant
-// time, and takes the same time for each number of accepted secrets and of places
-// that hold one, whatever the request's are.
+// accepted returns the entry that accepts one of a request's secrets, or nil. If several match, it
+// returns the one with the latest expiry. Valid entries were selected by the database's clock when
+// the route was read, and are checked again at the commit, because the gateway's clock may be
+// wrong. The comparison takes constant time: it depends only on the numbers of accepted and sent
+// secrets, not on their values.
 func accepted(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecret {
 	var match *store.AcceptedSecret
 	for _, secret := range sent {
@@ -196,7 +195,7 @@ func accepted(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecr
 	return match
 }
 
-// outlasts says whether a is accepted for longer than b.
+// outlasts reports whether a expires later than b.
 func outlasts(a, b store.AcceptedSecret) bool {
 	return b.NotAfter != nil && (a.NotAfter == nil || a.NotAfter.After(*b.NotAfter))
 }

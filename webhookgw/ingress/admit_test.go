@@ -21,9 +21,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestOfSeveralSecretsTheOneThatHoldsLongestCounts: the commit asserts that the
-// secret still holds, and must not be shown one that ends while another goes on.
-func TestOfSeveralSecretsTheOneThatHoldsLongestCounts(t *testing.T) {
+// TestAccepted_LatestExpiryWins: the commit asserts that the secret is still valid, so it must get
+// the one that expires last.
+func TestAccepted_LatestExpiryWins(t *testing.T) {
 	t.Parallel()
 	entry := func(secret string, notAfter time.Time) store.AcceptedSecret {
 		digest := sha256.Sum256([]byte(secret))
@@ -52,7 +52,7 @@ func TestOfSeveralSecretsTheOneThatHoldsLongestCounts(t *testing.T) {
 	require.Nil(t, accepted(known, nil))
 }
 
-// counted counts how often a route is read.
+// counted counts the reads of a route.
 type counted struct {
 	oneRoute
 	reads *atomic.Int64
@@ -63,7 +63,7 @@ func (s counted) Route(ctx context.Context, key store.Key) (store.Route, error) 
 	return s.oneRoute.Route(ctx, key)
 }
 
-func TestARequestWithThreeWrongSecretsReadsItsRouteOnce(t *testing.T) {
+func TestAdmit_WrongSecretsReadRouteOnce(t *testing.T) {
 	t.Parallel()
 	key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	s := counted{oneRoute{key: key}, new(atomic.Int64)}
@@ -79,16 +79,16 @@ func TestARequestWithThreeWrongSecretsReadsItsRouteOnce(t *testing.T) {
 	}
 }
 
-// TestCirclesEnd: a delivery of a delivery, and so on, is refused in the end; its number goes
-// with the event.
-func TestCirclesEnd(t *testing.T) {
+// TestAdmit_DetectsLoops: a delivery that triggers a delivery, and so on, is rejected at the limit.
+// The number of hops is stored with the event.
+func TestAdmit_DetectsLoops(t *testing.T) {
 	t.Parallel()
 	route := store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}
 	for hops, code := range map[string]httpserver.Code{"": "", "8": "", "x": "", "1001": "", "9": httpserver.CodeTooManyHops, "1000": httpserver.CodeTooManyHops} {
 		t.Run(hops, func(t *testing.T) {
-			f := facts{header: http.Header{}}
+			f := requestFacts{header: http.Header{}}
 			f.header.Set(webhookapi.HopsHeader, hops)
-			problem := admit(route, f)
+			problem := admitRequest(route, f)
 			if code == "" {
 				require.Nil(t, problem)
 				return
@@ -98,8 +98,8 @@ func TestCirclesEnd(t *testing.T) {
 		})
 	}
 	route.Connector.Enabled = false
-	require.Equal(t, httpserver.CodeConnectorDisabled, admit(route, facts{header: http.Header{webhookapi.HopsHeader: {"9"}}}).Code)
-	event, err := newEvent(route, request{facts: facts{header: http.Header{webhookapi.HopsHeader: {"7"}}}})
+	require.Equal(t, httpserver.CodeConnectorDisabled, admitRequest(route, requestFacts{header: http.Header{webhookapi.HopsHeader: {"9"}}}).Code)
+	event, err := newEvent(route, request{facts: requestFacts{header: http.Header{webhookapi.HopsHeader: {"7"}}}})
 	require.NoError(t, err)
 	require.Equal(t, 7, event.Hops)
 }

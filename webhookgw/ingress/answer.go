@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// answerOf is that about files; nil without any.
+// answerOf returns the part of the response about files, or nil without files.
 func answerOf(files []store.File) *webhookapi.Files {
 	if len(files) == 0 {
 		return nil
@@ -43,21 +43,21 @@ func inboundAnswerOf(admission admission) webhookapi.Accepted {
 	return webhookapi.Accepted{Status: "ok", DispatchedTo: len(ids), RunIDs: ids, Files: answerOf(admission.files)}
 }
 
-// recorded is a sync webhook whose runs are waited for.
-type recorded struct {
+// recordedEvent is a committed sync webhook whose caller waits for its runs.
+type recordedEvent struct {
 	run  store.Key // the connector run
 	runs []uuid.UUID
-	// agent is that of a single run which this very request has started, else "".
+	// agent is the name of the agent if this request started exactly one run, else "".
 	agent string
 	files *webhookapi.Files
-	// events is the answer as a stream, nil where it is not.
-	events *events
+	// events is the response stream, or nil for a JSON response.
+	events *eventStream
 }
 
-// answerSync waits for the runs of an accepted webhook and answers with their
-// results; 504 when they take longer than the connector allows, and they go on.
-func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission admission, end *watch) error {
-	at := recorded{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs, files: answerOf(admission.files)}
+// answerSync waits for the runs of an accepted webhook and returns their results. If they exceed
+// the connector's timeout, it returns 504 and they continue.
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission admission, end *runWatch) error {
+	at := recordedEvent{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs, files: answerOf(admission.files)}
 	if admission.Verdict == store.Accepted && len(route.Links) == 1 {
 		at.agent = route.Links[0].AgentName
 	}
@@ -84,64 +84,64 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 		h.opts.Metrics.SyncAnswered(metrics.SyncEnded)
 	case r.Context().Err() == nil && ctx.Err() != nil:
 		h.opts.Metrics.SyncAnswered(metrics.SyncTimeout)
-		at.goesOn(w, httpserver.CodeSyncTimeout,
-			"The agent has not finished in time. The run goes on; read it with the REST API's GET /runs/{run_id}.")
+		at.answerPending(w, httpserver.CodeSyncTimeout,
+			"The agent has not finished in time. The run continues. Read it with GET /runs/{run_id} of the REST API.")
 	case r.Context().Err() != nil:
 		h.opts.Metrics.SyncAnswered(metrics.SyncEnded)
-		at.goesOn(w, httpserver.CodeGatewayStopping,
-			"The gateway is stopping. The run goes on; read it with the REST API's GET /runs/{run_id}, "+
+		at.answerPending(w, httpserver.CodeGatewayStopping,
+			"The gateway is stopping. The run continues. Read it with GET /runs/{run_id} of the REST API, "+
 				"or send the event again with the same Idempotency-Key to wait for it.")
 	case errors.Is(err, store.ErrNotFound) && admission.Verdict != store.Accepted:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
-		w.Header().Del(webhookapi.ReplayedHeader) // there is no answer to repeat
-		at.ends(w, http.StatusConflict, httpserver.CodeGone, "A run of this event was erased, or is not kept any more, so that the answer cannot be repeated. "+
-			"Nothing was started; to start it anew, send the event with another Idempotency-Key.")
+		w.Header().Del(webhookapi.ReplayedHeader) // no response is replayed
+		at.answerFailed(w, http.StatusConflict, httpserver.CodeGone, "A run of this event was erased or has expired, so the earlier response cannot be returned. "+
+			"Nothing was started. To start a new run, send the event with another Idempotency-Key.")
 	case errors.Is(err, store.ErrNotFound):
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
-		at.ends(w, http.StatusConflict, httpserver.CodeGone, "The agent has run, and its run was erased before this answer. To send the event again starts another one.")
+		at.answerFailed(w, http.StatusConflict, httpserver.CodeGone, "The run has ended and was erased before this response. Sending the event again starts another run.")
 	default:
 		h.opts.Metrics.SyncAnswered(metrics.SyncUnknown)
 		if at.events == nil {
 			return err
 		}
 		h.opts.Logger.Error("waiting for the runs of a webhook", "connector_run", at.run, "error", err)
-		at.goesOn(w, httpserver.CodeStoreUnavailable, "It is not known how the run ended; read it with the REST API's GET /runs/{run_id}.")
+		at.answerPending(w, httpserver.CodeStoreUnavailable, "The outcome of the run is unknown. Read it with GET /runs/{run_id} of the REST API.")
 	}
 	return nil
 }
 
-// goesOn answers without the results, for the runs go on.
-func (at recorded) goesOn(w http.ResponseWriter, code httpserver.Code, detail string) {
-	at.ends(w, http.StatusGatewayTimeout, code, detail)
+// answerPending responds without results, because the runs continue.
+func (at recordedEvent) answerPending(w http.ResponseWriter, code httpserver.Code, detail string) {
+	at.answerFailed(w, http.StatusGatewayTimeout, code, detail)
 }
 
-// ends answers without the results. It has no Retry-After: whoever sends the event
-// again starts another run.
-func (at recorded) ends(w http.ResponseWriter, status int, code httpserver.Code, detail string) {
+// answerFailed responds with an error. It sets no Retry-After, because sending the event again would start
+// another run.
+func (at recordedEvent) answerFailed(w http.ResponseWriter, status int, code httpserver.Code, detail string) {
 	p := httpserver.NewProblem(status, code, detail)
 	p.RunID = at.runs[0].String()
 	if at.events != nil {
-		at.events.fail(p)
+		at.events.sendError(p)
 		return
 	}
 	httpserver.WriteProblem(w, p)
 }
 
-// awaitFirst returns the first run once all have ended, of which it is told; while
-// the store is away it is told again and again. The caller gives it back.
-func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*output, error) {
-	if end.run == tailOf(at.run) {
+// awaitFirst returns the first run after all runs have ended. It waits for a notification, and
+// retries while the store is unavailable. The caller gives the run back.
+func (h *Handler) awaitFirst(ctx context.Context, at recordedEvent, end *runWatch) (*cachedOutput, error) {
+	if end.run == runTailOf(at.run) {
 		h.waiters.recorded(end, at.run.ID)
-	} else { // an earlier request's, which may have ended before
-		end = h.waiters.watch(at.run)
-		defer h.waiters.stop(end)
-		h.waiters.ask(end, at.run)
+	} else { // of an earlier request, which may have ended before
+		end = h.waiters.watchRun(at.run)
+		defer h.waiters.stopWatch(end)
+		h.waiters.askEnd(end, at.run)
 	}
 	for {
 		select {
 		case <-end.woken:
-		case <-at.events.beats():
-			if err := at.events.beat(); err != nil {
+		case <-at.events.heartbeats():
+			if err := at.events.sendHeartbeat(); err != nil {
 				return nil, fmt.Errorf("%w: %w", errNotRead, err)
 			}
 			continue
@@ -154,31 +154,30 @@ func (h *Handler) awaitFirst(ctx context.Context, at recorded, end *watch) (*out
 			return first, nil
 		case err == nil:
 			at.events.progress(at.runs[0], first.run.Status)
-			h.outputs.give(first)
+			h.outputs.releaseOutput(first)
 		case errors.Is(err, store.ErrNotFound):
 			return nil, err
 		}
 	}
 }
 
-// takeFirst is take for the first of the runs, without a statement where its watch was
-// told how it ended.
-func (h *Handler) takeFirst(ctx context.Context, at recorded, watch *watch) (*output, error) {
+// takeFirst returns the first run. If its watch already has the end of the run, it needs no query.
+func (h *Handler) takeFirst(ctx context.Context, at recordedEvent, watch *runWatch) (*cachedOutput, error) {
 	key := store.Key{ProjectID: at.run.ProjectID, ID: at.runs[0]}
-	end := h.waiters.endOf(watch, key)
+	end := h.waiters.knownEnd(watch, key)
 	if at.agent == "" || end == nil {
-		return h.take(ctx, at, 0)
+		return h.readRun(ctx, at, 0)
 	}
-	return atHand(store.Run{
+	return loadedOutput(store.Run{
 		ID: key.ID, ProjectID: key.ProjectID, AgentName: at.agent,
 		Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output,
 	}), nil
 }
 
-// take reads one of the runs; that of a single one with a statement less.
-func (h *Handler) take(ctx context.Context, at recorded, i int) (*output, error) {
+// readRun reads one of the runs. A single run needs one query less.
+func (h *Handler) readRun(ctx context.Context, at recordedEvent, i int) (*cachedOutput, error) {
 	key := store.Key{ProjectID: at.run.ProjectID, ID: at.runs[i]}
-	return h.outputs.take(ctx, key, func(ctx context.Context) (store.Run, error) {
+	return h.outputs.acquireOutput(ctx, key, func(ctx context.Context) (store.Run, error) {
 		if len(at.runs) > 1 {
 			return h.opts.Store.Run(ctx, key)
 		}
@@ -193,15 +192,15 @@ func (h *Handler) take(ctx context.Context, at recorded, i int) (*output, error)
 	})
 }
 
-// errNotRead is a stream that its client does not read.
+// errNotRead means that the client does not read its stream.
 var errNotRead = errors.New("sending events")
 
-// errBroken is an answer that was begun and cannot be ended: its connection is.
-var errBroken = errors.New("breaking off an answer")
+// errBroken means that a started response cannot be completed, so its connection must be closed.
+var errBroken = errors.New("aborting a response")
 
-// writeResults answers with the results of ended runs, of which one at a time is in
-// memory, for as long as the caller reads them.
-func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at recorded, first *output) error {
+// writeResults writes the results of ended runs, with one output in memory at a time, while the
+// caller reads them fast enough.
+func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at recordedEvent, first *cachedOutput) error {
 	var paced *httpserver.PacedAnswer
 	if at.events != nil {
 		paced = at.events.beginResults()
@@ -212,37 +211,37 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 		paced = httpserver.NewPacedAnswer(w, pace)
 	}
 	defer paced.Done()
-	out := newResults(paced)
-	out.begin(first.run, at.files)
-	out.add(first.run)
-	h.outputs.give(first)
+	out := newResultWriter(paced)
+	out.beginResults(first.run, at.files)
+	out.addResult(first.run)
+	h.outputs.releaseOutput(first)
 	for i := 1; i < len(at.runs) && out.Flush() == nil; i++ {
-		next, err := h.take(r.Context(), at, i)
+		next, err := h.readRun(r.Context(), at, i)
 		if errors.Is(err, store.ErrNotFound) {
-			next, err = atHand(goneRun(at.runs[i])), nil
+			next, err = loadedOutput(goneRun(at.runs[i])), nil
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errBroken, err)
 		}
-		out.add(next.run)
-		h.outputs.give(next)
+		out.addResult(next.run)
+		h.outputs.releaseOutput(next)
 	}
-	switch err := out.end(); {
+	switch err := out.endResults(); {
 	case err != nil:
-		h.opts.Logger.Debug("writing an answer", "error", err) // its client is gone, or does not read
+		h.opts.Logger.Debug("writing a response", "error", err) // the client disconnected or does not read
 	case at.events != nil:
 		at.events.endResults()
 	}
 	return nil
 }
 
-// goneRun stands in an answer for a run that was erased, or is not kept any more, of an event of which
-// others are there: all that is known of it is its id.
+// goneRun returns a placeholder for an erased or expired run whose event has other runs. Only its
+// ID is known.
 func goneRun(run uuid.UUID) store.Run {
-	return store.Run{ID: run, Status: store.RunStatus(webhookapi.ResultGone), Error: "the run was erased, or is not kept any more"}
+	return store.Run{ID: run, Status: store.RunStatus(webhookapi.ResultGone), Error: "the run was erased or has expired"}
 }
 
-// prefersAsync reads RFC 7240's `Prefer: respond-async`.
+// prefersAsync reads `Prefer: respond-async` of RFC 7240.
 func prefersAsync(r *http.Request) bool {
 	for _, header := range r.Header.Values("Prefer") {
 		for preference := range strings.SplitSeq(header, ",") {

@@ -23,17 +23,17 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// past is a keeper whose requests all repeat one whose runs have ended, with large
+// past is a keeper where all requests are duplicates of one whose runs have ended with large
 // outputs.
 type past struct {
 	keeper
 	runs  []uuid.UUID
-	fails uuid.UUID // reading this one does
-	// erased are runs that nobody reads any more; accepts says that the request is the first.
+	fails uuid.UUID // reading this run fails
+	// erased has erased runs. accepts means that the request is no duplicate.
 	erased  []uuid.UUID
 	accepts bool
 
-	reads sync.Map // of single runs, by id
+	reads sync.Map // of single runs, by ID
 }
 
 func (p *past) Accept(_ context.Context, events []store.Event) (out []store.Admission, err error) {
@@ -80,7 +80,7 @@ func someRuns(n int) (runs []uuid.UUID) {
 	return runs
 }
 
-// calls is a request to a sync connector.
+// calls returns a request to a sync connector.
 func calls(t *testing.T) *http.Request {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), strings.NewReader(`{}`))
@@ -88,9 +88,9 @@ func calls(t *testing.T) *http.Request {
 	return r
 }
 
-// TestAnAnswerHasAllResults: that of the oldest link twice. A single run is read with
+// TestAnswer_HasAllResults: the result of the oldest link is there twice. A single run is read with
 // its connector run.
-func TestAnAnswerHasAllResults(t *testing.T) {
+func TestAnswer_HasAllResults(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
 		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(n)}
@@ -122,11 +122,11 @@ func TestAnAnswerHasAllResults(t *testing.T) {
 	}
 }
 
-// slow is a client that reads when it is let, and not at all once it is gone.
+// slow is a client that reads when allowed, and not after it has disconnected.
 type slow struct {
 	*httptest.ResponseRecorder
 	reads   chan struct{}
-	waiting chan struct{} // a piece is to be read
+	waiting chan struct{} // data is waiting to be read
 	paced   bool
 	free    bool
 }
@@ -145,9 +145,9 @@ func (s *slow) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWhoReadsSlowlyHoldsOneOutput: the next one is read from the store when the one
-// before was taken, and whoever does not take it at a pace is cut off.
-func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
+// TestAnswer_SlowReaderHoldsOneOutput: the next output is read from the store after the previous
+// one was sent. A client below the minimum pace is disconnected.
+func TestAnswer_SlowReaderHoldsOneOutput(t *testing.T) {
 	t.Parallel()
 	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
 	h := servingStore(t, p)
@@ -167,7 +167,7 @@ func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
 	}
 	require.False(t, p.read(p.runs[2]))
 	require.Len(t, h.outputs.byRun, 1, "the first is given back")
-	close(w.reads) // it is gone
+	close(w.reads) // it has disconnected
 	go func() {
 		for range w.waiting {
 		}
@@ -181,8 +181,8 @@ func TestWhoReadsSlowlyHoldsOneOutput(t *testing.T) {
 	require.True(t, w.free)
 }
 
-// TestAnAnswerThatCannotBeEndedIsBrokenOff: it must not look whole.
-func TestAnAnswerThatCannotBeEndedIsBrokenOff(t *testing.T) {
+// TestAnswer_IncompleteIsBrokenOff: an incomplete response must not look complete.
+func TestAnswer_IncompleteIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
 	p.fails = p.runs[2]
@@ -192,10 +192,10 @@ func TestAnAnswerThatCannotBeEndedIsBrokenOff(t *testing.T) {
 	require.Zero(t, h.callers.Taken())
 }
 
-// TestAnAnswerThatHasBegunSaysWhatIsGone: a run that was erased while the results of others were
-// written has a result that says so, whether the request was the first or repeats it, as JSON and as
-// a stream; and what comes after it is there.
-func TestAnAnswerThatHasBegunSaysWhatIsGone(t *testing.T) {
+// TestAnswer_ErasedRunInResults: a run that is erased while other results are written has a result
+// that says so, for a first request and a duplicate, as JSON and as a stream. The following results
+// are complete.
+func TestAnswer_ErasedRunInResults(t *testing.T) {
 	t.Parallel()
 	for _, accepts := range []bool{true, false} {
 		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3), accepts: accepts}
@@ -209,7 +209,7 @@ func TestAnAnswerThatHasBegunSaysWhatIsGone(t *testing.T) {
 		var got webhookapi.Results
 		require.NoError(t, json.Unmarshal(plain.Body.Bytes(), &got))
 		require.Len(t, got.Results, 3)
-		why := "the run was erased, or is not kept any more"
+		why := "the run was erased or has expired"
 		require.Equal(t, webhookapi.Result{RunID: p.runs[1], Status: webhookapi.ResultGone, Error: &why}, got.Results[1])
 		require.Equal(t, p.runs[2], got.Results[2].RunID)
 		names, data := sent(t, streamed.Body.String())
@@ -221,9 +221,9 @@ func TestAnAnswerThatHasBegunSaysWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsToldThatTheFirstRunIsGone: and is not asked to send the event again, which would
-// start another one.
-func TestWhoWaitsIsToldThatTheFirstRunIsGone(t *testing.T) {
+// TestAnswer_FirstRunErased: the caller gets an error, and no request to retry, which would start
+// another run.
+func TestAnswer_FirstRunErased(t *testing.T) {
 	t.Parallel()
 	for _, accepts := range []bool{true, false} {
 		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(2), accepts: accepts}

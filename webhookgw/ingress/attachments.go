@@ -12,58 +12,58 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/filetype"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// errEncoding says that the bytes of a file cannot be decoded; what follows it in the
-// body can be read on.
+// errEncoding means that a file cannot be decoded. The rest of the body can still be read.
 var errEncoding = errors.New("the encoding of a file is not valid")
 
-// errOverflow ends the storing of a file that is too large.
+// errOverflow stops storing a file that is too large.
 var errOverflow = errors.New("the file is too large")
 
 var errManyFiles = httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidForm,
 	fmt.Sprintf("The request has more than %d files.", store.MaxNamedFiles))
 
-// attachments takes the files of one request while they come in: each is stored as far
-// as it will be accepted, and read to its end in any case.
+// attachments stores the files of one request while they arrive. It stores a file as far as it can
+// be accepted, and always reads it to its end.
 type attachments struct {
-	// put stores a file; it says errNotStored where nothing is.
+	// put stores a file. It returns errNotStored if nothing is stored.
 	put  func(blob uuid.UUID, r io.Reader) error
 	drop func(blob uuid.UUID)
 
 	files    []store.File
 	accepted int
-	total    int64            // bytes of the accepted ones
-	overflow store.FileReason // of all files after the first one that was too much
+	total    int64            // bytes of the accepted files
+	overflow store.FileReason // for all files after the first one beyond a limit
 }
 
-// storeError is an error of storing a file, which is none of the body's.
+// storeError is an error of the store, and not of the body.
 type storeError struct{ error }
 
-// Unwrap is what the store said.
+// Unwrap returns the error of the store.
 func (e storeError) Unwrap() error { return e.error }
 
-// errNotStored says that files are read and not stored, for the request will be refused or
-// is a repetition.
+// errNotStored means that files are read but not stored, because the request will be rejected or is
+// a duplicate.
 var errNotStored = errors.New("files are not stored")
 
-// add takes the next file and returns its number among all. An error is none of the
-// file's own: the request cannot be read on, or not be stored.
-func (a *attachments) add(field string, data io.Reader) (int, error) {
+// addFile reads the next file and returns its index. An error means that the request cannot be read any
+// further or cannot be stored. Errors of the file itself are not returned.
+func (a *attachments) addFile(field string, data io.Reader) (int, error) {
 	if len(a.files) == store.MaxNamedFiles {
 		return 0, errManyFiles
 	}
 	number := len(a.files)
-	a.files = append(a.files, store.File{FieldName: label(field)})
+	a.files = append(a.files, store.File{FieldName: fileLabel(field)})
 	if a.accepted == store.MaxFiles && a.overflow == "" {
 		a.overflow = store.FilesTooMany
 	}
 	reason, err := a.overflow, error(nil)
 	if reason == "" {
-		reason, err = a.store(&a.files[number], data)
+		reason, err = a.storeFile(&a.files[number], data)
 	}
 	if err == nil {
 		_, err = io.Copy(io.Discard, data)
@@ -72,14 +72,14 @@ func (a *attachments) add(field string, data io.Reader) (int, error) {
 	case errors.Is(err, errEncoding):
 		reason, err = store.FileInvalidEncoding, nil
 	case err != nil:
-		reason = store.FileInvalidEncoding // the request is refused
+		reason = store.FileInvalidEncoding // the request is rejected
 	}
-	a.omit(number, reason)
+	a.omitFile(number, reason)
 	return number, err
 }
 
-// omit omits a file for a reason; with none it stays as it is.
-func (a *attachments) omit(number int, reason store.FileReason) {
+// omitFile omits a file for a reason. Without a reason it does nothing.
+func (a *attachments) omitFile(number int, reason store.FileReason) {
 	f := &a.files[number]
 	if reason == "" {
 		return
@@ -92,8 +92,8 @@ func (a *attachments) omit(number int, reason store.FileReason) {
 	*f = store.File{Name: f.Name, FieldName: f.FieldName, Reason: reason}
 }
 
-// store stores a file, or says why it is omitted.
-func (a *attachments) store(f *store.File, data io.Reader) (store.FileReason, error) {
+// storeFile stores a file, or returns the reason why it is omitted.
+func (a *attachments) storeFile(f *store.File, data io.Reader) (store.FileReason, error) {
 	sniffed, body, err := filetype.Sniff(data)
 	switch {
 	case err != nil:
@@ -103,9 +103,9 @@ func (a *attachments) store(f *store.File, data io.Reader) (store.FileReason, er
 	}
 	blob, err := uuid.NewV7()
 	if err != nil {
-		return "", fmt.Errorf("making an id: %w", err)
+		return "", fmt.Errorf("generating an ID: %w", err)
 	}
-	limited := &limited{in: io.TeeReader(body, sniffed), left: maxFilesBytes - a.total}
+	limited := &limitedReader{in: io.TeeReader(body, sniffed), left: maxFilesBytes - a.total}
 	f.Blob = &blob
 	a.accepted++
 	err = a.put(blob, limited)
@@ -127,8 +127,9 @@ func (a *attachments) store(f *store.File, data io.Reader) (store.FileReason, er
 	return "", nil
 }
 
-// tooLarge says whether a file alone is, or with those before; it reads it to its end.
-func (a *attachments) tooLarge(c *limited) (store.FileReason, error) {
+// tooLarge reads a file to its end and reports whether it exceeds a limit, alone or together with
+// the previous files.
+func (a *attachments) tooLarge(c *limitedReader) (store.FileReason, error) {
 	rest, err := io.Copy(io.Discard, c.in)
 	if err != nil {
 		return "", err
@@ -140,36 +141,36 @@ func (a *attachments) tooLarge(c *limited) (store.FileReason, error) {
 	return store.FilesTooLarge, nil
 }
 
-// describe says what a file is called, and what its sender takes it for, which narrows
-// what its content is.
+// describe sets the name of a file and its declared type. The declared type restricts the type that
+// is detected from the content.
 func (a *attachments) describe(number int, name, declared string) {
 	f := &a.files[number]
-	f.Name = label(name)
+	f.Name = fileLabel(name)
 	if f.MIMEType != "" {
 		f.MIMEType = filetype.Narrowed(f.MIMEType, declared, f.Name)
 	}
 }
 
-// label is a name as it is kept: without what is no text, and not too long.
-func label(name string) string {
+// fileLabel returns a name without invalid UTF-8, and not longer than allowed.
+func fileLabel(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {
 			return -1
 		}
 		return r
 	}, name)
-	return strings.ToValidUTF8(name[:min(len(name), store.MaxFileName)], "")
+	return excerpt.Of(name, store.MaxFileName, "")
 }
 
-// limited reads at most so many bytes, and says errOverflow of more.
-type limited struct {
+// limitedReader reads a limited number of bytes, and returns errOverflow for more.
+type limitedReader struct {
 	in         io.Reader
 	left, read int64
-	err        error // with which reading ended
+	err        error // the final error of the reader
 }
 
 // Read implements io.Reader.
-func (c *limited) Read(p []byte) (int, error) {
+func (c *limitedReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > c.left+1 {
 		p = p[:c.left+1]
 	}

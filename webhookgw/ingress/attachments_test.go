@@ -25,7 +25,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// shelf keeps files.
+// shelf stores files.
 type shelf struct {
 	attachments
 	blobs map[uuid.UUID]string
@@ -44,7 +44,7 @@ func newShelf() *shelf {
 	return s
 }
 
-// told are the files as lines: name, field, and type with bytes or the reason.
+// told returns the files as lines: name, field, and type with size or the reason.
 func (s *shelf) told() (lines []string) {
 	for _, f := range s.files {
 		line := f.Name + " " + f.FieldName + " " + string(f.Reason)
@@ -60,7 +60,7 @@ const png = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR"
 
 func b64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-func TestInlineFiles(t *testing.T) {
+func TestInline_Files(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string][]string{
 		`{"a":1}`: nil,
@@ -83,7 +83,7 @@ func TestInlineFiles(t *testing.T) {
 			for name, in := range map[string]io.Reader{"whole": strings.NewReader(body), "bytes": iotest.OneByteReader(strings.NewReader(body))} {
 				t.Run(name, func(t *testing.T) {
 					s := newShelf()
-					j := newInline(in, &s.attachments)
+					j := newInlineFiles(in, &s.attachments)
 					rest, err := io.ReadAll(j)
 					require.NoError(t, err, body)
 					require.NoError(t, j.text.problem(), body)
@@ -98,7 +98,7 @@ func TestInlineFiles(t *testing.T) {
 	}
 }
 
-// part is one of a multipart body; a file has a name.
+// part is a part of a multipart body. A file has a name.
 type part struct{ field, file, kind, encoding, text string }
 
 func multipartBody(t *testing.T, parts ...part) (string, string) {
@@ -126,7 +126,7 @@ func multipartBody(t *testing.T, parts ...part) (string, string) {
 	return out.String(), w.Boundary()
 }
 
-func TestMultipartBodies(t *testing.T) {
+func TestMultipart_Bodies(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		parts  []part
@@ -148,7 +148,7 @@ func TestMultipartBodies(t *testing.T) {
 			body, boundary := multipartBody(t, c.parts...)
 			for _, in := range []io.Reader{strings.NewReader(body), iotest.OneByteReader(strings.NewReader(body))} {
 				s := newShelf()
-				pairs, err := io.ReadAll(newParts(in, boundary, &s.attachments, nil))
+				pairs, err := io.ReadAll(newMultipartReader(in, boundary, &s.attachments, nil))
 				require.NoError(t, err)
 				object, err := fields.Object(pairs)
 				require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestMultipartBodies(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMultipartBody(t *testing.T) {
+func TestMultipart_InvalidBodies(t *testing.T) {
 	t.Parallel()
 	whole, boundary := multipartBody(t, part{field: "a", text: "1"})
 	reserved, of := multipartBody(t, part{field: "file_issues", text: "1"}, part{field: "f", file: "a", text: "x"})
@@ -180,20 +180,19 @@ func TestWhatIsNoMultipartBody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf()
-			_, err := io.ReadAll(newParts(strings.NewReader(c[0]), c[1], &s.attachments, nil))
+			_, err := io.ReadAll(newMultipartReader(strings.NewReader(c[0]), c[1], &s.attachments, nil))
 			var p httpserver.Problem
 			require.ErrorAs(t, err, &p)
 			require.Equal(t, httpserver.CodeInvalidForm, p.Code)
 		})
 	}
 	body := io.MultiReader(strings.NewReader(whole[:len(whole)-8]), iotest.ErrReader(io.ErrClosedPipe))
-	_, err := io.ReadAll(newParts(body, boundary, &newShelf().attachments, nil))
+	_, err := io.ReadAll(newMultipartReader(body, boundary, &newShelf().attachments, nil))
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 }
 
-// TestTheFirstOverflowEndsTheFiles: those before are kept, later ones are not, whatever
-// they are.
-func TestTheFirstOverflowEndsTheFiles(t *testing.T) {
+// TestAttachments_StopAtFirstOverflow: files before the overflow are kept, and later ones are not.
+func TestAttachments_StopAtFirstOverflow(t *testing.T) {
 	t.Parallel()
 	kb := func(n int) string { return strings.Repeat("x", n<<10) }
 	const x, mb = "", 1 << 10
@@ -201,21 +200,21 @@ func TestTheFirstOverflowEndsTheFiles(t *testing.T) {
 		files []string
 		want  []store.FileReason
 	}{
-		"as many as may be": {strings.Split("1234567890", ""), []store.FileReason{x, x, x, x, x, x, x, x, x, x}},
-		"one more":          {strings.Split("123456789012", ""), []store.FileReason{x, x, x, x, x, x, x, x, x, x, "too_many_files", "too_many_files"}},
+		"maximum number": {strings.Split("1234567890", ""), []store.FileReason{x, x, x, x, x, x, x, x, x, x}},
+		"one more":       {strings.Split("123456789012", ""), []store.FileReason{x, x, x, x, x, x, x, x, x, x, "too_many_files", "too_many_files"}},
 		"omitted ones do not count": {append([]string{"MZ\x00"}, strings.Split("1234567890", "")...),
 			[]store.FileReason{"unsupported_type", x, x, x, x, x, x, x, x, x, x}},
-		"as large as may be":    {[]string{kb(10 * mb)}, []store.FileReason{x}},
-		"one too large":         {[]string{"a", kb(10*mb) + "x", "b"}, []store.FileReason{x, "file_too_large", "total_too_large"}},
-		"together as may be":    {[]string{kb(6 * mb), kb(4 * mb)}, []store.FileReason{x, x}},
-		"together too large":    {[]string{kb(6 * mb), kb(4*mb) + "x", "a"}, []store.FileReason{x, "total_too_large", "total_too_large"}},
-		"what was dropped goes": {[]string{"MZ\x00" + kb(9*mb), kb(9 * mb)}, []store.FileReason{"unsupported_type", x}},
+		"maximum size":              {[]string{kb(10 * mb)}, []store.FileReason{x}},
+		"one too large":             {[]string{"a", kb(10*mb) + "x", "b"}, []store.FileReason{x, "file_too_large", "total_too_large"}},
+		"maximum total size":        {[]string{kb(6 * mb), kb(4 * mb)}, []store.FileReason{x, x}},
+		"together too large":        {[]string{kb(6 * mb), kb(4*mb) + "x", "a"}, []store.FileReason{x, "total_too_large", "total_too_large"}},
+		"dropped files are deleted": {[]string{"MZ\x00" + kb(9*mb), kb(9 * mb)}, []store.FileReason{"unsupported_type", x}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf()
 			stored := 0
 			for i, text := range c.files {
-				number, err := s.add("f", strings.NewReader(text))
+				number, err := s.addFile("f", strings.NewReader(text))
 				require.NoError(t, err)
 				require.Equal(t, i, number)
 				require.Equal(t, c.want[i], s.files[i].Reason, "%s %d", name, i)
@@ -229,7 +228,7 @@ func TestTheFirstOverflowEndsTheFiles(t *testing.T) {
 	}
 }
 
-// upload sends two files and a text, and returns the event and the answer.
+// uploads sends two files and a text, and returns the event and the response.
 func uploads(t *testing.T, k *keeper, key string) (store.Event, map[string]any, int) {
 	t.Helper()
 	body, boundary := multipartBody(t, part{field: "a", text: "1"}, part{field: "f", file: "a.txt", text: "hi"}, part{field: "g", file: "x.exe", text: "MZ\x00\x00"})
@@ -248,7 +247,7 @@ func uploads(t *testing.T, k *keeper, key string) (store.Event, map[string]any, 
 	return k.events[0], answer, w.Code
 }
 
-func TestFilesAreStoredAndTold(t *testing.T) {
+func TestAttachments_AreStoredAndReturned(t *testing.T) {
 	t.Parallel()
 	k := &keeper{keep: true}
 	e, answer, _ := uploads(t, k, "k")
@@ -259,13 +258,13 @@ func TestFilesAreStoredAndTold(t *testing.T) {
 	require.EqualValues(t, 1, answer["omitted"])
 	require.Equal(t, []any{map[string]any{"name": "x.exe", "field_name": "g", "reason": "unsupported_type"}}, answer["issues"])
 	require.Zero(t, k.dropped)
-	again, _, _ := uploads(t, &keeper{}, "k") // by another boundary
+	again, _, _ := uploads(t, &keeper{}, "k") // with another boundary
 	require.Equal(t, e.Idempotency.Fingerprint, again.Idempotency.Fingerprint)
 }
 
-// TestFilesBeyondTheReviewAreStored: they are accepted, and the caller is told that no agent
-// gets them; a run that needs files fails.
-func TestFilesBeyondTheReviewAreStored(t *testing.T) {
+// TestAttachments_BeyondReviewBudgetAreStored: they are accepted, and the response says that no
+// agent gets them. A run that needs files fails.
+func TestAttachments_BeyondReviewBudgetAreStored(t *testing.T) {
 	t.Parallel()
 	k := &keeper{keep: true}
 	h := serving(t, k)
@@ -287,15 +286,15 @@ func TestFilesBeyondTheReviewAreStored(t *testing.T) {
 	require.Equal(t, []map[string]string{{"name": "b.txt", "field_name": "files", "reason": "review_budget"}}, told.Issues)
 }
 
-// TestTheReviewHasABudgetByDefault of as much as may be accepted.
-func TestTheReviewHasABudgetByDefault(t *testing.T) {
+// TestAttachments_DefaultReviewBudget: the maximum size of an event's files.
+func TestAttachments_DefaultReviewBudget(t *testing.T) {
 	t.Parallel()
 	require.EqualValues(t, maxFilesBytes, New(Options{Store: &keeper{}}).opts.ReviewBudget)
 	require.EqualValues(t, 1, New(Options{Store: &keeper{}, ReviewBudget: 1}).opts.ReviewBudget)
 }
 
-// TestARepetitionStoresNoFiles: and is answered as the first request was.
-func TestARepetitionStoresNoFiles(t *testing.T) {
+// TestAttachments_DuplicateStoresNothing: its response is that of the first request.
+func TestAttachments_DuplicateStoresNothing(t *testing.T) {
 	t.Parallel()
 	k := &keeper{known: true, verdict: store.Repeated, files: []store.File{{Name: "z", Reason: store.FileUnsupported}}}
 	e, answer, _ := uploads(t, k, "k")
@@ -306,8 +305,8 @@ func TestARepetitionStoresNoFiles(t *testing.T) {
 	require.EqualValues(t, 1, answer["omitted"])
 }
 
-// TestFilesOfWhatIsRefusedGo: with the request, whatever is wrong with it.
-func TestFilesOfWhatIsRefusedGo(t *testing.T) {
+// TestAttachments_RejectedRequestDropsFiles: for every error.
+func TestAttachments_RejectedRequestDropsFiles(t *testing.T) {
 	t.Parallel()
 	k := &keeper{verdict: store.KeyReused}
 	_, _, code := uploads(t, k, "k")
@@ -331,14 +330,14 @@ func TestFilesOfWhatIsRefusedGo(t *testing.T) {
 	require.Empty(t, k.events)
 }
 
-// FuzzInline: what is taken out of a body are files, and JSON stays JSON.
+// FuzzInline: extracted parts are files, and the rest is valid JSON.
 func FuzzInline(f *testing.F) {
 	for _, seed := range []string{`{"files":[{"name":"a","data":"aGk="}]}`, `{"files":[{"data":"a\/\u002b"},{}]}`, `{"files":[0,{"data"`, `{"a":"`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := newShelf()
-		j := newInline(bytes.NewReader(body), &s.attachments)
+		j := newInlineFiles(bytes.NewReader(body), &s.attachments)
 		rest, err := io.ReadAll(j)
 		if err != nil {
 			require.ErrorAs(t, err, new(httpserver.Problem))
@@ -357,13 +356,13 @@ func FuzzInline(f *testing.F) {
 	})
 }
 
-// FuzzMultipart: whatever comes is read or refused, and holds no more than it may.
+// FuzzMultipart: each input is read or rejected, within the memory limits.
 func FuzzMultipart(f *testing.F) {
 	f.Add([]byte("--x\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--x\r\nContent-Disposition: form-data; name=f; filename=b\r\n\r\nhi\r\n--x--\r\n"))
 	f.Add([]byte("--x\r\nContent-Disposition: form-data; name=f; filename=b\r\nContent-Transfer-Encoding: base64\r\n\r\naGk=\r\n--x--"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := newShelf()
-		pairs, err := io.ReadAll(newParts(bytes.NewReader(body), "x", &s.attachments, nil))
+		pairs, err := io.ReadAll(newMultipartReader(bytes.NewReader(body), "x", &s.attachments, nil))
 		if err != nil {
 			require.ErrorAs(t, err, new(httpserver.Problem))
 			return

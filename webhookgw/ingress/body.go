@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// input is a body, or a query, as it is committed: inline, as a blob or, where its key
-// is known already, not at all.
+// input is a body or query as it is committed: inline, as a blob, or not at all if its idempotency
+// key is already known.
 type input struct {
 	contentType string
 	inline      []byte
@@ -28,8 +28,8 @@ type input struct {
 	idempotency *store.Idempotency
 }
 
-// blobs are those that were written for an input, whole or not.
-func (in input) blobs() (ids []uuid.UUID) {
+// writtenBlobs returns the blobs that were written for an input, complete or not.
+func (in input) writtenBlobs() (ids []uuid.UUID) {
 	if in.blob != nil {
 		ids = append(ids, *in.blob)
 	}
@@ -41,26 +41,25 @@ func (in input) blobs() (ids []uuid.UUID) {
 	return ids
 }
 
-// readInput reads and checks the body of a request that was admitted, and stores a
-// large one, and its files, while they come in, or are read from where they were judged.
-// Problems are errors of the caller's, or say that there is no room. It returns what was
-// written also with an error.
-func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signed) (in input, err error) {
+// readInput reads and checks the body of an admitted request. It stores a large body and its files
+// while they arrive, or from the buffer of a signed body. Problems are errors of the caller, or
+// mean that there is no capacity. With an error it also returns the blobs that were written.
+func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signedBody) (in input, err error) {
 	connector := c.Key()
 	media, err := mediaOf(r)
 	if err != nil {
 		return in, err
 	}
-	raw, done, err := h.raw(w, r, c, judged)
+	raw, done, err := h.openBody(w, r, c, judged)
 	if err != nil {
 		return in, err
 	}
 	defer done()
-	key, keyProblem := keyFor(c, r, judged)
-	s := &spooling{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
-	defer s.end()
-	body := media.upload(r, raw, key.compares, s.attachments())
-	defer body.close()
+	key, keyProblem := requestKeyOf(c, r, judged)
+	s := &bodySpooler{handler: h, ctx: r.Context(), connector: connector, key: key, wanted: keyProblem == nil}
+	defer s.releaseSlot()
+	body := media.newUpload(r, raw, key.compares, s.attachments())
+	defer body.closeBody()
 	s.body = body
 	defer func() {
 		in.files = body.files.files
@@ -68,8 +67,8 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 	}()
 	var begun bytes.Buffer
 	begun.Grow(int(min(max(lengthOf(r), 0), store.MaxInlineInput+1)) + bytes.MinRead)
-	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // there is more
-		if in.blob, err = s.rest(begun.Bytes()); err != nil {
+	if _, err := io.CopyN(&begun, body, store.MaxInlineInput+1); err == nil { // the body is large
+		if in.blob, err = s.spoolRest(begun.Bytes()); err != nil {
 			return in, err
 		}
 	} else {
@@ -86,13 +85,13 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 		return in, keyProblem
 	}
 	in.idempotency, in.repeat = key.idempotency(body), s.repeat
-	return in, media.form(&in)
+	return in, media.formInput(&in)
 }
 
-// raw is a body as it came, or comes in; done gives back what it holds.
-func (h *Handler) raw(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signed) (body io.Reader, done func(), err error) {
-	if judged != nil { // it has taken what it holds
-		return judged.body(), func() {}, nil
+// openBody returns the body, arriving or buffered. done frees its capacity.
+func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signedBody) (body io.Reader, done func(), err error) {
+	if judged != nil { // it has its capacity already
+		return judged.bodyReader(), func() {}, nil
 	}
 	size := incoming(r)
 	if err := quota.Refusal(h.incoming.Take(c.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
@@ -101,7 +100,7 @@ func (h *Handler) raw(w http.ResponseWriter, r *http.Request, c store.Connector,
 	return httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), func() { h.incoming.Give(c.ProjectID, size) }, nil
 }
 
-// incoming is what the beginning of a body takes of what may come in at once.
+// incoming returns the capacity that the start of a body needs.
 func incoming(r *http.Request) int64 {
 	size := lengthOf(r)
 	if size < 0 {
@@ -110,29 +109,29 @@ func incoming(r *http.Request) int64 {
 	return min(max(size, minIncoming), store.MaxInlineInput)
 }
 
-// known says whether a key stands for a request.
-func (h *Handler) known(ctx context.Context, connector store.Key, key requestKey) (bool, error) {
+// isKnownKey reports whether an idempotency key exists.
+func (h *Handler) isKnownKey(ctx context.Context, connector store.Key, key requestKey) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	known, err := h.opts.Store.KnownKey(ctx, connector, key.name)
 	if err != nil {
-		return false, fmt.Errorf("looking for an idempotency key: %w", err)
+		return false, fmt.Errorf("reading an idempotency key: %w", err)
 	}
 	return known, nil
 }
 
-// drop deletes the blob of a body that became no event. One of which that is not known
-// is kept where it did; what cannot be deleted now is swept after a day.
-func (h *Handler) drop(ctx context.Context, blob store.Key) {
+// dropBlob deletes the blob of a body that became no event. The store keeps the blob if an event uses
+// it. If the deletion fails, a sweep deletes the blob after a day.
+func (h *Handler) dropBlob(ctx context.Context, blob store.Key) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
 	if err := h.opts.Store.DropBlob(ctx, blob); err != nil && !errors.Is(err, store.ErrConflict) {
-		h.opts.Logger.Warn("deleting a body that became no event", "blob", blob, "error", err)
+		h.opts.Logger.Warn("deleting an unused body", "blob", blob, "error", err)
 	}
 }
 
-// readProblem says why a body was not read to its end.
-func (u *upload) readProblem() error {
+// readProblem returns why a body could not be read completely.
+func (u *bodyUpload) readProblem() error {
 	var (
 		problem httpserver.Problem
 		stored  storeError
@@ -149,7 +148,7 @@ func (u *upload) readProblem() error {
 	case httpserver.TooSlow(u.err):
 		return httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, tooSlow)
 	}
-	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body could not be read whole; send the request again.")
+	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body is incomplete. Send the request again.")
 }
 
-var tooSlow = fmt.Sprintf("The body did not come in time. Send it faster: with at least %d KiB a second.", pace.BytesPerSecond>>10)
+var tooSlow = fmt.Sprintf("The body did not arrive in time. Send at least %d KiB a second.", pace.BytesPerSecond>>10)

@@ -17,23 +17,23 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
 
-// TestBody_RefusedJSON: the answer says where a body is wrong, and why. Nothing of it is stored.
-func TestBody_RefusedJSON(t *testing.T) {
+// TestBody_RejectsInvalidJSON: the response has the position and the error. Nothing is stored.
+func TestBody_RejectsInvalidJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ body, detail string }{
-		"empty":               {"", "The body is empty. Send a JSON object; {} is one without fields."},
-		"white space":         {" \r\n", "The body is empty. Send a JSON object; {} is one without fields."},
-		"byte order mark":     {"\ufeff", "The body is empty. Send a JSON object; {} is one without fields."},
+		"empty":               {"", "The body is empty. Send a JSON object, or {} without fields."},
+		"white space":         {" \r\n", "The body is empty. Send a JSON object, or {} without fields."},
+		"byte order mark":     {"\ufeff", "The body is empty. Send a JSON object, or {} without fields."},
 		"cut off":             {"{\n\"a\":", "The body is not valid JSON: line 2, column 5: unexpected end."},
 		"latin 1":             {"{\"a\":\"caf\xe9\"}", "The body is not valid JSON: line 1, column 10: the text is not UTF-8."},
 		"latin 1 in a key":    {"{\"caf\xe9\":1}", "The body is not valid JSON: line 1, column 6: the text is not UTF-8."},
 		"latin 1 in a name":   {"{\"files\":[{\"name\":\"\xe9\",\"data\":\"\"}]}", "The body is not valid JSON: line 1, column 20: the text is not UTF-8."},
-		"half a pair":         {`{"a":"\ud800"}`, "The body is not valid JSON: line 1, column 7: an escape is half of a surrogate pair, which is no character."},
+		"half a pair":         {`{"a":"\ud800"}`, "The body is not valid JSON: line 1, column 7: an escape is half of a surrogate pair, which is not a character."},
 		"beyond float64":      {`{"n":1e400}`, "The body is not valid JSON: line 1, column 6: the number is too large."},
 		"400 digits":          {`{"n":` + strings.Repeat("1", 400) + `}`, "The body is not valid JSON: line 1, column 6: the number is too large."},
 		"two marks":           {"\ufeff\ufeff{}", "The body is not valid JSON: line 1, column 1: unexpected character."},
 		"a mark after spaces": {" \ufeff{}", "The body is not valid JSON: line 1, column 2: unexpected character."},
-		"too deep":            {`{"a":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + "}", "The body is not valid JSON: line 1, column 10005: more than 10000 objects and lists stand in each other."},
+		"too deep":            {`{"a":` + strings.Repeat("[", 10000) + strings.Repeat("]", 10000) + "}", "The body is not valid JSON: line 1, column 10005: more than 10000 objects and lists are nested."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,8 +47,8 @@ func TestBody_RefusedJSON(t *testing.T) {
 	}
 }
 
-// TestBody_JSONIsStoredAsItIs: with all digits of its numbers, and without a byte order mark.
-func TestBody_JSONIsStoredAsItIs(t *testing.T) {
+// TestBody_StoresJSONUnchanged: with all digits of numbers, and without a byte order mark.
+func TestBody_StoresJSONUnchanged(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		in   io.Reader
@@ -72,14 +72,15 @@ func TestBody_JSONIsStoredAsItIs(t *testing.T) {
 	}
 }
 
-// TestCheckingABodyTakesLittleMemory: less than the body has, of bodies with as
-// many parts as there is room for.
-func TestCheckingABodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+// TestBody_CheckUsesLittleMemory: less than the size of the body, with the maximum number of parts.
+func TestBody_CheckUsesLittleMemory(t *testing.T) { // not parallel, because it measures memory
 	for name, shape := range map[string]struct{ begin, end, part string }{
 		"list":   {`{"files":[0`, `]}`, `,0`},
 		"fields": {`{"files":0`, `}`, `,"%d":0`},
 		"files":  {`{"files":[0`, `]}`, `,{"":0}`},
 		"escape": {`{"files":[{"":0`, `}]}`, `,"\u0064\u0061t":0`},
+		"name":   {`{"files":[{"name":"`, `"}]}`, `AAAAAAAAAAAAAAAA`},
+		"type":   {`{"files":[{"mime_type":"\"`, `"}]}`, `\\AAAAAAAAAAAAAA`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := bytes.NewBufferString(shape.begin)
@@ -92,7 +93,7 @@ func TestCheckingABodyTakesLittleMemory(t *testing.T) { // not beside others, wh
 			}
 			body.WriteString(shape.end)
 			memtest.AtMost(t, MaxBody/16, func() {
-				in := newInline(bytes.NewReader(body.Bytes()), &attachments{})
+				in := newInlineFiles(bytes.NewReader(body.Bytes()), &attachments{})
 				_, err := io.Copy(io.Discard, in)
 				require.NoError(t, in.text.problem())
 				require.NoError(t, err)
@@ -101,8 +102,8 @@ func TestCheckingABodyTakesLittleMemory(t *testing.T) { // not beside others, wh
 	}
 }
 
-// TestInline_ForgetsTheBodyBefore: the memory of one body is used for the next, whatever the first was.
-func TestInline_ForgetsTheBodyBefore(t *testing.T) {
+// TestInline_ReuseForgetsPreviousBody: the memory of a body is reused, whatever the body was.
+func TestInline_ReuseForgetsPreviousBody(t *testing.T) {
 	t.Parallel()
 	file := `"files":[{"name":"a.txt","mime_type":"text/plain","data":"YQ=="}]`
 	for name, before := range map[string]string{
@@ -118,11 +119,11 @@ func TestInline_ForgetsTheBodyBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			first := newInline(strings.NewReader(before), &newShelf().attachments)
-			_, _ = io.Copy(io.Discard, first) // whatever is wrong with it
+			first := newInlineFiles(strings.NewReader(before), &newShelf().attachments)
+			_, _ = io.Copy(io.Discard, first) // whatever its error
 			first.close()
 			body, shelf := "{\"b\":[1,{}],"+file+"}", newShelf()
-			second := newInline(strings.NewReader(body), &shelf.attachments)
+			second := newInlineFiles(strings.NewReader(body), &shelf.attachments)
 			defer second.close()
 			rest, err := io.ReadAll(second)
 			require.NoError(t, err)
@@ -133,16 +134,16 @@ func TestInline_ForgetsTheBodyBefore(t *testing.T) {
 	}
 }
 
-// TestInline_ShortBodyTakesLittleMemory: the buffer of one is used for the next.
-func TestInline_ShortBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+// TestInline_ShortBodyUsesLittleMemory: buffers are reused.
+func TestInline_ShortBodyUsesLittleMemory(t *testing.T) { // not parallel, because it measures memory
 	const bodies = 1000
 	most := uint64(bodies * jsonPiece / 16)
 	if raced {
-		most *= 32 // a new buffer at times
+		most *= 32 // the pool allocates at times
 	}
 	memtest.AtMost(t, most, func() {
 		for range bodies {
-			in := newInline(strings.NewReader(`{"name":"Ada"}`), &attachments{})
+			in := newInlineFiles(strings.NewReader(`{"name":"Ada"}`), &attachments{})
 			_, err := io.Copy(io.Discard, in)
 			require.NoError(t, err)
 			in.close()

@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWaitingCallersAreCounted: a project has a share of them; who is beyond is told
-// so before anything is recorded, and may ask for no answer.
-func TestWaitingCallersAreCounted(t *testing.T) {
+// TestCallers_ShareOfProject: a caller beyond the share gets an error before anything is recorded,
+// and can use Prefer: respond-async.
+func TestCallers_ShareOfProject(t *testing.T) {
 	t.Parallel()
 	k := &keeper{mode: modeSync}
 	h := serving(t, k)
@@ -37,8 +37,8 @@ func TestWaitingCallersAreCounted(t *testing.T) {
 	require.Equal(t, http.StatusAccepted, answer.Code)
 }
 
-// TestTheClassOfARequest: who waits for the answer comes first.
-func TestTheClassOfARequest(t *testing.T) {
+// TestClass_OfRequest: requests with waiting callers have priority.
+func TestClass_OfRequest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		mode   string
@@ -50,7 +50,7 @@ func TestTheClassOfARequest(t *testing.T) {
 		"sync":          {modeSync, nil, store.ClassSync},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that nobody waits
+			k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that no caller waits
 			_, refused := post(t, serving(t, k), strings.NewReader(`{}`), c.header...)
 			require.Equal(t, httpserver.CodeKeyReused, refused.Code)
 			require.Len(t, k.events, 1)

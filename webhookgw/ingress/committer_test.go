@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// accepting is a store that does what it is told with each batch, which is kept.
+// accepting is a store with a configured result for each batch. It keeps the batches.
 type accepting struct {
 	store.Ingest
 	accept  func(events []store.Event) ([]store.Admission, error)
@@ -31,7 +31,7 @@ func (a *accepting) Accept(_ context.Context, events []store.Event) ([]store.Adm
 	return a.accept(events)
 }
 
-// acceptAll accepts events as a store does that knows no key.
+// acceptAll accepts events like a store without idempotency keys.
 func acceptAll(events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
 	for i, e := range events {
@@ -40,21 +40,21 @@ func acceptAll(events []store.Event) ([]store.Admission, error) {
 	return out, nil
 }
 
-// waiting is a committer with a clock that stands, at which nobody works yet.
+// waiting returns a committer with a constant clock that does not run yet.
 func waiting(accept func([]store.Event) ([]store.Admission, error)) (*committer, *accepting, *time.Time) {
 	now, st := time.Unix(1000, 0), &accepting{accept: accept}
 	return newCommitter(st, nil, metrics.NewGateway(nil), func() time.Time { return now }), st, &now
 }
 
-// put lets an event wait and returns where its answer comes.
-func (c *committer) put(t *testing.T, ctx context.Context, e store.Event) *pending {
+// put queues an event and returns it.
+func (c *committer) put(t *testing.T, ctx context.Context, e store.Event) *pendingEvent {
 	t.Helper()
-	p := &pending{ctx: ctx, since: c.now(), event: e, answer: make(chan answer, 1)}
-	require.NoError(t, c.enter(p))
+	p := &pendingEvent{ctx: ctx, since: c.now(), event: e, answer: make(chan commitAnswer, 1)}
+	require.NoError(t, c.enqueueEvent(p))
 	return p
 }
 
-// idle says that nothing is at the committer.
+// idle checks that no event is at the committer.
 func (c *committer) idle(t *testing.T) {
 	t.Helper()
 	require.Empty(t, slices.Collect(c.waiting.Projects()))
@@ -66,8 +66,8 @@ func event(project uuid.UUID) store.Event {
 	return store.Event{ConnectorRunID: uuid.New(), ProjectID: project, Runs: make([]store.EventRun, 1)}
 }
 
-// TestABatchIsBounded: by what its transaction costs, whoever fills it.
-func TestABatchIsBounded(t *testing.T) {
+// TestCommitter_LimitsBatch: by the cost of its transaction, for all projects together.
+func TestCommitter_LimitsBatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		event store.Event
@@ -79,9 +79,9 @@ func TestABatchIsBounded(t *testing.T) {
 		"one beyond bounds": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			queue := quota.NewTurns[*pending]()
+			queue := quota.NewFairQueue[*pendingEvent]()
 			for range maxBatchEvents + 1 {
-				queue.Push(c.event.ProjectID, &pending{ctx: t.Context(), event: c.event})
+				queue.Push(c.event.ProjectID, &pendingEvent{ctx: t.Context(), event: c.event})
 			}
 			batch, _ := collect(&queue, time.Time{})
 			require.Len(t, batch, c.want)
@@ -89,15 +89,15 @@ func TestABatchIsBounded(t *testing.T) {
 	}
 }
 
-// TestProjectsTakeTurns: one that sends a lot does not keep the others waiting.
-func TestProjectsTakeTurns(t *testing.T) {
+// TestCommitter_RoundRobin: a busy project does not delay the others.
+func TestCommitter_RoundRobin(t *testing.T) {
 	t.Parallel()
-	busy, calm, queue := uuid.New(), uuid.New(), quota.NewTurns[*pending]()
+	busy, calm, queue := uuid.New(), uuid.New(), quota.NewFairQueue[*pendingEvent]()
 	for range 3 * maxBatchEvents {
-		queue.Push(busy, &pending{ctx: t.Context(), event: event(busy)})
+		queue.Push(busy, &pendingEvent{ctx: t.Context(), event: event(busy)})
 	}
-	queue.Push(calm, &pending{ctx: t.Context(), event: event(calm)})
-	queue.Push(calm, &pending{ctx: t.Context(), event: event(calm)})
+	queue.Push(calm, &pendingEvent{ctx: t.Context(), event: event(calm)})
+	queue.Push(calm, &pendingEvent{ctx: t.Context(), event: event(calm)})
 	batch, _ := collect(&queue, time.Time{})
 	require.Len(t, batch, maxBatchEvents)
 	var order []uuid.UUID
@@ -111,9 +111,9 @@ func TestProjectsTakeTurns(t *testing.T) {
 	require.Empty(t, slices.Collect(queue.Projects()))
 }
 
-// TestWhatWaitsIsBounded: while a batch does not come back a project is refused what
-// is beyond its share and everybody what is beyond all, and both only until then.
-func TestWhatWaitsIsBounded(t *testing.T) {
+// TestCommitter_LimitsWaiting: while a batch hangs, a project gets errors beyond its share, and all
+// projects beyond the total. Both end with the batch.
+func TestCommitter_LimitsWaiting(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		input int
@@ -128,7 +128,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 			offer := func(project uuid.UUID) error {
 				e := event(project)
 				e.Input = input
-				return k.enter(&pending{ctx: t.Context(), since: k.now(), event: e, answer: make(chan answer, 1)})
+				return k.enqueueEvent(&pendingEvent{ctx: t.Context(), since: k.now(), event: e, answer: make(chan commitAnswer, 1)})
 			}
 			first := uuid.New()
 			for _, project := range []uuid.UUID{first, uuid.New(), uuid.New()} {
@@ -144,7 +144,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 			refused(t, err, http.StatusServiceUnavailable, httpserver.CodeBusy)
 			require.True(t, k.runOnce(t.Context()))
 			require.NoError(t, offer(uuid.New()))
-			for range 2 { // more than what is kept for those who have none
+			for range 2 { // more than the slots that are reserved for other projects
 				require.True(t, k.runOnce(t.Context()))
 			}
 			require.NoError(t, offer(first))
@@ -155,7 +155,7 @@ func TestWhatWaitsIsBounded(t *testing.T) {
 	}
 }
 
-// refused says that an error is such a problem, which tells when to come again.
+// refused checks that an error is a Problem with a Retry-After.
 func refused(t *testing.T, err error, status int, code httpserver.Code) {
 	t.Helper()
 	var p httpserver.Problem
@@ -165,9 +165,9 @@ func refused(t *testing.T, err error, status int, code httpserver.Code) {
 	require.Positive(t, p.RetryAfter)
 }
 
-// TestWhoWaitedLongAndWentIsNotCommitted: its caller has sent it again by then. One
-// who waited as long and is there is, and so is one who has just come.
-func TestWhoWaitedLongAndWentIsNotCommitted(t *testing.T) {
+// TestCommitter_DropsAbandonedRequests: the caller has retried by then. A request with a waiting
+// caller is committed, and so is a new one.
+func TestCommitter_DropsAbandonedRequests(t *testing.T) {
 	t.Parallel()
 	hungUp := errors.New("hung up")
 	gone := func() context.Context {
@@ -194,12 +194,12 @@ func TestWhoWaitedLongAndWentIsNotCommitted(t *testing.T) {
 	*now = now.Add(2 * patience)
 	require.False(t, k.runOnce(t.Context()))
 	require.ErrorIs(t, (<-alone.answer).err, hungUp)
-	require.Len(t, st.batches, 1, "nothing is asked for nobody")
+	require.Len(t, st.batches, 1, "no transaction without a caller")
 	k.idle(t)
 }
 
-// TestWhatWasDecidedBeforeAnErrorCounts: of the others nothing is known.
-func TestWhatWasDecidedBeforeAnErrorCounts(t *testing.T) {
+// TestCommitter_KeepsResultsBeforeError: the outcome of the others is unknown.
+func TestCommitter_KeepsResultsBeforeError(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	for name, c := range map[string]struct {
@@ -215,7 +215,7 @@ func TestWhatWasDecidedBeforeAnErrorCounts(t *testing.T) {
 			k, _, _ := waiting(c.accept)
 			first, second := k.put(t, t.Context(), event(uuid.New())), k.put(t, t.Context(), event(uuid.New()))
 			require.True(t, k.runOnce(t.Context()))
-			for i, p := range []*pending{first, second} {
+			for i, p := range []*pendingEvent{first, second} {
 				a := <-p.answer
 				require.NoError(t, a.err)
 				require.ErrorIs(t, a.admission.Err, c.want[i])
@@ -233,17 +233,17 @@ func TestWhatWasDecidedBeforeAnErrorCounts(t *testing.T) {
 	require.ErrorContains(t, (<-p.answer).admission.Err, "answered 1 of 2")
 }
 
-// TestAStopEndsTheWaiting: of what waits, and of what comes then.
-func TestAStopEndsTheWaiting(t *testing.T) {
+// TestCommitter_StopFailsWaiting: waiting and new events.
+func TestCommitter_StopFailsWaiting(t *testing.T) {
 	t.Parallel()
 	k, _, _ := waiting(acceptAll)
 	before := k.put(t, t.Context(), event(uuid.New()))
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	<-k.arrived
-	k.run(ctx)
+	k.runLoop(ctx)
 	require.ErrorIs(t, (<-before.answer).err, errStopped)
-	_, err := k.commit(t.Context(), event(uuid.New()))
+	_, err := k.commitEvent(t.Context(), event(uuid.New()))
 	require.ErrorIs(t, err, errStopped)
 	k.idle(t)
 }

@@ -9,32 +9,33 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// content says why a body is no input, while it comes in: whatever it is, judging
-// it takes no memory that grows with it.
-type content struct {
+// content checks a body while it arrives, and records why it is no valid input. Its memory does not
+// grow with the body.
+type contentScanner struct {
 	text   *jsonscan.Stream
 	failed bool
 	depth  int
 	object bool // the body is an object
-	// ended is told of each element of a list `files`, by every field of that name,
-	// however it is escaped: nil of what is no object. Those with `data` are attachments.
+	// ended is called for each element of a list `files`, for every field of that name in any
+	// escaping. The argument is nil for an element that is no object. Elements with `data` are
+	// attachments.
 	ended func(*element)
-	// wanted is what the next value is of an element.
+	// wanted is the meaning of the next value in an element.
 	wanted value
 	file   *element // the object in such a list that is being read
 	own    element
 
 	files bool // the last field of the body is `files`
-	list  bool // the last list or object that is a field of the body is a list `files`
+	list  bool // the last list or object in a field of the body is a list `files`
 }
 
 // element is an object in a list `files`.
 type element struct {
-	number         int // among the attachments; -1 without data
+	number         int // index among the attachments; -1 without data
 	name, declared string
 }
 
-// value is what is wanted of an element.
+// value is a field of an element.
 type value int
 
 const (
@@ -44,7 +45,7 @@ const (
 	fileData
 )
 
-// wantedOf is what a key of an element stands for.
+// wantedOf returns the meaning of a key of an element.
 func (e *element) wantedOf(key jsonscan.Token) value {
 	switch {
 	case e == nil:
@@ -58,40 +59,40 @@ func (e *element) wantedOf(key jsonscan.Token) value {
 	return nothing
 }
 
-func newContent() *content {
-	c := &content{ended: func(*element) {}}
-	c.text = jsonscan.NewStream(c.see)
+func newContentScanner() *contentScanner {
+	c := &contentScanner{ended: func(*element) {}}
+	c.text = jsonscan.NewStream(c.observeToken)
 	return c
 }
 
-// reset makes it as a new one.
-func (c *content) reset() {
+// reset prepares content for another body.
+func (c *contentScanner) reset() {
 	c.text.Reset()
-	*c = content{text: c.text, ended: func(*element) {}}
+	*c = contentScanner{text: c.text, ended: func(*element) {}}
 }
 
-// Write takes the next piece. It never fails: a body is read on, for what else may
-// be wrong with it.
-func (c *content) Write(piece []byte) (int, error) {
+// Write reads the next part of the body. It never fails, so that the body is read to its end and
+// other errors are found.
+func (c *contentScanner) Write(piece []byte) (int, error) {
 	if _, err := c.text.Write(piece); err != nil {
 		c.failed = true
 	}
 	return len(piece), nil
 }
 
-// refused says whether the body will be refused, whatever comes yet. It has begun.
-func (c *content) refused() bool { return c.failed || c.depth > 0 && !c.object }
+// refused reports whether the body will be rejected in any case. The body has started.
+func (c *contentScanner) refused() bool { return c.failed || c.depth > 0 && !c.object }
 
-// problem says at the end of the body why it is no input.
-func (c *content) problem() error {
+// problem returns at the end of the body why it is no valid input.
+func (c *contentScanner) problem() error {
 	empty, wrong := c.text.Empty(), c.text.Close()
 	switch {
 	case empty:
-		return invalidJSON("The body is empty. Send a JSON object; {} is one without fields.")
+		return invalidJSON("The body is empty. Send a JSON object, or {} without fields.")
 	case wrong != nil:
 		return invalidJSON("The body is not valid JSON: " + wrong.Error() + ".")
 	case !c.object:
-		return invalidJSON("The body is valid JSON but not an object; send fields in {…}.")
+		return invalidJSON("The body is valid JSON but not an object. Send fields in {…}.")
 	}
 	return nil
 }
@@ -100,8 +101,8 @@ func invalidJSON(detail string) error {
 	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidJSON, detail)
 }
 
-// see takes the next token.
-func (c *content) see(token jsonscan.Token) {
+// observeToken processes the next token.
+func (c *contentScanner) observeToken(token jsonscan.Token) {
 	switch token.Kind {
 	case jsonscan.Key:
 		if c.depth == 1 {

@@ -2,13 +2,12 @@
 
 // Package ingress serves the webhook URLs of inbound and sync connectors.
 //
-// A request is checked against a cached route and committed together with the
-// requests that wait at the same moment. The commit asserts the connector's
-// version, and every refusal is preceded by a fresh read, so that the cache
-// never decides anything that a change before the request has made wrong.
+// A request is checked against a cached route and committed together with other waiting requests.
+// The commit asserts the connector's version, and the handler reads the route again before each
+// rejection. So an outdated cache never decides about a request.
 //
-// What a request takes of the gateway is bounded for all and for its project, which
-// has a part of it: its place at the committer, that of a large body, which is
-// stored while it comes in, and that of a caller who waits for the answer. Who
-// waits costs the store nothing: all are asked for at once, and woken by hints.
+// The capacity of the gateway is limited in total and per project: slots at the committer, slots
+// for large bodies, which are stored while they arrive, and slots for callers that wait for
+// results. Waiting callers cost no queries of their own. The gateway queries the store for all of
+// them at once, and hints wake them.
 package ingress

@@ -13,17 +13,19 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// newEvent makes the rows of a request as the route has it: one run for each link.
+// newEvent returns the rows of a request for a route, with one run for each link.
 func newEvent(route store.Route, req request) (store.Event, error) {
 	event := store.Event{
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
 		ContentType: req.input.contentType, Idempotency: req.input.idempotency, Repeat: req.input.repeat, Input: req.input.inline, InputBlob: req.input.blob,
 		Files: req.input.files, Headers: req.headers, Hops: webhookapi.Hops(req.facts.header),
+		Traceparent: tracecontext.FromHeader(req.facts.header),
 	}
 	if s := req.facts.credential(route.Connector); s != nil {
 		event.SecretNotAfter = s.NotAfter
@@ -32,12 +34,12 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	for _, link := range route.Links {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return store.Event{}, fmt.Errorf("making an id: %w", err)
+			return store.Event{}, fmt.Errorf("generating an ID: %w", err)
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if missing := store.MissingFiles(route.Connector, link, req.input.files); missing != "" && !req.input.repeat {
 			run.ErrorCode, run.Error = store.RunErrorFilesRequired, missing
-		} else if !req.input.repeat { // of which no input was read, and nothing is recorded
+		} else if !req.input.repeat { // no input was read, and nothing is recorded
 			if run.Concurrency, err = route.KeyOf(link.AgentName, req.input.inline, evaluate); err != nil {
 				run.ErrorCode, run.Error = store.RunErrorKeyUnavailable, err.Error()
 			}
@@ -47,17 +49,17 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 	return event, nil
 }
 
-// admission is the answer to a request, with the files of its event.
+// admission is the result of a request, with the files of its event.
 type admission struct {
 	store.Admission
 	files []store.File
-	// runs are those that were offered; they count where it was accepted.
+	// runs has the proposed runs. They are valid if the request was accepted.
 	runs []store.EventRun
 }
 
-// known is the state of a run that follows from its having been recorded now, "" where none does:
-// of those with a key it is the store that knows whether they wait.
-func (a admission) known(i int) store.RunStatus {
+// knownStatus returns the status of a run right after its commit, or "" if it is unknown. Only the store
+// knows whether runs with a concurrency key wait.
+func (a admission) knownStatus(i int) store.RunStatus {
 	switch {
 	case a.Verdict != store.Accepted || i >= len(a.runs):
 		return ""
@@ -69,15 +71,15 @@ func (a admission) known(i int) store.RunStatus {
 	return ""
 }
 
-// requestKey makes a repeated request the same one: the caller's own key, which
-// also compares bodies, or that of Standard Webhooks.
+// requestKey identifies duplicate requests. It is the caller's own key, which also compares bodies,
+// or that of Standard Webhooks.
 type requestKey struct {
-	name     string // with its source; empty without one
+	name     string // with its source; empty without a key
 	compares bool
 	ttl      time.Duration // 0 means idempotencyTTL
 }
 
-// keyOfRequest reads a request's key from its headers.
+// keyOfRequest reads the key of a request from its headers.
 func keyOfRequest(r *http.Request) (requestKey, error) {
 	key, source := r.Header.Get("Idempotency-Key"), "Idempotency-Key"
 	compares := key != ""
@@ -87,7 +89,7 @@ func keyOfRequest(r *http.Request) (requestKey, error) {
 	return keyNamed(source, key, compares)
 }
 
-// keyNamed is a key by its source; "" is none.
+// keyNamed returns a key with its source, or none for "".
 func keyNamed(source, key string, compares bool) (requestKey, error) {
 	switch {
 	case key == "":
@@ -97,13 +99,13 @@ func keyNamed(source, key string, compares bool) (requestKey, error) {
 			fmt.Sprintf("The header %s has more than %d bytes.", source, maxIdempotencyKey))
 	case strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }):
 		return requestKey{}, httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeKeyInvalid,
-			fmt.Sprintf("The header %s may hold printable ASCII only.", source))
+			fmt.Sprintf("The header %s must contain printable ASCII characters only.", source))
 	}
 	return requestKey{name: strings.ToLower(source) + ":" + key, compares: compares}, nil
 }
 
-// idempotency is what the store is told of a key and the body that came with it.
-func (k requestKey) idempotency(body *upload) *store.Idempotency {
+// idempotency returns the key and the digest of the body for the store.
+func (k requestKey) idempotency(body *bodyUpload) *store.Idempotency {
 	if k.name == "" {
 		return nil
 	}

@@ -21,104 +21,106 @@ import (
 
 const (
 	typeEvents = "text/event-stream"
-	// keepAlive is how often something is sent of an answer that is a stream, so that no proxy
-	// takes its connection for a dead one.
+	// keepAlive is the interval of comments in a stream, so that proxies do not close the
+	// connection.
 	keepAlive = 15 * time.Second
 )
 
-// events is an answer to a sync webhook as a stream of server-sent events: accepted with the
-// runs that were started, progress for each state of a run that the gateway comes to know,
-// and then either result with what a sync webhook is answered, or error with a problem.
-type events struct {
+// eventStream is the response of a sync webhook as a stream of server-sent events:
+//
+//   - accepted, with the started runs
+//   - progress, for each known change of a run's status
+//   - finally result with the response of a sync webhook, or error with a problem
+type eventStream struct {
 	w     http.ResponseWriter
 	paced *httpserver.PacedAnswer
 	tick  *time.Ticker
 	told  map[uuid.UUID]store.RunStatus
-	err   error // of writing: the client is gone, or does not read
+	err   error // the first write error: the client disconnected or does not read
 }
 
-// beginEvents answers that a request was accepted. The caller calls close.
-func beginEvents(w http.ResponseWriter, a admission) *events {
-	e := &events{w: w, paced: httpserver.NewPacedAnswer(w, pace), tick: time.NewTicker(keepAlive), told: map[uuid.UUID]store.RunStatus{}}
+// beginEvents responds that a request was accepted, and starts the stream. The caller calls close.
+func beginEvents(w http.ResponseWriter, a admission) *eventStream {
+	e := &eventStream{w: w, paced: httpserver.NewPacedAnswer(w, pace), tick: time.NewTicker(keepAlive), told: map[uuid.UUID]store.RunStatus{}}
 	header := w.Header()
 	header.Set("Content-Type", typeEvents)
 	header.Set("Cache-Control", "no-store")
-	header.Set("X-Accel-Buffering", "no") // what proxies of nginx heed
+	header.Set("X-Accel-Buffering", "no") // disables buffering in nginx
 	w.WriteHeader(http.StatusOK)
-	e.send("accepted", inboundAnswerOf(a))
+	e.sendEvent("accepted", inboundAnswerOf(a))
 	for i, id := range a.RunIDs {
-		e.progress(id, a.known(i))
+		e.progress(id, a.knownStatus(i))
 	}
 	return e
 }
 
-func (e *events) close() { e.tick.Stop() }
+func (e *eventStream) close() { e.tick.Stop() }
 
-// beats is when something is to be sent; never where the answer is no stream.
-func (e *events) beats() <-chan time.Time {
+// heartbeats returns the ticker of the keep-alive, or nil without a stream.
+func (e *eventStream) heartbeats() <-chan time.Time {
 	if e == nil {
 		return nil
 	}
 	return e.tick.C
 }
 
-// beat sends a comment.
-func (e *events) beat() error {
-	e.write([]byte(":\n\n"))
+// sendHeartbeat sends a comment.
+func (e *eventStream) sendHeartbeat() error {
+	e.writeNow([]byte(":\n\n"))
 	return e.err
 }
 
-// progress tells the state of a run, once.
-func (e *events) progress(run uuid.UUID, status store.RunStatus) {
+// progress sends the status of a run, once per status.
+func (e *eventStream) progress(run uuid.UUID, status store.RunStatus) {
 	if e == nil || status == "" || e.told[run] == status || status.Terminal() {
 		return
 	}
 	e.told[run] = status
-	e.send("progress", webhookapi.Progress{RunID: run, Status: string(status)})
+	e.sendEvent("progress", webhookapi.Progress{RunID: run, Status: string(status)})
 }
 
-// send sends an event with data of one line, as JSON is.
-func (e *events) send(name string, data any) {
+// sendEvent sends an event whose data is one line of JSON.
+func (e *eventStream) sendEvent(name string, data any) {
 	text, err := json.Marshal(data)
 	if err != nil {
-		panic(fmt.Sprintf("an event that is no JSON: %v", err)) // they are texts, numbers and ids
+		panic(fmt.Sprintf("encoding an event: %v", err)) // it only has texts, numbers and IDs
 	}
-	e.write([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
+	e.writeNow([]byte("event: " + name + "\ndata: " + string(text) + "\n\n"))
 }
 
-// write sends at once, for as long as the client reads with the pace.
-func (e *events) write(text []byte) {
+// writeNow writes and flushes at once, within the pace of the client.
+func (e *eventStream) writeNow(text []byte) {
 	if e.err != nil {
 		return
 	}
-	defer e.paced.Done() // the next event has its own time
+	defer e.paced.Done() // each event has its own time limit
 	if _, e.err = e.paced.Write(text); e.err == nil {
-		e.err = e.flush()
+		e.err = e.flushWriter()
 	}
 }
 
-// flush sends what was written. A recorder of a test has nothing to be flushed.
-func (e *events) flush() error {
+// flushWriter flushes the response. A test recorder has nothing to flush.
+func (e *eventStream) flushWriter() error {
 	if err := http.NewResponseController(e.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	return nil
 }
 
-// fail tells that there will be no results.
-func (e *events) fail(p httpserver.Problem) { e.send("error", p) }
+// sendError sends an error event, so there will be no results.
+func (e *eventStream) sendError(p httpserver.Problem) { e.sendEvent("error", p) }
 
-// beginResults begins the event with the results and says where they are to be written.
-func (e *events) beginResults() *httpserver.PacedAnswer {
+// beginResults starts the result event and returns the writer for its data.
+func (e *eventStream) beginResults() *httpserver.PacedAnswer {
 	_, e.err = e.paced.Write([]byte("event: result\ndata: "))
 	return e.paced
 }
 
-// endResults ends the event whose data has ended with a line feed.
-func (e *events) endResults() { e.write([]byte("\n")) }
+// endResults ends the result event. Its data has ended with a line feed.
+func (e *eventStream) endResults() { e.writeNow([]byte("\n")) }
 
-// wantsEvents says whether a request's Accept names text/event-stream, and prefers it to JSON. Who
-// names both alike is answered with JSON, as is who takes everything.
+// wantsEvents reports whether a request's Accept header prefers text/event-stream to JSON. With
+// equal preference, or with a wildcard, the response is JSON.
 func wantsEvents(r *http.Request) bool {
 	var stream, plain float64
 	for _, header := range r.Header.Values("Accept") {

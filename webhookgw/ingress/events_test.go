@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestWhoWantsEvents(t *testing.T) {
+func TestWantsEvents_AcceptHeader(t *testing.T) {
 	t.Parallel()
 	for accept, want := range map[string]bool{
 		"": false, "*/*": false, "application/json": false, "text/event-stream": true, "Text/Event-Stream;charset=utf-8": true,
@@ -43,7 +43,7 @@ func FuzzAccept(f *testing.F) {
 	})
 }
 
-// sent are the events of a stream by name and data.
+// sent returns the names and data of a stream's events.
 func sent(t *testing.T, stream string) (names []string, data []string) {
 	t.Helper()
 	require.True(t, strings.HasSuffix(stream, "\n\n"), stream)
@@ -56,8 +56,8 @@ func sent(t *testing.T, stream string) (names []string, data []string) {
 	return names, data
 }
 
-// TestAStreamEndsWithTheAnswer: with the very JSON that others get.
-func TestAStreamEndsWithTheAnswer(t *testing.T) {
+// TestEvents_EndWithResult: with the JSON of a normal response.
+func TestEvents_EndWithResult(t *testing.T) {
 	t.Parallel()
 	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
 	h := servingStore(t, p)
@@ -71,7 +71,7 @@ func TestAStreamEndsWithTheAnswer(t *testing.T) {
 	require.Equal(t, "no-store", streamed.Header().Get("Cache-Control"))
 	require.True(t, streamed.Flushed)
 	names, data := sent(t, streamed.Body.String())
-	require.Equal(t, []string{"accepted", "result"}, names, "nothing is known of what others have begun")
+	require.Equal(t, []string{"accepted", "result"}, names, "the status of other gateways' runs is unknown")
 	require.Equal(t, strings.TrimSuffix(plain.Body.String(), "\n"), data[1])
 	var accepted webhookapi.Accepted
 	require.NoError(t, json.Unmarshal([]byte(data[0]), &accepted))
@@ -80,8 +80,8 @@ func TestAStreamEndsWithTheAnswer(t *testing.T) {
 	require.Zero(t, h.callers.Taken())
 }
 
-// TestAStreamThatCannotEndIsBrokenOff: and its last event does not look whole.
-func TestAStreamThatCannotEndIsBrokenOff(t *testing.T) {
+// TestEvents_IncompleteIsBrokenOff: its last event does not look complete.
+func TestEvents_IncompleteIsBrokenOff(t *testing.T) {
 	t.Parallel()
 	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
 	p.fails = p.runs[2]
@@ -91,8 +91,8 @@ func TestAStreamThatCannotEndIsBrokenOff(t *testing.T) {
 	require.False(t, strings.HasSuffix(w.Body.String(), "\n"))
 }
 
-// TestWhatIsRefusedIsNoStream.
-func TestWhatIsRefusedIsNoStream(t *testing.T) {
+// TestEvents_RejectionIsNoStream: an error is a normal response.
+func TestEvents_RejectionIsNoStream(t *testing.T) {
 	t.Parallel()
 	h := serving(t, &keeper{mode: modeSync})
 	w, problem := post(t, h, strings.NewReader(`[]`), "Accept", typeEvents)
@@ -100,52 +100,52 @@ func TestWhatIsRefusedIsNoStream(t *testing.T) {
 	require.EqualValues(t, "invalid_json", problem.Code)
 }
 
-// TestStatesThatFollowFromTheAcceptance: and none that do not.
-func TestStatesThatFollowFromTheAcceptance(t *testing.T) {
+// TestAdmission_KnownStatus: only for runs whose status follows from the commit.
+func TestAdmission_KnownStatus(t *testing.T) {
 	t.Parallel()
 	ids := someRuns(2)
 	a := admission{
 		Admission: store.Admission{Verdict: store.Accepted, RunIDs: ids},
 		runs:      []store.EventRun{{}, {ErrorCode: store.RunErrorFilesRequired}},
 	}
-	require.Equal(t, store.RunQueued, a.known(0))
-	require.Empty(t, a.known(1), "it has failed")
+	require.Equal(t, store.RunQueued, a.knownStatus(0))
+	require.Empty(t, a.knownStatus(1), "the run has failed")
 	a.runs[1] = store.EventRun{Concurrency: store.ConcurrencyKey{Text: "k"}}
-	require.Empty(t, a.known(1), "it may be cancelled")
+	require.Empty(t, a.knownStatus(1), "the run may be cancelled")
 	a.Begun = &store.Claimed{Run: store.Run{ID: ids[0]}}
-	require.Equal(t, store.RunRunning, a.known(0))
+	require.Equal(t, store.RunRunning, a.knownStatus(0))
 	a.Verdict = store.Repeated
-	require.Empty(t, a.known(0))
+	require.Empty(t, a.knownStatus(0))
 }
 
-// streaming is a stream on a recorder, of a request with one run.
-func streaming(w http.ResponseWriter, run uuid.UUID) *events {
+// streaming returns a stream of a request with one run, on a recorder.
+func streaming(w http.ResponseWriter, run uuid.UUID) *eventStream {
 	return beginEvents(w, admission{
 		Admission: store.Admission{Verdict: store.Accepted, RunIDs: []uuid.UUID{run}}, runs: []store.EventRun{{}},
 	})
 }
 
-// TestAStreamIsKeptAlive: while nothing happens, and tells a state that was read once.
-func TestAStreamIsKeptAlive(t *testing.T) {
+// TestEvents_KeepAlive: comments are sent while nothing happens, and each status is sent once.
+func TestEvents_KeepAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, hints := waitsIn(t)
 		made, kept := stamped()
 		w := httptest.NewRecorder()
-		at := recorded{run: kept, runs: []uuid.UUID{kept.ID}, events: streaming(w, kept.ID)}
+		at := recordedEvent{run: kept, runs: []uuid.UUID{kept.ID}, events: streaming(w, kept.ID)}
 		defer at.events.close()
-		end, answered := h.waiters.watch(made), make(chan error, 1)
-		defer h.waiters.stop(end)
+		end, answered := h.waiters.watchRun(made), make(chan error, 1)
+		defer h.waiters.stopWatch(end)
 		go func() {
 			first, err := h.awaitFirst(t.Context(), at, end)
 			if err == nil {
-				h.outputs.give(first)
+				h.outputs.releaseOutput(first)
 			}
 			answered <- err
 		}()
 		time.Sleep(2*keepAlive + time.Second)
 		synctest.Wait()
-		for range 2 { // it was said to have ended, and goes on
+		for range 2 { // a false hint about the end, and the run continues
 			hints <- store.Hint{Topic: store.TopicDone, Key: kept}
 			synctest.Wait()
 		}
@@ -160,21 +160,21 @@ func TestAStreamIsKeptAlive(t *testing.T) {
 	})
 }
 
-// gone is a client whose connection fails.
+// gone is a client with a broken connection.
 type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// TestNobodyWaitsForAClientThatDoesNotRead.
-func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+// TestEvents_ClosesUnreadStream: a client that does not read is disconnected.
+func TestEvents_ClosesUnreadStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, _, _ := waitsIn(t)
 		made, kept := stamped()
-		at := recorded{run: kept, runs: []uuid.UUID{kept.ID}, events: streaming(gone{httptest.NewRecorder()}, kept.ID)}
+		at := recordedEvent{run: kept, runs: []uuid.UUID{kept.ID}, events: streaming(gone{httptest.NewRecorder()}, kept.ID)}
 		defer at.events.close()
-		end := h.waiters.watch(made)
-		defer h.waiters.stop(end)
+		end := h.waiters.watchRun(made)
+		defer h.waiters.stopWatch(end)
 		ctx, cancel := context.WithTimeout(t.Context(), 2*keepAlive)
 		defer cancel()
 		_, err := h.awaitFirst(ctx, at, end)

@@ -8,7 +8,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failure is why a run failed, with the text and the code that the REST API shows; nil if it did not.
+// failure returns the error text and code of a failed run as in the REST API, or nil.
 func failure(run store.Run) (text, code *string) {
 	if run.ErrorCode != "" {
 		code = (*string)(&run.ErrorCode)

@@ -8,44 +8,44 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// field finds the text of one field of a JSON object while that goes by: of the object
-// itself, not of what stands in it. It takes no memory that grows with the object. Of
-// several fields of one name the last counts, as with encoding/json.
-type field struct {
+// field finds the text of one top-level field of a JSON object in a stream. Its memory does not
+// grow with the object. If a name occurs several times, the last one counts, as with encoding/json.
+type fieldScanner struct {
 	name  string
 	json  *jsonscan.Stream
 	depth int
-	// wanted says that the next value is the field's; inside that its text goes by.
+	// wanted means that the next value is that of the field. inside means that its text is being
+	// read.
 	wanted, inside, escaped bool
-	raw                     []byte // as it is written, with its first quote
+	raw                     []byte // as written, with its opening quote
 }
 
-// newField finds a field whose name has at most ten characters of ASCII.
-func newField(name string) *field {
-	f := &field{name: name}
-	f.json = jsonscan.NewStream(f.see)
+// newFieldScanner finds a field with a name of at most ten ASCII characters.
+func newFieldScanner(name string) *fieldScanner {
+	f := &fieldScanner{name: name}
+	f.json = jsonscan.NewStream(f.observeToken)
 	return f
 }
 
-// text is what the field says; "" where there is none, or it is longer than a key may be.
-func (f *field) text() string {
+// valueText returns the text of the field, or "" if it is missing or longer than a key.
+func (f *fieldScanner) valueText() string {
 	if f.json.Close() != nil || len(f.raw) == 0 || len(f.raw) > maxFieldText {
 		return ""
 	}
 	return unquoted(f.raw)
 }
 
-// maxFieldText is the most bytes of a text that may be a key, however it is escaped; one more
-// is kept, which says that there are more.
+// maxFieldText is the longest text, with escapes, that can be a key. One more byte is kept to
+// detect longer texts.
 const maxFieldText = len(`"`) + len(`\u0000`)*maxIdempotencyKey
 
-func (f *field) see(token jsonscan.Token) {
+func (f *fieldScanner) observeToken(token jsonscan.Token) {
 	switch token.Kind {
 	case jsonscan.Key:
 		f.wanted = f.depth == 1 && token.Is(f.name)
 	case jsonscan.OpenObject, jsonscan.OpenList:
 		if f.depth++; f.depth == 1 && token.Kind == jsonscan.OpenList {
-			f.depth++ // what stands in a list is no field of ours
+			f.depth++ // fields in a list do not count
 		}
 	case jsonscan.CloseObject, jsonscan.CloseList:
 		f.depth--
@@ -53,8 +53,8 @@ func (f *field) see(token jsonscan.Token) {
 	}
 }
 
-// Write takes the next piece; an error of jsonscan of what is no JSON.
-func (f *field) Write(piece []byte) (int, error) {
+// Write reads the next part. It returns an error of jsonscan if the input is no JSON.
+func (f *fieldScanner) Write(piece []byte) (int, error) {
 	for rest := piece; len(rest) > 0; {
 		n := 1
 		if !f.wanted && !f.inside {
@@ -63,7 +63,7 @@ func (f *field) Write(piece []byte) (int, error) {
 			}
 		}
 		if n == 1 {
-			f.step(rest[0])
+			f.observeByte(rest[0])
 		}
 		if _, err := f.json.Write(rest[:n]); err != nil {
 			return len(piece) - len(rest), err
@@ -73,8 +73,8 @@ func (f *field) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// step takes a byte of the field's value, or one before it.
-func (f *field) step(c byte) {
+// observeByte reads a byte of the field's value, or before it.
+func (f *fieldScanner) observeByte(c byte) {
 	switch {
 	case f.inside && c == '"' && !f.escaped:
 		f.inside = false

@@ -13,15 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// found is the text of a field in a body that comes byte by byte.
+// found returns the text of a field in a body that arrives byte by byte.
 func found(name, body string) string {
-	f := newField(name)
+	f := newFieldScanner(name)
 	_, _ = io.Copy(f, iotest.OneByteReader(strings.NewReader(body)))
-	return f.text()
+	return f.valueText()
 }
 
-// TestAFieldIsFound: wherever it stands in the object, and nowhere else.
-func TestAFieldIsFound(t *testing.T) {
+// TestField_FindsTopLevelText: at each position of the object, and only at its top level.
+func TestField_FindsTopLevelText(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1<<20)
 	for body, want := range map[string]string{
@@ -45,14 +45,14 @@ func TestAFieldIsFound(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
 			require.Equal(t, want, found("event_id", body), body[:min(len(body), 80)])
-			f := newField("event_id")
+			f := newFieldScanner("event_id")
 			_, _ = f.Write([]byte(body))
-			require.Equal(t, want, f.text(), "in one piece: %s", body[:min(len(body), 80)])
+			require.Equal(t, want, f.valueText(), "in one piece: %s", body[:min(len(body), 80)])
 		})
 	}
 }
 
-// FuzzField: it finds what encoding/json does, of fields that are spelt so.
+// FuzzField: it finds the same text as encoding/json for fields in this spelling.
 func FuzzField(f *testing.F) {
 	f.Add(`{"id":"evt_1"}`)
 	f.Add(`{"a":{"id":"x"},"id":"\u0065\n"}`)

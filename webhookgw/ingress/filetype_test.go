@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// zipped is an archive with these files, each of them `name` or `name=text`.
+// zipped returns an archive with files, each `name` or `name=text`.
 func zipped(t *testing.T, files ...string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -29,8 +29,7 @@ func zipped(t *testing.T, files ...string) string {
 	return out.String()
 }
 
-// compound is an old Office file whose directory, in the sector of a number, has these
-// streams.
+// compound returns an old Office file with streams in its directory at the given sector.
 func compound(sector uint32, streams ...string) string {
 	data := make([]byte, 512*(int(sector)+1))
 	copy(data, "\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
@@ -48,7 +47,7 @@ func compound(sector uint32, streams ...string) string {
 	return string(data)
 }
 
-func TestTypesOfFiles(t *testing.T) {
+func TestFileType_Detection(t *testing.T) {
 	t.Parallel()
 	ooxml := "application/vnd.openxmlformats-officedocument."
 	open := "application/vnd.oasis.opendocument."
@@ -60,11 +59,11 @@ func TestTypesOfFiles(t *testing.T) {
 		"Word":                  {zipped(t, "[Content_Types].xml=<Types/>", "_rels/.rels=<r/>", "word/document.xml=<w/>"), "", "", ooxml + "wordprocessingml.document"},
 		"Excel":                 {zipped(t, "[Content_Types].xml=<Types/>", "_rels/.rels=<r/>", "xl/workbook.xml=<w/>"), "", "", ooxml + "spreadsheetml.sheet"},
 		"PowerPoint":            {zipped(t, "[Content_Types].xml=<Types/>", "_rels/.rels=<r/>", "ppt/presentation.xml=<w/>"), "", "", ooxml + "presentationml.presentation"},
-		"Word of old":           {compound(0, "1Table", "WordDocument"), "", "", "application/msword"},
+		"old Word":              {compound(0, "1Table", "WordDocument"), "", "", "application/msword"},
 		"Word, further down":    {compound(900, "Data", "WordDocument"), "", "", "application/msword"},
-		"Excel of old":          {compound(40, "Workbook"), "", "", "application/vnd.ms-excel"},
-		"Excel of older":        {compound(1, "Book"), "", "", "application/vnd.ms-excel"},
-		"PowerPoint of old":     {compound(70, "Pictures", "PowerPoint Document"), "", "", "application/vnd.ms-powerpoint"},
+		"old Excel":             {compound(40, "Workbook"), "", "", "application/vnd.ms-excel"},
+		"older Excel":           {compound(1, "Book"), "", "", "application/vnd.ms-excel"},
+		"old PowerPoint":        {compound(70, "Pictures", "PowerPoint Document"), "", "", "application/vnd.ms-powerpoint"},
 		"OpenDocument text":     {zipped(t, "mimetype="+open+"text", "content.xml=<x/>"), "", "", open + "text"},
 		"OpenDocument sheet":    {zipped(t, "mimetype="+open+"spreadsheet", "content.xml=<x/>"), "", "", open + "spreadsheet"},
 		"OpenDocument slides":   {zipped(t, "mimetype="+open+"presentation", "content.xml=<x/>"), "", "", open + "presentation"},
@@ -83,20 +82,20 @@ func TestTypesOfFiles(t *testing.T) {
 		"XML":                   {`<?xml version="1.0"?><a/>`, "", "", "application/xml"},
 		"nothing":               {"", "", "", "text/plain"},
 
-		"declared as what it is not": {png, "text/plain", "a.txt", "image/png"},
-		"text declared as a picture": {"hello", "image/png", "a.png", "text/plain"},
-		"a program":                  {"MZ\x90\x00\x03\x00", "image/png", "a.png", ""},
-		"ELF":                        {"\x7fELF\x02\x01\x01", "", "", ""},
-		"an archive":                 {zipped(t, "a.txt=hi"), ooxml + "wordprocessingml.document", "a.docx", ""},
-		"gzip":                       {"\x1f\x8b\x08\x00", "", "", ""},
-		"old, of another kind":       {compound(3, "Something"), "application/msword", "a.doc", ""},
-		"old, broken off":            {compound(900, "WordDocument")[:2000], "application/msword", "a.doc", ""},
-		"a sound":                    {"ID3\x03\x00\x00", "", "", ""},
-		"bytes":                      {"\x00\x01\x02\x03", "text/plain", "", ""},
+		"wrong declared type":    {png, "text/plain", "a.txt", "image/png"},
+		"text declared as image": {"hello", "image/png", "a.png", "text/plain"},
+		"a program":              {"MZ\x90\x00\x03\x00", "image/png", "a.png", ""},
+		"ELF":                    {"\x7fELF\x02\x01\x01", "", "", ""},
+		"an archive":             {zipped(t, "a.txt=hi"), ooxml + "wordprocessingml.document", "a.docx", ""},
+		"gzip":                   {"\x1f\x8b\x08\x00", "", "", ""},
+		"old, of another kind":   {compound(3, "Something"), "application/msword", "a.doc", ""},
+		"old, incomplete":        {compound(900, "WordDocument")[:2000], "application/msword", "a.doc", ""},
+		"audio":                  {"ID3\x03\x00\x00", "", "", ""},
+		"bytes":                  {"\x00\x01\x02\x03", "text/plain", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShelf()
-			number, err := s.add("f", strings.NewReader(c.text))
+			number, err := s.addFile("f", strings.NewReader(c.text))
 			require.NoError(t, err)
 			s.describe(number, c.name, c.declared)
 			require.Equal(t, c.want, s.files[number].MIMEType)

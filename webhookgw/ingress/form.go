@@ -14,67 +14,67 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// formPiece is how many bytes of a form are read at a time.
+// formPiece is the read size of a form in bytes.
 const formPiece = 4 << 10
 
-// errEscape says that a percent sign is not followed by two hexadecimal digits.
+// errEscape means that two hexadecimal digits are missing after a percent sign.
 var errEscape = fmt.Errorf("%w: a %% is not followed by two hexadecimal digits", fields.ErrInvalid)
 
-// form reads a form as browsers encode it, or a query string, as pairs of fields, while
-// it comes in. A field of which the key is skipped is left out.
-type form struct {
+// form converts a form in URL encoding, or a query string, to pairs of fields while it arrives. It
+// omits a field with the key skip.
+type formReader struct {
 	in   io.Reader
 	skip string
 	out  bytes.Buffer
 	to   *fields.Writer
-	err  error // with which reading ends
-	// json reads the body as if it were JSON; nil of a query.
+	err  error // the final error of the reader
+	// json reads the body as if it were JSON. It is nil for a query.
 	json *jsonBody
 
 	key    []byte
-	inText bool   // of a pair that was begun
-	left   bool   // the pair is left out
-	escape []byte // what came of %XX
+	inText bool   // of a started pair
+	left   bool   // the pair is omitted
+	escape []byte // the bytes of %XX so far
 }
 
-func newForm(in io.Reader, skip string) *form {
-	f := &form{in: in, skip: skip}
+func newFormReader(in io.Reader, skip string) *formReader {
+	f := &formReader{in: in, skip: skip}
 	f.to = fields.NewWriter(&f.out)
 	return f
 }
 
-// Read implements io.Reader. An error of what the form is like is a Problem.
-func (f *form) Read(p []byte) (int, error) {
+// Read implements io.Reader. Errors in the form are Problems.
+func (f *formReader) Read(p []byte) (int, error) {
 	for f.out.Len() == 0 {
 		if f.err != nil {
 			return 0, f.err
 		}
-		f.err = problemOf(f.more())
+		f.err = problemOf(f.readPiece())
 	}
 	return f.out.Read(p)
 }
 
-// more reads a piece; io.EOF says that it was the last.
-func (f *form) more() error {
+// readPiece reads the next part. io.EOF means that it was the last one.
+func (f *formReader) readPiece() error {
 	piece := make([]byte, formPiece)
 	n, err := f.in.Read(piece)
 	if f.json != nil {
-		f.json.write(piece[:n])
+		f.json.writePiece(piece[:n])
 	}
-	if wrong := f.take(piece[:n]); wrong != nil {
+	if wrong := f.takePiece(piece[:n]); wrong != nil {
 		return f.json.orProblem(wrong)
 	}
 	if !errors.Is(err, io.EOF) {
 		return err
 	}
-	if wrong := f.end(); wrong != nil || f.json.whole() {
+	if wrong := f.endField(); wrong != nil || f.json.isComplete() {
 		return f.json.orProblem(wrong)
 	}
 	f.to.Close()
 	return io.EOF
 }
 
-// jsonBody tells the body of a form from JSON that came without its Content-Type.
+// jsonBody detects JSON that was sent without its Content-Type.
 type jsonBody struct {
 	text   *jsonscan.Stream
 	began  bool // with an object or a list
@@ -89,17 +89,18 @@ func newJSONBody() *jsonBody {
 	return b
 }
 
-func (b *jsonBody) write(piece []byte) {
+func (b *jsonBody) writePiece(piece []byte) {
 	if !b.failed {
 		_, err := b.text.Write(piece)
 		b.failed = err != nil
 	}
 }
 
-// whole says at the end of a body whether it is a JSON object or list. A nil one is none.
-func (b *jsonBody) whole() bool { return b != nil && b.began && b.text.Close() == nil }
+// isComplete reports at the end of a body whether it is a JSON object or list. It returns false for nil.
+func (b *jsonBody) isComplete() bool { return b != nil && b.began && b.text.Close() == nil }
 
-// orProblem is what is wrong with a form, or that it is JSON so far.
+// orProblem returns an error in the form. If the body is JSON so far, it returns the error about
+// the missing Content-Type.
 func (b *jsonBody) orProblem(wrong error) error {
 	if b != nil && b.began && !b.failed {
 		return errJSONAsForm
@@ -110,16 +111,16 @@ func (b *jsonBody) orProblem(wrong error) error {
 var errJSONAsForm = httpserver.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia,
 	"The body is JSON, but its Content-Type is that of a form. Send it with the header `Content-Type: application/json`.")
 
-func (f *form) take(piece []byte) error {
+func (f *formReader) takePiece(piece []byte) error {
 	for len(piece) > 0 {
 		if n := unescaped(piece); n > 0 && len(f.escape) == 0 {
-			if err := f.add(piece[:n]); err != nil {
+			if err := f.appendPiece(piece[:n]); err != nil {
 				return err
 			}
 			piece = piece[n:]
 			continue
 		}
-		if err := f.step(piece[0]); err != nil {
+		if err := f.handleByte(piece[0]); err != nil {
 			return err
 		}
 		piece = piece[1:]
@@ -127,7 +128,7 @@ func (f *form) take(piece []byte) error {
 	return nil
 }
 
-// unescaped is how many bytes stand for themselves.
+// unescaped returns the number of bytes that need no decoding.
 func unescaped(piece []byte) int {
 	if n := bytes.IndexAny(piece, "%+&="); n >= 0 {
 		return n
@@ -135,8 +136,8 @@ func unescaped(piece []byte) int {
 	return len(piece)
 }
 
-// step takes a byte that does not stand for itself, or belongs to an escape.
-func (f *form) step(c byte) error {
+// handleByte processes a byte with a special meaning, or a byte of an escape sequence.
+func (f *formReader) handleByte(c byte) error {
 	switch {
 	case len(f.escape) > 0:
 		if f.escape = append(f.escape, c); len(f.escape) < len("%XX") {
@@ -146,18 +147,18 @@ func (f *form) step(c byte) error {
 		if f.escape = f.escape[:0]; !ok {
 			return errEscape
 		}
-		return f.add([]byte{c})
+		return f.appendPiece([]byte{c})
 	case c == '%':
 		f.escape = append(f.escape, c)
 		return nil
 	case c == '+':
-		return f.add([]byte{' '})
+		return f.appendPiece([]byte{' '})
 	case c == '&':
-		return f.end()
+		return f.endField()
 	case f.inText: // a = in a text
-		return f.add([]byte{c})
+		return f.appendPiece([]byte{c})
 	}
-	return f.begin()
+	return f.beginText()
 }
 
 func hexByte(high, low byte) (byte, bool) {
@@ -176,8 +177,8 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// add adds to the key or to the text.
-func (f *form) add(piece []byte) error {
+// appendPiece appends to the key or the text.
+func (f *formReader) appendPiece(piece []byte) error {
 	switch {
 	case !f.inText && len(f.key)+len(piece) > fields.MaxKey:
 		return fields.ErrKey
@@ -190,8 +191,8 @@ func (f *form) add(piece []byte) error {
 	return nil
 }
 
-// begin begins a text.
-func (f *form) begin() error {
+// beginText starts a text.
+func (f *formReader) beginText() error {
 	f.inText = true
 	if f.left = f.skip != "" && string(f.key) == f.skip; f.left {
 		return nil
@@ -199,15 +200,15 @@ func (f *form) begin() error {
 	return f.to.Begin(f.key)
 }
 
-// end ends a field. One without = has no text; where nothing stands there is none.
-func (f *form) end() error {
+// endField ends a field. A field without = has no text, and an empty field is ignored.
+func (f *formReader) endField() error {
 	switch {
 	case len(f.escape) > 0:
 		return errEscape
 	case !f.inText && len(f.key) == 0:
 		return nil
 	case !f.inText:
-		if err := f.begin(); err != nil {
+		if err := f.beginText(); err != nil {
 			return err
 		}
 	}
@@ -219,7 +220,7 @@ func (f *form) end() error {
 	return f.to.End()
 }
 
-// problemOf makes a Problem of what is wrong with fields, and leaves other errors.
+// problemOf converts field errors into a Problem, and returns other errors unchanged.
 func problemOf(err error) error {
 	if !errors.Is(err, fields.ErrInvalid) {
 		return err

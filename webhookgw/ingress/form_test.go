@@ -24,9 +24,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// readForm is the object that a form becomes.
+// readForm returns the object of a form.
 func readForm(in io.Reader, skip string) (string, error) {
-	pairs, err := io.ReadAll(newForm(in, skip))
+	pairs, err := io.ReadAll(newFormReader(in, skip))
 	if err != nil {
 		return "", err
 	}
@@ -34,7 +34,7 @@ func readForm(in io.Reader, skip string) (string, error) {
 	return string(object), err
 }
 
-func TestFormsBecomeObjects(t *testing.T) {
+func TestForm_BecomesObject(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		``:                             `{}`,
@@ -63,8 +63,8 @@ func TestFormsBecomeObjects(t *testing.T) {
 	}
 }
 
-// TestTheSecretIsNoField: however it is written; its value is not even looked at.
-func TestTheSecretIsNoField(t *testing.T) {
+// TestForm_OmitsSecret: in every encoding; its value is not checked.
+func TestForm_OmitsSecret(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		`secret=x`: `{}`, `secret=%ff&a=1`: `{"a":"1"}`, `a=1&%73ecret=x&secret`: `{"a":"1"}`, `Secret=1&secrets=2`: `{"Secret":"1","secrets":"2"}`,
@@ -77,13 +77,13 @@ func TestTheSecretIsNoField(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoForm(t *testing.T) {
+func TestForm_InvalidBodies(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"half an escape": "a=%4", "no escape": "a=%zz", "an escape over a border": "a=%4&b=1",
 		"no UTF-8": "a=%ff", "half a character": "a=%e6%97&b=1", "no UTF-8 in a key": "%ff=1",
-		"too many fields":   strings.Repeat("a&", fields.MaxFields+1),
-		"a key beyond size": strings.Repeat("k", fields.MaxKey+1) + "=1",
+		"too many fields": strings.Repeat("a&", fields.MaxFields+1),
+		"key too long":    strings.Repeat("k", fields.MaxKey+1) + "=1",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text))} {
@@ -99,7 +99,7 @@ func TestWhatIsNoForm(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
-// send makes a request and returns the event that is committed for it.
+// send sends a request and returns its committed event.
 func send(t *testing.T, k *keeper, method, query, contentType string, body io.Reader) (store.Event, *httptest.ResponseRecorder) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, "/hooks/"+project.String()+"/"+uuid.NewString()+query, body)
@@ -115,7 +115,7 @@ func send(t *testing.T, k *keeper, method, query, contentType string, body io.Re
 	return k.events[0], w
 }
 
-func TestAFormIsRecorded(t *testing.T) {
+func TestForm_IsRecorded(t *testing.T) {
 	t.Parallel()
 	e, _ := send(t, &keeper{}, http.MethodPost, "?secret=x&b=2", typeForm, strings.NewReader("a=1&secret=y"))
 	require.Equal(t, `{"a":"1","secret":"y"}`, string(e.Input))
@@ -125,13 +125,13 @@ func TestAFormIsRecorded(t *testing.T) {
 	require.Equal(t, typeJSON, e.ContentType)
 	other, _ := send(t, &keeper{}, http.MethodGet, "?secret=y&a=1&b=2&a=3", "", nil)
 	require.Equal(t, e.Idempotency.Fingerprint, other.Idempotency.Fingerprint)
-	require.Equal(t, 24*time.Hour, e.Idempotency.TTL, "as long as the key is remembered")
+	require.Equal(t, 24*time.Hour, e.Idempotency.TTL, "as long as the key is stored")
 	other, _ = send(t, &keeper{}, http.MethodGet, "?a=1&b=2&a=4", "", nil)
 	require.NotEqual(t, e.Idempotency.Fingerprint, other.Idempotency.Fingerprint)
 }
 
-// TestALargeFormIsStoredAsPairs: while it comes in; what is wrong at its end leaves none.
-func TestALargeFormIsStoredAsPairs(t *testing.T) {
+// TestForm_LargeIsStoredAsPairs: while it arrives. An error at its end leaves nothing.
+func TestForm_LargeIsStoredAsPairs(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat("x", 200<<10)
 	k := &keeper{keep: true}
@@ -148,7 +148,7 @@ func TestALargeFormIsStoredAsPairs(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, w.Code)
 }
 
-// FuzzForm: a form is read as net/url reads it, or refused.
+// FuzzForm: a form is read like net/url reads it, or rejected.
 func FuzzForm(f *testing.F) {
 	for _, seed := range []string{"a=1&b=2", "a=%41+%ff", "&&=&a", "%", "a=%e6%97%a5"} {
 		f.Add([]byte(seed))

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// hinted is a history with connectors, whose hints are all lost.
+// hinted is a history with connectors whose hints are lost.
 type hinted struct {
 	*history
 	*connectors
@@ -34,9 +34,9 @@ func (hinted) Subscribe(store.Topic) (<-chan store.Hint, func()) {
 	return hints, func() { close(hints) }
 }
 
-// TestAHandlerThatRuns: it knows the ids of the connectors and finds runs that ended,
-// and nothing of it goes on once it is stopped.
-func TestAHandlerThatRuns(t *testing.T) {
+// TestHandler_Run: it learns the connector IDs and finds ended runs, and ends all its work when it
+// stops.
+func TestHandler_Run(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := hinted{&history{over: map[store.Key]bool{}}, newConnectors(3)}
@@ -51,15 +51,15 @@ func TestAHandlerThatRuns(t *testing.T) {
 		st.end(kept, nil)
 		begin := time.Now()
 		require.NoError(t, soon(t, answered))
-		require.LessOrEqual(t, time.Since(begin), lookInterval, "by the bubble's clock")
+		require.LessOrEqual(t, time.Since(begin), lookInterval, "bubble time")
 		stop()
 		require.NoError(t, soon(t, ended))
 	})
 }
 
-// TestHoweverOftenAConnectorChangesARequestIsRecorded: as under deployments that take turns in
-// being live, for as long as a transaction may take.
-func TestHoweverOftenAConnectorChangesARequestIsRecorded(t *testing.T) {
+// TestHandler_CommitsDespiteRouteChanges: a request is recorded although deployments keep changing
+// the route, for as long as a transaction can take.
+func TestHandler_CommitsDespiteRouteChanges(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	gitHub, reads := g.keeper.change, 0

@@ -7,14 +7,13 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
 
-// meeting is the runners that are held while a batch is stored, each with the events
-// whose runs may begin at it.
-type meeting map[*handoff.Runner][]int
+// handoffBatch maps the runners that are held during a batch to the events whose runs may start at them.
+type handoffBatch map[*handoff.Runner][]int
 
-// hold names, for each event of a batch whose run may begin with its acceptance, a runner
-// that waits here and has a place for it.
-func (c *committer) hold(events []store.Event) meeting {
-	held, open := meeting{}, map[store.Key]*handoff.Runner{}
+// holdRunners assigns a waiting runner with a free slot to each event of a batch whose run can start with
+// its acceptance.
+func (c *committer) holdRunners(events []store.Event) handoffBatch {
+	held, open := handoffBatch{}, map[store.Key]*handoff.Runner{}
 	for i := range events {
 		e := &events[i]
 		if !e.MayBegin() {
@@ -34,8 +33,8 @@ func (c *committer) hold(events []store.Event) meeting {
 	return held
 }
 
-// give lets the runners go, with the runs that have begun.
-func (m meeting) give(admissions []store.Admission) {
+// releaseRunners releases the runners, with the runs that have started.
+func (m handoffBatch) releaseRunners(admissions []store.Admission) {
 	for runner, events := range m {
 		var begun []store.Claimed
 		for _, i := range events {

@@ -13,14 +13,14 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
 )
 
-// syncEvent is one whose run may begin with its acceptance.
+// syncEvent returns an event whose run can start with its acceptance.
 func syncEvent(environment store.Key) store.Event {
 	e := event(environment.ProjectID)
 	e.EnvironmentID, e.Class = environment.ID, store.ClassSync
 	return e
 }
 
-// beginAll accepts events, and lets their runs begin where a runner is named.
+// beginAll accepts events and starts their runs at the named runners.
 func beginAll(events []store.Event) ([]store.Admission, error) {
 	out, err := acceptAll(events)
 	for i, e := range events {
@@ -31,8 +31,8 @@ func beginAll(events []store.Event) ([]store.Admission, error) {
 	return out, err
 }
 
-// TestRunsBeginWhereARunnerWaits: as many as it has places for, of its environment.
-func TestRunsBeginWhereARunnerWaits(t *testing.T) {
+// TestHandoff_StartsRunsAtWaitingRunners: of their environment, as many as they have slots.
+func TestHandoff_StartsRunsAtWaitingRunners(t *testing.T) {
 	t.Parallel()
 	c, st, _ := waiting(beginAll)
 	c.runners = handoff.NewRunners()
@@ -50,7 +50,7 @@ func TestRunsBeginWhereARunnerWaits(t *testing.T) {
 	for _, e := range st.batches[0] {
 		begun[e.RunnerID] = append(begun[e.RunnerID], e.ConnectorRunID)
 	}
-	require.Len(t, begun[""], 2, "nobody waits for another environment's, nor for what nobody waits for the answer of")
+	require.Len(t, begun[""], 2, "only runners of the environment, and only for sync runs")
 	for _, runner := range []*handoff.Runner{two, one} {
 		var ids []uuid.UUID
 		for _, run := range <-runner.Given() {
@@ -59,12 +59,12 @@ func TestRunsBeginWhereARunnerWaits(t *testing.T) {
 		require.Len(t, ids, runner.Places)
 		require.Equal(t, begun[runner.ID], ids)
 	}
-	require.Same(t, idle, c.runners.Hold(environment), "nobody held it")
+	require.Same(t, idle, c.runners.Hold(environment), "the runner is free")
 }
 
-// TestARunnerIsLetGoWhateverTheStoreSays: that it refused, does not answer, or that
-// nothing began.
-func TestARunnerIsLetGoWhateverTheStoreSays(t *testing.T) {
+// TestHandoff_AlwaysReleasesRunner: if the store rejects the event, does not answer, or starts
+// nothing.
+func TestHandoff_AlwaysReleasesRunner(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
 	for name, accept := range map[string]func(events []store.Event) ([]store.Admission, error){

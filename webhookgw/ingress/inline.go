@@ -16,50 +16,56 @@ import (
 )
 
 const (
-	// jsonPiece is how many bytes of a JSON body are read at a time, and about how many are
-	// passed on at a time.
+	// jsonPiece is the read size of a JSON body in bytes, and the approximate size of its output
+	// parts.
 	jsonPiece = 16 << 10
-	// maxLabel is the most bytes of a file's name or type as JSON; the rest is cut.
+	// maxLabel limits the bytes of a file's name or type as JSON. Longer ones are truncated.
 	maxLabel = 6 * store.MaxFileName
 )
 
-// inline reads a JSON body while it comes in, without the bytes of the files that are in
-// it: objects with `data` in a list `files`.
-type inline struct {
+// inlineFiles reads a JSON body while it arrives, and extracts its files: objects with `data` in a list
+// `files`.
+type inlineFiles struct {
 	in    io.Reader
-	text  *content
+	text  *contentScanner
 	files *attachments
 	out   bytes.Buffer
-	err   error // with which reading ends
+	err   error // the final error of the reader
 
-	began  bool // the first piece was read
+	began  bool // the first part was read
 	buffer []byte
-	piece  []byte // of the buffer, what is to be taken
-	label  []byte // of a name or type, as JSON
-	plain  []string
+	piece  []byte // the unprocessed part of the buffer
+	label  []byte // a name or type as JSON, up to maxLabel
+	// described is the field that label belongs to. escaped means that the next character is
+	// escaped.
+	described value
+	escaped   bool
+	plain     []string
 }
 
-// inlines are those that were closed. Most bodies are short: making a buffer for each takes
-// longer than reading it.
-var inlines = sync.Pool{New: func() any { return &inline{text: newContent(), buffer: make([]byte, jsonPiece)} }}
+// inlines has closed readers for reuse. Most bodies are short, and a new buffer takes longer than
+// reading the body.
+var inlines = sync.Pool{New: func() any { return &inlineFiles{text: newContentScanner(), buffer: make([]byte, jsonPiece)} }}
 
-// newInline begins to read a body. It is closed once neither it nor its text is used any more.
-func newInline(in io.Reader, files *attachments) *inline {
-	j := inlines.Get().(*inline) //nolint:forcetypeassert // as New makes them
-	j.in, j.files, j.text.ended = in, files, j.ended
+// newInlineFiles returns a reader for a body. Close it when neither the reader nor its text is used any
+// more.
+func newInlineFiles(in io.Reader, files *attachments) *inlineFiles {
+	j := inlines.Get().(*inlineFiles) //nolint:forcetypeassert // the type of New
+	j.in, j.files, j.text.ended = in, files, j.endElement
 	return j
 }
 
-// close lets another body use the memory of this one.
-func (j *inline) close() {
+// close returns the reader to the pool.
+func (j *inlineFiles) close() {
 	j.text.reset()
 	j.out.Reset()
-	*j = inline{text: j.text, out: j.out, buffer: j.buffer, label: j.label[:0]}
+	*j = inlineFiles{text: j.text, out: j.out, buffer: j.buffer, label: j.label[:0]}
 	inlines.Put(j)
 }
 
-// ended takes an element of `files`. One without data is no attachment, unless others are.
-func (j *inline) ended(e *element) {
+// endElement handles the end of an element of `files`. An element without data is no attachment, unless
+// the list has attachments.
+func (j *inlineFiles) endElement(e *element) {
 	switch {
 	case e != nil && e.number >= 0:
 		j.files.describe(e.number, e.name, e.declared)
@@ -71,8 +77,8 @@ func (j *inline) ended(e *element) {
 	}
 }
 
-// finish omits at the end of a body with attachments the elements that are none.
-func (j *inline) finish() error {
+// finishBody omits the elements without data, if the body has attachments.
+func (j *inlineFiles) finishBody() error {
 	if len(j.files.files) == 0 {
 		return nil
 	}
@@ -80,19 +86,19 @@ func (j *inline) finish() error {
 		if len(j.files.files) == store.MaxNamedFiles {
 			return errManyFiles
 		}
-		j.files.files = append(j.files.files, store.File{Name: label(name), FieldName: "files", Reason: store.FileInvalidEncoding})
+		j.files.files = append(j.files.files, store.File{Name: fileLabel(name), FieldName: "files", Reason: store.FileInvalidEncoding})
 	}
 	return nil
 }
 
 // Read implements io.Reader.
-func (j *inline) Read(p []byte) (int, error) {
+func (j *inlineFiles) Read(p []byte) (int, error) {
 	for j.out.Len() == 0 || len(j.piece) > 0 && j.out.Len() < jsonPiece && j.err == nil {
 		if j.err != nil {
 			return 0, j.err
 		}
-		if j.err = j.more(); errors.Is(j.err, io.EOF) {
-			if err := j.finish(); err != nil {
+		if j.err = j.readMore(); errors.Is(j.err, io.EOF) {
+			if err := j.finishBody(); err != nil {
 				j.err = err
 			}
 		}
@@ -100,11 +106,11 @@ func (j *inline) Read(p []byte) (int, error) {
 	return j.out.Read(p)
 }
 
-// byteOrderMark may stand before a text in UTF-8, and is no part of it.
+// byteOrderMark can precede a UTF-8 text and is not part of it.
 const byteOrderMark = "\ufeff"
 
-// fill reads the next piece where there is none. A byte order mark before the text is left out.
-func (j *inline) fill() error {
+// fillBuffer reads the next part if the buffer is empty. It drops a leading byte order mark.
+func (j *inlineFiles) fillBuffer() error {
 	for len(j.piece) == 0 {
 		n, err := j.in.Read(j.buffer)
 		for !j.began && err == nil && n < len(byteOrderMark) && strings.HasPrefix(byteOrderMark, string(j.buffer[:n])) {
@@ -123,51 +129,54 @@ func (j *inline) fill() error {
 	return nil
 }
 
-// more takes what is up to the end of the next string, or a piece.
-func (j *inline) more() error {
-	if err := j.fill(); err != nil {
+// readMore processes the input up to the end of the next string, or one part.
+func (j *inlineFiles) readMore() error {
+	if err := j.fillBuffer(); err != nil {
 		return err
 	}
 	switch end := bytes.IndexByte(j.piece, '"'); {
+	case j.described != nothing:
+		j.labelled()
 	case j.text.wanted != nothing:
-		return j.before()
+		return j.readBefore()
 	case end >= 0:
-		j.pass(end + 1)
+		j.passBytes(end + 1)
 	default:
-		j.pass(len(j.piece))
+		j.passBytes(len(j.piece))
 	}
 	return nil
 }
 
-// pass takes so many bytes as they are.
-func (j *inline) pass(n int) {
+// passBytes copies n bytes unchanged.
+func (j *inlineFiles) passBytes(n int) {
 	_, _ = j.text.Write(j.piece[:n]) // never fails
 	j.out.Write(j.piece[:n])
 	j.piece = j.piece[n:]
 }
 
-// before takes the byte before a value that is wanted, or its first one.
-func (j *inline) before() error {
+// readBefore processes the byte before a wanted value, or the first byte of the value.
+func (j *inlineFiles) readBefore() error {
 	wanted, first := j.text.wanted, j.piece[0]
-	j.pass(1)
+	j.passBytes(1)
 	switch first {
 	case ' ', '\t', '\r', '\n', ':':
 		return nil
 	}
 	j.text.wanted = nothing
 	switch {
-	case first != '"': // no text
+	case first != '"': // not a string
 		return nil
 	case wanted == fileData:
-		return j.data()
+		return j.readData()
 	}
-	return j.describe(wanted)
+	j.describe(wanted)
+	return nil
 }
 
-// data takes a file.
-func (j *inline) data() error {
+// readData extracts a file.
+func (j *inlineFiles) readData() error {
 	element := j.text.file
-	number, err := j.files.add("files", &encoded{body: j})
+	number, err := j.files.addFile("files", &base64Text{body: j})
 	if err != nil {
 		return err
 	}
@@ -176,32 +185,37 @@ func (j *inline) data() error {
 	return nil
 }
 
-// describe takes the name or the type of a file.
-func (j *inline) describe(wanted value) error {
-	j.label = append(j.label[:0], '"')
-	for escaped := false; ; {
-		if err := j.fill(); err != nil {
-			return err
+// describe starts to record the name or the type of a file.
+func (j *inlineFiles) describe(wanted value) {
+	j.described, j.escaped, j.label = wanted, false, append(j.label[:0], '"')
+}
+
+// labelled records the next part of that name or type, up to its closing quote.
+func (j *inlineFiles) labelled() {
+	n, closed := 0, false
+	for ; n < len(j.piece) && !closed; n++ {
+		c := j.piece[n]
+		if closed = c == '"' && !j.escaped; closed {
+			continue
 		}
-		c := j.piece[0]
-		j.pass(1)
-		if c == '"' && !escaped || j.text.failed {
-			break
-		}
-		if escaped = !escaped && c == '\\'; len(j.label) < maxLabel {
+		if j.escaped = !j.escaped && c == '\\'; len(j.label) < maxLabel {
 			j.label = append(j.label, c)
 		}
 	}
+	j.passBytes(n)
+	if !closed && !j.text.failed {
+		return
+	}
 	text := unquoted(j.label)
-	if wanted == fileName {
+	if j.described == fileName {
 		j.text.file.name = text
 	} else {
 		j.text.file.declared = text
 	}
-	return nil
+	j.described = nothing
 }
 
-// unquoted is what a JSON string without its end says, which may be cut inside an escape.
+// unquoted decodes a JSON string without its end, which may be cut inside an escape sequence.
 func unquoted(begun []byte) (text string) {
 	for cut := 0; cut < len(`\u0000`) && cut < len(begun); cut++ {
 		if json.Unmarshal(append(bytes.Clone(begun[:len(begun)-cut]), '"'), &text) == nil {
@@ -211,12 +225,12 @@ func unquoted(begun []byte) (text string) {
 	return text
 }
 
-// encoded reads the base64 of a JSON string, up to its closing quote, and takes it from the
-// body. Of what is no base64 it says errEncoding when it has read it whole.
-type encoded struct {
-	body    *inline
+// base64Text reads the base64 data of a JSON string up to its closing quote, and removes it from the
+// body. For invalid base64 it returns errEncoding after the whole string.
+type base64Text struct {
+	body    *inlineFiles
 	escape  []byte
-	quantum []byte // characters that are not decoded yet
+	quantum []byte // characters to decode
 	padded  bool
 	wrong   bool
 	ended   bool
@@ -224,7 +238,7 @@ type encoded struct {
 }
 
 // Read implements io.Reader.
-func (e *encoded) Read(p []byte) (int, error) {
+func (e *base64Text) Read(p []byte) (int, error) {
 	for e.out.Len() == 0 {
 		if e.ended {
 			if e.wrong {
@@ -232,23 +246,23 @@ func (e *encoded) Read(p []byte) (int, error) {
 			}
 			return 0, io.EOF
 		}
-		if err := e.body.fill(); err != nil {
-			if errors.Is(err, io.EOF) { // the text is no JSON, which is said at its end
+		if err := e.body.fillBuffer(); err != nil {
+			if errors.Is(err, io.EOF) { // the text is no JSON, which is reported at its end
 				e.ended, e.wrong = true, true
 				continue
 			}
 			return 0, err
 		}
-		e.take()
+		e.takePiece()
 	}
 	return e.out.Read(p)
 }
 
-// take takes the piece up to the closing quote.
-func (e *encoded) take() {
+// takePiece processes the part up to the closing quote.
+func (e *base64Text) takePiece() {
 	n := 0
 	for ; n < len(e.body.piece) && !e.ended; n++ {
-		e.step(e.body.piece[n])
+		e.decodeByte(e.body.piece[n])
 	}
 	_, _ = e.body.text.Write(e.body.piece[:n]) // never fails
 	e.body.piece = e.body.piece[n:]
@@ -264,7 +278,7 @@ func (e *encoded) take() {
 	e.quantum = append(e.quantum[:0], e.quantum[whole:]...)
 }
 
-func (e *encoded) step(c byte) {
+func (e *base64Text) decodeByte(c byte) {
 	switch {
 	case len(e.escape) > 0:
 		e.escape = append(e.escape, c)
@@ -272,7 +286,7 @@ func (e *encoded) step(c byte) {
 		case e.escape[1] != 'u':
 			e.escape = e.escape[:0]
 			if c == '/' {
-				e.add(c)
+				e.addCharacter(c)
 			} else if c != 'n' && c != 'r' {
 				e.wrong = true
 			}
@@ -282,7 +296,7 @@ func (e *encoded) step(c byte) {
 			if err != nil || code > '~' {
 				e.wrong = true
 			} else {
-				e.add(byte(code))
+				e.addCharacter(byte(code))
 			}
 		}
 	case c == '\\':
@@ -290,12 +304,12 @@ func (e *encoded) step(c byte) {
 	case c == '"':
 		e.ended = true
 	default:
-		e.add(c)
+		e.addCharacter(c)
 	}
 }
 
-// add takes a character of the string; line breaks are none of base64's, and let through.
-func (e *encoded) add(c byte) {
+// addCharacter adds a character of the string. It ignores line breaks.
+func (e *base64Text) addCharacter(c byte) {
 	switch {
 	case c == '\n' || c == '\r':
 	case c == '=':

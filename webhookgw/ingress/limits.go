@@ -9,119 +9,116 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
-// Limits of a webhook request and of what is done with it.
+// Limits of webhook requests.
 const (
-	// MaxBody is the most bytes of a whole request body: 16 MiB.
+	// MaxBody is the size limit of a request body: 16 MiB.
 	MaxBody = 16 << 20
-	// maxFilesBytes is the most bytes of a file, and of all files of a request.
+	// maxFilesBytes is the size limit of a file, and of all files of a request together.
 	maxFilesBytes = 10 << 20
-	// maxPartHeader is the most bytes of what stands before a part of a multipart body.
+	// maxPartHeader is the size limit of the header of a multipart part.
 	maxPartHeader = 16 << 10
-	// maxIncoming is how many bytes come in at once of the beginnings of bodies, of
-	// which store.MaxInlineInput bytes each are held. One takes at least minIncoming
-	// of them, for its connection is held too.
+	// maxIncoming limits the bytes of incoming bodies in memory, up to store.MaxInlineInput of each
+	// body. A body counts at least minIncoming, because its connection uses memory too.
 	maxIncoming = 32 << 20
 	minIncoming = 8 << 10
-	// maxLargeBodies is how many bodies of more than store.MaxInlineInput come in at
-	// once. Each takes the memory of a few of the pieces that it is stored in.
+	// maxLargeBodies limits the incoming bodies of more than store.MaxInlineInput. Each uses the
+	// memory of a few chunks.
 	maxLargeBodies = 64
-	// maxOutputs is how many bytes of outputs are in memory at once for the answers
-	// to sync requests.
+	// maxOutputs limits the bytes of run outputs in memory for sync responses.
 	maxOutputs = 32 << 20
-	// spoolTimeout bounds taking a large body in and storing it: longer than one takes
-	// that keeps the pace.
+	// spoolTimeout limits receiving and storing a large body. A body that keeps the minimum pace
+	// takes less.
 	spoolTimeout = 5 * time.Minute
-	// maxIdempotencyKey is the most bytes of a key that a caller names.
+	// maxIdempotencyKey is the size limit of an idempotency key in bytes.
 	maxIdempotencyKey = 255
-	// idempotencyTTL is how long a key is remembered; signatureTTL a signature with a time,
-	// beside an id: for longer than it is accepted by any gateway's clock.
+	// idempotencyTTL is how long an idempotency key is stored. signatureTTL is how long a signature
+	// with a time but without an ID is stored: longer than any gateway's clock accepts it.
 	idempotencyTTL = 24 * time.Hour
 	signatureTTL   = 2*signature.Tolerance + 5*time.Minute
-	// maxBatchEvents, maxBatchRuns and maxBatchBytes bound what one transaction
-	// takes; its last event may go beyond the latter two.
+	// maxBatchEvents, maxBatchRuns and maxBatchBytes limit one transaction. Its last event may
+	// exceed the latter two.
 	maxBatchEvents = 256
 	maxBatchRuns   = 1024
 	maxBatchBytes  = 4 << 20
-	// maxWaiting and maxWaitingBytes bound what is at the committer at a time,
-	// maxCallers how many sync requests wait for their answer. Of each, as of
-	// bodies and outputs, a project has one part in projectShare.
+	// maxWaiting and maxWaitingBytes limit the events at the committer, and maxCallers the waiting
+	// sync callers. A project gets one of projectShare parts of each, and of bodies and outputs.
 	maxWaiting      = 2048
 	maxWaitingBytes = 32 << 20
 	maxCallers      = 4096
 	projectShare    = 4
-	// patience is how long a request may wait for the committer and be recorded
-	// although its client has gone meanwhile.
+	// patience is how long a request may wait for the committer and still be recorded after its
+	// client has disconnected.
 	patience = time.Second
-	// commitTimeout bounds one transaction; its outcome is unknown after that. It
-	// also bounds what else is asked of the store in few words.
+	// commitTimeout limits one transaction. After a timeout its outcome is unknown. It also limits
+	// short store queries.
 	commitTimeout = 10 * time.Second
-	// maxSpooled is how many bodies of more than store.MaxInlineInput lie in files at once
-	// whose signature is not judged yet, or that are being stored. They hold no place of
-	// maxLargeBodies before it is.
+	// maxSpooled limits the signed bodies of more than store.MaxInlineInput in files, before their
+	// signature is verified or while they are stored. They use no slot of maxLargeBodies before
+	// that.
 	maxSpooled = 48
-	// maxHandshake is the most bytes of a handshake.
+	// maxHandshake is the size limit of a handshake in bytes.
 	maxHandshake = 8 << 10
-	// maxUnverified is how many bytes of the beginnings of bodies come in at once for the
-	// connectors of one project before their signatures are judged: half of what the project
-	// may have, so that nobody without a secret takes the rest. A project has no more than half
-	// of what the others leave of maxAllUnverified, and a connector than half of what the others
-	// of its project leave: so there are some for the next. Large bodies leave keptForSmall to
-	// small ones. One of them, or of unknown length, takes largeUnverified.
+	// maxUnverified limits the bytes of incoming bodies per project before their signatures are
+	// verified. It is half of the project's share, so that clients without a secret cannot use the
+	// rest. A project gets at most half of what other projects leave of maxAllUnverified. A
+	// connector gets at most half of what the project's other connectors leave. So the next project
+	// and connector find free capacity. Large bodies leave keptForSmall to small ones. A body that
+	// is large or of unknown length counts largeUnverified.
 	maxUnverified    = maxIncoming / projectShare / 2
 	maxAllUnverified = maxIncoming / 2
 	keptForSmall     = maxAllUnverified / 4
 	largeUnverified  = 256 << 10
-	// wrongBytes is how many bytes a second one connector reads of bodies of which the
-	// signature turns out wrong, and wrongBytesBurst at a time; likewise a project, and all
-	// together. Beyond it bodies are read of up to store.MaxInlineInput alone, which cost
-	// no more than what there is of it. wrongAnswers is how many
-	// requests a second are told that their secret or signature is wrong, and
-	// wrongAnswersBurst at a time. Right ones cost nothing of either.
+	// wrongBytes limits the bytes per second of bodies with a wrong signature, per connector, and
+	// wrongBytesBurst the bytes at once. The other limits are per project and for all. Beyond a
+	// limit only bodies of at most store.MaxInlineInput are read, and they count at most the
+	// remaining budget. wrongAnswers limits the responses per second for a wrong secret or
+	// signature, and wrongAnswersBurst the responses at once. Requests with a right secret or
+	// signature do not count.
 	wrongBytes          = 4 << 20
 	wrongBytesBurst     = 2 * MaxBody
 	wrongBytesOfProject = wrongBytesOfAll / projectShare
 	wrongBurstOfProject = wrongBurstOfAll / projectShare
 	wrongBytesOfAll     = 32 << 20
 	wrongBurstOfAll     = 16 * MaxBody
-	maxWrongDebt        = wrongBytesOfAll // paid in a second
+	maxWrongDebt        = wrongBytesOfAll // recovered in one second
 	wrongAnswers        = 10
 	wrongAnswersBurst   = 100
-	// maxWrong is of how many connectors that is remembered.
+	// maxWrong limits the connectors with recorded wrong requests.
 	maxWrong = 10_000
-	// maxChallenge is the most bytes of the challenge of a handshake.
+	// maxChallenge is the size limit of a handshake's challenge.
 	maxChallenge = 1 << 10
-	// retryAfter is what callers are told when the store does not answer.
+	// retryAfter is the Retry-After while the store is unavailable.
 	retryAfter = 2 * time.Second
-	// backlogRetry and storageRetry are likewise where runs have to end, or somebody
-	// has to do something.
+	// backlogRetry and storageRetry are the Retry-After of full quotas. Runs must end, or a user
+	// must act.
 	backlogRetry = 10 * time.Second
 	storageRetry = 5 * time.Minute
-	// maxReads is how many routes of known ids are read from the store at once,
-	// maxStrangerReads those of unknown ones, of which maxStrangers may be waited for.
+	// maxReads limits the concurrent route reads for known IDs, and maxStrangerReads those for
+	// unknown IDs. maxStrangers limits the unknown IDs that wait for a read.
 	maxReads         = 32
 	maxStrangerReads = 4
 	maxStrangers     = 64
-	// maxRoutes is how many routes are cached.
+	// maxRoutes limits the cached routes.
 	maxRoutes = 50_000
-	// maxIDs is how many connectors' ids are read at a time, learnAgain how long
-	// after a failure they are read again.
+	// maxIDs is the number of connector IDs per query. learnAgain is the pause after a failed
+	// query.
 	maxIDs     = 5000
 	learnAgain = 2 * time.Second
-	// changesTime is how long a route may go on changing under a request before it is
-	// asked to come back: it is tried no more often than the route changes.
+	// changesTime limits the retries of a request whose route keeps changing. There is at most one
+	// retry per change.
 	changesTime = 10 * time.Second
-	// lookInterval is how often the store is asked for the runs that sync webhooks
-	// wait for, in case a hint was lost; maxEnded for how many at a time.
+	// lookInterval is the interval for checking the runs of waiting sync webhooks, in case a hint
+	// was lost. maxEnded is the number of runs per query.
 	lookInterval = 5 * time.Second
 	maxEnded     = 500
-	// defaultSyncTimeout is that of a sync connector that names none.
+	// defaultSyncTimeout is the timeout of a sync connector without its own.
 	defaultSyncTimeout = 300 * time.Second
 )
 
-// signedPace is that of bodies whose signature is judged at their end: whoever may send them
-// begins at once.
+// signedPace is the minimum pace of bodies before their signature is verified. Real senders start
+// at once.
 var signedPace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: time.Second}
 
-// pace is that of bodies that come in, and of answers with outputs: what they hold is
-// wanted by others.
+// pace is the minimum pace of incoming bodies and of responses with outputs, because other requests
+// need their memory.
 var pace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}

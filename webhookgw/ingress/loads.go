@@ -20,56 +20,55 @@ import (
 )
 
 const (
-	// measureEvery is how often projects are measured that take webhooks; one whose
-	// measuring takes longer than a tenth of that waits ten times as long as it took.
+	// measureEvery is the interval for measuring projects that receive webhooks. If a measurement
+	// takes longer than a tenth of it, the next one waits ten times as long as it took.
 	measureEvery  = time.Second
 	measureShare  = 10
 	measureAtOnce = 4
-	// measureTimeout bounds measuring; where it fails, what was measured last counts. A
-	// project that nobody asked for within measureFor is forgotten.
+	// measureTimeout limits a measurement. If it fails, the last values stay valid. A project
+	// without a request within measureFor is removed.
 	measureTimeout = 5 * time.Second
 	measureFor     = time.Minute
-	// syncRoom is how many times as much may be open when somebody waits for the answer.
+	// syncRoom is the factor by which sync requests can exceed the backlog limits.
 	syncRoom = 2
 )
 
-// loads knows how much of what they may have projects have, as it was a moment ago:
-// no webhook waits for it. A project that nobody has sent any for a while costs
-// nothing.
-type loads struct {
+// loadCache has the recent loads and limits of projects, so webhooks do not wait for a measurement. A
+// project without recent webhooks costs nothing.
+type loadCache struct {
 	source store.Loads
 	logger *slog.Logger
 	now    func() time.Time
 
 	mutex    sync.Mutex
-	projects map[uuid.UUID]*measured
+	projects map[uuid.UUID]*measuredLoad
 }
 
-// measured is a project's load.
-type measured struct {
+// measuredLoad is the load of a project.
+type measuredLoad struct {
 	load store.ProjectLoad
-	at   time.Time // zero before the first time
+	at   time.Time // zero before the first measurement
 	next time.Time
-	// asked is when somebody last wanted to know.
+	// asked is the time of the last request for the load.
 	asked time.Time
 }
 
-func newLoads(source store.Loads, logger *slog.Logger, now func() time.Time) *loads {
-	return &loads{source: source, logger: logger, now: now, projects: map[uuid.UUID]*measured{}}
+func newLoadCache(source store.Loads, logger *slog.Logger, now func() time.Time) *loadCache {
+	return &loadCache{source: source, logger: logger, now: now, projects: map[uuid.UUID]*measuredLoad{}}
 }
 
-// refusal is why a webhook of a project cannot be taken for an environment, nil when
-// it can. Callers who wait for an answer are bounded by their number first; but they may
-// go, and what they asked for stays, so that there is an end to those too.
-func (l *loads) refusal(project, environment uuid.UUID, class store.Class) *httpserver.Problem {
-	load, known := l.of(project)
+// refusal returns why a webhook for an environment cannot be accepted, or nil. Waiting sync callers
+// are limited by number first. But callers can disconnect while their runs stay open, so sync
+// requests have a backlog limit too.
+func (l *loadCache) refusal(project, environment uuid.UUID, class store.Class) *httpserver.Problem {
+	load, known := l.loadOf(project)
 	if !known {
 		return nil
 	}
 	limits, backlog := load.Limits, load.Backlog[environment]
 	if reached(load.Stored, limits.Storage) {
-		return full(httpserver.CodeStorageFull, storageRetry,
-			fmt.Sprintf("The project has stored %d bytes of ended runs and may have %d. Ask the operator for a plan with more storage.",
+		return quotaProblem(httpserver.CodeStorageFull, storageRetry,
+			fmt.Sprintf("The project has stored %d bytes of ended runs; its limit is %d. Ask the platform operator for a plan with more storage.",
 				load.Stored, limits.Storage))
 	}
 	room := int64(1)
@@ -78,63 +77,63 @@ func (l *loads) refusal(project, environment uuid.UUID, class store.Class) *http
 	}
 	switch {
 	case reached(backlog.Runs, room*limits.BacklogRuns):
-		return full(httpserver.CodeBacklogFull, backlogRetry,
-			fmt.Sprintf("The environment has %d open runs and may have %d. Send the request again when some have ended, or give it more runners.",
+		return quotaProblem(httpserver.CodeBacklogFull, backlogRetry,
+			fmt.Sprintf("The environment has %d open runs; its limit is %d. Send the request again when some have ended, or add runners.",
 				backlog.Runs, room*limits.BacklogRuns))
 	case reached(backlog.Input, room*limits.BacklogInput):
-		return full(httpserver.CodeBacklogFull, backlogRetry,
-			fmt.Sprintf("The open runs of the environment have %d bytes of input and may have %d. "+
-				"Send the request again when some have ended, or give it more runners.", backlog.Input, room*limits.BacklogInput))
+		return quotaProblem(httpserver.CodeBacklogFull, backlogRetry,
+			fmt.Sprintf("The open runs of the environment have %d bytes of input; the limit is %d. "+
+				"Send the request again when some have ended, or add runners.", backlog.Input, room*limits.BacklogInput))
 	}
 	return nil
 }
 
-// reached says whether there is as much as may be; 0 is any number.
+// reached reports whether a limit is reached; 0 means no limit.
 func reached(n, limit int64) bool { return limit > 0 && n >= limit }
 
-func full(code httpserver.Code, after time.Duration, detail string) *httpserver.Problem {
+func quotaProblem(code httpserver.Code, after time.Duration, detail string) *httpserver.Problem {
 	p := httpserver.NewProblem(http.StatusTooManyRequests, code, detail)
 	p.RetryAfter = after
 	return &p
 }
 
-// of is what is known of a project, which is measured from now on.
-func (l *loads) of(project uuid.UUID) (load store.ProjectLoad, known bool) {
+// loadOf returns the load of a project, and starts to measure it.
+func (l *loadCache) loadOf(project uuid.UUID) (load store.ProjectLoad, known bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.now()
 	m := l.projects[project]
 	if m == nil {
-		m = &measured{}
+		m = &measuredLoad{}
 		l.projects[project] = m
 	}
 	m.asked = now
 	return m.load, !m.at.IsZero()
 }
 
-// run measures until ctx ends.
-func (l *loads) run(ctx context.Context) {
+// runLoop measures projects until ctx ends.
+func (l *loadCache) runLoop(ctx context.Context) {
 	for pause.For(ctx, measureEvery) == nil {
 		l.measure(ctx)
 	}
 }
 
 // measure measures the projects that are due.
-func (l *loads) measure(ctx context.Context) {
+func (l *loadCache) measure(ctx context.Context) {
 	group := errgroup.Group{}
 	group.SetLimit(measureAtOnce)
-	for _, project := range l.due() {
+	for _, project := range l.dueProjects() {
 		group.Go(func() error {
-			l.one(ctx, project)
+			l.measureProject(ctx, project)
 			return nil
 		})
 	}
-	_ = group.Wait() // they return none
+	_ = group.Wait() // the functions return no error
 }
 
-// due are the projects that somebody has asked for since they were measured, and
-// whose time has come. Those that nobody asks for any more are forgotten.
-func (l *loads) due() (projects []uuid.UUID) {
+// dueProjects returns the projects with a request since their last measurement that are due. It removes
+// projects without recent requests.
+func (l *loadCache) dueProjects() (projects []uuid.UUID) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.now()
@@ -149,8 +148,8 @@ func (l *loads) due() (projects []uuid.UUID) {
 	return projects
 }
 
-// one measures a project.
-func (l *loads) one(ctx context.Context, project uuid.UUID) {
+// measureProject measures a project.
+func (l *loadCache) measureProject(ctx context.Context, project uuid.UUID) {
 	begun := l.now()
 	within, cancel := context.WithTimeout(ctx, measureTimeout)
 	defer cancel()

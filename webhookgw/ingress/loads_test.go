@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// scales are a store.Loads that counts how often each project was measured.
+// scales is a store.Loads that counts the measurements of each project.
 type scales struct {
 	load     store.ProjectLoad
 	err      error
@@ -35,7 +35,7 @@ func (s *scales) ProjectLoad(_ context.Context, project uuid.UUID) (store.Projec
 	return s.load, s.err
 }
 
-func TestWhatIsFullIsRefused(t *testing.T) {
+func TestLoads_RejectFullProjects(t *testing.T) {
 	t.Parallel()
 	environment, other := uuid.New(), uuid.New()
 	limits := store.ProjectLimits{BacklogRuns: 10, BacklogInput: 100, Storage: 1000}
@@ -43,7 +43,7 @@ func TestWhatIsFullIsRefused(t *testing.T) {
 		stored  int64
 		backlog store.Backlog
 		limits  store.ProjectLimits
-		// inbound is the code for inbound and deferred, sync that for sync.
+		// inbound is the code for inbound and deferred requests, sync that for sync requests.
 		inbound, sync httpserver.Code
 	}{
 		"nothing":             {0, store.Backlog{}, limits, "", ""},
@@ -61,7 +61,7 @@ func TestWhatIsFullIsRefused(t *testing.T) {
 			s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{
 				Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{environment: c.backlog},
 			}}
-			l := newLoads(s, slog.Default(), time.Now)
+			l := newLoadCache(s, slog.Default(), time.Now)
 			code := func(environment uuid.UUID, class store.Class) httpserver.Code {
 				p := l.refusal(project, environment, class)
 				if p == nil {
@@ -81,18 +81,18 @@ func TestWhatIsFullIsRefused(t *testing.T) {
 			if elsewhere == httpserver.CodeBacklogFull {
 				elsewhere = ""
 			}
-			require.Equal(t, elsewhere, code(other, store.ClassInbound), "another environment has a backlog of its own")
+			require.Equal(t, elsewhere, code(other, store.ClassInbound), "each environment has its own backlog")
 		})
 	}
 }
 
-// TestProjectsAreMeasuredWhileTheyTakeWebhooks: at most once a second, a dear one less
-// often, and not at all when nobody asks.
-func TestProjectsAreMeasuredWhileTheyTakeWebhooks(t *testing.T) {
+// TestLoads_MeasureActiveProjects: at most once a second, less often if it is slow, and not without
+// requests.
+func TestLoads_MeasureActiveProjects(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	s := &scales{measured: map[uuid.UUID]int{}}
-	l := newLoads(s, slog.Default(), func() time.Time { return now })
+	l := newLoadCache(s, slog.Default(), func() time.Time { return now })
 	round := func(asked bool) int {
 		now = now.Add(measureEvery)
 		if asked {
@@ -118,13 +118,13 @@ func TestProjectsAreMeasuredWhileTheyTakeWebhooks(t *testing.T) {
 	require.Empty(t, l.projects)
 }
 
-// TestWhatWasMeasuredCountsWhileTheStoreIsAway: what is full does not become empty
-// because it takes long to see that it is.
-func TestWhatWasMeasuredCountsWhileTheStoreIsAway(t *testing.T) {
+// TestLoads_KeepValuesWhileStoreIsUnavailable: a full project stays full while it cannot be
+// measured.
+func TestLoads_KeepValuesWhileStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
-	l := newLoads(s, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	l := newLoadCache(s, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	full := func() bool { return l.refusal(project, uuid.Nil, store.ClassInbound) != nil }
 	require.False(t, full())
 	l.measure(t.Context())
@@ -137,18 +137,18 @@ func TestWhatWasMeasuredCountsWhileTheStoreIsAway(t *testing.T) {
 	}
 }
 
-// ProjectLoad implements Store: nothing limits a project.
+// ProjectLoad implements Store, without limits.
 func (*keeper) ProjectLoad(context.Context, uuid.UUID) (store.ProjectLoad, error) {
 	return store.ProjectLoad{}, nil
 }
 
-// TestAFullProjectStillAnswersRepetitions: what was decided keeps its meaning; what is
-// new is refused before its body is read.
-func TestAFullProjectStillAnswersRepetitions(t *testing.T) {
+// TestLoads_FullProjectAnswersDuplicates: a duplicate gets its response, and a new request is
+// rejected before its body is read.
+func TestLoads_FullProjectAnswersDuplicates(t *testing.T) {
 	t.Parallel()
 	k := &keeper{mode: modeInbound, verdict: store.Repeated}
 	h := serving(t, k)
-	h.loads.projects[project] = &measured{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
+	h.loads.projects[project] = &measuredLoad{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
 	for _, header := range [][]string{nil, {"Idempotency-Key", "a"}, {"Idempotency-Key", "\x01"}} {
 		answer, p := post(t, h, unreadable{t}, header...)
 		require.Equal(t, "300", answer.Header().Get("Retry-After"))
@@ -160,7 +160,7 @@ func TestAFullProjectStillAnswersRepetitions(t *testing.T) {
 	require.Equal(t, http.StatusOK, answer.Code)
 }
 
-// unreadable is a body that nobody may read.
+// unreadable is a body that must not be read.
 type unreadable struct{ t *testing.T }
 
 func (u unreadable) Read([]byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// media says where the input of a request stands, and how.
+// media is the place and the format of a request's input.
 type media int
 
 const (
@@ -24,15 +24,15 @@ const (
 	mediaMultipart
 )
 
-// Types of bodies.
+// Input formats.
 const (
 	typeJSON      = "application/json"
 	typeForm      = "application/x-www-form-urlencoded"
 	typeMultipart = "multipart/form-data"
 )
 
-// mediaOf says how a request is to be read, or what is wrong with it, by its method and
-// headers. The body of a GET is not looked at.
+// mediaOf returns the input format of a request, or an error, by its method and headers. It ignores
+// the body of a GET.
 func mediaOf(r *http.Request) (media, error) {
 	if r.Method == http.MethodGet {
 		return mediaQuery, nil
@@ -58,37 +58,37 @@ func mediaOf(r *http.Request) (media, error) {
 		"Send a POST with a JSON object and the header `Content-Type: application/json`, or a form in UTF-8 as `"+typeForm+"` or `"+typeMultipart+"`; or a GET with a query.")
 }
 
-// upload begins to read the input; body is that of a POST.
-func (m media) upload(r *http.Request, body io.Reader, hashed bool, files *attachments) *upload {
-	u := &upload{content: formed{}, files: files}
+// newUpload starts to read the input. body is the body of a POST.
+func (m media) newUpload(r *http.Request, body io.Reader, hashed bool, files *attachments) *bodyUpload {
+	u := &bodyUpload{content: formedInput{}, files: files}
 	if hashed {
 		u.sum = sha256.New()
 	}
 	if m == mediaQuery {
-		u.in, u.hash = newForm(strings.NewReader(r.URL.RawQuery), "secret"), u.sum
+		u.in, u.hash = newFormReader(strings.NewReader(r.URL.RawQuery), "secret"), u.sum
 		return u
 	}
 	switch m {
 	case mediaForm:
-		text := newForm(body, "")
+		text := newFormReader(body, "")
 		text.json = newJSONBody()
 		u.in, u.hash = text, u.sum
 	case mediaMultipart:
-		_, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // which mediaOf has read
-		u.in = newParts(body, parameters["boundary"], files, u.sum)
+		_, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type")) // mediaOf has parsed it
+		u.in = newMultipartReader(body, parameters["boundary"], files, u.sum)
 	default:
 		if hashed {
 			body = io.TeeReader(body, u.sum)
 		}
-		text := newInline(body, files)
+		text := newInlineFiles(body, files)
 		u.in, u.content = text, text.text
 	}
 	return u
 }
 
-// form makes of an input that was read what is committed. A large form stays pairs:
-// making an object of it takes all of it.
-func (m media) form(in *input) (err error) {
+// formInput converts an input into the form to commit. A large form is stored as pairs, because a
+// conversion to an object needs all of it in memory.
+func (m media) formInput(in *input) (err error) {
 	switch {
 	case m == mediaJSON || in.repeat:
 		in.contentType = typeJSON
@@ -97,7 +97,7 @@ func (m media) form(in *input) (err error) {
 	default:
 		in.contentType = typeJSON
 		if in.inline, err = fields.Object(in.inline); err != nil {
-			return fmt.Errorf("making an object of a form: %w", err)
+			return fmt.Errorf("converting a form to an object: %w", err)
 		}
 	}
 	return nil

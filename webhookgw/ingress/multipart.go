@@ -20,59 +20,58 @@ import (
 )
 
 var (
-	errMultipart  = fmt.Errorf("%w: it is no multipart body", fields.ErrInvalid)
+	errMultipart  = fmt.Errorf("%w: not a multipart body", fields.ErrInvalid)
 	errPartHeader = fmt.Errorf("%w: the header of a part has more than %d KiB", fields.ErrInvalid, maxPartHeader>>10)
 	errPartName   = fmt.Errorf("%w: a part has no name", fields.ErrInvalid)
 	errPartText   = fmt.Errorf("%w: a part is not text in UTF-8", fields.ErrInvalid)
-	errReserved   = fmt.Errorf("%w: `files` and `file_issues` are no names of fields where there are files", fields.ErrInvalid)
+	errReserved   = fmt.Errorf("%w: in a request with files, fields must not have the names `files` and `file_issues`", fields.ErrInvalid)
 )
 
-// parts reads a multipart body while it comes in: its texts as pairs of fields, its files
-// as attachments.
-type parts struct {
-	in    *bounded
+// multipartReader reads a multipart body while it arrives: texts as pairs of fields, files as attachments.
+type multipartReader struct {
+	in    *boundedReader
 	body  *multipart.Reader
 	files *attachments
-	sum   hash.Hash // of what the parts say, whatever stands between them; or nil
+	sum   hash.Hash // digest of the parts without the boundaries, or nil
 	out   bytes.Buffer
 	to    *fields.Writer
-	text  io.Reader // of the part that is being read
-	err   error     // with which reading ends
+	text  io.Reader // the current part
+	err   error     // the final error of the reader
 
-	reserved bool // a field has a name that is wanted for files
+	reserved bool // a field has a name that is reserved for files
 	piece    []byte
 }
 
-func newParts(in io.Reader, boundary string, files *attachments, sum hash.Hash) *parts {
-	p := &parts{in: &bounded{in: in, left: -1}, files: files, sum: sum, piece: make([]byte, formPiece)}
+func newMultipartReader(in io.Reader, boundary string, files *attachments, sum hash.Hash) *multipartReader {
+	p := &multipartReader{in: &boundedReader{in: in, left: -1}, files: files, sum: sum, piece: make([]byte, formPiece)}
 	p.body = multipart.NewReader(p.in, boundary)
 	p.to = fields.NewWriter(&p.out)
 	return p
 }
 
-// Read implements io.Reader. An error of what the body is like is a Problem.
-func (p *parts) Read(to []byte) (int, error) {
+// Read implements io.Reader. Errors in the body are Problems.
+func (p *multipartReader) Read(to []byte) (int, error) {
 	for p.out.Len() == 0 {
 		if p.err != nil {
 			return 0, p.err
 		}
-		if p.err = problemOf(p.more()); p.in.err != nil && !errors.Is(p.in.err, io.EOF) {
-			p.err = problemOf(p.in.err) // whatever was made of it
+		if p.err = problemOf(p.readPiece()); p.in.err != nil && !errors.Is(p.in.err, io.EOF) {
+			p.err = problemOf(p.in.err) // even if it led to another error
 		}
 	}
 	return p.out.Read(to)
 }
 
-// more reads a piece of a text, or begins the next part.
-func (p *parts) more() error {
+// readPiece reads the next piece of a text, or starts the next part.
+func (p *multipartReader) readPiece() error {
 	if p.text == nil {
-		return p.next()
+		return p.nextPart()
 	}
 	n, err := p.text.Read(p.piece)
 	if _, wrong := p.to.Write(p.piece[:n]); wrong != nil {
 		return wrong
 	}
-	p.hash(p.piece[:n])
+	p.hashBytes(p.piece[:n])
 	if err == nil {
 		return nil
 	}
@@ -83,13 +82,13 @@ func (p *parts) more() error {
 	return p.to.End()
 }
 
-// next begins a part. A file is read whole.
-func (p *parts) next() error {
+// nextPart starts a part. It reads a file completely.
+func (p *multipartReader) nextPart() error {
 	p.in.left = maxPartHeader
 	part, err := p.body.NextRawPart()
 	p.in.left = -1
 	switch {
-	case err == io.EOF: //nolint:errorlint // wrapped, it is that of a body which breaks off
+	case err == io.EOF: //nolint:errorlint // a wrapped io.EOF means that the body is incomplete
 		if p.reserved && len(p.files.files) > 0 {
 			return errReserved
 		}
@@ -108,19 +107,19 @@ func (p *parts) next() error {
 	}
 	data, coded := decoded(part, part.Header)
 	if _, ok := parameters["filename"]; ok {
-		return p.file(part, name, data, coded)
+		return p.readFile(part, name, data, coded)
 	}
 	_, kind, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
 	if !coded || err == nil && !httpserver.IsUTF8(kind["charset"]) {
 		return errPartText
 	}
 	p.reserved = p.reserved || name == "files" || name == "file_issues"
-	p.frame("text", name)
+	p.hashFrame("text", name)
 	p.text = data
 	return p.to.Begin([]byte(name))
 }
 
-// decoded is what a part says, and whether it is encoded as is known.
+// decoded returns the decoded content of a part, and whether its encoding is known.
 func decoded(part io.Reader, header textproto.MIMEHeader) (io.Reader, bool) {
 	switch strings.ToLower(header.Get("Content-Transfer-Encoding")) {
 	case "", "7bit", "8bit", "binary":
@@ -131,18 +130,18 @@ func decoded(part io.Reader, header textproto.MIMEHeader) (io.Reader, bool) {
 	return part, false
 }
 
-// file takes a part with a file. One without a name and without bytes is the field of a form
-// in which no file was chosen.
-func (p *parts) file(raw *multipart.Part, field string, data io.Reader, coded bool) error {
+// readFile handles a part with a file. A part without a file name and content is a form field without a
+// selected file.
+func (p *multipartReader) readFile(raw *multipart.Part, field string, data io.Reader, coded bool) error {
 	name, declared := raw.FileName(), raw.Header.Get("Content-Type")
 	first := make([]byte, 1)
 	if n, err := io.ReadFull(data, first); name == "" && n == 0 && errors.Is(err, io.EOF) {
 		return nil
-	} else if data = io.MultiReader(bytes.NewReader(first[:n]), failing{err}, data); !coded {
-		data = failing{errEncoding}
+	} else if data = io.MultiReader(bytes.NewReader(first[:n]), failingReader{err}, data); !coded {
+		data = failingReader{errEncoding}
 	}
-	p.frame("file", field, name, declared)
-	number, err := p.files.add(field, &partData{p, data, raw})
+	p.hashFrame("file", field, name, declared)
+	number, err := p.files.addFile(field, &partData{p, data, raw})
 	if err != nil {
 		return err
 	}
@@ -150,60 +149,60 @@ func (p *parts) file(raw *multipart.Part, field string, data io.Reader, coded bo
 	return nil
 }
 
-// failing says an error, unless it is none or the end.
-type failing struct{ err error }
+// failingReader returns its error after the last byte, except io.EOF.
+type failingReader struct{ err error }
 
 // Read implements io.Reader.
-func (f failing) Read([]byte) (int, error) {
+func (f failingReader) Read([]byte) (int, error) {
 	if f.err == nil || errors.Is(f.err, io.ErrUnexpectedEOF) {
 		return 0, io.EOF
 	}
 	return 0, f.err
 }
 
-// partData reads the bytes of a file, which are hashed.
+// partData reads the bytes of a file and hashes them.
 type partData struct {
-	parts *parts
+	parts *multipartReader
 	data  io.Reader
-	raw   io.Reader // as it came
+	raw   io.Reader // the encoded bytes
 }
 
 // Read implements io.Reader.
 func (d *partData) Read(to []byte) (int, error) {
 	n, err := d.data.Read(to)
-	d.parts.hash(to[:n])
+	d.parts.hashBytes(to[:n])
 	if err == nil || errors.Is(err, io.EOF) {
 		return n, err
 	}
-	if _, broken := io.Copy(io.Discard, d.raw); broken != nil { // what comes after it is read on
+	if _, broken := io.Copy(io.Discard, d.raw); broken != nil { // read the rest of the part
 		return n, errMultipart
 	}
 	return n, errEncoding
 }
 
-// frame hashes what stands before the bytes of a part.
-func (p *parts) frame(texts ...string) {
+// hashFrame hashes the header of a part.
+func (p *multipartReader) hashFrame(texts ...string) {
 	for _, text := range texts {
-		p.hash(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) //nolint:gosec // a header's
-		p.hash([]byte(text))
+		p.hashBytes(binary.BigEndian.AppendUint32(nil, uint32(len(text)))) //nolint:gosec // the length of a header
+		p.hashBytes([]byte(text))
 	}
 }
 
-func (p *parts) hash(piece []byte) {
+func (p *multipartReader) hashBytes(piece []byte) {
 	if p.sum != nil {
-		_, _ = p.sum.Write(piece) // which does not fail
+		_, _ = p.sum.Write(piece) // never fails
 	}
 }
 
-// bounded reads so many bytes, unless left is negative, and keeps its error.
-type bounded struct {
+// boundedReader reads a limited number of bytes, or all if left is negative, and keeps its error.
+type boundedReader struct {
 	in   io.Reader
 	left int
 	err  error
 }
 
 // Read implements io.Reader.
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}

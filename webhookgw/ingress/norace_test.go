@@ -4,6 +4,5 @@
 
 package ingress
 
-// raced says that the race detector is on: pools then drop some of what is given back
-// to them, at random.
+// raced means that the race detector is on. Pools then drop some returned values at random.
 const raced = false

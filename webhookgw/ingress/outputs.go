@@ -11,43 +11,42 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// outputs reads the runs of answers, for whoever waits for the same run once. What
-// is in memory of them is within a budget: who is beyond it waits before it is read.
-type outputs struct {
+// outputCache reads the runs of responses, once for all callers that wait for the same run. A budget
+// limits their memory. Runs beyond it wait before they are read.
+type outputCache struct {
 	budget *quota.Budget
 
 	mutex sync.Mutex
-	byRun map[store.Key]*output
+	byRun map[store.Key]*cachedOutput
 }
 
-// output is a run that is being read, or that answers are written of.
-type output struct {
+// cachedOutput is a run that is being read or written to responses.
+type cachedOutput struct {
 	run store.Run
 	err error
 
 	key     store.Key
-	done    chan struct{} // run or err is there
+	done    chan struct{} // run or err is set
 	stop    context.CancelFunc
 	readers int
 	granted *quota.Grant // nil until done
 }
 
-// reader reads a run.
-type reader func(ctx context.Context) (store.Run, error)
+// runReader reads a run.
+type runReader func(ctx context.Context) (store.Run, error)
 
-func newOutputs(bytes int64) *outputs {
-	return &outputs{budget: quota.NewBudget(bytes, projectShare, math.MaxInt, 0), byRun: map[store.Key]*output{}}
+func newOutputCache(bytes int64) *outputCache {
+	return &outputCache{budget: quota.NewBudget(bytes, projectShare, math.MaxInt, 0), byRun: map[store.Key]*cachedOutput{}}
 }
 
-// atHand is a run that is in memory already, and small: it waits for no budget.
-func atHand(run store.Run) *output {
-	return &output{run: run, key: run.Key(), stop: func() {}, readers: 1}
+// loadedOutput returns a small run that is already in memory and needs no budget.
+func loadedOutput(run store.Run) *cachedOutput {
+	return &cachedOutput{run: run, key: run.Key(), stop: func() {}, readers: 1}
 }
 
-// take returns a run, as it was read after the first of those came who have it now.
-// The caller gives it back.
-func (o *outputs) take(ctx context.Context, key store.Key, read reader) (*output, error) {
-	at, err := o.join(key, read), error(nil)
+// acquireOutput returns a run that was read after its first waiting caller came. The caller gives it back.
+func (o *outputCache) acquireOutput(ctx context.Context, key store.Key, read runReader) (*cachedOutput, error) {
+	at, err := o.joinRead(key, read), error(nil)
 	select {
 	case <-at.done:
 		err = at.err
@@ -55,75 +54,74 @@ func (o *outputs) take(ctx context.Context, key store.Key, read reader) (*output
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		o.give(at)
+		o.releaseOutput(at)
 		return nil, err
 	}
 	return at, nil
 }
 
-func (o *outputs) join(key store.Key, read reader) *output {
+func (o *outputCache) joinRead(key store.Key, read runReader) *cachedOutput {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	at := o.byRun[key]
 	if at == nil {
-		// Of no request: the one that came first may end first.
+		// Independent of a request, because the first request may end first.
 		ctx, stop := context.WithCancel(context.Background())
-		at = &output{key: key, done: make(chan struct{}), stop: stop}
+		at = &cachedOutput{key: key, done: make(chan struct{}), stop: stop}
 		o.byRun[key] = at
-		go o.work(ctx, at, read)
+		go o.readOutput(ctx, at, read)
 	}
 	at.readers++
 	return at
 }
 
-// work reads a run, while somebody waits for it.
-func (o *outputs) work(ctx context.Context, at *output, read reader) {
+// readOutput reads a run while a caller waits for it.
+func (o *outputCache) readOutput(ctx context.Context, at *cachedOutput, read runReader) {
 	granted, err := o.budget.Wait(ctx, at.key.ProjectID, store.MaxOutput)
 	var run store.Run
 	if err == nil {
-		run, err = fetch(ctx, read)
+		run, err = fetchRun(ctx, read)
 		granted.Keep(int64(len(run.Output)))
 	}
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	at.run, at.err, at.granted = run, err, granted
 	if err != nil || !run.Status.Terminal() {
-		o.forget(at) // it is to be read again
+		o.forgetOutput(at) // the next caller reads it again
 	}
 	if at.readers == 0 {
-		at.end()
+		at.releaseMemory()
 	}
 	close(at.done)
 }
 
-func fetch(ctx context.Context, read reader) (store.Run, error) {
+func fetchRun(ctx context.Context, read runReader) (store.Run, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	return read(ctx)
 }
 
-// give gives a run back.
-func (o *outputs) give(at *output) {
+// releaseOutput gives a run back.
+func (o *outputCache) releaseOutput(at *cachedOutput) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()
 	if at.readers--; at.readers > 0 {
 		return
 	}
 	at.stop()
-	o.forget(at)
-	at.end()
+	o.forgetOutput(at)
+	at.releaseMemory()
 }
 
-// forget lets the next one read a run anew.
-func (o *outputs) forget(at *output) {
+// forgetOutput makes the next caller read the run again.
+func (o *outputCache) forgetOutput(at *cachedOutput) {
 	if o.byRun[at.key] == at {
 		delete(o.byRun, at.key)
 	}
 }
 
-// end gives back what a run takes of the budget. One that is being read does it
-// itself.
-func (at *output) end() {
+// releaseMemory returns the memory of a run to the budget. A run that is being read does it itself.
+func (at *cachedOutput) releaseMemory() {
 	at.granted.End()
 	at.granted = nil
 }

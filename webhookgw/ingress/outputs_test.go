@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ended reads a run that has an output of so many bytes.
-func ended(size int) reader {
+// ended reads a run with an output of the given size.
+func ended(size int) runReader {
 	return func(context.Context) (store.Run, error) {
 		return store.Run{Status: store.RunCompleted, Output: strings.Repeat("x", size)}, nil
 	}
@@ -24,17 +24,16 @@ func ended(size int) reader {
 
 func runOf(project uuid.UUID) store.Key { return store.Key{ProjectID: project, ID: uuid.New()} }
 
-// TestOutputsAreWithinABudget: a project has a part of it, and is behind nobody but
-// itself for that; who is beyond waits before anything is read. What an output does
-// not need others have.
-func TestOutputsAreWithinABudget(t *testing.T) {
+// TestOutputs_Budget: a project has a share and only delays itself. Requests beyond it wait before
+// a read. Memory that an output does not need is free for others.
+func TestOutputs_Budget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, reading := newOutputs(8*store.MaxOutput), 0
-		taken := make(chan *output, 100)
+		o, reading := newOutputCache(8*store.MaxOutput), 0
+		taken := make(chan *cachedOutput, 100)
 		take := func(ctx context.Context, project uuid.UUID, size int) {
 			go func() {
-				at, err := o.take(ctx, runOf(project), func(ctx context.Context) (store.Run, error) {
+				at, err := o.acquireOutput(ctx, runOf(project), func(ctx context.Context) (store.Run, error) {
 					reading++
 					return ended(size)(ctx)
 				})
@@ -50,12 +49,12 @@ func TestOutputsAreWithinABudget(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		take(gone, busy, store.MaxOutput)
-		require.Equal(t, 2, reading, "a fourth of it")
+		require.Equal(t, 2, reading, "a quarter of it")
 		take(t.Context(), calm, 10)
 		for range 20 {
 			take(t.Context(), calm, 10)
 		}
-		require.Equal(t, 2+21, reading, "small ones leave room")
+		require.Equal(t, 2+21, reading, "small outputs leave memory")
 		cancel()
 		synctest.Wait()
 		for range 6 {
@@ -64,22 +63,22 @@ func TestOutputsAreWithinABudget(t *testing.T) {
 		before := reading
 		require.Equal(t, 2+21+5, before)
 		take(t.Context(), uuid.New(), store.MaxOutput)
-		require.Equal(t, before, reading, "all is taken")
+		require.Equal(t, before, reading, "all memory is used")
 		for len(taken) > 0 {
-			o.give(<-taken)
+			o.releaseOutput(<-taken)
 			synctest.Wait()
 		}
-		require.Equal(t, before+3, reading, "of the one that went nothing was read")
+		require.Equal(t, before+3, reading, "the abandoned run was not read")
 		require.Empty(t, o.byRun)
 		require.True(t, o.budget.Free())
 	})
 }
 
-// held is a reader that reads when it is let go.
+// held is a reader that blocks until letGo.
 type held struct {
 	reads  int
 	letGo  chan struct{}
-	answer reader
+	answer runReader
 }
 
 func (h *held) read(ctx context.Context) (store.Run, error) {
@@ -93,12 +92,12 @@ func (h *held) read(ctx context.Context) (store.Run, error) {
 }
 
 // wants takes a run and gives it back in the background.
-func (o *outputs) wants(ctx context.Context, run store.Key, read reader) <-chan error {
+func (o *outputCache) wants(ctx context.Context, run store.Key, read runReader) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		at, err := o.take(ctx, run, read)
+		at, err := o.acquireOutput(ctx, run, read)
 		if err == nil {
-			o.give(at)
+			o.releaseOutput(at)
 		}
 		ended <- err
 	}()
@@ -106,12 +105,11 @@ func (o *outputs) wants(ctx context.Context, run store.Key, read reader) <-chan 
 	return ended
 }
 
-// TestARunIsReadOnceForAllWhoWaitForIt: also where the first of them goes, and not
-// while nobody wants it.
-func TestARunIsReadOnceForAllWhoWaitForIt(t *testing.T) {
+// TestOutputs_ShareOneRead: even if the first caller leaves, and not without a caller.
+func TestOutputs_ShareOneRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: ended(5)}
+		o, run, h := newOutputCache(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: ended(5)}
 		ctx, cancel := context.WithCancel(t.Context())
 		first := o.wants(ctx, run, h.read)
 		second := o.wants(t.Context(), run, h.read)
@@ -128,26 +126,26 @@ func TestARunIsReadOnceForAllWhoWaitForIt(t *testing.T) {
 		require.ErrorIs(t, <-alone, context.Canceled)
 		synctest.Wait()
 		require.Empty(t, o.byRun)
-		require.True(t, o.budget.Free(), "the reading has ended too")
+		require.True(t, o.budget.Free(), "the read has ended too")
 	})
 }
 
-// TestARunIsReadAgain: where reading it failed, and where it had not ended.
-func TestARunIsReadAgain(t *testing.T) {
+// TestOutputs_ReadAgain: after an error, and if the run had not ended.
+func TestOutputs_ReadAgain(t *testing.T) {
 	t.Parallel()
 	away := errors.New("away")
 	for name, c := range map[string]struct {
-		answer reader
+		answer runReader
 		err    error
 	}{
 		"failed": {func(context.Context) (store.Run, error) { return store.Run{}, away }, away},
 		"open":   {func(context.Context) (store.Run, error) { return store.Run{Status: store.RunRunning}, nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, run, h := newOutputs(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: c.answer}
+			o, run, h := newOutputCache(maxOutputs), runOf(uuid.New()), &held{letGo: make(chan struct{}), answer: c.answer}
 			close(h.letGo)
 			for n := range 2 {
-				_, err := o.take(t.Context(), run, h.read) // and has it on
+				_, err := o.acquireOutput(t.Context(), run, h.read) // and holds it
 				require.ErrorIs(t, err, c.err)
 				require.Equal(t, n+1, h.reads)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// placesOf are all places that a value has, by the name of their field.
+// placesOf returns all quota.Places of a value, by field name.
 func placesOf(of any) map[string]*quota.Places {
 	found := map[string]*quota.Places{}
 	v := reflect.ValueOf(of).Elem()
@@ -28,7 +28,7 @@ func placesOf(of any) map[string]*quota.Places {
 	return found
 }
 
-// fill has other projects take all that is left, each no more than that at once.
+// fill makes other projects take all free slots, each at most n at once.
 func fill(places *quota.Places, n int64) {
 	for ; n > 0; n /= 2 {
 		for places.Take(uuid.New(), n) == nil {
@@ -36,9 +36,9 @@ func fill(places *quota.Places, n int64) {
 	}
 }
 
-// TestThereAreSomePlacesForTheNext: of each kind that a gateway has, however much eleven
-// projects ask for.
-func TestThereAreSomePlacesForTheNext(t *testing.T) {
+// TestPlaces_NextProjectFindsFreeSlots: for each resource of a gateway, however much eleven
+// projects use.
+func TestPlaces_NextProjectFindsFreeSlots(t *testing.T) {
 	t.Parallel()
 	inBytes := map[string]int64{"incoming": store.MaxInlineInput, "bytes": store.MaxInlineInput}
 	tried := 0

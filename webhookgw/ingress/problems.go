@@ -8,45 +8,45 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// later is a problem that goes by without anybody's doing.
-func later(status int, code httpserver.Code, detail string) httpserver.Problem {
+// temporaryProblem returns an error response for a temporary condition.
+func temporaryProblem(status int, code httpserver.Code, detail string) httpserver.Problem {
 	p := httpserver.NewProblem(status, code, detail)
 	p.RetryAfter = retryAfter
 	return p
 }
 
 var (
-	errManyWait = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"As many of the project's requests as may be waiting are waiting to be recorded. Send the request again.")
-	errAllWait = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many requests as may be waiting are waiting to be recorded. Send the request again.")
-	errManyWrong = later(http.StatusTooManyRequests, httpserver.CodeTooManyWrong,
-		"Too many requests with wrong secrets or signatures have come for this connector, and this one's is wrong too. One that is right is taken at any time.")
-	errManyUnverified = later(http.StatusTooManyRequests, httpserver.CodeTooManyUnverified,
-		"As much as may comes in for this connector, or came in a moment ago, without a right signature. Send the request again.")
-	errSecretChanged = later(http.StatusServiceUnavailable, httpserver.CodeSecretChanged,
-		"The connector's secret was changed while this request came in. Send it again.")
-	errKeyring = later(http.StatusServiceUnavailable, httpserver.CodeKeyring,
-		"The gateway cannot read the secret that signs for this connector yet. Send the request again.")
-	errUnspooled = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"The gateway cannot keep the request until its signature is judged. Send it again.")
-	errManyIncoming = later(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
-		"As many of the project's requests are coming in as may. Send the request again.")
-	errAllIncoming = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many requests are coming in as may. Send the request again.")
-	errManyBodies = later(http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies,
-		"As many of the project's requests with more than 64 KiB are under way as may be. Send the request again.")
-	errAllBodies = later(http.StatusServiceUnavailable, httpserver.CodeBusy,
-		"As many requests with more than 64 KiB are under way as may be. Send the request again.")
-	errManyCallers = later(http.StatusTooManyRequests, httpserver.CodeTooManyCallers,
-		"As many callers wait for the project's agents as may. Send the request again, or with `Prefer: respond-async`.")
-	errAllCallers = later(http.StatusTooManyRequests, httpserver.CodeTooManyCallers,
-		"As many callers wait for agents as may. Send the request again, or with `Prefer: respond-async`.")
+	errManyWait = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Too many requests of the project wait to be recorded. Send the request again.")
+	errAllWait = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Too many requests wait to be recorded. Send the request again.")
+	errManyWrong = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWrong,
+		"Too many requests to this connector have a wrong secret or signature, including this one. Requests with a right one are always accepted.")
+	errManyUnverified = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyUnverified,
+		"Too many bytes without a right signature were sent to this connector. Send the request again.")
+	errSecretChanged = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeSecretChanged,
+		"The connector's secret changed while this request arrived. Send it again.")
+	errKeyring = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeKeyring,
+		"The gateway cannot read the signing secret of this connector yet. Send the request again.")
+	errUnspooled = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"The gateway cannot buffer the request to verify its signature. Send it again.")
+	errManyIncoming = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWaiting,
+		"Too many requests of the project are arriving. Send the request again.")
+	errAllIncoming = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Too many requests are arriving. Send the request again.")
+	errManyBodies = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyLargeBodies,
+		"Too many requests of the project with more than 64 KiB are in progress. Send the request again.")
+	errAllBodies = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+		"Too many requests with more than 64 KiB are in progress. Send the request again.")
+	errManyCallers = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyCallers,
+		"Too many callers wait for the project's agents. Send the request again, or with `Prefer: respond-async`.")
+	errAllCallers = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyCallers,
+		"Too many callers wait for agents. Send the request again, or with `Prefer: respond-async`.")
 )
 
-// refuse answers with a problem. Callers who are refused before they are known, for
-// the URL or the secret is wrong, are counted by address.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
+// writeProblem writes an error response. It counts callers with an unknown URL or a wrong secret by their
+// address.
+func (h *Handler) writeProblem(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
 	if key, err := connectorOf(r); p.Status == http.StatusUnauthorized && (err != nil || !h.wrongs.answered(key)) {
 		p = errManyWrong
 	}
@@ -54,13 +54,13 @@ func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Pr
 		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
 	}
 	h.opts.Metrics.Refused(p.Code)
-	h.reject(r, p)
+	h.recordRejection(r, p)
 	httpserver.WriteProblem(w, p)
 }
 
-// reject notes a refusal for those who look after the connector, where there is one.
-func (h *Handler) reject(r *http.Request, p httpserver.Problem) {
-	if key, err := connectorOf(r); err == nil && p.Code != httpserver.CodeWebhookNotFound && h.routes.knows(key) {
-		h.rejections.add(key, sampleOf(r, p, h.opts.TrustedProxies))
+// recordRejection records a rejected request for the owners of the connector, if the connector exists.
+func (h *Handler) recordRejection(r *http.Request, p httpserver.Problem) {
+	if key, err := connectorOf(r); err == nil && p.Code != httpserver.CodeWebhookNotFound && h.routes.isKnown(key) {
+		h.rejections.addRejection(key, sampleOf(r, p, h.opts.TrustedProxies))
 	}
 }

@@ -10,29 +10,30 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
-// challenge is the answer to a handshake, by which a provider finds out whether a webhook
-// is there. It is an error, for no event comes of it.
+// challenge is the response to a handshake, which providers use to check a webhook URL. It is an
+// error, because a handshake is no event.
 type challenge string
 
 // Error implements error.
 func (challenge) Error() string { return "the request is a handshake" }
 
-// mayShake says whether a request may be a handshake, by its headers.
+// mayShake reports whether a request can be a handshake, by its headers.
 func mayShake(c store.Connector, r *http.Request) bool {
-	if c.Signature != string(signature.Slack) || !signs(c) || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
+	if c.Signature != string(signature.Slack) || !hasSignedBody(c) || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
 		return false
 	}
 	media, err := mediaOf(r)
 	return err == nil && media == mediaJSON
 }
 
-// handshake is the challenge of a signed request that is a handshake. A body of more than
+// handshake returns the challenge of a signed request that is a handshake. A body of more than
 // maxHandshake is none.
 func handshake(c store.Connector, in []byte) (asked challenge, shakes bool) {
 	if c.Signature != string(signature.Slack) || len(in) > maxHandshake {
@@ -48,15 +49,15 @@ func handshake(c store.Connector, in []byte) (asked challenge, shakes bool) {
 	return challenge(body.Challenge), true
 }
 
-// answerHandshake echoes a challenge.
+// answerHandshake returns the challenge to the provider.
 func answerHandshake(w http.ResponseWriter, c challenge) {
 	httpserver.WriteJSON(w, http.StatusOK, webhookapi.Handshake{Challenge: string(c)})
 }
 
-// keyFor reads the key of a request to a connector. Where the provider signs an id, it is
-// that one and no header: whoever repeats a request that he has seen cannot make another
-// one of it. Ids in a body are known of one that was judged.
-func keyFor(c store.Connector, r *http.Request, judged *signed) (requestKey, error) {
+// requestKeyOf returns the idempotency key of a request. If the provider signs an ID, the ID is the key
+// and headers are ignored. So a replayed request cannot become another event. IDs in a body are
+// only used if the body was verified.
+func requestKeyOf(c store.Connector, r *http.Request, judged *signedBody) (requestKey, error) {
 	switch scheme := signature.Scheme(c.Signature); scheme {
 	case signature.StandardWebhooks:
 		return keyNamed("webhook-id", r.Header.Get("Webhook-Id"), false)
@@ -64,7 +65,7 @@ func keyFor(c store.Connector, r *http.Request, judged *signed) (requestKey, err
 		if judged == nil {
 			return requestKey{}, nil
 		}
-		return keyOfSigned(scheme, judged.body(), judged.proof), nil
+		return keyOfSigned(scheme, judged.bodyReader(), judged.proof), nil
 	case signature.GitHub:
 		if r.Header.Get("Idempotency-Key") == "" {
 			return keyNamed("x-github-delivery", r.Header.Get("X-Github-Delivery"), false)
@@ -73,33 +74,32 @@ func keyFor(c store.Connector, r *http.Request, judged *signed) (requestKey, err
 	return keyOfRequest(r)
 }
 
-// eventIDs are the fields of a JSON body that providers put an event's id into.
+// eventIDs has the JSON fields with the event ID of each provider.
 var eventIDs = map[signature.Scheme]string{signature.Stripe: "id", signature.Slack: "event_id"}
 
-// keyOfSigned is the key of a body that was signed with a time: the id that its provider has
-// given its event, by which the provider's own repetitions are known too. A body without
-// one, such as Slack's forms, is known by its signature, for as long as that is accepted:
-// who has seen it and sends it again starts nothing.
+// keyOfSigned returns the key of a body that was signed with a time: the event ID of the provider,
+// which also detects the provider's retries. A body without an ID, such as Slack's forms, uses its
+// signature as key, for as long as the signature is accepted. So a replayed request starts nothing.
 func keyOfSigned(scheme signature.Scheme, body io.Reader, proof []byte) requestKey {
 	name := eventIDs[scheme]
-	id := newField(name)
+	id := newFieldScanner(name)
 	if _, err := io.Copy(id, body); err == nil {
-		if key, err := keyNamed(string(scheme), id.text(), false); err == nil && key.name != "" {
+		if key, err := keyNamed(string(scheme), id.valueText(), false); err == nil && key.name != "" {
 			return key
 		}
 	}
-	sum := sha256.Sum256(proof) // what is stored is no signature
+	sum := sha256.Sum256(proof) // no signature is stored
 	return requestKey{name: "signed:" + hex.EncodeToString(sum[:]), ttl: signatureTTL}
 }
 
-// contextHeaders are the headers of a request that the connector's runs see: text, each as
-// long as it may be, several of one name joined as HTTP joins them.
+// contextHeaders returns the headers that the connector's runs see. They are valid UTF-8 and
+// truncated. Several headers of the same name are joined as in HTTP.
 func contextHeaders(c store.Connector, r *http.Request) map[string]string {
 	var out map[string]string
 	for _, name := range c.ContextHeaders {
 		values := r.Header.Values(name)
 		if name == "host" {
-			values = []string{r.Host} // which is no header to net/http
+			values = []string{r.Host} // net/http does not list it as a header
 		}
 		if len(values) == 0 || len(out) == store.MaxContextHeaders {
 			continue
@@ -108,10 +108,7 @@ func contextHeaders(c store.Connector, r *http.Request) map[string]string {
 			out = map[string]string{}
 		}
 		value := strings.ToValidUTF8(strings.Join(values, ", "), "\uFFFD")
-		if len(value) > store.MaxHeaderValue {
-			value = strings.ToValidUTF8(value[:store.MaxHeaderValue], "")
-		}
-		out[name] = value
+		out[name] = excerpt.Of(value, store.MaxHeaderValue, "")
 	}
 	return out
 }

@@ -11,52 +11,52 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pending is an event that waits to be committed.
-type pending struct {
+// pendingEvent is an event that waits for its commit.
+type pendingEvent struct {
 	ctx    context.Context //nolint:containedctx // of the request, which may end while the event waits
 	since  time.Time
 	event  store.Event
-	answer chan answer // holds one
+	answer chan commitAnswer // capacity 1
 }
 
-type answer struct {
+type commitAnswer struct {
 	admission store.Admission
 	err       error
 }
 
-// gone says whether nobody waits for an event any more that waited for long: it is
-// not committed. One that has just come is, whoever hung up: its caller meant it.
-func (p *pending) gone(now time.Time) bool {
+// isAbandoned reports whether a long-waiting event has lost its client. Such an event is not committed. A
+// new event is committed even if its client has disconnected.
+func (p *pendingEvent) isAbandoned(now time.Time) bool {
 	return now.Sub(p.since) > patience && p.ctx.Err() != nil
 }
 
-// entry is an event of a batch, with the others under its idempotency key that
-// came at the same moment: one of them is sent to the store.
-type entry struct {
-	*pending
-	others []*pending
+// batchEntry is an event of a batch, with other waiting events of the same idempotency key. Only one of
+// them is sent to the store.
+type batchEntry struct {
+	*pendingEvent
+	others []*pendingEvent
 }
 
-// collect takes a batch from what waits, within the bounds of one, and beside it
-// those whose caller is gone.
-func collect(waiting *quota.Turns[*pending], now time.Time) (batch []*entry, gone []*pending) {
-	size, runs, keyed := 0, 0, map[eventKey]*entry{}
+// collect returns a batch of waiting events within its limits, and separately the events without a
+// client.
+func collect(waiting *quota.FairQueue[*pendingEvent], now time.Time) (batch []*batchEntry, gone []*pendingEvent) {
+	size, runs, keyed := 0, 0, map[eventKey]*batchEntry{}
 	for len(batch) < maxBatchEvents && size < maxBatchBytes && runs < maxBatchRuns {
 		project, p, ok := waiting.Next()
 		if !ok {
 			break
 		}
 		waiting.Pop(project)
-		if p.gone(now) {
+		if p.isAbandoned(now) {
 			gone = append(gone, p)
 			continue
 		}
-		key, named := keyOf(p.event)
+		key, named := eventKeyOf(p.event)
 		if first := keyed[key]; named && first != nil {
 			first.others = append(first.others, p)
 			continue
 		}
-		e := &entry{pending: p}
+		e := &batchEntry{pendingEvent: p}
 		if named {
 			keyed[key] = e
 		}
@@ -67,22 +67,22 @@ func collect(waiting *quota.Turns[*pending], now time.Time) (batch []*entry, gon
 	return batch, gone
 }
 
-// eventKey is an idempotency key, which is its connector's.
+// eventKey is an idempotency key of a connector.
 type eventKey struct {
 	connector store.Key
 	key       string
 }
 
-func keyOf(e store.Event) (key eventKey, named bool) {
+func eventKeyOf(e store.Event) (key eventKey, named bool) {
 	if e.Idempotency == nil {
 		return eventKey{}, false
 	}
 	return eventKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}, true
 }
 
-// follows is the answer to an event under the same key as one that the store has
-// answered in the same moment; false when it is to be asked for itself: the first
-// was not recorded, or the two were checked against different things.
+// follows returns the result of an event with the same key as a stored event of the same batch. It
+// returns false if the event must be stored separately: the first event was not recorded, or the
+// two events were checked against different data.
 func follows(first store.Event, told store.Admission, other store.Event) (store.Admission, bool) {
 	if told.Err != nil || told.Verdict != store.Accepted && told.Verdict != store.Repeated ||
 		other.ConnectorVersion != first.ConnectorVersion || other.SecretNotAfter != nil {

@@ -20,13 +20,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// oneRoute is a store with one inbound connector, of which nobody has the secret.
+// oneRoute is a store with one inbound connector whose secret is unknown to the callers.
 type oneRoute struct {
 	Store
 	key store.Key
 }
 
-// RecordRejections forgets them.
+// RecordRejections does nothing.
 func (oneRoute) RecordRejections(context.Context, []store.Rejected) error { return nil }
 
 func (s oneRoute) Route(_ context.Context, key store.Key) (store.Route, error) {
@@ -38,9 +38,9 @@ func (s oneRoute) Route(_ context.Context, key store.Key) (store.Route, error) {
 	}}, nil
 }
 
-// TestWebhooksRefusedToStrangersAreCounted: by address, which a trusted proxy
-// names, with one line a minute.
-func TestWebhooksRefusedToStrangersAreCounted(t *testing.T) {
+// TestRefusals_AreCountedByAddress: the address of a trusted proxy's header counts. There is one
+// log line a minute.
+func TestRefusals_AreCountedByAddress(t *testing.T) {
 	t.Parallel()
 	proxies, err := httpserver.ParseProxies("10.0.0.0/8")
 	require.NoError(t, err)

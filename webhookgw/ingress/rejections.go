@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	// tellRejections is how often what was refused is recorded.
+	// tellRejections is the interval for recording rejected requests.
 	tellRejections = 5 * time.Second
-	// maxRejecting is of how many connectors refusals are kept until then, of which a
-	// project has one part in projectShare. Those of others are counted as lost.
+	// maxRejecting limits the connectors with unrecorded rejections. A project gets one of
+	// projectShare parts. Further ones count as lost.
 	maxRejecting = 512
 )
 
-// rejections are what connectors refused since it was recorded last. A refused request writes
-// nothing: the numbers of all are recorded together every few seconds, those of store.MaxRejected
-// connectors at a time, for which projects take turns. What the store does not take is lost, and
+// rejectionLog collects the requests that connectors rejected since the last record. A rejected
+// request writes nothing. Every few seconds the counts of store.MaxRejected connectors are recorded
+// together, round-robin over projects. Rejections that the store does not accept are lost and
 // counted.
-type rejections struct {
+type rejectionLog struct {
 	source interface {
 		RecordRejections(ctx context.Context, rejected []store.Rejected) error
 	}
@@ -40,26 +40,26 @@ type rejections struct {
 	now     func() time.Time
 
 	mutex sync.Mutex
-	of    map[store.Key]*rejecting
-	// waiting are the connectors of of, by project: who waits longest is first. turns are
-	// their projects: whose turn it is is first.
+	of    map[store.Key]*rejectingConnector
+	// waiting has the connectors of each project, the longest-waiting first. turns has the projects
+	// in round-robin order.
 	waiting map[uuid.UUID][]store.Key
 	turns   []uuid.UUID
 }
 
-// rejecting is what a connector refused.
-type rejecting struct {
+// rejectingConnector has the rejected requests of one connector.
+type rejectingConnector struct {
 	counts  map[string]int64
 	samples []store.RejectionSample // oldest first
-	at      []time.Time             // of samples
+	at      []time.Time             // the times of samples
 }
 
-func newRejections(source Store, counted *metrics.Gateway, logger *slog.Logger, now func() time.Time) *rejections {
-	return &rejections{source: source, metrics: counted, logger: logger, now: now, of: map[store.Key]*rejecting{}, waiting: map[uuid.UUID][]store.Key{}}
+func newRejectionLog(source Store, counted *metrics.Gateway, logger *slog.Logger, now func() time.Time) *rejectionLog {
+	return &rejectionLog{source: source, metrics: counted, logger: logger, now: now, of: map[store.Key]*rejectingConnector{}, waiting: map[uuid.UUID][]store.Key{}}
 }
 
-// add notes a request that a known connector refused.
-func (r *rejections) add(connector store.Key, sample store.RejectionSample) {
+// addRejection adds a request that a known connector rejected.
+func (r *rejectionLog) addRejection(connector store.Key, sample store.RejectionSample) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	at := r.of[connector]
@@ -69,7 +69,7 @@ func (r *rejections) add(connector store.Key, sample store.RejectionSample) {
 			r.metrics.RejectionsLost(1)
 			return
 		}
-		at = &rejecting{counts: map[string]int64{}}
+		at = &rejectingConnector{counts: map[string]int64{}}
 		r.of[connector] = at
 		if r.waiting[connector.ProjectID] = append(others, connector); len(others) == 0 {
 			r.turns = append(r.turns, connector.ProjectID)
@@ -82,11 +82,11 @@ func (r *rejections) add(connector store.Key, sample store.RejectionSample) {
 	at.samples, at.at = append(at.samples, sample), append(at.at, r.now())
 }
 
-// sampleOf is what is kept of a refused request: nothing of its body, its query and its secrets.
+// sampleOf returns the recorded data of a rejected request, without body, query and secrets.
 func sampleOf(r *http.Request, p httpserver.Problem, proxies httpserver.Proxies) store.RejectionSample {
 	s := store.RejectionSample{
-		Code: string(p.Code), Detail: short(p.Detail), Method: short(r.Method), ContentType: short(r.Header.Get("Content-Type")),
-		UserAgent: short(r.UserAgent()), Size: r.ContentLength,
+		Code: string(p.Code), Detail: truncateText(p.Detail), Method: truncateText(r.Method), ContentType: truncateText(r.Header.Get("Content-Type")),
+		UserAgent: truncateText(r.UserAgent()), Size: r.ContentLength,
 	}
 	if address := proxies.Client(r); address.IsValid() {
 		s.RemoteAddr = address.String()
@@ -94,20 +94,20 @@ func sampleOf(r *http.Request, p httpserver.Problem, proxies httpserver.Proxies)
 	return s
 }
 
-// short cuts a text that is kept in memory; the store cuts it at a whole character.
-func short(s string) string { return strings.Clone(s[:min(len(s), store.MaxRejectionText)]) }
+// truncateText truncates a text in memory. The store truncates it to whole characters.
+func truncateText(s string) string { return strings.Clone(s[:min(len(s), store.MaxRejectionText)]) }
 
-// run records what was refused until ctx ends, and then what is left once more.
-func (r *rejections) run(ctx context.Context) {
+// runLoop records rejections until ctx ends, and then once more.
+func (r *rejectionLog) runLoop(ctx context.Context) {
 	for pause.For(ctx, tellRejections) == nil {
-		r.tell(ctx)
+		r.recordBatch(ctx)
 	}
-	r.tell(context.WithoutCancel(ctx))
+	r.recordBatch(context.WithoutCancel(ctx))
 }
 
-// tell records what store.MaxRejected connectors refused.
-func (r *rejections) tell(ctx context.Context) {
-	rejected := r.take()
+// recordBatch records the rejections of store.MaxRejected connectors.
+func (r *rejectionLog) recordBatch(ctx context.Context) {
+	rejected := r.takeBatch()
 	if len(rejected) == 0 {
 		return
 	}
@@ -121,17 +121,17 @@ func (r *rejections) tell(ctx context.Context) {
 			}
 		}
 		r.metrics.RejectionsLost(lost)
-		r.logger.Warn("recording what connectors refused", "lost", lost, "error", err)
+		r.logger.Warn("recording rejected requests", "lost", lost, "error", err)
 	}
 }
 
-// take returns what is to be recorded.
-func (r *rejections) take() (rejected []store.Rejected) {
+// takeBatch returns the rejections to record.
+func (r *rejectionLog) takeBatch() (rejected []store.Rejected) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	now := r.now()
 	for len(rejected) < store.MaxRejected && len(r.turns) > 0 {
-		connector := r.next()
+		connector := r.nextConnector()
 		at := r.of[connector]
 		delete(r.of, connector)
 		for i := range at.samples {
@@ -143,12 +143,11 @@ func (r *rejections) take() (rejected []store.Rejected) {
 	return rejected
 }
 
-// next takes the connector that waits longest of the project whose turn it is. The next
-// turn is another project's, where one waits.
-func (r *rejections) next() store.Key {
+// nextConnector returns the longest-waiting connector of the next project in turn.
+func (r *rejectionLog) nextConnector() store.Key {
 	project := r.turns[0]
 	waiting := r.waiting[project]
-	first := waiting[0] // which Delete overwrites
+	first := waiting[0] // a copy, because Delete overwrites it
 	if r.turns = slices.Delete(r.turns, 0, 1); len(waiting) > 1 {
 		r.waiting[project], r.turns = slices.Delete(waiting, 0, 1), append(r.turns, project)
 	} else {

@@ -24,7 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// rejectionBook is a store that takes rejections, and fails where fail is set.
+// rejectionBook is a store for rejections that fails if fail is set.
 type rejectionBook struct {
 	oneRoute
 	mutex sync.Mutex
@@ -45,9 +45,9 @@ func (b *rejectionBook) RecordRejections(_ context.Context, rejected []store.Rej
 
 const lostName = "agentplatform_webhook_rejections_lost_total"
 
-// TestWhatAConnectorRefusesIsToldOfIt: with what was wrong, and without anything secret; what
-// nobody knows a connector for is not.
-func TestWhatAConnectorRefusesIsToldOfIt(t *testing.T) {
+// TestRejections_AreRecorded: with the error, and without secrets. Requests for unknown connectors
+// are not recorded.
+func TestRejections_AreRecorded(t *testing.T) {
 	t.Parallel()
 	proxies, err := httpserver.ParseProxies("10.0.0.0/8")
 	require.NoError(t, err)
@@ -73,11 +73,11 @@ func TestWhatAConnectorRefusesIsToldOfIt(t *testing.T) {
 	clock = clock.Add(time.Second)
 	require.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPut, known, strings.Repeat("a", 1000)))
 	clock = clock.Add(time.Second)
-	h.rejections.tell(t.Context())
-	h.rejections.tell(t.Context())
-	require.Equal(t, 1, book.calls, "nothing is written of nothing")
+	h.rejections.recordBatch(t.Context())
+	h.rejections.recordBatch(t.Context())
+	require.Equal(t, 1, book.calls, "nothing is recorded without rejections")
 	sample := store.RejectionSample{
-		Ago: time.Second, Code: "method_not_allowed", Detail: "A webhook takes GET and POST.", Method: http.MethodPut, ContentType: "application/json",
+		Ago: time.Second, Code: "method_not_allowed", Detail: "A webhook accepts GET and POST.", Method: http.MethodPut, ContentType: "application/json",
 		UserAgent: strings.Repeat("a", store.MaxRejectionText), Size: 17, RemoteAddr: "198.51.100.7",
 	}
 	before := sample
@@ -88,23 +88,23 @@ func TestWhatAConnectorRefusesIsToldOfIt(t *testing.T) {
 	}}, book.taken)
 }
 
-// TestRejectionsAreBounded: by connectors, by samples of one, and by what one call records;
-// whoever waits longest comes first, and what is left out is counted.
-func TestRejectionsAreBounded(t *testing.T) {
+// TestRejections_Limits: the numbers of connectors, of samples and of one record are limited. The
+// longest-waiting connector is first, and omitted rejections are counted.
+func TestRejections_Limits(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	book := &rejectionBook{}
-	r := newRejections(book, metrics.NewGateway(registry), quiet(), time.Now)
+	r := newRejectionLog(book, metrics.NewGateway(registry), quiet(), time.Now)
 	keys := make([]store.Key, maxRejecting+3)
 	for i := range keys {
 		keys[i] = store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 		for range store.MaxRejectionSamples + 5 {
-			r.add(keys[i], store.RejectionSample{Code: "c"})
+			r.addRejection(keys[i], store.RejectionSample{Code: "c"})
 		}
 	}
 	lost := float64(3 * (store.MaxRejectionSamples + 5))
 	require.InEpsilon(t, lost, metrictest.Of(t, registry).Value(t, lostName), 0)
-	r.tell(t.Context())
+	r.recordBatch(t.Context())
 	require.Len(t, book.taken, store.MaxRejected)
 	for i, of := range book.taken {
 		require.Equal(t, keys[i], of.Connector)
@@ -112,59 +112,59 @@ func TestRejectionsAreBounded(t *testing.T) {
 		require.EqualValues(t, store.MaxRejectionSamples+5, of.Counts["c"])
 	}
 	book.fail = errors.New("away")
-	r.tell(t.Context())
+	r.recordBatch(t.Context())
 	require.Len(t, book.taken, store.MaxRejected)
 	lost += store.MaxRejected * (store.MaxRejectionSamples + 5)
-	require.InEpsilon(t, lost, metrictest.Of(t, registry).Value(t, lostName), 0, "what the store does not take")
+	require.InEpsilon(t, lost, metrictest.Of(t, registry).Value(t, lostName), 0, "rejections that the store did not accept")
 	require.Len(t, r.of, maxRejecting-2*store.MaxRejected)
 }
 
-// TestNoProjectFillsTheRejections: it has a part of what is kept, and its turn when that is
-// recorded.
-func TestNoProjectFillsTheRejections(t *testing.T) {
+// TestRejections_ShareOfProject: a project has a share of the waiting connectors, and projects are
+// recorded round-robin.
+func TestRejections_ShareOfProject(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	book := &rejectionBook{}
-	r := newRejections(book, metrics.NewGateway(registry), quiet(), time.Now)
+	r := newRejectionLog(book, metrics.NewGateway(registry), quiet(), time.Now)
 	flooded, other := uuid.New(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	for range maxRejecting + 1 {
-		r.add(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
+		r.addRejection(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
 	}
 	require.Len(t, r.of, maxRejecting/projectShare)
 	require.InEpsilon(t, maxRejecting+1-maxRejecting/projectShare, metrictest.Of(t, registry).Value(t, lostName), 0)
-	r.add(other, store.RejectionSample{Code: "c"})
-	r.tell(t.Context())
+	r.addRejection(other, store.RejectionSample{Code: "c"})
+	r.recordBatch(t.Context())
 	require.Len(t, book.taken, store.MaxRejected)
-	require.Equal(t, other, book.taken[1].Connector, "nobody waits behind all of another's")
+	require.Equal(t, other, book.taken[1].Connector, "round-robin over projects")
 	for len(r.of) > 0 {
-		r.add(other, store.RejectionSample{Code: "c"})
+		r.addRejection(other, store.RejectionSample{Code: "c"})
 		book.taken = nil
-		r.tell(t.Context())
+		r.recordBatch(t.Context())
 		require.Contains(t, []store.Key{book.taken[0].Connector, book.taken[min(1, len(book.taken)-1)].Connector}, other)
 	}
 	require.Empty(t, r.waiting)
 	require.Empty(t, r.turns)
-	r.add(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
-	require.Len(t, r.of, 1, "there is room again")
+	r.addRejection(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
+	require.Len(t, r.of, 1, "there is free capacity again")
 }
 
-// TestRejectionsAreRecordedFromTimeToTime: and a last time when the gateway stops.
-func TestRejectionsAreRecordedFromTimeToTime(t *testing.T) {
+// TestRejections_RecordInterval: and once more when the gateway stops.
+func TestRejections_RecordInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		book := &rejectionBook{}
-		r := newRejections(book, metrics.NewGateway(nil), quiet(), time.Now)
+		r := newRejectionLog(book, metrics.NewGateway(nil), quiet(), time.Now)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { r.run(ctx); close(ended) }()
+		go func() { r.runLoop(ctx); close(ended) }()
 		key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 		for want := 1; want < 3; want++ {
-			r.add(key, store.RejectionSample{Code: "c"})
-			time.Sleep(tellRejections) // of the bubble's clock
+			r.addRejection(key, store.RejectionSample{Code: "c"})
+			time.Sleep(tellRejections) // bubble time
 			synctest.Wait()
 			require.Len(t, book.taken, want)
 		}
-		r.add(key, store.RejectionSample{Code: "c"})
+		r.addRejection(key, store.RejectionSample{Code: "c"})
 		stop()
 		<-ended
 		require.Len(t, book.taken, 3)

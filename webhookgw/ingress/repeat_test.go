@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestRequestsUnderOneKeyAreOne: of those that come at the same moment the store is
-// sent one, and the others are answered by it.
-func TestRequestsUnderOneKeyAreOne(t *testing.T) {
+// TestCommitter_MergesDuplicates: of concurrent requests with one key, one is sent to the store,
+// and the others get its result.
+func TestCommitter_MergesDuplicates(t *testing.T) {
 	t.Parallel()
 	project, connector := uuid.New(), uuid.New()
 	keyed := func(key, fingerprint string) store.Event {
@@ -38,9 +38,9 @@ func TestRequestsUnderOneKeyAreOne(t *testing.T) {
 	away := k.put(t, t.Context(), elsewhere)
 	require.True(t, k.runOnce(t.Context()))
 	require.Len(t, st.batches, 1)
-	require.Len(t, st.batches[0], 3, "a key is its connector's")
+	require.Len(t, st.batches[0], 3, "a key belongs to its connector")
 	for name, c := range map[string]struct {
-		sent *pending
+		sent *pendingEvent
 		want store.Admission
 	}{
 		"first":                {first, store.Admission{Verdict: store.Accepted, ConnectorRunID: first.event.ConnectorRunID}},
@@ -51,15 +51,15 @@ func TestRequestsUnderOneKeyAreOne(t *testing.T) {
 		"of another connector": {away, store.Admission{Verdict: store.Accepted, ConnectorRunID: away.event.ConnectorRunID}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, answer{admission: c.want}, <-c.sent.answer)
+			require.Equal(t, commitAnswer{admission: c.want}, <-c.sent.answer)
 		})
 	}
 	k.idle(t)
 }
 
-// TestTheNextOneIsTriedWhereTheFirstSaysNothing: in the next batch, in their order,
-// and not where the store failed altogether.
-func TestTheNextOneIsTriedWhereTheFirstSaysNothing(t *testing.T) {
+// TestCommitter_TriesNextDuplicate: in the next batch, in order, but not after an error of the
+// store.
+func TestCommitter_TriesNextDuplicate(t *testing.T) {
 	t.Parallel()
 	bad := errors.New("bad")
 	for name, c := range map[string]struct {
@@ -98,7 +98,7 @@ func TestTheNextOneIsTriedWhereTheFirstSaysNothing(t *testing.T) {
 			}
 			st.accept = acceptAll
 			require.True(t, k.runOnce(t.Context()))
-			require.Equal(t, second.event.ConnectorRunID, st.batches[1][0].ConnectorRunID, "in their order")
+			require.Equal(t, second.event.ConnectorRunID, st.batches[1][0].ConnectorRunID, "in order")
 			require.Equal(t, store.Accepted, (<-second.answer).admission.Verdict)
 			for k.runOnce(t.Context()) {
 			}
@@ -115,6 +115,6 @@ func TestTheNextOneIsTriedWhereTheFirstSaysNothing(t *testing.T) {
 	second := k.put(t, t.Context(), e)
 	require.True(t, k.runOnce(t.Context()))
 	require.ErrorIs(t, (<-second.answer).err, away)
-	require.Len(t, st.batches, 1, "a store that is away is not asked once for each")
+	require.Len(t, st.batches, 1, "an unavailable store gets one call for all")
 	k.idle(t)
 }

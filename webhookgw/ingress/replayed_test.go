@@ -16,14 +16,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// running is an earlier request whose runs have not ended.
+// running is an earlier request with open runs.
 type running struct{ past }
 
 func (*running) Ended(context.Context, []store.Key) ([]store.Key, error) { return nil, nil }
 
-// TestARepetitionSaysThatItIsOne: whatever its answer is, but for one that does not answer what
-// was asked.
-func TestARepetitionSaysThatItIsOne(t *testing.T) {
+// TestReplayed_HeaderMarksDuplicates: each response to a duplicate has the header, except one that
+// does not answer the request.
+func TestReplayed_HeaderMarksDuplicates(t *testing.T) {
 	t.Parallel()
 	ended := func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithDeadline(ctx, time.Unix(0, 0))
@@ -37,12 +37,12 @@ func TestARepetitionSaysThatItIsOne(t *testing.T) {
 		status int
 		want   string
 	}{
-		"result":             {&done, nil, http.StatusOK, "true"},
-		"stream":             {&done, []string{"Accept", typeEvents}, http.StatusOK, "true"},
-		"nobody waits":       {&done, []string{"Prefer", "respond-async"}, http.StatusAccepted, "true"},
-		"out of time":        {&running{repeated()}, nil, http.StatusGatewayTimeout, "true"},
-		"the store is away":  {&unread, nil, http.StatusServiceUnavailable, ""},
-		"away, nobody waits": {&unread, []string{"Prefer", "respond-async"}, http.StatusServiceUnavailable, ""},
+		"result":                           {&done, nil, http.StatusOK, "true"},
+		"stream":                           {&done, []string{"Accept", typeEvents}, http.StatusOK, "true"},
+		"nobody waits":                     {&done, []string{"Prefer", "respond-async"}, http.StatusAccepted, "true"},
+		"timeout":                          {&running{repeated()}, nil, http.StatusGatewayTimeout, "true"},
+		"store unavailable":                {&unread, nil, http.StatusServiceUnavailable, ""},
+		"store unavailable, respond-async": {&unread, []string{"Prefer", "respond-async"}, http.StatusServiceUnavailable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := servingStore(t, c.store)

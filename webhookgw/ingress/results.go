@@ -13,83 +13,83 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// maxPiece is how many bytes of an output are made JSON at a time.
+// maxPiece is the number of bytes of an output that are encoded at a time.
 const maxPiece = 4 << 10
 
-// results writes the answer to a sync webhook, a webhookapi.Results, while it is being made: however large an output is, it takes no memory but its own.
-// The first error is kept, and said by Flush.
-type results struct {
+// results streams the response of a sync webhook, a webhookapi.Results. An output uses no
+// additional memory, however large it is. Flush returns the first error.
+type resultWriter struct {
 	*bufio.Writer
 	piece   bytes.Buffer
 	encoder *json.Encoder
-	more    bool // a result is written
+	more    bool // a result was written
 }
 
-func newResults(w io.Writer) *results {
-	r := &results{Writer: bufio.NewWriter(w)}
+func newResultWriter(w io.Writer) *resultWriter {
+	r := &resultWriter{Writer: bufio.NewWriter(w)}
 	r.encoder = json.NewEncoder(&r.piece)
-	r.encoder.SetEscapeHTML(false) // it is no page
+	r.encoder.SetEscapeHTML(false) // the response is no HTML page
 	return r
 }
 
-// begin writes all but the results, of which the first is that of the answer.
-func (r *results) begin(first store.Run, files *webhookapi.Files) {
+// beginResults writes everything except the results. first is the main result of the response.
+func (r *resultWriter) beginResults(first store.Run, files *webhookapi.Files) {
 	status := "ok"
 	if first.Status != store.RunCompleted {
 		status = string(first.Status)
 	}
-	r.text(`{"status":`)
-	r.value(status)
+	r.writeText(`{"status":`)
+	r.writeValue(status)
 	if files != nil {
-		r.text(`,"accepted":`)
-		r.value(files.Accepted)
-		r.text(`,"omitted":`)
-		r.value(files.Omitted)
-		r.text(`,"issues":`)
-		r.value(files.Issues)
+		r.writeText(`,"accepted":`)
+		r.writeValue(files.Accepted)
+		r.writeText(`,"omitted":`)
+		r.writeValue(files.Omitted)
+		r.writeText(`,"issues":`)
+		r.writeValue(files.Issues)
 	}
-	r.text(`,"result":`)
-	r.result(first)
-	r.text(`,"results":[`)
+	r.writeText(`,"result":`)
+	r.writeResult(first)
+	r.writeText(`,"results":[`)
 }
 
-// add writes one of the results.
-func (r *results) add(run store.Run) {
+// addResult writes one of the results.
+func (r *resultWriter) addResult(run store.Run) {
 	if r.more {
-		r.text(`,`)
+		r.writeText(`,`)
 	}
 	r.more = true
-	r.result(run)
+	r.writeResult(run)
 }
 
-// end writes what is left.
-func (r *results) end() error {
-	r.text("]}\n")
+// endResults writes the rest.
+func (r *resultWriter) endResults() error {
+	r.writeText("]}\n")
 	return r.Flush()
 }
 
-func (r *results) result(run store.Run) {
-	r.text(`{"run_id":`)
-	r.value(run.ID)
-	r.text(`,"agent_name":`)
-	r.value(run.AgentName)
-	r.text(`,"status":`)
-	r.value(run.Status)
-	r.text(`,"output":"`)
+func (r *resultWriter) writeResult(run store.Run) {
+	r.writeText(`{"run_id":`)
+	r.writeValue(run.ID)
+	r.writeText(`,"agent_name":`)
+	r.writeValue(run.AgentName)
+	r.writeText(`,"status":`)
+	r.writeValue(run.Status)
+	r.writeText(`,"output":"`)
 	for rest := run.Output; rest != ""; {
 		piece := beginning(rest)
 		rest = rest[len(piece):]
-		r.write(piece, len(`"`))
+		r.writeJSON(piece, len(`"`))
 	}
-	r.text(`","error":`)
+	r.writeText(`","error":`)
 	text, code := failure(run)
-	r.value(text)
-	r.text(`,"error_code":`)
-	r.value(code)
-	r.text(`}`)
+	r.writeValue(text)
+	r.writeText(`,"error_code":`)
+	r.writeValue(code)
+	r.writeText(`}`)
 }
 
-// beginning is what comes first of a text, up to the end of a character.
+// beginning returns the first bytes of a text, up to the end of a character.
 func beginning(text string) string {
 	if len(text) <= maxPiece {
 		return text
@@ -101,13 +101,13 @@ func beginning(text string) string {
 	return text[:end]
 }
 
-func (r *results) text(s string) { _, _ = r.WriteString(s) }
+func (r *resultWriter) writeText(s string) { _, _ = r.WriteString(s) }
 
-func (r *results) value(v any) { r.write(v, 0) }
+func (r *resultWriter) writeValue(v any) { r.writeJSON(v, 0) }
 
-// write writes a value as JSON without so many bytes at both its ends.
-func (r *results) write(v any, without int) {
+// writeJSON writes a value as JSON, without the given number of bytes at both ends.
+func (r *resultWriter) writeJSON(v any, without int) {
 	r.piece.Reset()
-	_ = r.encoder.Encode(v) // texts and ids, which it can
+	_ = r.encoder.Encode(v) // texts and IDs never fail
 	_, _ = r.Write(r.piece.Bytes()[without : r.piece.Len()-len("\n")-without])
 }

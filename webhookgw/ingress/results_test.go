@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestResultsAreWhatTheyWere: whatever characters an output has, and wherever it is cut.
-func TestResultsAreWhatTheyWere(t *testing.T) {
+// TestResults_RoundTrip: for all characters and at each cut.
+func TestResults_RoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, output := range map[string]string{
 		"none": "", "text": "hello", "HTML": "<b>&\u2028</b>", "control": "\x00\n\t\"\\\x7f", "characters": strings.Repeat("äé€😀", maxPiece),
@@ -29,12 +29,12 @@ func TestResultsAreWhatTheyWere(t *testing.T) {
 				{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output},
 			}
 			var written bytes.Buffer
-			r := newResults(&written)
-			r.begin(runs[0], nil)
+			r := newResultWriter(&written)
+			r.beginResults(runs[0], nil)
 			for _, run := range runs {
-				r.add(run)
+				r.addResult(run)
 			}
-			require.NoError(t, r.end())
+			require.NoError(t, r.endResults())
 			type result struct {
 				RunID     uuid.UUID `json:"run_id"`
 				AgentName string    `json:"agent_name"`
@@ -42,7 +42,7 @@ func TestResultsAreWhatTheyWere(t *testing.T) {
 				Output    string    `json:"output"`
 				Error     *string   `json:"error"`
 			}
-			why, want := "<why>", "" // as it would be of one piece
+			why, want := "<why>", "" // as in one part
 			whole, err := json.Marshal(output)
 			require.NoError(t, err)
 			require.NoError(t, json.Unmarshal(whole, &want))
@@ -56,22 +56,22 @@ func TestResultsAreWhatTheyWere(t *testing.T) {
 			require.Equal(t, "failed", got.Status)
 			require.Equal(t, all[0], got.Result)
 			require.Equal(t, all, got.Results)
-			require.NotContains(t, written.String(), `\u003c`, "it is no page")
+			require.NotContains(t, written.String(), `\u003c`, "the response is no HTML page")
 		})
 	}
 }
 
-// TestResultsTakeNoMemory: however large an output is.
-func TestResultsTakeNoMemory(t *testing.T) { // not beside others, whose memory would count
+// TestResults_UseNoMemory: however large an output is.
+func TestResults_UseNoMemory(t *testing.T) { // not parallel, because it measures memory
 	run := store.Run{Status: store.RunCompleted, Output: strings.Repeat("<\x00", store.MaxOutput/2)}
 	most := uint64(store.MaxOutput / 8)
 	if raced {
-		most *= 1000 // that of package json too
+		most *= 1000 // the memory of encoding/json too
 	}
 	memtest.AtMost(t, most, func() {
-		r := newResults(io.Discard)
-		r.begin(run, nil)
-		r.add(run)
-		require.NoError(t, r.end())
+		r := newResultWriter(io.Discard)
+		r.beginResults(run, nil)
+		r.addResult(run)
+		require.NoError(t, r.endResults())
 	})
 }

@@ -19,71 +19,71 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// routes caches routes. A cached one may be old, for it only lets in: the commit
-// asserts it, and what it refuses is judged by load, which is never old.
+// routes caches routes. A cached route can be outdated, because it only admits requests: the commit
+// asserts its version, and load checks each rejection with a fresh read.
 //
-// The ids of all connectors are known, so that reading those that strangers make
-// up, of which each must be read before it is refused, stands in no other's way.
-type routes struct {
+// The cache also has the IDs of all connectors. Requests for other IDs need a read before they are
+// rejected. Their reads are limited separately, so that they do not delay requests for existing
+// connectors.
+type routeCache struct {
 	source store.Routes
 	logger *slog.Logger
 	cached *lru.Cache[store.Key, store.Route]
-	// known and unknown are how many are read at once.
+	// known and unknown limit the concurrent reads.
 	known, unknown *semaphore.Weighted
-	lost           chan struct{} // holds one: connectors may have come unseen
-	learned        atomic.Bool   // all ids were read once
+	lost           chan struct{} // capacity 1: hints about new connectors may be lost
+	learned        atomic.Bool   // all IDs were read once
 
 	mutex     sync.Mutex
 	ids       map[store.Key]struct{}
-	reading   map[store.Key]*reading
-	strangers int // of reading: those whose id is not in ids
+	reading   map[store.Key]*routeReading
+	strangers int // reads of IDs that are not in ids
 }
 
-// reading coalesces the reads of one route. A read that began before a caller
-// came may not have seen what the caller must see, so callers that come while
-// one is under way share the one after it.
-type reading struct {
-	current, next *read
+// reading merges the reads of one route. A read that started before a request arrived may be
+// outdated. So requests that arrive during a read share the next read.
+type routeReading struct {
+	current, next *routeRead
 	stranger      bool
 }
 
-type read struct {
+type routeRead struct {
 	done  chan struct{}
 	route store.Route
 	err   error
 }
 
-// errStrangers is what requests for unknown ids get while too many are read.
-var errStrangers = later(http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown,
-	"Too many requests for URLs that nobody knows are under way. If this one is right, send the request again.")
+// errStrangers is the response for unknown IDs while too many are being read.
+var errStrangers = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown,
+	"Too many requests for unknown URLs are in progress. If this URL is right, send the request again.")
 
-func newRoutes(source store.Routes, logger *slog.Logger) *routes {
+func newRouteCache(source store.Routes, logger *slog.Logger) *routeCache {
 	cached, err := lru.New[store.Key, store.Route](maxRoutes)
 	if err != nil {
-		panic("making a cache of routes: " + err.Error()) // refuses sizes below 1 alone
+		panic("creating a cache of routes: " + err.Error()) // lru.New only fails for sizes below 1
 	}
-	return &routes{
+	return &routeCache{
 		source: source, logger: logger, cached: cached, lost: make(chan struct{}, 1),
 		known: semaphore.NewWeighted(maxReads), unknown: semaphore.NewWeighted(maxStrangerReads),
-		ids: map[store.Key]struct{}{}, reading: map[store.Key]*reading{},
+		ids: map[store.Key]struct{}{}, reading: map[store.Key]*routeReading{},
 	}
 }
 
-// peek returns the cached route, if there is one.
-func (r *routes) peek(key store.Key) (store.Route, bool) { return r.cached.Get(key) }
+// cachedRoute returns the cached route, if there is one.
+func (r *routeCache) cachedRoute(key store.Key) (store.Route, bool) { return r.cached.Get(key) }
 
-// knows says whether there is, or lately was, such a connector.
-func (r *routes) knows(key store.Key) bool {
+// isKnown reports whether a connector exists or existed recently.
+func (r *routeCache) isKnown(key store.Key) bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	_, known := r.ids[key]
 	return known
 }
 
-// load reads a route as it is at some moment after the call; store.ErrNotFound
-// when no such connector exists, errStrangers when too many ask for such.
-func (r *routes) load(ctx context.Context, key store.Key) (store.Route, error) {
-	mine, err := r.join(key)
+// loadRoute reads a route after the call started. It returns store.ErrNotFound if the connector does not
+// exist, and errStrangers if too many unknown IDs are being read.
+func (r *routeCache) loadRoute(ctx context.Context, key store.Key) (store.Route, error) {
+	mine, err := r.joinRead(key)
 	if err != nil {
 		return store.Route{}, err
 	}
@@ -95,18 +95,18 @@ func (r *routes) load(ctx context.Context, key store.Key) (store.Route, error) {
 	}
 }
 
-// join returns a read that has not begun yet, and sees that it will.
-func (r *routes) join(key store.Key) (*read, error) {
+// joinRead returns a read that has not started yet, and makes sure that it starts.
+func (r *routeCache) joinRead(key store.Key) (*routeRead, error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	at, busy := r.reading[key]
 	if busy {
 		if at.next == nil {
-			at.next = &read{done: make(chan struct{})}
+			at.next = &routeRead{done: make(chan struct{})}
 		}
 		return at.next, nil
 	}
-	at = &reading{current: &read{done: make(chan struct{})}}
+	at = &routeReading{current: &routeRead{done: make(chan struct{})}}
 	if _, known := r.ids[key]; !known {
 		if r.strangers >= maxStrangers {
 			return nil, errStrangers
@@ -115,14 +115,14 @@ func (r *routes) join(key store.Key) (*read, error) {
 		r.strangers++
 	}
 	r.reading[key] = at
-	go r.work(key, at)
+	go r.readRoutes(key, at)
 	return at.current, nil
 }
 
-// work reads until nobody waits for another read.
-func (r *routes) work(key store.Key, at *reading) {
+// readRoutes reads until no request waits for another read.
+func (r *routeCache) readRoutes(key store.Key, at *routeReading) {
 	for current := at.current; current != nil; {
-		current.route, current.err = r.fetch(key, at.stranger)
+		current.route, current.err = r.fetchRoute(key, at.stranger)
 		r.mutex.Lock()
 		r.remember(key, current)
 		at.current, at.next = at.next, nil
@@ -138,7 +138,7 @@ func (r *routes) work(key store.Key, at *reading) {
 	}
 }
 
-func (r *routes) fetch(key store.Key, stranger bool) (store.Route, error) {
+func (r *routeCache) fetchRoute(key store.Key, stranger bool) (store.Route, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	budget := r.known
@@ -155,7 +155,7 @@ func (r *routes) fetch(key store.Key, stranger bool) (store.Route, error) {
 	return r.source.Route(ctx, key)
 }
 
-func (r *routes) remember(key store.Key, result *read) {
+func (r *routeCache) remember(key store.Key, result *routeRead) {
 	switch {
 	case result.err == nil:
 		r.cached.Add(key, result.route)
@@ -166,26 +166,25 @@ func (r *routes) remember(key store.Key, result *read) {
 	}
 }
 
-// follow forgets routes that hints name, until the channel closes. With those that
-// were lost nothing is forgotten, or all requests would read at once: what has
-// changed meanwhile is found at its next commit.
-func (r *routes) follow(hints <-chan store.Hint) {
+// followHints drops the routes that hints name, until the channel closes. If hints were lost it drops
+// nothing, because otherwise all requests would read at once. The next commit detects changed
+// routes.
+func (r *routeCache) followHints(hints <-chan store.Hint) {
 	for hint := range hints {
 		if hint.Key != (store.Key{}) {
 			r.cached.Remove(hint.Key)
-			r.learn(hint.Key)
+			r.addKnown(hint.Key)
 			continue
 		}
 		select {
 		case r.lost <- struct{}{}:
-		default: // the ids are read soon
+		default: // the IDs are read soon
 		}
 	}
 }
 
-// learn makes ids known. One that goes by unseen is found to be gone when it is
-// asked for.
-func (r *routes) learn(keys ...store.Key) {
+// addKnown adds IDs. A missed deletion is detected when the ID is requested.
+func (r *routeCache) addKnown(keys ...store.Key) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	for _, key := range keys {
@@ -193,13 +192,13 @@ func (r *routes) learn(keys ...store.Key) {
 	}
 }
 
-// run keeps the ids of all connectors known until ctx ends: it reads them at the
-// start, and when hints may have been lost.
-func (r *routes) run(ctx context.Context) {
+// refreshKnown keeps the IDs of all connectors up to date until ctx ends. It reads them at the start and
+// when hints may have been lost.
+func (r *routeCache) refreshKnown(ctx context.Context) {
 	for {
 		for err := r.runOnce(ctx); err != nil && ctx.Err() == nil; err = r.runOnce(ctx) {
-			r.logger.Error("reading the ids of all connectors", "error", err)
-			_ = pause.For(ctx, learnAgain) // ended or not, ctx is looked at
+			r.logger.Error("reading the IDs of all connectors", "error", err)
+			_ = pause.For(ctx, learnAgain) // the loop checks ctx
 		}
 		select {
 		case <-r.lost:
@@ -209,14 +208,14 @@ func (r *routes) run(ctx context.Context) {
 	}
 }
 
-// runOnce reads the ids of all connectors.
-func (r *routes) runOnce(ctx context.Context) error {
+// runOnce reads the IDs of all connectors.
+func (r *routeCache) runOnce(ctx context.Context) error {
 	for after := (store.Key{}); ; {
-		page, err := r.page(ctx, after)
+		page, err := r.connectorPage(ctx, after)
 		if err != nil {
 			return err
 		}
-		r.learn(page...)
+		r.addKnown(page...)
 		if len(page) < maxIDs {
 			r.learned.Store(true)
 			return nil
@@ -225,7 +224,7 @@ func (r *routes) runOnce(ctx context.Context) error {
 	}
 }
 
-func (r *routes) page(ctx context.Context, after store.Key) ([]store.Key, error) {
+func (r *routeCache) connectorPage(ctx context.Context, after store.Key) ([]store.Key, error) {
 	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()
 	return r.source.ConnectorIDs(ctx, after, maxIDs)

@@ -21,16 +21,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// connectors is a store of routes whose reads wait until they are let go, and are
-// counted.
+// connectors is a store of routes that blocks and counts its reads.
 type connectors struct {
 	store.Routes
 	mutex sync.Mutex
 	ids   []store.Key
-	hold  chan struct{} // nil holds nothing
+	hold  chan struct{} // blocks reads until it is closed, unless nil
 	away  error
 	reads map[store.Key]int
-	most  int // reads at once
+	most  int // maximum of concurrent reads
 	now   int
 	pages int
 }
@@ -74,7 +73,7 @@ func (c *connectors) set(away error, ids ...store.Key) {
 	c.away, c.ids = away, append(c.ids, ids...)
 }
 
-// someKeys are n keys in their order.
+// someKeys returns n sorted keys.
 func someKeys(n int) (out []store.Key) {
 	for range n {
 		out = append(out, store.Key{ProjectID: uuid.New(), ID: uuid.New()})
@@ -89,33 +88,33 @@ func newConnectors(n int) *connectors {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// TestKnownIDsDoNotWaitForUnknownOnes: of which few are read at once, and few wait.
-func TestKnownIDsDoNotWaitForUnknownOnes(t *testing.T) {
+// TestRoutes_KnownIDsDoNotWait: few unknown IDs are read or wait at the same time.
+func TestRoutes_KnownIDsDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newConnectors(2)
 		st.hold = make(chan struct{})
-		r := newRoutes(st, quiet())
+		r := newRouteCache(st, quiet())
 		require.NoError(t, r.runOnce(t.Context()))
 		strangers, ended := someKeys(maxStrangers), make(chan error, maxStrangers+1)
 		for _, key := range strangers {
 			go func() {
-				_, err := r.load(t.Context(), key)
+				_, err := r.loadRoute(t.Context(), key)
 				ended <- err
 			}()
 		}
 		synctest.Wait()
 		require.Equal(t, maxStrangerReads, st.most)
 		before := len(st.reads)
-		_, err := r.load(t.Context(), someKeys(1)[0])
+		_, err := r.loadRoute(t.Context(), someKeys(1)[0])
 		refused(t, err, http.StatusServiceUnavailable, httpserver.CodeTooManyUnknown)
-		require.Len(t, st.reads, before, "which costs nothing")
-		go func() { // the same one again waits for a read of its own
-			_, err := r.load(t.Context(), strangers[0])
+		require.Len(t, st.reads, before, "it costs nothing")
+		go func() { // the same ID again waits for its own read
+			_, err := r.loadRoute(t.Context(), strangers[0])
 			ended <- err
 		}()
 		for _, key := range st.ids {
-			route, err := r.load(t.Context(), key)
+			route, err := r.loadRoute(t.Context(), key)
 			require.NoError(t, err)
 			require.Equal(t, key, route.Connector.Key())
 		}
@@ -125,26 +124,25 @@ func TestKnownIDsDoNotWaitForUnknownOnes(t *testing.T) {
 			require.ErrorIs(t, <-ended, store.ErrNotFound)
 		}
 		synctest.Wait()
-		require.Equal(t, 2, st.reads[strangers[0]], "one read after the second came")
+		require.Equal(t, 2, st.reads[strangers[0]], "one read for both after the second arrived")
 		require.Empty(t, r.reading)
 		require.Zero(t, r.strangers)
-		_, err = r.load(t.Context(), someKeys(1)[0])
+		_, err = r.loadRoute(t.Context(), someKeys(1)[0])
 		require.ErrorIs(t, err, store.ErrNotFound)
 	})
 }
 
-// TestTheIDsOfAllConnectorsAreKnown: from the start, as soon as the store answers,
-// and again when connectors may have come unseen; and those that were read or that
-// a hint names, until one is found to be gone.
-func TestTheIDsOfAllConnectorsAreKnown(t *testing.T) {
+// TestRoutes_LearnAllIDs: at the start, as soon as the store answers, and when hints about new
+// connectors may be lost. Read or hinted IDs are known until one is found to be deleted.
+func TestRoutes_LearnAllIDs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := newConnectors(2*maxIDs + 1)
 		st.set(errors.New("away"))
-		r := newRoutes(st, quiet())
+		r := newRouteCache(st, quiet())
 		hints, ctx := make(chan store.Hint), t.Context()
-		go r.run(ctx)
-		go r.follow(hints)
+		go r.refreshKnown(ctx)
+		go r.followHints(hints)
 		synctest.Wait()
 		require.Equal(t, 1, st.pages)
 		require.Empty(t, r.ids)
@@ -161,45 +159,44 @@ func TestTheIDsOfAllConnectorsAreKnown(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, r.ids, unseen)
 		require.Contains(t, r.ids, seen)
-		_, err := r.load(ctx, seen)
+		_, err := r.loadRoute(ctx, seen)
 		require.ErrorIs(t, err, store.ErrNotFound)
 		require.NotContains(t, r.ids, seen)
 		st.set(nil, read)
-		_, err = r.load(ctx, read)
+		_, err = r.loadRoute(ctx, read)
 		require.NoError(t, err)
 		require.Contains(t, r.ids, read)
 		close(hints)
 	})
 }
 
-// TestLostHintsLeaveTheRoutes: what changed is found at its next commit; a hint that
-// names one forgets that one.
-func TestLostHintsLeaveTheRoutes(t *testing.T) {
+// TestRoutes_LostHintsKeepCache: the next commit detects a change. A hint drops its route only.
+func TestRoutes_LostHintsKeepCache(t *testing.T) {
 	t.Parallel()
 	st := newConnectors(2)
-	r := newRoutes(st, quiet())
+	r := newRouteCache(st, quiet())
 	for _, key := range st.ids {
-		_, err := r.load(t.Context(), key)
+		_, err := r.loadRoute(t.Context(), key)
 		require.NoError(t, err)
 	}
 	hints := make(chan store.Hint, 2)
 	hints <- store.Hint{}
 	hints <- store.Hint{Topic: store.TopicRoute, Key: st.ids[0]}
 	close(hints)
-	r.follow(hints)
-	_, cached := r.peek(st.ids[0])
+	r.followHints(hints)
+	_, cached := r.cachedRoute(st.ids[0])
 	require.False(t, cached)
-	_, cached = r.peek(st.ids[1])
+	_, cached = r.cachedRoute(st.ids[1])
 	require.True(t, cached)
 	require.Len(t, r.lost, 1)
 }
 
-// TestAFullCacheForgetsOneRoute: not all of them.
-func TestAFullCacheForgetsOneRoute(t *testing.T) {
+// TestRoutes_FullCacheEvictsOne: not all of them.
+func TestRoutes_FullCacheEvictsOne(t *testing.T) {
 	t.Parallel()
-	r := newRoutes(nil, quiet())
+	r := newRouteCache(nil, quiet())
 	for _, key := range someKeys(maxRoutes + 1) {
-		r.remember(key, &read{})
+		r.remember(key, &routeRead{})
 	}
 	require.Equal(t, maxRoutes, r.cached.Len())
 }

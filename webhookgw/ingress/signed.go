@@ -21,29 +21,28 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
-// Keys derive and open the secrets that providers sign with.
+// Keys derives and opens the secrets that providers sign with.
 type Keys interface {
-	// Secret derives one; an error where this process lacks the key.
+	// Secret derives a secret. It fails if this process lacks the key.
 	Secret(keyID string, of seal.Generated) (string, error)
-	// Open opens what was sealed for a field.
+	// Open opens a value that was sealed for a field.
 	Open(field seal.Field, sealed []byte) ([]byte, error)
 }
 
-// signs says whether callers of a connector sign the body. GitLab's send a token, which is
-// compared as other secrets are.
-func signs(c store.Connector) bool {
+// hasSignedBody reports whether callers of a connector sign the body. GitLab sends a token, which is
+// compared like other secrets.
+func hasSignedBody(c store.Connector) bool {
 	return c.RequireAuthentication && c.Signature != "" && c.Signature != string(signature.GitLab)
 }
 
-// signing are the secrets by which a request to a connector may be signed, in clear, and
-// their digests.
+// signing has the plaintext secrets that can sign requests to a connector, and their digests.
 type signing struct {
 	secrets []string
 	digests [][]byte
 }
 
-// signingOf are those of a connector that it accepts at present. Generated ones are
-// derived, others were sealed for the gateway; which are valid their digests say.
+// signingOf returns the secrets that a connector currently accepts. Generated secrets are derived,
+// others are unsealed. The digests in the connector decide which are valid.
 func signingOf(c store.Connector, keys Keys) (s signing, err error) {
 	if keys == nil {
 		return s, keyring.ErrNoKeys
@@ -59,7 +58,7 @@ func signingOf(c store.Connector, keys Keys) (s signing, err error) {
 				ProjectID: c.ProjectID, ConnectorID: c.ID, Version: accepted.Version, Standard: c.Signature == string(signature.StandardWebhooks),
 			})
 			if err != nil {
-				return s, fmt.Errorf("deriving it: %w", err)
+				return s, fmt.Errorf("deriving the secret: %w", err)
 			}
 			candidates = []string{derived}
 		}
@@ -78,73 +77,73 @@ func broughtBy(c store.Connector, keys Keys) ([]string, error) {
 	}
 	plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 	if err != nil {
-		return nil, fmt.Errorf("opening it: %w", err)
+		return nil, fmt.Errorf("opening the secret: %w", err)
 	}
 	var credentials seal.Credentials
 	if err := json.Unmarshal(plain, &credentials); err != nil {
-		return nil, errors.New("it cannot be read") // the error would repeat it
+		return nil, errors.New("it cannot be read") // the JSON error would contain the secret
 	}
 	return credentials.Secrets, nil
 }
 
-// signing are those of a connector; errKeyring where they cannot be had at present.
+// signing returns the secrets of a connector, or errKeyring if they are not available.
 func (h *Handler) signing(c store.Connector) (signing, error) {
 	s, err := signingOf(c, h.opts.Keys)
 	if err != nil {
-		h.opts.Logger.Error("reading the secret that signs for a connector", "connector", c.Key(), "error", err)
+		h.opts.Logger.Error("reading the signing secret of a connector", "connector", c.Key(), "error", err)
 		return s, errKeyring
 	}
 	return s, nil
 }
 
-// signed is a body that is judged by its signature before anything is made of it: until then
-// nothing of it is in the store. It lies in memory up to store.MaxInlineInput, and beyond
-// that in a file which has no name, so that nothing stays of it whatever happens.
-type signed struct {
+// signedBody is a body whose signature is verified before the body is used. Until then nothing of it is
+// in the store. The first store.MaxInlineInput bytes are in memory and the rest in an unnamed file,
+// which the system deletes in any case.
+type signedBody struct {
 	handler   *Handler
 	connector store.Connector
 	header    http.Header
-	large     bool  // its length is not known to be small
-	holds     int64 // of what may come in at once before it is judged
-	memory    int64 // of what comes in at once
+	large     bool  // its length is unknown or large
+	holds     int64 // reserved capacity before verification
+	memory    int64 // reserved memory for incoming bodies
 	secrets   signing
 	verifier  *signature.Verifier
-	begun     []byte   // its first store.MaxInlineInput bytes
-	rest      *os.File // what comes after them; nil where nothing does
+	begun     []byte   // the first store.MaxInlineInput bytes
+	rest      *os.File // the bytes after them, or nil
 	size      int64
-	place     bool // it has one among those that lie in files
+	place     bool // it has a slot of the spooled files
 	closed    bool
-	proof     []byte // the signature that was right
-	// free says that what was read costs nothing of what strangers may send: it is
-	// right, or what went wrong is ours.
+	proof     []byte // the right signature
+	// free means that the body does not count as wrong bytes: its signature is right, or the error
+	// is ours.
 	free bool
 }
 
-// verified reads the body of a request and judges its signature; nil where callers do not
-// sign. It returns the route by which it was judged. The caller closes what it returns.
-func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route store.Route, f *facts) (*signed, store.Route, error) {
-	if !signs(route.Connector) {
+// verified reads the body of a request and verifies its signature. It returns nil if callers do not
+// sign. It also returns the route of the verification. The caller closes the body.
+func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route store.Route, f *requestFacts) (*signedBody, store.Route, error) {
+	if !hasSignedBody(route.Connector) {
 		return nil, route, nil
 	}
 	s, err := h.signedBody(r, route.Connector)
 	if err != nil {
 		return nil, route, err
 	}
-	if err = s.take(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), signedPace), lengthOf(r)); err == nil {
+	if err = s.readBody(httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), signedPace), lengthOf(r)); err == nil {
 		httpserver.BodyRead(w)
-		route, err = h.judged(r.Context(), route, s, f)
+		route, err = h.verifySigned(r.Context(), route, s, f)
 	}
-	s.end()
+	s.releaseBytes()
 	if err != nil {
-		s.close()
+		s.closeFile()
 		return nil, route, err
 	}
 	return s, route, nil
 }
 
-// signedBody begins a body. The caller ends and closes it.
-func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signed, error) {
-	s := &signed{handler: h, connector: c, header: r.Header, memory: 2 * incoming(r)}
+// signedBody starts a body. The caller ends and closes it.
+func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signedBody, error) {
+	s := &signedBody{handler: h, connector: c, header: r.Header, memory: 2 * incoming(r)}
 	length := lengthOf(r)
 	s.large, s.holds = length < 0 || length > store.MaxInlineInput, unverified(r)
 	var err error
@@ -154,19 +153,19 @@ func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signed, error
 	if s.verifier, err = h.verifier(c, r.Header, s.secrets); err != nil {
 		return nil, err
 	}
-	if !h.wrongs.begin(c.Key(), s.holds, s.large) {
+	if !h.wrongs.reserveBody(c.Key(), s.holds, s.large) {
 		return nil, errManyUnverified
 	}
 	if err := quota.Refusal(h.incoming.Take(c.ProjectID, s.memory), errManyIncoming, errAllIncoming); err != nil {
-		h.wrongs.end(c.Key(), s.holds, 0, s.large)
+		h.wrongs.settleBody(c.Key(), s.holds, 0, s.large)
 		return nil, err
 	}
 	s.begun = make([]byte, 0, min(max(length, 0), store.MaxInlineInput))
 	return s, nil
 }
 
-// verifier judges by the clock of the moment. What is wrong with the headers was said when
-// the request was admitted, unless they have grown old since.
+// verifier returns a verifier for the current time. Errors in the headers were reported at the
+// admission, unless the signature expired since.
 func (h *Handler) verifier(c store.Connector, header http.Header, secrets signing) (*signature.Verifier, error) {
 	v, err := signature.New(signature.Scheme(c.Signature), header, h.opts.Now(), secrets.secrets...)
 	if err != nil {
@@ -175,38 +174,37 @@ func (h *Handler) verifier(c store.Connector, header http.Header, secrets signin
 	return v, nil
 }
 
-// unverified is what a body holds of what may come in before it is judged.
+// unverified returns the capacity that a body needs before verification.
 func unverified(r *http.Request) int64 {
 	if size := lengthOf(r); size >= 0 && size <= store.MaxInlineInput {
-		return 2 * incoming(r) // as much as it takes of what comes in
+		return 2 * incoming(r) // the capacity of incoming bodies and of unverified ones
 	}
 	return largeUnverified
 }
 
-// take reads the body to its end, if there is a place for one so long. What it returns is a
-// Problem.
-func (s *signed) take(in io.Reader, length int64) error {
+// readBody reads the body to its end, if a slot is free for its length. It returns Problems.
+func (s *signedBody) readBody(in io.Reader, length int64) error {
 	if length > store.MaxInlineInput {
-		if err := s.file(); err != nil {
+		if err := s.openFile(); err != nil {
 			return err
 		}
 	}
 	if _, err := io.Copy(s, in); err != nil {
-		return (&upload{err: err}).readProblem()
+		return (&bodyUpload{err: err}).readProblem()
 	}
 	return nil
 }
 
-// Write takes the next piece. Errors are Problems, and ours.
-func (s *signed) Write(piece []byte) (int, error) {
-	_, _ = s.verifier.Write(piece) // which does not fail
+// Write stores the next part. Its errors are internal Problems.
+func (s *signedBody) Write(piece []byte) (int, error) {
+	_, _ = s.verifier.Write(piece) // never fails
 	s.size += int64(len(piece))
 	n := min(len(piece), store.MaxInlineInput-len(s.begun))
 	s.begun = append(s.begun, piece[:n]...)
 	if n == len(piece) {
 		return n, nil
 	}
-	if err := s.file(); err != nil {
+	if err := s.openFile(); err != nil {
 		return n, err
 	}
 	if more, err := s.rest.Write(piece[n:]); err != nil {
@@ -215,8 +213,8 @@ func (s *signed) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// file begins the file, where there is a place for it.
-func (s *signed) file() (err error) {
+// openFile creates the file, if a slot is free.
+func (s *signedBody) openFile() (err error) {
 	if s.rest != nil {
 		return nil
 	}
@@ -228,44 +226,44 @@ func (s *signed) file() (err error) {
 	if s.rest, err = os.CreateTemp("", "webhook-body-*"); err != nil {
 		return s.unspooled(err)
 	}
-	if err := os.Remove(s.rest.Name()); err != nil { //nolint:gosec // CreateTemp has made the name
+	if err := os.Remove(s.rest.Name()); err != nil { //nolint:gosec // the name is from CreateTemp
 		return s.unspooled(err)
 	}
 	return nil
 }
 
-// unspooled is what the caller is told of a file that failed, which is our fault.
-func (s *signed) unspooled(err error) error {
+// unspooled returns the response for a failed file, which is an internal error.
+func (s *signedBody) unspooled(err error) error {
 	s.free = true
-	s.handler.opts.Logger.Error("keeping a body until its signature is judged", "connector", s.connector.Key(), "error", err)
+	s.handler.opts.Logger.Error("buffering a body to verify its signature", "connector", s.connector.Key(), "error", err)
 	return errUnspooled
 }
 
-// body reads what came in, from its beginning.
-func (s *signed) body() io.Reader {
+// bodyReader returns a reader of the whole body.
+func (s *signedBody) bodyReader() io.Reader {
 	if s.rest == nil {
 		return bytes.NewReader(s.begun)
 	}
 	return io.MultiReader(bytes.NewReader(s.begun), io.NewSectionReader(s.rest, 0, s.size-int64(len(s.begun))))
 }
 
-// end says that the body was judged, or will not be.
-func (s *signed) end() {
+// releaseBytes ends the unverified phase: the body was verified or never will be.
+func (s *signedBody) releaseBytes() {
 	read := s.size
 	if s.free {
 		read = 0
 	}
-	s.handler.wrongs.end(s.connector.Key(), s.holds, read, s.large)
+	s.handler.wrongs.settleBody(s.connector.Key(), s.holds, read, s.large)
 }
 
-// close forgets the body, once; a nil one is none.
-func (s *signed) close() {
+// closeFile frees the body, once. It does nothing for nil.
+func (s *signedBody) closeFile() {
 	if s == nil || s.closed {
 		return
 	}
 	s.closed, s.begun = true, nil
 	if s.rest != nil {
-		_ = s.rest.Close() // with which it is gone
+		_ = s.rest.Close() // this also deletes the file
 	}
 	project := s.connector.ProjectID
 	if s.place {
@@ -274,8 +272,8 @@ func (s *signed) close() {
 	s.handler.incoming.Give(project, s.memory)
 }
 
-// signer is the digest of the secret that has signed the body; nil if none has.
-func (s *signed) signer(v *signature.Verifier, of signing) []byte {
+// signerDigest returns the digest of the secret that signed the body, or nil.
+func (s *signedBody) signerDigest(v *signature.Verifier, of signing) []byte {
 	i, err := v.Verify()
 	if err != nil {
 		return nil
@@ -284,19 +282,18 @@ func (s *signed) signer(v *signature.Verifier, of signing) []byte {
 	return of.digests[i]
 }
 
-// judged takes a request whose body was read through the checks that come before what is
-// wrong with its body: signature, state. It returns the route by which it was judged. A
-// handshake is an error that answers it.
-func (h *Handler) judged(ctx context.Context, route store.Route, s *signed, f *facts) (store.Route, error) {
+// verifySigned runs the checks of a request with a read body that come before the content of the body:
+// signature and state. It returns the route of the checks. It returns a handshake as an error.
+func (h *Handler) verifySigned(ctx context.Context, route store.Route, s *signedBody, f *requestFacts) (store.Route, error) {
 	f.read, f.scheme = true, s.connector.Signature
-	if f.signer = s.signer(s.verifier, s.secrets); f.signer == nil {
+	if f.signer = s.signerDigest(s.verifier, s.secrets); f.signer == nil {
 		if err := h.judgedFresh(ctx, s, f); err != nil {
 			return route, err
 		}
 	}
 	s.free = true
 	asked, shakes := handshake(s.connector, s.begun)
-	if f.handshake = shakes; admit(route, *f) != nil {
+	if f.handshake = shakes; admitRequest(route, *f) != nil {
 		var err error
 		if route, err = h.admittedFresh(ctx, s.connector.Key(), *f); err != nil {
 			return route, err
@@ -308,10 +305,10 @@ func (h *Handler) judged(ctx context.Context, route store.Route, s *signed, f *f
 	return route, nil
 }
 
-// judgedFresh judges a signature again by the connector as it is now: nobody is refused
-// because of what was cached.
-func (h *Handler) judgedFresh(ctx context.Context, s *signed, f *facts) error {
-	fresh, err := h.routes.load(ctx, s.connector.Key())
+// judgedFresh verifies a signature again with the current connector, so that no request is rejected
+// because of an outdated cache.
+func (h *Handler) judgedFresh(ctx context.Context, s *signedBody, f *requestFacts) error {
+	fresh, err := h.routes.loadRoute(ctx, s.connector.Key())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound
@@ -333,10 +330,10 @@ func (h *Handler) judgedFresh(ctx context.Context, s *signed, f *facts) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(v, s.body()); err != nil {
+	if _, err := io.Copy(v, s.bodyReader()); err != nil {
 		return s.unspooled(err)
 	}
-	if f.signer = s.signer(v, secrets); f.signer == nil {
+	if f.signer = s.signerDigest(v, secrets); f.signer == nil {
 		return errUnsigned
 	}
 	return nil

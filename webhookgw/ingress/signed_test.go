@@ -28,13 +28,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// plain are keys that seal nothing.
+// plain has keys that seal nothing.
 type plain struct{ Keys }
 
 func (plain) Open(_ seal.Field, sealed []byte) ([]byte, error) { return sealed, nil }
 
-// gitHub is a handler on a keeper whose connector is GitHub's with the secret that is to be
-// had at the moment, and a clock.
+// gitHub is a handler with a GitHub connector, its current secret, and a clock.
 type gitHub struct {
 	*Handler
 	keeper *keeper
@@ -67,7 +66,7 @@ func newGitHub(t *testing.T) *gitHub {
 	return g
 }
 
-// request is one that is signed, of a JSON body unless edited.
+// request returns a signed request with a JSON body.
 func (g *gitHub) request(t *testing.T, secret, text string, body io.Reader) *http.Request {
 	t.Helper()
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -79,7 +78,7 @@ func (g *gitHub) request(t *testing.T, secret, text string, body io.Reader) *htt
 	return r
 }
 
-// post sends a signed body and says how it is answered, with the code of a problem.
+// post sends a signed body and returns the status and the error code.
 func (g *gitHub) post(t *testing.T, secret, text string, edit func(*http.Request)) (int, httpserver.Code) {
 	t.Helper()
 	r := g.request(t, secret, text, io.NopCloser(strings.NewReader(text)))
@@ -97,9 +96,9 @@ func (g *gitHub) post(t *testing.T, secret, text string, edit func(*http.Request
 	return w.Code, p.Code
 }
 
-// TestAnOldSecretInTheCacheRefusesNobody: the secret of the moment counts, whatever a hint
-// that was lost has left in the cache.
-func TestAnOldSecretInTheCacheRefusesNobody(t *testing.T) {
+// TestSigned_OutdatedCacheRejectsNothing: the current secret decides, even if a lost hint left an
+// old one in the cache.
+func TestSigned_OutdatedCacheRejectsNothing(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	small, large := `{"a":1}`, object(100<<10)
@@ -107,18 +106,18 @@ func TestAnOldSecretInTheCacheRefusesNobody(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	g.secret.Store("two")
 	status, _ = g.post(t, "two", small, nil)
-	require.Equal(t, http.StatusOK, status, "what is in memory is judged again")
+	require.Equal(t, http.StatusOK, status, "a body in memory is verified again")
 	g.secret.Store("three")
 	status, _ = g.post(t, "three", large, nil)
-	require.Equal(t, http.StatusOK, status, "and so is what lies in a file")
+	require.Equal(t, http.StatusOK, status, "a body in a file is verified again")
 	status, code := g.post(t, "four", large, nil)
 	require.Equal(t, http.StatusUnauthorized, status)
 	require.Equal(t, httpserver.CodeInvalidSignature, code)
 }
 
-// TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest: also not one that came in
-// before, which says that it is signed.
-func TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest(t *testing.T) {
+// TestSigned_NewSignatureRequirement: unsigned requests are rejected from then on, including one
+// that arrived before and claims to be signed.
+func TestSigned_NewSignatureRequirement(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	gitHub, reads := g.keeper.change, 0
@@ -132,14 +131,13 @@ func TestAConnectorThatBeginsToWantSignaturesTakesNoOtherRequest(t *testing.T) {
 	status, code := g.post(t, "made up", "{}", nil)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, httpserver.CodeSecretChanged, code)
-	require.Len(t, g.keeper.events, 1, "which was outdated")
+	require.Len(t, g.keeper.events, 1, "the outdated secret")
 	status, _ = g.post(t, "one", "{}", nil)
 	require.Equal(t, http.StatusOK, status)
 }
 
-// TestNothingIsStoredOfWhatIsNotSigned: neither a large body nor its files, not even for a
-// moment.
-func TestNothingIsStoredOfWhatIsNotSigned(t *testing.T) {
+// TestSigned_StoresNothingUnverified: neither a large body nor its files, at any time.
+func TestSigned_StoresNothingUnverified(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	multipart, boundary := multipartBody(t, part{field: "a", file: "a.txt", kind: "text/plain", text: "hello"}, part{field: "b", text: "text"})
@@ -169,9 +167,9 @@ func TestNothingIsStoredOfWhatIsNotSigned(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSignedIsWithinABudget: of what comes in at once, and of what came in for
-// nothing; what is right costs nothing of it.
-func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
+// TestSigned_LimitsUnverifiedBytes: bytes in transfer and wrong bytes are limited. Verified bodies
+// do not count.
+func TestSigned_LimitsUnverifiedBytes(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	large := object(MaxBody)
@@ -179,29 +177,29 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 		status, _ := g.post(t, "one", large, nil)
 		require.Equal(t, http.StatusOK, status)
 	}
-	for range 3 { // the last one goes beyond what there is
+	for range 3 { // the last one exceeds the budget
 		status, _ := g.post(t, "wrong", large, nil)
 		require.Equal(t, http.StatusUnauthorized, status)
 	}
 	for secret, want := range map[string]int{"one": http.StatusOK, "wrong": http.StatusUnauthorized} {
 		t.Run(secret, func(t *testing.T) {
 			status, code := g.post(t, secret, object(store.MaxInlineInput+1), nil)
-			require.Equal(t, http.StatusTooManyRequests, status, "nobody knows which it is")
+			require.Equal(t, http.StatusTooManyRequests, status, "large bodies are rejected, right or wrong")
 			require.Equal(t, httpserver.CodeTooManyUnverified, code)
 			status, code = g.post(t, secret, "{}", func(r *http.Request) { r.ContentLength = -1 })
-			require.Equal(t, http.StatusTooManyRequests, status, "nobody knows how long it is")
+			require.Equal(t, http.StatusTooManyRequests, status, "bodies of unknown length are rejected")
 			require.Equal(t, httpserver.CodeTooManyUnverified, code)
 			status, _ = g.post(t, secret, object(store.MaxInlineInput), nil)
-			require.Equal(t, want, status, "small ones are judged at any time")
+			require.Equal(t, want, status, "small bodies are always verified")
 		})
 	}
 	g.clock.Add(MaxBody / wrongBytes)
 	status, _ := g.post(t, "one", large, nil)
-	require.Equal(t, http.StatusOK, status, "small ones have kept no large one out")
+	require.Equal(t, http.StatusOK, status, "small bodies block no large one")
 
 	var writers []*io.PipeWriter
 	answers := make(chan int)
-	for range maxUnverified / 2 / largeUnverified { // all that the connector may have
+	for range maxUnverified / 2 / largeUnverified { // the whole share of the connector
 		in, out := io.Pipe()
 		writers = append(writers, out)
 		r := g.request(t, "one", large, in)
@@ -210,7 +208,7 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 			g.ServeHTTP(w, r)
 			answers <- w.Code
 		}()
-		_, err := out.Write([]byte("{")) // it is being read
+		_, err := out.Write([]byte("{")) // the body is being read
 		require.NoError(t, err)
 	}
 	w := httptest.NewRecorder()
@@ -221,37 +219,37 @@ func TestWhatIsNotSignedIsWithinABudget(t *testing.T) {
 		require.NoError(t, out.CloseWithError(io.ErrUnexpectedEOF))
 		require.Equal(t, http.StatusBadRequest, <-answers)
 	}
-	g.clock.Add(1) // those few bytes were for nothing too
+	g.clock.Add(1) // those few bytes were wrong too
 	status, _ = g.post(t, "one", "{}", nil)
 	require.Equal(t, http.StatusOK, status)
 }
 
-// TestStrangersTakeHalfOfWhatAProjectMayHave: whatever number of connectors they know, and
-// as much of it as the bodies hold.
-func TestStrangersTakeHalfOfWhatAProjectMayHave(t *testing.T) {
+// TestSigned_UnverifiedShareOfProject: unverified bodies use at most half of a project's capacity,
+// for any number of its connectors.
+func TestSigned_UnverifiedShareOfProject(t *testing.T) {
 	t.Parallel()
-	w := newWrongs(func() time.Time { return time.Unix(0, 0) })
+	w := newWrongSecrets(func() time.Time { return time.Unix(0, 0) })
 	project, other := uuid.New(), uuid.New()
 	taken, refused := int64(0), 0
 	for range 5 {
 		connector := store.Key{ProjectID: project, ID: uuid.New()}
 		for range maxUnverified / largeUnverified {
-			if w.begin(connector, largeUnverified, true) {
+			if w.reserveBody(connector, largeUnverified, true) {
 				taken += largeUnverified
 			} else {
 				refused++
 			}
 		}
-		require.LessOrEqual(t, w.reading[connector], int64(maxUnverified/2), "one connector has half of it")
+		require.LessOrEqual(t, w.reading[connector], int64(maxUnverified/2), "a connector gets half of it")
 	}
 	require.LessOrEqual(t, taken, int64(maxUnverified))
 	require.Greater(t, taken, int64(maxUnverified)*3/4)
 	require.Positive(t, refused)
-	require.LessOrEqual(t, 2*int64(maxUnverified), int64(maxIncoming/projectShare), "others have as much")
-	require.True(t, w.begin(store.Key{ProjectID: other, ID: uuid.New()}, largeUnverified, true))
+	require.LessOrEqual(t, 2*int64(maxUnverified), int64(maxIncoming/projectShare), "other connectors get as much")
+	require.True(t, w.reserveBody(store.Key{ProjectID: other, ID: uuid.New()}, largeUnverified, true))
 	all := int64(0)
 	for range 100 {
-		w.begin(store.Key{ProjectID: uuid.New(), ID: uuid.New()}, largeUnverified, true)
+		w.reserveBody(store.Key{ProjectID: uuid.New(), ID: uuid.New()}, largeUnverified, true)
 	}
 	for _, holds := range w.reading {
 		all += holds
@@ -259,33 +257,33 @@ func TestStrangersTakeHalfOfWhatAProjectMayHave(t *testing.T) {
 	require.EqualValues(t, maxIncoming/2-keptForSmall, all, "all projects together")
 	for range 20 {
 		project := uuid.New()
-		for w.begin(store.Key{ProjectID: project, ID: uuid.New()}, 64<<10, false) {
+		for w.reserveBody(store.Key{ProjectID: project, ID: uuid.New()}, 64<<10, false) {
 		}
 	}
-	require.True(t, w.begin(store.Key{ProjectID: uuid.New(), ID: uuid.New()}, 1<<10, false), "there is some for who comes next")
+	require.True(t, w.reserveBody(store.Key{ProjectID: uuid.New(), ID: uuid.New()}, 1<<10, false), "another project finds free capacity")
 	for connector := range w.reading {
 		for w.reading[connector] > 0 {
-			w.end(connector, min(largeUnverified, w.reading[connector]), 0, true)
+			w.settleBody(connector, min(largeUnverified, w.reading[connector]), 0, true)
 		}
 	}
 	require.Empty(t, w.reading)
 	require.Empty(t, w.byProject)
 	require.Zero(t, w.allNow)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{"))
-	require.EqualValues(t, 2*incoming(r), unverified(r), "as much as is taken of what comes in")
+	require.EqualValues(t, 2*incoming(r), unverified(r), "the memory of incoming bodies")
 }
 
-// TestWrongBytesOfAllAreBounded: those of a project, and of all; large bodies wait until they
-// are fewer, small ones do not. Those that are right cost nothing.
-func TestWrongBytesOfAllAreBounded(t *testing.T) {
+// TestWrong_LimitsBytes: per project and for all. Large bodies wait until the debt is lower, and
+// small ones do not. Verified bodies do not count.
+func TestWrong_LimitsBytes(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	w := newWrongs(func() time.Time { return now })
+	w := newWrongSecrets(func() time.Time { return now })
 	read := func(project uuid.UUID, n int64, large bool) bool {
-		connector := store.Key{ProjectID: project, ID: uuid.New()} // another one each time
-		began := w.begin(connector, largeUnverified, large)
+		connector := store.Key{ProjectID: project, ID: uuid.New()} // a different one each time
+		began := w.reserveBody(connector, largeUnverified, large)
 		if began {
-			w.end(connector, largeUnverified, n, large)
+			w.settleBody(connector, largeUnverified, n, large)
 		}
 		return began
 	}
@@ -293,35 +291,35 @@ func TestWrongBytesOfAllAreBounded(t *testing.T) {
 	for range wrongBurstOfProject/MaxBody + 1 {
 		require.True(t, read(guessed, MaxBody, true))
 	}
-	require.False(t, read(guessed, MaxBody, true), "as much as a project may have")
-	require.True(t, read(guessed, 1, false), "a small one")
+	require.False(t, read(guessed, MaxBody, true), "the limit of a project")
+	require.True(t, read(guessed, 1, false), "a small body")
 	require.True(t, read(quiet, 0, true))
 	for w.all.TokensAt(now) >= 0 {
 		require.True(t, read(uuid.New(), MaxBody, true))
 	}
-	require.True(t, read(quiet, MaxBody, true), "others have had as much as all may have")
+	require.True(t, read(quiet, MaxBody, true), "other projects used the total limit")
 	require.True(t, read(quiet, 1, true))
-	require.False(t, read(quiet, 0, true), "and it now, too")
+	require.False(t, read(quiet, 0, true), "and now this project too")
 	for range 1000 {
 		require.True(t, read(quiet, store.MaxInlineInput, false), "small ones")
 	}
 	now = now.Add(time.Second)
-	require.True(t, read(quiet, 0, true), "which have kept no large one out for long")
+	require.True(t, read(quiet, 0, true), "small bodies block large ones only briefly")
 	require.False(t, read(guessed, 0, true))
 	now = now.Add(MaxBody / wrongBytesOfProject * time.Second)
 	require.True(t, read(guessed, 0, true))
 }
 
-// TestADebtOfAllIsPaidInASecond: however many projects have made it.
-func TestADebtOfAllIsPaidInASecond(t *testing.T) {
+// TestWrong_DebtIsPaidInASecond: however many projects caused it.
+func TestWrong_DebtIsPaidInASecond(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	w := newWrongs(func() time.Time { return now })
+	w := newWrongSecrets(func() time.Time { return now })
 	read := func(project uuid.UUID, n int64) bool {
 		connector := store.Key{ProjectID: project, ID: uuid.New()}
-		began := w.begin(connector, largeUnverified, true)
+		began := w.reserveBody(connector, largeUnverified, true)
 		if began {
-			w.end(connector, largeUnverified, n, true)
+			w.settleBody(connector, largeUnverified, n, true)
 		}
 		return began
 	}
@@ -337,9 +335,9 @@ func TestADebtOfAllIsPaidInASecond(t *testing.T) {
 	require.True(t, read(guessed, 0))
 }
 
-// TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces: they take none of those that callers
-// have who showed their secret, and leave no file.
-func TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces(t *testing.T) { // not beside others: the folder is the process's
+// TestSigned_LargeBodiesHaveOwnSlots: they use no slots of callers with a verified secret, and
+// leave no file.
+func TestSigned_LargeBodiesHaveOwnSlots(t *testing.T) { // not parallel, because the folder belongs to the process
 	folder := t.TempDir()
 	t.Setenv("TMPDIR", folder)
 	g := newGitHub(t)
@@ -374,13 +372,13 @@ func TestLargeBodiesWithoutAJudgementHaveTheirOwnPlaces(t *testing.T) { // not b
 		require.Contains(t, w.Body.String(), httpserver.CodeTooManyUnverified)
 	}
 	g.spooled.Give(project, maxSpooled/projectShare)
-	require.Less(t, wrongBytesBurst-g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now()), float64(4*store.MaxInlineInput), "no more than was read")
+	require.Less(t, wrongBytesBurst-g.wrongs.entryOf(g.key).bytes.TokensAt(g.opts.Now()), float64(4*store.MaxInlineInput), "no more than was read")
 	status, _ := g.post(t, "one", large, nil)
 	require.Equal(t, http.StatusOK, status)
 }
 
-// TestALargeSignedBodyTakesLittleMemory: also one that is judged twice.
-func TestALargeSignedBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+// TestSigned_LargeBodyUsesLittleMemory: even if it is verified twice.
+func TestSigned_LargeBodyUsesLittleMemory(t *testing.T) { // not parallel, because it measures memory
 	g := newGitHub(t)
 	g.keeper.keep = false
 	large := object(MaxBody)
@@ -396,8 +394,9 @@ func TestALargeSignedBodyTakesLittleMemory(t *testing.T) { // not beside others,
 	}
 }
 
-// TestAHandshakeIsAnsweredWhereNothingElseIsTaken: what cannot be one is not read.
-func TestAHandshakeIsAnsweredWhereNothingElseIsTaken(t *testing.T) {
+// TestHandshake_WithoutCapacity: a handshake gets its response, and a body that cannot be one is
+// not read.
+func TestHandshake_WithoutCapacity(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	gitHub := g.keeper.change
@@ -406,7 +405,7 @@ func TestAHandshakeIsAnsweredWhereNothingElseIsTaken(t *testing.T) {
 		gitHub(c)
 		c.Signature = "slack"
 	}
-	g.loads.projects[project] = &measured{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
+	g.loads.projects[project] = &measuredLoad{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
 	require.NoError(t, g.callers.Take(project, maxCallers/projectShare))
 	ask := func(secret, text string, body io.Reader, edit func(*http.Request)) *httptest.ResponseRecorder {
 		r := g.request(t, secret, "v0:0:"+text, body)
@@ -440,20 +439,20 @@ func TestAHandshakeIsAnsweredWhereNothingElseIsTaken(t *testing.T) {
 	require.Zero(t, g.incoming.Taken())
 }
 
-// TestAFailingStoreCostsTheSenderNothing: it is told to come again, whether its signature
-// is right or not.
-func TestAFailingStoreCostsTheSenderNothing(t *testing.T) {
+// TestSigned_StoreErrorIsTemporary: the sender gets a temporary error, with a right or a wrong
+// signature.
+func TestSigned_StoreErrorIsTemporary(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	g.keeper.store = errors.New("away")
 	status, code := g.post(t, "one", object(MaxBody), nil)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, httpserver.CodeStoreUnavailable, code)
-	left := g.wrongs.of(g.key).bytes.TokensAt(g.opts.Now())
+	left := g.wrongs.entryOf(g.key).bytes.TokensAt(g.opts.Now())
 	require.InDelta(t, wrongBytesBurst, left, 0.5)
 }
 
-// FuzzProviders: whatever a body or a header says, what is made of it is bounded, and text.
+// FuzzProviders: keys and headers from any request are limited and valid text.
 func FuzzProviders(f *testing.F) {
 	f.Add("slack", []byte(`{"type":"url_verification","challenge":"3eZbrw1a"}`), "push")
 	f.Add("slack", []byte(`{"event_id":"Ev1"}`), strings.Repeat("é", store.MaxHeaderValue))
@@ -467,7 +466,7 @@ func FuzzProviders(f *testing.F) {
 		}
 		r := &http.Request{Host: value, Header: http.Header{"X-A": {value, value}, "X-B": {value}}}
 		if scheme == "slack" || scheme == "stripe" {
-			key, err := keyFor(c, r, &signed{begun: body})
+			key, err := requestKeyOf(c, r, &signedBody{begun: body})
 			require.NoError(t, err)
 			require.NotEmpty(t, key.name, "each has one")
 			require.LessOrEqual(t, len(key.name), len("stripe:")+maxIdempotencyKey)
@@ -480,6 +479,6 @@ func FuzzProviders(f *testing.F) {
 			require.LessOrEqual(t, len(seen), store.MaxHeaderValue)
 			require.True(t, utf8.ValidString(seen))
 		}
-		_, _ = keyFor(c, r, nil)
+		_, _ = requestKeyOf(c, r, nil)
 	})
 }

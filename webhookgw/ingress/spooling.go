@@ -15,24 +15,24 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// spooling stores what of one request is too large for a row, and its files, while they
-// come in: with a place among large bodies, and not where its key is known.
-type spooling struct {
+// spooling stores a large body and the files of a request while they arrive. It needs a slot for
+// large bodies, and stores nothing if the idempotency key is known.
+type bodySpooler struct {
 	handler   *Handler
-	ctx       context.Context //nolint:containedctx // the request's, for readers that take none
+	ctx       context.Context //nolint:containedctx // of the request, for readers without a context
 	cancel    context.CancelFunc
 	connector store.Key
 	key       requestKey
 	wanted    bool // the headers are right
-	body      *upload
+	body      *bodyUpload
 	begun     bool
-	err       error // with which it began
+	err       error // the error of begin
 	repeat    bool  // the key is known
 }
 
-// begin takes a place and asks for the key, once. Errors say that there is no room, or are
-// the store's.
-func (s *spooling) begin() error {
+// acquireSlot takes a slot and checks the key, once. Its errors mean that there is no capacity, or are
+// errors of the store.
+func (s *bodySpooler) acquireSlot() error {
 	if s.begun {
 		return s.err
 	}
@@ -43,67 +43,67 @@ func (s *spooling) begin() error {
 	}
 	s.ctx, s.cancel = context.WithTimeout(s.ctx, spoolTimeout)
 	if s.key.name != "" {
-		s.repeat, s.err = h.known(s.ctx, s.connector, s.key)
+		s.repeat, s.err = h.isKnownKey(s.ctx, s.connector, s.key)
 	}
 	return s.err
 }
 
-// end gives the place back.
-func (s *spooling) end() {
+// releaseSlot frees the slot.
+func (s *bodySpooler) releaseSlot() {
 	if s.cancel != nil {
 		s.cancel()
 		s.handler.bodies.Give(s.connector.ProjectID, 1)
 	}
 }
 
-// stores says whether anything is stored: not of what will be refused, or is known.
-func (s *spooling) stores() bool { return s.wanted && !s.repeat && !s.body.refused() }
+// isStored reports whether anything is stored: not for requests that will be rejected or are
+// duplicates.
+func (s *bodySpooler) isStored() bool { return s.wanted && !s.repeat && !s.body.refused() }
 
-// rest reads the rest of a body after its beginning, and stores both. What is wrong with
-// the body it knows itself. It returns the id of a blob also with an error: some of it may
-// be there.
-func (s *spooling) rest(begun []byte) (blob *uuid.UUID, err error) {
-	if err := s.begin(); err != nil {
+// spoolRest reads the rest of a body after its start, and stores both. The body itself records errors in
+// its content. With an error, rest also returns the ID of a blob that may be partly written.
+func (s *bodySpooler) spoolRest(begun []byte) (blob *uuid.UUID, err error) {
+	if err := s.acquireSlot(); err != nil {
 		return nil, err
 	}
-	if s.stores() {
+	if s.isStored() {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return nil, fmt.Errorf("making an id: %w", err)
+			return nil, fmt.Errorf("generating an ID: %w", err)
 		}
 		blob = &id
-		if err := s.put(id, io.MultiReader(bytes.NewReader(begun), unrefused{s.body})); err != nil && !s.body.refused() {
+		if err := s.putBlob(id, io.MultiReader(bytes.NewReader(begun), unrefusedUpload{s.body})); err != nil && !s.body.refused() {
 			return blob, err
 		}
 	}
-	_, _ = io.Copy(io.Discard, s.body) // of one that is not stored; how it ended it knows
+	_, _ = io.Copy(io.Discard, s.body) // not stored; the body records how it ended
 	return blob, nil
 }
 
-func (s *spooling) put(blob uuid.UUID, r io.Reader) error {
+func (s *bodySpooler) putBlob(blob uuid.UUID, r io.Reader) error {
 	if _, err := s.handler.opts.Store.PutBlob(s.ctx, store.Key{ProjectID: s.connector.ProjectID, ID: blob}, r); err != nil {
 		return fmt.Errorf("storing the body: %w", err)
 	}
 	return nil
 }
 
-// attachments takes the files of the request.
-func (s *spooling) attachments() *attachments {
+// attachments returns the storage for the files of the request.
+func (s *bodySpooler) attachments() *attachments {
 	return &attachments{
 		put: func(blob uuid.UUID, r io.Reader) error {
-			switch err := s.begin(); {
+			switch err := s.acquireSlot(); {
 			case err != nil:
 				return err
-			case !s.stores():
+			case !s.isStored():
 				return errNotStored
 			}
-			return s.put(blob, r)
+			return s.putBlob(blob, r)
 		},
 		drop: func(blob uuid.UUID) {
-			s.handler.drop(s.ctx, store.Key{ProjectID: s.connector.ProjectID, ID: blob})
+			s.handler.dropBlob(s.ctx, store.Key{ProjectID: s.connector.ProjectID, ID: blob})
 		},
 	}
 }
 
-// errRefused ends the storing of a body that will be refused.
-var errRefused = errors.New("the body will be refused")
+// errRefused stops storing a body that will be rejected.
+var errRefused = errors.New("the body will be rejected")

@@ -8,64 +8,63 @@ import (
 	"io"
 )
 
-// upload is a body as it comes in: whoever reads it, it is judged, and hashed where
-// its hash is wanted.
-type upload struct {
+// bodyUpload is an arriving body. While it is read, it is checked, and hashed if a digest is needed.
+type bodyUpload struct {
 	in      io.Reader
 	content inspector
-	hash    hash.Hash // of what is read; nil where none is wanted, or others hash it
-	sum     hash.Hash // by which the request is told from another under its key
+	hash    hash.Hash // digest of the read bytes; nil if not needed or computed elsewhere
+	sum     hash.Hash // digest that distinguishes requests with the same key
 	files   *attachments
-	err     error // with which reading ended
+	err     error // the final error of the reader
 }
 
-// close ends the use of a body; what was read of it stays.
-func (u *upload) close() {
-	if j, ok := u.in.(*inline); ok {
+// closeBody ends the use of a body. The data read from it stays valid.
+func (u *bodyUpload) closeBody() {
+	if j, ok := u.in.(*inlineFiles); ok {
 		j.close()
-		u.in, u.content = nil, formed{}
+		u.in, u.content = nil, formedInput{}
 	}
 }
 
-// inspector says whether a body is an input.
+// inspector checks whether a body is a valid input.
 type inspector interface {
-	// refused says whether the body will be refused, whatever comes yet.
+	// refused reports whether the body will be rejected in any case.
 	refused() bool
-	// problem says at the end of the body why it is no input.
+	// problem returns at the end of the body why it is no valid input.
 	problem() error
 }
 
-// formed judges what is made of a form: whoever makes it has said what is wrong with it.
-type formed struct{}
+// formed accepts the result of a form, because the form reader already reported its errors.
+type formedInput struct{}
 
-func (formed) refused() bool  { return false }
-func (formed) problem() error { return nil }
+func (formedInput) refused() bool  { return false }
+func (formedInput) problem() error { return nil }
 
 // Read implements io.Reader.
-func (u *upload) Read(piece []byte) (int, error) {
+func (u *bodyUpload) Read(piece []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
 	}
 	n, err := u.in.Read(piece)
 	u.err = err
 	if u.hash != nil {
-		_, _ = u.hash.Write(piece[:n]) // which does not fail
+		_, _ = u.hash.Write(piece[:n]) // never fails
 	}
 	return n, err
 }
 
-// refused says whether the body will be refused, whatever comes yet.
-func (u *upload) refused() bool {
+// refused reports whether the body will be rejected in any case.
+func (u *bodyUpload) refused() bool {
 	return u.err != nil && !errors.Is(u.err, io.EOF) || u.content.refused()
 }
 
-// unrefused reads an upload for as long as it will not be refused. Its only other
-// error is io.EOF: a body that breaks off is not taken for one that has ended.
-type unrefused struct{ *upload }
+// unrefusedUpload reads an upload until it will be rejected. Its only other error is io.EOF, so that an
+// incomplete body does not look complete.
+type unrefusedUpload struct{ *bodyUpload }
 
 // Read implements io.Reader.
-func (a unrefused) Read(piece []byte) (int, error) {
-	n, err := a.upload.Read(piece)
+func (a unrefusedUpload) Read(piece []byte) (int, error) {
+	n, err := a.bodyUpload.Read(piece)
 	if a.refused() {
 		return 0, errRefused
 	}

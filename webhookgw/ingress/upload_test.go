@@ -28,28 +28,27 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keeper is a store with one connector, without authentication unless it is changed, that
-// keeps what it is given.
+// keeper is a store with one connector, by default without authentication, that keeps all data.
 type keeper struct {
 	Store
-	change  func(*store.Connector) // nil for none
+	change  func(*store.Connector) // nil for no change
 	mode    string
 	verdict store.Verdict
-	known   bool          // whether keys are
-	keep    bool          // whether the bytes of blobs are kept
-	started chan struct{} // nil, or told when the first piece of a blob has come
-	store   error         // with which blobs are not stored
+	known   bool          // whether keys are known
+	keep    bool          // whether blob contents are kept
+	started chan struct{} // receives a value at the first part of a blob, unless nil
+	store   error         // error of storing blobs
 	mutex   sync.Mutex
 	events  []store.Event
-	blobs   map[uuid.UUID][]byte // the whole ones
+	blobs   map[uuid.UUID][]byte // complete blobs
 	begun   int
-	dropped int          // of blobs
+	dropped int          // number of dropped blobs
 	files   []store.File // of earlier events
-	// filesErr is what reading these fails with.
+	// filesErr is the error of reading files.
 	filesErr error
 }
 
-// RecordRejections forgets them.
+// RecordRejections does nothing.
 func (*keeper) RecordRejections(context.Context, []store.Rejected) error { return nil }
 
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
@@ -105,7 +104,7 @@ func (k *keeper) PutBlob(_ context.Context, key store.Key, r io.Reader) (int64, 
 		rest, err = io.Copy(to, r)
 		size += rest
 	}
-	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // as readers of pieces do
+	if err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) { // as readers of blobs do
 		k.mutex.Lock()
 		defer k.mutex.Unlock()
 		k.blobs[key.ID] = kept.Bytes()
@@ -114,7 +113,7 @@ func (k *keeper) PutBlob(_ context.Context, key store.Key, r io.Reader) (int64, 
 	return size, err
 }
 
-// serving is a handler on a keeper, which commits until the test ends.
+// serving returns a handler with a keeper that commits until the test ends.
 func serving(t *testing.T, k *keeper) *Handler {
 	t.Helper()
 	if k.mode == "" {
@@ -138,10 +137,10 @@ func servingStore(t *testing.T, st Store) *Handler {
 	return h
 }
 
-// project is whose webhooks are called.
+// project is the project of the webhooks.
 var project = uuid.New()
 
-// post sends a body of unknown length and returns the answer with its problem.
+// post sends a body of unknown length and returns the response with its problem.
 func post(t *testing.T, h http.Handler, body io.Reader, header ...string) (*httptest.ResponseRecorder, httpserver.Problem) {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/hooks/"+project.String()+"/"+uuid.NewString(), io.NopCloser(body))
@@ -158,11 +157,11 @@ func post(t *testing.T, h http.Handler, body io.Reader, header ...string) (*http
 	return w, p
 }
 
-// object is a body of so many bytes.
+// object returns a JSON body of the given size.
 func object(size int) string { return `{"a":"` + strings.Repeat("x", size-len(`{"a":""}`)) + `"}` }
 
-// TestALargeBodyIsStoredWhileItComesIn: whole, by the time of its end, and hashed.
-func TestALargeBodyIsStoredWhileItComesIn(t *testing.T) {
+// TestUpload_StoresWhileReading: the body is stored and hashed by the time of its end.
+func TestUpload_StoresWhileReading(t *testing.T) {
 	t.Parallel()
 	k := &keeper{keep: true, started: make(chan struct{})}
 	h := serving(t, k)
@@ -185,8 +184,8 @@ func TestALargeBodyIsStoredWhileItComesIn(t *testing.T) {
 	require.Zero(t, h.bodies.Taken())
 }
 
-// TestALargeBodyTakesLittleMemory: whatever becomes of it.
-func TestALargeBodyTakesLittleMemory(t *testing.T) { // not beside others, whose memory would count
+// TestUpload_LargeBodyUsesLittleMemory: for every outcome.
+func TestUpload_LargeBodyUsesLittleMemory(t *testing.T) { // not parallel, because it measures memory
 	for name, k := range map[string]*keeper{"stored": {}, "known": {known: true, verdict: store.Repeated}} {
 		t.Run(name, func(t *testing.T) {
 			h, body := serving(t, k), object(MaxBody)
@@ -203,9 +202,9 @@ type broken struct{ err error }
 
 func (b broken) Read([]byte) (int, error) { return 0, b.err }
 
-// TestWhatIsWrongWithALargeBody: it is told as of a small one, what was begun of it
-// is no whole blob, and nothing is committed.
-func TestWhatIsWrongWithALargeBody(t *testing.T) {
+// TestUpload_LargeBodyErrors: the error is that of a small body, no complete blob is stored, and
+// nothing is committed.
+func TestUpload_LargeBodyErrors(t *testing.T) {
 	t.Parallel()
 	half := object(200 << 10)[:150<<10]
 	for name, c := range map[string]struct {
@@ -219,7 +218,7 @@ func TestWhatIsWrongWithALargeBody(t *testing.T) {
 		"no object":                 {strings.NewReader("[" + object(200<<10) + "]"), nil, 400, httpserver.CodeInvalidJSON},
 		"too large":                 {strings.NewReader(object(MaxBody + 1)), nil, 413, httpserver.CodeRequestTooLarge},
 		"invalid, but too large":    {strings.NewReader("x" + object(MaxBody)), nil, 413, httpserver.CodeRequestTooLarge},
-		"broken off":                {io.MultiReader(strings.NewReader(half), broken{io.ErrUnexpectedEOF}), nil, 400, httpserver.CodeBodyUnreadable},
+		"incomplete":                {io.MultiReader(strings.NewReader(half), broken{io.ErrUnexpectedEOF}), nil, 400, httpserver.CodeBodyUnreadable},
 		"too slow":                  {io.MultiReader(strings.NewReader(half), broken{fmt.Errorf("x: %w", os.ErrDeadlineExceeded)}), nil, 408, httpserver.CodeTimeout},
 		"small and too slow":        {io.MultiReader(strings.NewReader("{"), broken{os.ErrDeadlineExceeded}), nil, 408, httpserver.CodeTimeout},
 		"with a bad key":            {strings.NewReader(object(200 << 10)), []string{"Idempotency-Key", "\x01"}, 400, httpserver.CodeKeyInvalid},
@@ -233,7 +232,7 @@ func TestWhatIsWrongWithALargeBody(t *testing.T) {
 			require.Equal(t, c.status, answer.Code)
 			require.Equal(t, c.code, p.Code)
 			require.Equal(t, c.status == 408, answer.Header().Get("Connection") == "close")
-			if c.status != 400 || p.Code != httpserver.CodeInvalidJSON { // which may show with its last byte
+			if c.status != 400 || p.Code != httpserver.CodeInvalidJSON { // an error that may only show with its last byte
 				require.Empty(t, k.blobs)
 			}
 			require.Empty(t, k.events)
@@ -242,7 +241,7 @@ func TestWhatIsWrongWithALargeBody(t *testing.T) {
 	}
 }
 
-// timed notes whether reads have deadlines.
+// timed records whether reads have deadlines.
 type timed struct {
 	*httptest.ResponseRecorder
 	bounded int
@@ -256,9 +255,8 @@ func (d *timed) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// TestABodyKeepsAPace: a small one too, and what comes after it on the connection
-// need not.
-func TestABodyKeepsAPace(t *testing.T) {
+// TestUpload_RequiresPace: also for a small body. The rest of the connection has no limit.
+func TestUpload_RequiresPace(t *testing.T) {
 	t.Parallel()
 	h := serving(t, &keeper{})
 	for _, size := range []int{100, store.MaxInlineInput, store.MaxInlineInput + 1} {
@@ -272,9 +270,9 @@ func TestABodyKeepsAPace(t *testing.T) {
 	}
 }
 
-// TestAProjectHasAShareOfWhatComesIn: in bytes, of which the smallest body takes some,
-// also while nothing of it comes.
-func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
+// TestUpload_ShareOfIncomingBytes: in bytes. The smallest body counts too, before any of it
+// arrives.
+func TestUpload_ShareOfIncomingBytes(t *testing.T) {
 	t.Parallel()
 	h := serving(t, &keeper{})
 	r, w := io.Pipe()
@@ -284,14 +282,14 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 		answer, _ := post(t, h, r)
 		require.Equal(t, http.StatusOK, answer.Code)
 	}()
-	_, err := io.WriteString(w, "{") // it is read
+	_, err := io.WriteString(w, "{") // it is being read
 	require.NoError(t, err)
 	rest := int64(maxIncoming/projectShare - store.MaxInlineInput)
 	require.Equal(t, quota.ErrPart, h.incoming.Take(project, rest+1))
 	require.NoError(t, h.incoming.Take(project, rest))
 	_, p := post(t, h, strings.NewReader(`{}`))
 	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)
-	require.NoError(t, h.incoming.Take(uuid.New(), rest), "others have theirs")
+	require.NoError(t, h.incoming.Take(uuid.New(), rest), "other projects have their share")
 	_, err = io.WriteString(w, "}")
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
@@ -310,8 +308,8 @@ func TestAProjectHasAShareOfWhatComesIn(t *testing.T) {
 	}
 }
 
-// TestAStoreThatTakesNoBodyIsAway: the request is not committed.
-func TestAStoreThatTakesNoBodyIsAway(t *testing.T) {
+// TestUpload_StoreError: the request is not committed.
+func TestUpload_StoreError(t *testing.T) {
 	t.Parallel()
 	k := &keeper{store: errors.New("away")}
 	h := serving(t, k)
@@ -322,9 +320,9 @@ func TestAStoreThatTakesNoBodyIsAway(t *testing.T) {
 	require.Zero(t, h.bodies.Taken())
 }
 
-// TestAKnownKeyCostsNoStoring: the body is read for its hash alone. Where the key is
-// forgotten in this moment, the caller sends all of it again.
-func TestAKnownKeyCostsNoStoring(t *testing.T) {
+// TestUpload_KnownKeyStoresNothing: the body is only hashed. If the key expires at this moment, the
+// caller sends the body again.
+func TestUpload_KnownKeyStoresNothing(t *testing.T) {
 	t.Parallel()
 	for verdict, status := range map[store.Verdict]int{
 		store.Repeated: http.StatusOK, store.KeyReused: http.StatusUnprocessableEntity, store.Expired: http.StatusServiceUnavailable,
@@ -348,12 +346,12 @@ func TestAKnownKeyCostsNoStoring(t *testing.T) {
 	k := &keeper{known: true}
 	answer, _ := post(t, serving(t, k), strings.NewReader(`{}`), "Idempotency-Key", "k")
 	require.Equal(t, http.StatusOK, answer.Code)
-	require.False(t, k.events[0].Repeat, "a small one is sent, and compared where it is stored")
+	require.False(t, k.events[0].Repeat, "a small body is stored and compared in the store")
 	require.Equal(t, `{}`, string(k.events[0].Input))
 }
 
-// TestAProjectHasAShareOfLargeBodies: of small ones it has no fewer for that.
-func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
+// TestUpload_ShareOfLargeBodies: small bodies are not affected.
+func TestUpload_ShareOfLargeBodies(t *testing.T) {
 	t.Parallel()
 	k := &keeper{}
 	h := serving(t, k)
@@ -371,7 +369,7 @@ func TestAProjectHasAShareOfLargeBodies(t *testing.T) {
 	require.Zero(t, k.begun)
 }
 
-// withRetry is a problem as it was before it was written: its time is a header.
+// withRetry returns a problem before it is written, when its time is not yet a header.
 func withRetry(p httpserver.Problem) httpserver.Problem {
 	p.RetryAfter = retryAfter
 	return p
@@ -385,9 +383,9 @@ func (k *keeper) DropBlob(_ context.Context, key store.Key) error {
 	return nil
 }
 
-// TestABodyThatBecomesNoEventIsNotKept: refused, not stored whole, not committed, or
-// another's repetition.
-func TestABodyThatBecomesNoEventIsNotKept(t *testing.T) {
+// TestUpload_DropsUnusedBodies: of requests that are rejected, not stored completely, not
+// committed, or duplicates.
+func TestUpload_DropsUnusedBodies(t *testing.T) {
 	t.Parallel()
 	whole := object(200 << 10)
 	for name, c := range map[string]struct {
@@ -395,16 +393,16 @@ func TestABodyThatBecomesNoEventIsNotKept(t *testing.T) {
 		body    string
 		dropped int
 	}{
-		"an event":     {&keeper{}, whole, 0},
-		"no JSON":      {&keeper{}, whole[:len(whole)-1] + "!", 1},
-		"too large":    {&keeper{}, object(MaxBody + 1), 1},
-		"store":        {&keeper{store: errors.New("away")}, whole, 1},
-		"a repetition": {&keeper{verdict: store.Repeated}, whole, 1},
+		"an event":  {&keeper{}, whole, 0},
+		"no JSON":   {&keeper{}, whole[:len(whole)-1] + "!", 1},
+		"too large": {&keeper{}, object(MaxBody + 1), 1},
+		"store":     {&keeper{store: errors.New("away")}, whole, 1},
+		"duplicate": {&keeper{verdict: store.Repeated}, whole, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := c.keeper
 			answer, _ := post(t, serving(t, k), strings.NewReader(c.body), "Idempotency-Key", "k")
-			require.Equal(t, c.dropped == 0 || name == "a repetition", answer.Code == http.StatusOK)
+			require.Equal(t, c.dropped == 0 || name == "duplicate", answer.Code == http.StatusOK)
 			require.Equal(t, 1, k.begun)
 			require.Equal(t, c.dropped, k.dropped)
 		})

@@ -16,69 +16,66 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// waiters wakes the sync requests whose connector run ended: by hints and, for
-// hints may be lost, by asking the store for all of them at once. A request that
-// waits costs no statement of its own.
-type waiters struct {
+// waiters wakes sync requests when their connector run has ended. It uses hints, and one query for
+// all requests because hints can be lost. A waiting request costs no query of its own.
+type runWaiters struct {
 	history interface {
 		Ended(ctx context.Context, connectorRuns []store.Key) ([]store.Key, error)
 	}
 	logger *slog.Logger
-	lost   chan struct{} // holds one: hints may have been lost
-	early  chan struct{} // holds one: some of asked may have ended before
+	lost   chan struct{} // capacity 1: hints may be lost
+	early  chan struct{} // capacity 1: some of asked may already have ended
 
 	mutex sync.Mutex
-	byRun map[runTail]map[*watch]struct{}
-	asked map[store.Key]struct{} // runs that the store is to be asked for soon
+	byRun map[runTail]map[*runWatch]struct{}
+	asked map[store.Key]struct{} // runs to check soon
 }
 
-// runTail names a connector run by what the store leaves of the id that was made
-// for it.
+// runTail identifies a connector run by the part of its ID that the store keeps.
 type runTail struct {
 	project uuid.UUID
 	tail    store.Tail
 }
 
-func tailOf(run store.Key) runTail { return runTail{run.ProjectID, store.TailOf(run.ID)} }
+func runTailOf(run store.Key) runTail { return runTail{run.ProjectID, store.TailOf(run.ID)} }
 
-// watch is woken when its run may have ended.
-type watch struct {
-	woken chan struct{} // holds one
+// runWatch is woken when its run may have ended.
+type runWatch struct {
+	woken chan struct{} // capacity 1
 	run   runTail
-	id    uuid.UUID // as the store has it, once that is known
+	id    uuid.UUID // as in the store, once it is known
 	end   *store.RunEnd
 }
 
-func newWaiters(st Store, logger *slog.Logger) *waiters {
-	return &waiters{
+func newRunWaiters(st Store, logger *slog.Logger) *runWaiters {
+	return &runWaiters{
 		history: st, logger: logger, lost: make(chan struct{}, 1), early: make(chan struct{}, 1),
-		byRun: map[runTail]map[*watch]struct{}{}, asked: map[store.Key]struct{}{},
+		byRun: map[runTail]map[*runWatch]struct{}{}, asked: map[store.Key]struct{}{},
 	}
 }
 
-// watch begins to wake at the end of a connector run, by the id that is made for
-// it. One that begins before the run is recorded misses no hint; another one asks.
-// The caller calls stop when done with it.
-func (w *waiters) watch(run store.Key) *watch {
-	at := &watch{woken: make(chan struct{}, 1), run: tailOf(run)}
+// watchRun starts to wake at the end of a connector run with a proposed ID. If it starts before the
+// run is recorded, it misses no hint. Otherwise call ask. The caller calls stop at the end.
+func (w *runWaiters) watchRun(run store.Key) *runWatch {
+	at := &runWatch{woken: make(chan struct{}, 1), run: runTailOf(run)}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if w.byRun[at.run] == nil {
-		w.byRun[at.run] = map[*watch]struct{}{}
+		w.byRun[at.run] = map[*runWatch]struct{}{}
 	}
 	w.byRun[at.run][at] = struct{}{}
 	return at
 }
 
-// recorded tells the id that a watch's run has, by which the store is asked for it.
-func (w *waiters) recorded(at *watch, id uuid.UUID) {
+// recorded sets the ID in the store of a watch's run, which queries use.
+func (w *runWaiters) recorded(at *runWatch, id uuid.UUID) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	at.id = id
 }
 
-// endOf is the end of a run, where its watch was told.
-func (w *waiters) endOf(at *watch, run store.Key) *store.RunEnd {
+// knownEnd returns the end of a run if its watch received it.
+func (w *runWaiters) knownEnd(at *runWatch, run store.Key) *store.RunEnd {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	if at.end == nil || at.end.Run != run {
@@ -87,20 +84,20 @@ func (w *waiters) endOf(at *watch, run store.Key) *store.RunEnd {
 	return at.end
 }
 
-// ask tells the id of a run that may have ended before its watch began: the store is
-// asked soon, for all such runs at once, and for each once, however many wait for it.
-func (w *waiters) ask(at *watch, run store.Key) {
+// askEnd checks soon whether a run has ended before its watch started. All such runs are in one query,
+// and each run once.
+func (w *runWaiters) askEnd(at *runWatch, run store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	at.id = run.ID
 	w.asked[run] = struct{}{}
 	select {
 	case w.early <- struct{}{}:
-	default: // it is known already
+	default: // already notified
 	}
 }
 
-func (w *waiters) stop(at *watch) {
+func (w *runWaiters) stopWatch(at *runWatch) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	delete(w.byRun[at.run], at)
@@ -109,23 +106,22 @@ func (w *waiters) stop(at *watch) {
 	}
 }
 
-// follow wakes waiters by hints until the channel closes.
-func (w *waiters) follow(hints <-chan store.Hint) {
+// followHints wakes waiters by hints until the channel closes.
+func (w *runWaiters) followHints(hints <-chan store.Hint) {
 	for hint := range hints {
 		if hint.Key != (store.Key{}) {
-			w.wake(hint.Key, hint.End)
+			w.wakeWaiters(hint.Key, hint.End)
 			continue
 		}
 		select {
 		case w.lost <- struct{}{}:
-		default: // they are looked for soon
+		default: // they are checked soon
 		}
 	}
 }
 
-// run looks for ended runs, for those asked at once and for all from time to time,
-// until ctx ends.
-func (w *waiters) run(ctx context.Context) {
+// runLoop checks for ended runs until ctx ends: requested runs at once, and all runs at intervals.
+func (w *runWaiters) runLoop(ctx context.Context) {
 	tick := time.NewTicker(lookInterval)
 	defer tick.Stop()
 	for {
@@ -134,34 +130,34 @@ func (w *waiters) run(ctx context.Context) {
 		case <-tick.C:
 		case <-w.lost:
 		case <-w.early:
-			runs = w.take
+			runs = w.takeAsked
 		case <-ctx.Done():
 			return
 		}
-		if err := w.look(ctx, runs()); err != nil && ctx.Err() == nil {
-			w.logger.Error("looking for runs that sync webhooks wait for", "error", err)
+		if err := w.checkEnded(ctx, runs()); err != nil && ctx.Err() == nil {
+			w.logger.Error("checking the runs of waiting sync webhooks", "error", err)
 		}
 	}
 }
 
-// look asks the store which of these runs have ended.
-func (w *waiters) look(ctx context.Context, runs []store.Key) error {
+// checkEnded queries the store for ended runs.
+func (w *runWaiters) checkEnded(ctx context.Context, runs []store.Key) error {
 	for chunk := range slices.Chunk(runs, maxEnded) {
 		ctx, cancel := context.WithTimeout(ctx, commitTimeout)
 		ended, err := w.history.Ended(ctx, chunk)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("asking which of %d runs have ended: %w", len(chunk), err)
+			return fmt.Errorf("checking which of %d runs have ended: %w", len(chunk), err)
 		}
 		for _, run := range ended {
-			w.wake(run, nil)
+			w.wakeWaiters(run, nil)
 		}
 	}
 	return nil
 }
 
-// take returns the runs that are asked for.
-func (w *waiters) take() (runs []store.Key) {
+// takeAsked returns the requested runs.
+func (w *runWaiters) takeAsked() (runs []store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	runs = slices.Collect(maps.Keys(w.asked))
@@ -169,8 +165,8 @@ func (w *waiters) take() (runs []store.Key) {
 	return runs
 }
 
-// waiting are the runs that are waited for and recorded.
-func (w *waiters) waiting() (runs []store.Key) {
+// waiting returns the recorded runs with waiters.
+func (w *runWaiters) waiting() (runs []store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for run, watches := range w.byRun {
@@ -184,18 +180,17 @@ func (w *waiters) waiting() (runs []store.Key) {
 	return runs
 }
 
-// wake wakes those who wait for a connector run, and tells them the end of its last
-// run where that is known.
-func (w *waiters) wake(run store.Key, end *store.RunEnd) {
+// wakeWaiters wakes the waiters of a connector run, with the end of its last run if it is known.
+func (w *runWaiters) wakeWaiters(run store.Key, end *store.RunEnd) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	for at := range w.byRun[tailOf(run)] {
+	for at := range w.byRun[runTailOf(run)] {
 		if end != nil {
 			at.end = end
 		}
 		select {
 		case at.woken <- struct{}{}:
-		default: // woken already
+		default: // already woken
 		}
 	}
 }

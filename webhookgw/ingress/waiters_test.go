@@ -17,16 +17,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// history is a store of connector runs, some of which have ended, that counts how
-// often it is asked.
+// history is a store of connector runs that counts its queries.
 type history struct {
 	Store
 	mutex    sync.Mutex
 	over     map[store.Key]bool
 	err      error
-	asked    []int // of each question for ended runs, for how many
+	asked    []int // number of runs in each query for ended runs
 	outcomes int
-	hold     chan struct{} // nil, or outcomes wait until it is closed
+	hold     chan struct{} // blocks outcomes until it is closed, unless nil
 }
 
 func (h *history) Ended(_ context.Context, runs []store.Key) (ended []store.Key, err error) {
@@ -63,7 +62,7 @@ func (h *history) end(run store.Key, err error) {
 	h.over[run], h.err = true, err
 }
 
-// stamped is the key of a run by an id as it was made and as the store has it.
+// stamped returns the proposed and the stored key of a run.
 func stamped() (made, kept store.Key) {
 	made = store.Key{ProjectID: uuid.New(), ID: uuid.Must(uuid.NewV7())}
 	kept, tail := store.Key{ProjectID: made.ProjectID, ID: uuid.Must(uuid.NewV7())}, store.TailOf(made.ID)
@@ -71,15 +70,15 @@ func stamped() (made, kept store.Key) {
 	return made, kept
 }
 
-// waits is a handler whose waiters are looked after in a bubble, and a hint to them.
+// waitsIn returns a handler with running waiters in a bubble, and a channel for hints.
 func waitsIn(t *testing.T) (*Handler, *history, chan<- store.Hint) {
 	t.Helper()
 	st := &history{over: map[store.Key]bool{}}
 	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
 	hints := make(chan store.Hint)
 	ctx, stop := context.WithCancel(t.Context())
-	go h.waiters.run(ctx)
-	go h.waiters.follow(hints)
+	go h.waiters.runLoop(ctx)
+	go h.waiters.followHints(hints)
 	t.Cleanup(func() {
 		stop()
 		close(hints)
@@ -87,63 +86,62 @@ func waitsIn(t *testing.T) (*Handler, *history, chan<- store.Hint) {
 	return h, st, hints
 }
 
-// await waits for a run in the background, from before it is recorded on.
+// await waits for a run in the background, from before it is recorded.
 func (h *Handler) await(ctx context.Context, made, kept store.Key) <-chan error {
-	end, answered := h.waiters.watch(made), make(chan error, 1)
+	end, answered := h.waiters.watchRun(made), make(chan error, 1)
 	go func() {
-		defer h.waiters.stop(end)
-		first, err := h.awaitFirst(ctx, recorded{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
+		defer h.waiters.stopWatch(end)
+		first, err := h.awaitFirst(ctx, recordedEvent{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
 		if err == nil {
-			h.outputs.give(first)
+			h.outputs.releaseOutput(first)
 		}
 		answered <- err
 	}()
 	return answered
 }
 
-// soon is what comes within an hour of the bubble.
+// soon returns a value that arrives within an hour of bubble time.
 func soon(t *testing.T, from <-chan error) error {
 	t.Helper()
 	select {
 	case err := <-from:
 		return err
 	case <-time.After(time.Hour):
-		require.Fail(t, "nobody was answered")
+		require.Fail(t, "no waiter was woken")
 		return nil
 	}
 }
 
-// TestAHintThatTellsTheEndAnswersWithoutAQuestion: that of the run which is waited for,
-// alone.
-func TestAHintThatTellsTheEndAnswersWithoutAQuestion(t *testing.T) {
+// TestWaiters_HintWithEndNeedsNoQuery: only for the run of the watch.
+func TestWaiters_HintWithEndNeedsNoQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, hints := waitsIn(t)
 		made, kept := stamped()
-		end := h.waiters.watch(made)
-		defer h.waiters.stop(end)
+		end := h.waiters.watchRun(made)
+		defer h.waiters.stopWatch(end)
 		_, other := stamped()
 		hints <- store.Hint{Topic: store.TopicDone, Key: kept, End: &store.RunEnd{Run: other, Status: store.RunFailed}}
 		synctest.Wait()
-		require.Nil(t, h.waiters.endOf(end, kept), "another run's")
+		require.Nil(t, h.waiters.knownEnd(end, kept), "another run's")
 		hints <- store.Hint{Topic: store.TopicDone, Key: kept, End: &store.RunEnd{
 			Run: kept, Status: store.RunFailed, ErrorCode: "timeout", Error: "slow", Output: "half",
 		}}
-		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // from another process, or doubled
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // from another process, or a duplicate
 		synctest.Wait()
-		first, err := h.awaitFirst(t.Context(), recorded{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
+		first, err := h.awaitFirst(t.Context(), recordedEvent{run: kept, runs: []uuid.UUID{kept.ID}, agent: "hello"}, end)
 		require.NoError(t, err)
 		require.Equal(t, store.Run{
 			ID: kept.ID, ProjectID: kept.ProjectID, AgentName: "hello",
 			Status: store.RunFailed, ErrorCode: "timeout", Error: "slow", Output: "half",
 		}, first.run)
-		h.outputs.give(first)
+		h.outputs.releaseOutput(first)
 		require.Zero(t, st.outcomes)
 	})
 }
 
-// TestAHintAnswersWhoWaits: by the id that the store has, without another question.
-func TestAHintAnswersWhoWaits(t *testing.T) {
+// TestWaiters_HintWakesWaiter: by the stored ID, without another query.
+func TestWaiters_HintWakesWaiter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, hints := waitsIn(t)
@@ -151,9 +149,9 @@ func TestAHintAnswersWhoWaits(t *testing.T) {
 		answered := h.await(t.Context(), made, kept)
 		_, other := stamped()
 		hints <- store.Hint{Topic: store.TopicDone, Key: other}
-		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // early, or doubled
+		hints <- store.Hint{Topic: store.TopicDone, Key: kept} // early, or a duplicate
 		synctest.Wait()
-		require.Equal(t, 1, st.outcomes, "for its own hint alone")
+		require.Equal(t, 1, st.outcomes, "only for its own hint")
 		st.end(kept, nil)
 		hints <- store.Hint{Topic: store.TopicDone, Key: kept}
 		require.NoError(t, soon(t, answered))
@@ -164,9 +162,8 @@ func TestAHintAnswersWhoWaits(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsCostsNoStatement: however many wait, they are asked for together, and
-// nobody is where nobody waits.
-func TestWhoWaitsCostsNoStatement(t *testing.T) {
+// TestWaiters_ShareOneQuery: all waiters are in one query, and without waiters there is none.
+func TestWaiters_ShareOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, _ := waitsIn(t)
@@ -181,7 +178,7 @@ func TestWhoWaitsCostsNoStatement(t *testing.T) {
 			kept, answers = append(kept, run), append(answers, h.await(t.Context(), made, run))
 		}
 		unrecorded, _ := stamped()
-		h.waiters.watch(unrecorded) // there is nothing to ask for yet
+		h.waiters.watchRun(unrecorded) // it cannot be queried yet
 		time.Sleep(lookInterval)
 		synctest.Wait()
 		require.Equal(t, []int{maxEnded, maxEnded, 1}, st.asked)
@@ -201,9 +198,9 @@ func TestWhoWaitsCostsNoStatement(t *testing.T) {
 	})
 }
 
-// TestALostHintIsMadeUpFor: at once where it is known to be lost, and also while the
-// store fails in between.
-func TestALostHintIsMadeUpFor(t *testing.T) {
+// TestWaiters_FindEndAfterLostHint: at once if the loss is known, and also if the store fails
+// meanwhile.
+func TestWaiters_FindEndAfterLostHint(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, hints := waitsIn(t)
@@ -214,7 +211,7 @@ func TestALostHintIsMadeUpFor(t *testing.T) {
 		st.end(kept, nil)
 		hints <- store.Hint{}
 		require.NoError(t, soon(t, answered))
-		require.Equal(t, begin, time.Now(), "by the bubble's clock")
+		require.Equal(t, begin, time.Now(), "bubble time")
 
 		made, kept = stamped()
 		answered = h.await(t.Context(), made, kept)
@@ -229,9 +226,9 @@ func TestALostHintIsMadeUpFor(t *testing.T) {
 	})
 }
 
-// TestWhoWaitsForAnEarlierRunAsksFirst: it may have ended before. However many wait
-// for the same one, the store is asked for it once, and it is read once.
-func TestWhoWaitsForAnEarlierRunAsksFirst(t *testing.T) {
+// TestWaiters_EarlierRunIsCheckedFirst: it may have ended before. All waiters of a run share one
+// query and one read.
+func TestWaiters_EarlierRunIsCheckedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, hints := waitsIn(t)
@@ -240,7 +237,7 @@ func TestWhoWaitsForAnEarlierRunAsksFirst(t *testing.T) {
 		made, _ := stamped()
 		begin := time.Now()
 		require.NoError(t, soon(t, h.await(t.Context(), made, earlier)))
-		require.Equal(t, begin, time.Now(), "by the bubble's clock")
+		require.Equal(t, begin, time.Now(), "bubble time")
 		require.Equal(t, []int{1}, st.asked)
 		require.Equal(t, 1, st.outcomes)
 
@@ -257,13 +254,13 @@ func TestWhoWaitsForAnEarlierRunAsksFirst(t *testing.T) {
 			require.Equal(t, 1, runs)
 			questions++
 		}
-		require.LessOrEqual(t, questions, 1+64+2, "each at its beginning at most, and then together")
+		require.LessOrEqual(t, questions, 1+64+2, "at most one query at the start of each, and then shared ones")
 		require.Equal(t, 1, st.outcomes)
 		st.end(running, nil)
 		st.hold = make(chan struct{})
 		hints <- store.Hint{Topic: store.TopicDone, Key: running}
 		synctest.Wait()
-		require.Equal(t, 2, st.outcomes, "one reads for all")
+		require.Equal(t, 2, st.outcomes, "one read for all")
 		close(st.hold)
 		for _, answered := range answers {
 			require.NoError(t, soon(t, answered))

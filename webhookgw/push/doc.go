@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package push takes the push webhooks of Git providers at the gateway's public port. Nobody
-// proves there who they are, so that a call can ask for nothing but a look at the project's
-// repository, which the manager takes soon, and of a project there is one such row at a time.
+// Package push serves the push webhooks of Git providers at the gateway's public port. Calls are
+// not authenticated. So a call can only request a poll of the project's repository, and a project
+// has at most one such request at a time. The manager performs the poll.
 package push

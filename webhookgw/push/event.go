@@ -4,9 +4,9 @@ package push
 
 import "net/http"
 
-// events are the headers in which providers name what has happened, with the word for a push
-// to a branch. Forgejo sends those of Gitea and GitHub too, and Gitea that of GitHub: the
-// first that a request has counts.
+// events has the headers that name an event, with the value for a push to a branch. Forgejo also
+// sends the headers of Gitea and GitHub, and Gitea also sends that of GitHub. The first header in a
+// request counts.
 var events = []struct{ header, push string }{
 	{"X-Forgejo-Event", "push"},
 	{"X-Gitea-Event", "push"},
@@ -14,8 +14,8 @@ var events = []struct{ header, push string }{
 	{"X-GitHub-Event", "push"},
 }
 
-// isPush says whether a request is about a push. One that names no event is: somebody else
-// sends it for that reason, such as a hook of a Git server.
+// isPush reports whether a request is about a push. A request without an event header counts as a
+// push, because other clients, such as the hook of a Git server, only send it for pushes.
 func isPush(header http.Header) bool {
 	for _, e := range events {
 		if said := header.Values(e.header); len(said) > 0 {

@@ -24,13 +24,13 @@ import (
 // Options configure a Handler.
 type Options struct {
 	Store store.Looks
-	// Logger is where the handler logs; nil means slog.Default.
+	// Logger receives the log; nil means slog.Default.
 	Logger *slog.Logger
-	// TrustedProxies may say in X-Forwarded-For where a request came from.
+	// TrustedProxies has the proxies whose X-Forwarded-For is used.
 	TrustedProxies httpserver.Proxies
-	// Metrics count what comes; nil counts nowhere.
+	// Metrics counts the calls; nil disables the metrics.
 	Metrics *metrics.Gateway
-	// Now is the clock by which refusals are told; nil means time.Now.
+	// Now is the clock for the log of rejections; nil means time.Now.
 	Now func() time.Time
 }
 
@@ -38,12 +38,12 @@ type Options struct {
 type Handler struct {
 	http.Handler
 	opts     Options
-	asker    *asker
+	asker    *projectLookup
 	bodies   *quota.Places
 	refusals *httpserver.Refusals
 }
 
-// New returns a handler; it answers once Run runs.
+// New returns a Handler. It serves requests while Run runs.
 func New(opts Options) *Handler {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -52,28 +52,27 @@ func New(opts Options) *Handler {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
 	h := &Handler{
-		opts: opts, asker: newAsker(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
-		refusals: httpserver.NewRefusals("push webhooks of projects that nobody knows were refused", opts.Logger, opts.Now),
+		opts: opts, asker: newProjectLookup(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
+		refusals: httpserver.NewRefusals("push webhooks of unknown projects were rejected", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
-	router.HandleFunc(webhookapi.PushPath, h.serve)
-	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { h.refuse(w, r, errMethod) }) // one that HTTP does not know
-	router.NotFound(func(w http.ResponseWriter, r *http.Request) { h.refuse(w, r, errUnknown) })
+	router.HandleFunc(webhookapi.PushPath, h.serveHTTP)
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) { h.writeProblem(w, r, errMethod) }) // a method that HTTP does not define
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) { h.writeProblem(w, r, errUnknown) })
 	h.Handler = router
 	return h
 }
 
-// Run asks the store until ctx ends. It is to be stopped after the server, so that no
-// request waits in vain.
+// Run queries the store until ctx ends. Stop it after the server, so that no request waits forever.
 func (h *Handler) Run(ctx context.Context) error {
 	var learning sync.WaitGroup
 	defer learning.Wait()
-	learning.Go(func() { h.asker.learn(ctx, h.opts.Logger) })
-	h.asker.run(ctx)
+	learning.Go(func() { h.asker.refreshProjects(ctx, h.opts.Logger) })
+	h.asker.runLoop(ctx)
 	return nil
 }
 
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := h.receive(w, r)
 	var problem httpserver.Problem
 	switch {
@@ -84,17 +83,17 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 		h.opts.Metrics.Pushed(metrics.PushAccepted)
 		httpserver.WriteJSON(w, http.StatusAccepted, answer)
 	case errors.As(err, &problem):
-		h.refuse(w, r, problem)
-	default: // also when the request ended meanwhile
+		h.writeProblem(w, r, problem)
+	default: // also if the request ended meanwhile
 		if r.Context().Err() == nil {
-			h.opts.Logger.Error("taking a push webhook", "project", chi.URLParam(r, "project_id"), "error", err)
+			h.opts.Logger.Error("accepting a push webhook", "project", chi.URLParam(r, "project_id"), "error", err)
 		}
-		h.refuse(w, r, errStore)
+		h.writeProblem(w, r, errStore)
 	}
 }
 
-// receive takes a call to its commit, and then reads its body if there is a slot for it. The body
-// means nothing, so a call without a slot gets its answer at once.
+// receive waits until the poll request is committed. Then it reads the body if a slot is free. The
+// body is not used, so a call without a slot gets its response at once.
 func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pushed, error) {
 	if r.Method != http.MethodPost {
 		return webhookapi.Pushed{}, errMethod
@@ -107,7 +106,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pu
 	if isPush(r.Header) {
 		answer.Status = webhookapi.PushAccepted
 	}
-	there, err := h.asker.ask(r.Context(), project, answer.Status == webhookapi.PushAccepted)
+	there, err := h.asker.askProject(r.Context(), project, answer.Status == webhookapi.PushAccepted)
 	switch {
 	case err != nil:
 		return answer, err
@@ -115,13 +114,13 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pu
 		return answer, errUnknown
 	}
 	if h.bodies.Take(project, 1) != nil {
-		return answer, nil // the server reads the beginning of the body and closes the connection
+		return answer, nil // the server reads the start of the body and closes the connection
 	}
 	defer h.bodies.Give(project, 1)
 	return answer, discard(w, r)
 }
 
-// discard reads a body and throws it away, because its sender expects that it is read.
+// discard reads the body and ignores it, because the sender expects that it is read.
 func discard(w http.ResponseWriter, r *http.Request) error {
 	_, err := io.Copy(io.Discard, httpserver.Paced(w, http.MaxBytesReader(w, r.Body, maxBody), pace))
 	switch {
@@ -136,9 +135,9 @@ func discard(w http.ResponseWriter, r *http.Request) error {
 	return errUnreadable
 }
 
-// refuse answers with a problem. Callers who name a project that there is not are counted
-// by address.
-func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
+// writeProblem writes an error response. It counts calls for projects that do not exist by client
+// address.
+func (h *Handler) writeProblem(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
 	if p.Status == http.StatusNotFound {
 		h.refusals.Add(h.opts.TrustedProxies.Client(r), string(p.Code))
 	}

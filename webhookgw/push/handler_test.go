@@ -26,14 +26,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
-// projects is a store that counts what it is asked.
+// projects is a store that counts its calls.
 type projects struct {
 	mutex sync.Mutex
-	there map[uuid.UUID]bool // and whether a look is asked for
-	// listed are the ids that are read of all, in their order.
+	there map[uuid.UUID]bool // existing projects, and whether a poll is requested
+	// listed has the IDs that ProjectIDs returns, sorted.
 	listed []uuid.UUID
 	away   error
-	hold   chan struct{} // nil holds nothing
+	hold   chan struct{} // blocks reads until it is closed, unless nil
 	reads  int
 	asked  [][]uuid.UUID
 }
@@ -56,7 +56,7 @@ func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]b
 	return out, p.away
 }
 
-// ProjectIDs are those of projects that are listed.
+// ProjectIDs returns the listed IDs.
 func (p *projects) ProjectIDs(_ context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -77,21 +77,21 @@ func (p *projects) AskLooks(_ context.Context, of []uuid.UUID) error {
 	return p.away
 }
 
-// change does what a test does to the store while a handler may read it.
+// change changes the store while a handler may read it.
 func (p *projects) change(do func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	do()
 }
 
-// looks are what was asked for, and in how many reads.
+// looks returns the requested polls and the number of reads.
 func (p *projects) looks() (asked [][]uuid.UUID, reads int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return slices.Clone(p.asked), p.reads
 }
 
-// held keeps all reads waiting until it is called.
+// held blocks all reads until release is called.
 func (p *projects) held() (release func()) {
 	hold := make(chan struct{})
 	p.change(func() { p.hold = hold })
@@ -101,7 +101,7 @@ func (p *projects) held() (release func()) {
 	}
 }
 
-// serve runs a handler over a store while check runs, in time that passes at once.
+// serve runs a handler with a store in a synctest bubble while check runs.
 func serve(t *testing.T, p *projects, check func(t *testing.T, h *Handler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func serve(t *testing.T, p *projects, check func(t *testing.T, h *Handler)) {
 	})
 }
 
-// call is what a POST for a project is answered.
+// call returns the response to a POST for a project.
 func call(h http.Handler, project string, header ...string) *httptest.ResponseRecorder {
 	return send(h, http.MethodPost, "/git/"+project, strings.NewReader(`{"ref":"refs/heads/main"}`), header...)
 }
@@ -129,7 +129,7 @@ func send(h http.Handler, method, path string, body io.Reader, header ...string)
 	return w
 }
 
-func TestPushesAskForALookAndOtherEventsDoNot(t *testing.T) {
+func TestPush_OnlyPushesRequestPolls(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
@@ -172,7 +172,7 @@ func TestPushesAskForALookAndOtherEventsDoNot(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestPush_Errors(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	path := "/git/" + project.String()
@@ -195,9 +195,9 @@ func TestRefusals(t *testing.T) {
 			status: 404, code: "webhook_not_found",
 		},
 		{name: "another path", method: http.MethodPost, path: path + "/more", status: 404, code: "webhook_not_found"},
-		{name: "store away", method: http.MethodPost, path: path, away: errors.New("away"), status: 503, code: "store_unavailable", retry: "2"},
+		{name: "store unavailable", method: http.MethodPost, path: path, away: errors.New("away"), status: 503, code: "store_unavailable", retry: "2"},
 		{name: "large", method: http.MethodPost, path: path, body: io.LimitReader(zeros{}, maxBody+1), status: 413, code: "request_too_large"},
-		{name: "broken off", method: http.MethodPost, path: path, body: iotest.ErrReader(io.ErrUnexpectedEOF), status: 400, code: "body_unreadable"},
+		{name: "incomplete", method: http.MethodPost, path: path, body: iotest.ErrReader(io.ErrUnexpectedEOF), status: 400, code: "body_unreadable"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -209,7 +209,7 @@ func TestRefusals(t *testing.T) {
 				var problem httpserver.Problem
 				require.NoError(t, json.Unmarshal(w.Body.Bytes(), &problem))
 				require.Equal(t, c.code, problem.Code)
-				require.NotRegexp(t, `kubectl|spec\.|status\.|namespace|\bpods?\b|store|SQL`, problem.Detail, "callers are outsiders")
+				require.NotRegexp(t, `kubectl|spec\.|status\.|namespace|\bpods?\b|store|SQL`, problem.Detail, "error texts are for outsiders")
 				require.Contains(t, webhookapi.PushProblems[c.status], c.code)
 				require.Equal(t, c.retry, w.Header().Get("Retry-After"))
 				require.Equal(t, c.allow, w.Header().Get("Allow"))
@@ -218,22 +218,22 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// zeros has no end.
+// zeros never ends.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestABodyOfTheMostBytesIsRead(t *testing.T) {
+func TestPush_ReadsBodyOfMaximumSize(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	serve(t, &projects{there: map[uuid.UUID]bool{project: false}}, func(t *testing.T, h *Handler) {
 		body := &io.LimitedReader{R: zeros{}, N: maxBody}
 		require.Equal(t, http.StatusAccepted, send(h, http.MethodPost, "/git/"+project.String(), body).Code)
-		require.Zero(t, body.N, "its sender expects that it is read")
+		require.Zero(t, body.N, "the sender expects that its body is read")
 	})
 }
 
-// slowBody comes by 64 KiB a second, for as long as the connection may be read.
+// slowBody arrives at 64 KiB a second, until the read deadline.
 type slowBody struct{ until time.Time }
 
 func (b *slowBody) Read(p []byte) (int, error) {
@@ -246,20 +246,20 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// slowCall is the answer to a body that comes so.
+// slowCall is the response to a slowBody.
 type slowCall struct {
 	*httptest.ResponseRecorder
 	body *slowBody
 }
 
-// SetReadDeadline is what http.ResponseController asks for.
+// SetReadDeadline implements the interface for http.ResponseController.
 func (c slowCall) SetReadDeadline(at time.Time) error {
 	c.body.until = at
 	return nil
 }
 
-// TestAPlaceIsHeldForABoundedTime: by bodies that nobody needs, of any length and pace.
-func TestAPlaceIsHeldForABoundedTime(t *testing.T) {
+// TestPush_LimitsSlotTime: a body holds its slot for a limited time, whatever its length and pace.
+func TestPush_LimitsSlotTime(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	serve(t, &projects{there: map[uuid.UUID]bool{project: false}}, func(t *testing.T, h *Handler) {
@@ -272,8 +272,8 @@ func TestAPlaceIsHeldForABoundedTime(t *testing.T) {
 	})
 }
 
-// TestManyCallsAreOneRow: what is asked of the store depends on time alone.
-func TestManyCallsAreOneRow(t *testing.T) {
+// TestPush_ManyCallsAreOneRow: the load on the store depends on time only.
+func TestPush_ManyCallsAreOneRow(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{project: false}}
@@ -290,20 +290,20 @@ func TestManyCallsAreOneRow(t *testing.T) {
 			group.Wait()
 		}
 		asked, reads := p.looks()
-		require.Len(t, asked, 1, "it is asked for already")
+		require.Len(t, asked, 1, "the poll is already requested")
 		require.LessOrEqual(t, reads, 40)
 	})
 }
 
-// TestForgedProjectsHaveTheirShare: those who make up ids are refused without the store, and
-// keep nobody out whose project is known.
-func TestForgedProjectsHaveTheirShare(t *testing.T) {
+// TestPush_UnknownProjectsHaveOwnLimit: calls for unknown projects are rejected without the store
+// beyond a limit, and do not block known projects.
+func TestPush_UnknownProjectsHaveOwnLimit(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{project: false}}
 	serve(t, p, func(t *testing.T, h *Handler) {
-		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code) // it is known from now on
-		var group sync.WaitGroup                                              // of those who wait until the store is asked again
+		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code) // the project is known from now on
+		var group sync.WaitGroup                                              // calls that wait for the next batch
 		codes := make(chan int, maxStrangers)
 		for range maxStrangers {
 			group.Go(func() { codes <- call(h, uuid.NewString()).Code })
@@ -323,14 +323,14 @@ func TestForgedProjectsHaveTheirShare(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, <-codes)
 		}
 		_, reads := p.looks()
-		require.Equal(t, 2, reads, "one for all of them")
+		require.Equal(t, 2, reads, "one read for all")
 	})
 }
 
-// TestNoProjectIsAStrangerForLong: of one that nobody has called yet the first push gets
-// through, while strangers have all of their share; it is read soon after it was made, and
-// where the store was away.
-func TestNoProjectIsAStrangerForLong(t *testing.T) {
+// TestPush_LearnsNewProjects: the first push of a project succeeds while unknown projects use all
+// of their slots. The ID is read soon after the project was created, also after the store was
+// unavailable.
+func TestPush_LearnsNewProjects(t *testing.T) {
 	t.Parallel()
 	old, fresh := uuid.UUID{1}, uuid.UUID{0xff}
 	p := &projects{there: map[uuid.UUID]bool{old: false}, away: errors.New("away")}
@@ -368,8 +368,8 @@ func TestNoProjectIsAStrangerForLong(t *testing.T) {
 	})
 }
 
-// TestAProjectThatIsGoneIsNoLongerKnown: it counts as made up from then on.
-func TestAProjectThatIsGoneIsNoLongerKnown(t *testing.T) {
+// TestPush_ForgetsDeletedProjects: a deleted project counts as unknown.
+func TestPush_ForgetsDeletedProjects(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{project: false}}
@@ -382,8 +382,8 @@ func TestAProjectThatIsGoneIsNoLongerKnown(t *testing.T) {
 	})
 }
 
-// TestPush_BodiesOfAProject: a project has its share of the bodies that are read. A call beyond it
-// gets its answer without them, and so does each call that waits for the store.
+// TestPush_BodiesOfAProject: a project has a share of the slots for bodies. A call beyond its share
+// gets its response without a body, and so does each call that waits for the store.
 func TestPush_BodiesOfAProject(t *testing.T) {
 	t.Parallel()
 	one, other := uuid.New(), uuid.New()
@@ -417,8 +417,8 @@ func TestPush_BodiesOfAProject(t *testing.T) {
 	})
 }
 
-// TestACallThatEndsIsNotWaitedFor: the store may take its time.
-func TestACallThatEndsIsNotWaitedFor(t *testing.T) {
+// TestPush_EndedCallReturns: a call that ends does not wait for a slow store.
+func TestPush_EndedCallReturns(t *testing.T) {
 	t.Parallel()
 	project := uuid.New()
 	p := &projects{there: map[uuid.UUID]bool{project: false}}

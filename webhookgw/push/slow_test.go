@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// serveLoopback runs a handler at a port of the loopback interface until the test ends.
+// serveLoopback serves a handler on a loopback port until the test ends.
 func serveLoopback(t *testing.T, h *Handler) (address string) {
 	t.Helper()
 	server, err := httpserver.New(httpserver.Options{Name: "push", Addr: "127.0.0.1:0", Handler: h, Grace: time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
@@ -36,7 +36,8 @@ func serveLoopback(t *testing.T, h *Handler) (address string) {
 	return server.Addr()
 }
 
-// TestPush_SlowBodies: connections that announce a body and send none keep no push of the project out.
+// TestPush_SlowBodies: connections that announce a body and send none do not block the project's
+// pushes.
 func TestPush_SlowBodies(t *testing.T) {
 	t.Parallel()
 	for _, event := range []string{"ping", "push"} {
@@ -54,7 +55,7 @@ func TestPush_SlowBodies(t *testing.T) {
 				require.NoError(t, err)
 			}
 			require.Eventually(t, func() bool { return h.bodies.Taken() == maxBodies/projectShare }, time.Minute, time.Millisecond)
-			p.change(func() { p.there[project] = false }) // the look was taken
+			p.change(func() { p.there[project] = false }) // the manager has taken the request
 
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/git/"+project.String(), strings.NewReader(`{"ref":"refs/heads/main"}`))
 			require.NoError(t, err)

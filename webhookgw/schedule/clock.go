@@ -8,18 +8,19 @@ import (
 )
 
 const (
-	// maxLeap is by how much the store's clock may go ahead of this process's between
-	// two looks. A lease that is renewed in time has twice as much left.
+	// maxLeap is how far the store's clock can move ahead of this process's clock between two
+	// checks. A lease that is renewed in time has twice as much left.
 	maxLeap = grace / 3
-	// maxApart is how far the store's clock and this process's may be apart for anything to be
-	// deleted, or ended, for its age: one of them is wrong then, and by the store's all of history
-	// might be too old at once. The summer's hour, which some take for UTC, is not that far.
+	// maxApart is the clock difference from which nothing is deleted or ended because of its age.
+	// One of the clocks is wrong then, and a wrong clock of the store could make all history look
+	// too old. The limit is larger than the hour of daylight saving time, which some systems add to
+	// UTC.
 	maxApart = 2 * time.Hour
 )
 
-// look asks the store whether it is there, and begins the grace where runners may have
-// been unable to renew leases that look expired.
-func (s *Sweeper) look(ctx context.Context) error {
+// checkStore checks whether the store answers. It starts the grace period if runners may have been unable
+// to renew leases that look expired.
+func (s *Sweeper) checkStore(ctx context.Context) error {
 	if err := s.opts.Store.Ping(ctx); err != nil {
 		return err
 	}
@@ -32,12 +33,12 @@ func (s *Sweeper) look(ctx context.Context) error {
 	leap := clock.Sub(s.clock) - before.Sub(s.asked)
 	switch {
 	case s.reachable.IsZero(), now.Sub(s.looked) > grace/2:
-		// A process that stood still saw no break, and its runners could not reach it.
+		// A process that was paused saw no outage, but its runners could not reach it.
 		s.reachable = now
 	case leap > maxLeap:
-		// All leases expire at once by a clock that leaps ahead, as another server's may
-		// after a failover. One that is set back lets them last longer, and that is all.
-		s.opts.Logger.Warn("the store's clock leapt ahead: no lease is ended until all could be renewed", "by", leap.String())
+		// If the clock jumps ahead, for example to another server's clock after a failover, all
+		// leases expire at once. If the clock is set back, leases only last longer.
+		s.opts.Logger.Warn("the store's clock jumped ahead; leases are not ended until runners could renew them", "by", leap.String())
 		s.reachable = now
 	}
 	s.looked, s.clock, s.asked = now, clock, now
@@ -45,28 +46,28 @@ func (s *Sweeper) look(ctx context.Context) error {
 	return nil
 }
 
-// compare says by how much the store's clock is ahead of this process's.
+// compare records by how much the store's clock is ahead of this process's clock.
 func (s *Sweeper) compare(ahead time.Duration) {
 	s.opts.Metrics.StoreClockAhead(ahead)
 	near := areNear(ahead)
-	if s.agree.Swap(near) == near && s.compared {
+	if s.clockInSync.Swap(near) == near && s.compared {
 		return
 	}
 	switch {
 	case !near:
-		s.opts.Logger.Error("the store's clock and this gateway's are too far apart: nothing is deleted, or ended, for its age until they agree", "ahead", ahead.String())
+		s.opts.Logger.Error("the clocks of the store and this gateway differ too much; nothing is deleted or ended because of its age until they agree", "ahead", ahead.String())
 	case s.compared:
-		s.opts.Logger.Info("the store's clock and this gateway's agree again", "ahead", ahead.String())
+		s.opts.Logger.Info("the clocks of the store and this gateway agree again", "ahead", ahead.String())
 	}
 	s.compared = true
 }
 
-// areNear says whether clocks that are so far apart agree.
+// areNear reports whether a clock difference is small enough.
 func areNear(ahead time.Duration) bool { return ahead.Abs() <= maxApart }
 
-// aged takes what goes by the store's clock, while that agrees with this process's: since it was
-// looked at another server may have come, with a clock of its own.
-func (s *Sweeper) aged(take func(ctx context.Context, limit int) (int, error)) func(ctx context.Context, limit int) (int, error) {
+// ifClocksAgree wraps work that depends on the store's clock. It checks the clocks again first, because the
+// store may have failed over to a server with another clock.
+func (s *Sweeper) ifClocksAgree(take func(ctx context.Context, limit int) (int, error)) func(ctx context.Context, limit int) (int, error) {
 	return func(ctx context.Context, limit int) (int, error) {
 		clock, err := s.opts.Store.Now(ctx)
 		if err != nil || !areNear(clock.Sub(s.opts.Now())) {

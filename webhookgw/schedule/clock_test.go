@@ -14,10 +14,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
-// TestAClockThatLeapsAheadEndsNoLease: as the database's may after a failover. All that
-// could not be renewed by then has a lease's time for it. One that is set back, or that
-// goes a little faster, changes nothing.
-func TestAClockThatLeapsAheadEndsNoLease(t *testing.T) {
+// TestClock_JumpAheadEndsNoLease: the database's clock can jump ahead after a failover. All runners
+// then have the duration of a lease to renew. A clock that is set back or is slightly fast changes
+// nothing.
+func TestClock_JumpAheadEndsNoLease(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fake := &fakeStore{clock: now}
@@ -25,7 +25,7 @@ func TestAClockThatLeapsAheadEndsNoLease(t *testing.T) {
 	once := func(after, leap time.Duration) bool {
 		now, fake.clock = now.Add(after), fake.clock.Add(after+leap)
 		swept := fake.swept
-		require.NoError(t, s.sweep(t.Context()))
+		require.NoError(t, s.sweepExpiredLeases(t.Context()))
 		return fake.swept > swept
 	}
 	require.True(t, once(sweepInterval, 0))
@@ -39,10 +39,10 @@ func TestAClockThatLeapsAheadEndsNoLease(t *testing.T) {
 	require.False(t, once(sweepInterval, maxLeap+1), "again")
 }
 
-// TestAWrongClockDeletesNothing: by a clock of the store that is months ahead all of history is too
-// old. Nothing goes for its age until both clocks agree, also for a gateway that has started since;
-// leases end all the same.
-func TestAWrongClockDeletesNothing(t *testing.T) {
+// TestClock_WrongClockDeletesNothing: with a clock of the store that is months ahead, nothing is
+// deleted because of its age until both clocks agree. This includes a gateway that has started
+// since. Leases end anyway.
+func TestClock_WrongClockDeletesNothing(t *testing.T) {
 	t.Parallel()
 	for _, apart := range []time.Duration{maxApart + time.Second, 90 * 24 * time.Hour, -maxApart - time.Second} {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -66,15 +66,16 @@ func TestAWrongClockDeletesNothing(t *testing.T) {
 	}
 }
 
-// TestAClockThatGoesWrongAmidARoundDeletesNothing: another server may come at any moment.
-func TestAClockThatGoesWrongAmidARoundDeletesNothing(t *testing.T) {
+// TestClock_WrongDuringRoundDeletesNothing: the clock is checked again, because another server can
+// take over at any time.
+func TestClock_WrongDuringRoundDeletesNothing(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fake := &fakeStore{clock: now, past: 3, shorter: 3, old: 3, late: 3}
 	s := settled(Options{Store: fake, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, now)
 	fake.expunging = func() { fake.clock = now.AddDate(0, 3, 0) }
 	for range 2 {
-		_ = s.sweep(t.Context()) // leases wait for their grace
+		_ = s.sweepExpiredLeases(t.Context()) // leases wait for the grace period
 		require.NoError(t, s.forget(t))
 		if fake.expunged > 0 {
 			break

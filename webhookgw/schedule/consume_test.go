@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestEndsAreConsumedEachSecondWhileThereAreSome: and at the pace of all else where none are, or
-// the store does not answer.
-func TestEndsAreConsumedEachSecondWhileThereAreSome(t *testing.T) {
+// TestConsume_Interval: while there are ended runs, they are processed each second. Otherwise, or
+// if the store does not answer, the normal interval applies.
+func TestConsume_Interval(t *testing.T) {
 	t.Parallel()
 	for name, of := range map[string]func(f *fakeStore) (left, times *atomic.Int64){
 		"numbers": func(f *fakeStore) (left, times *atomic.Int64) { return &f.unrolled, &f.rollUps },

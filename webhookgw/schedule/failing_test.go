@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// slow is a store that moves so many leases in the time of a step, or none.
+// slow is a store that can move a limited number of leases per step. A larger batch fails.
 type slow struct {
 	fakeStore
 	most int
@@ -30,18 +30,19 @@ func (s *slow) SweepLeases(ctx context.Context, limit int) (store.Swept, error) 
 	return store.Swept{GivenBack: n}, nil
 }
 
-// TestASlowStoreIsSweptInSmallPortions: else the same leases would be begun with for ever.
-func TestASlowStoreIsSweptInSmallPortions(t *testing.T) {
+// TestSweeper_SlowStoreGetsSmallBatches: otherwise each sweep would start with the same leases and
+// time out.
+func TestSweeper_SlowStoreGetsSmallBatches(t *testing.T) {
 	t.Parallel()
 	st := &slow{most: 100, left: 1000}
 	s := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
 	for rounds := 0; st.left > 0; rounds++ {
 		require.Less(t, rounds, 30)
-		_, _ = s.leases(t.Context()) // its errors are those of the portions that were too large
+		_, _ = s.endExpiredLeases(t.Context()) // the errors of batches that are too large
 	}
 	st.most = sweepLimit
 	for range 5 {
-		_, err := s.leases(t.Context())
+		_, err := s.endExpiredLeases(t.Context())
 		require.NoError(t, err)
 	}
 	require.Zero(t, s.slow)
@@ -58,24 +59,24 @@ func (f *faulty) SweepLeases(_ context.Context, limit int) (store.Swept, error) 
 	return store.Swept{}, errors.New("one run cannot end")
 }
 
-// TestARunThatCannotEndKeepsNoOtherWaiting: the fewer leases are swept at once, the sooner it
-// would be the only one at which is looked.
-func TestARunThatCannotEndKeepsNoOtherWaiting(t *testing.T) {
+// TestSweeper_FailingRunDelaysNoOther: smaller batches would let the failing run fill the batch.
+func TestSweeper_FailingRunDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	st := &faulty{}
 	s := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
 	for range 20 {
-		_, err := s.leases(t.Context())
+		_, err := s.endExpiredLeases(t.Context())
 		require.Error(t, err)
 	}
 	require.Equal(t, slices.Repeat([]int{sweepLimit}, 20), st.limits)
 }
 
-// TestWhatFailsOfAKindLeavesTheRestDraining: as long as much is moved there is more.
-func TestWhatFailsOfAKindLeavesTheRestDraining(t *testing.T) {
+// TestSweeper_FailuresDoNotStopTheRest: a full batch means that there are more rows, even if some
+// of them fail.
+func TestSweeper_FailuresDoNotStopTheRest(t *testing.T) {
 	t.Parallel()
 	fake := &fakeStore{ended: 3 * sweepLimit, stuck: errors.New("broken")}
 	s := New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler)})
-	require.ErrorIs(t, s.until(t.Context(), fake.CountStored), fake.stuck)
+	require.ErrorIs(t, s.repeatUntilFew(t.Context(), fake.CountStored), fake.stuck)
 	require.Zero(t, fake.ended)
 }

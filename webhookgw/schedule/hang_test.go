@@ -15,9 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestWhatHangsIsCutOff: whatever part of a round it is in which the store does not answer,
-// that part is given up and begun again in a later round.
-func TestWhatHangsIsCutOff(t *testing.T) {
+// TestSweeper_HangingStepTimesOut: each part of a round that hangs is aborted and runs again in a
+// later round.
+func TestSweeper_HangingStepTimesOut(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"SweepLeases", "CountStored", "RollUp", "IndexRuns", "SweepExpired", "ExpireRuns", "ExpireDeliveries", "DropHistory", "OldestHistory", "TrimHistory", "ProjectHistoryOverdue", "Replan"} {
 		t.Run(part, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestWhatHangsIsCutOff(t *testing.T) {
 				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1, past: 1}, part: part}
 				hangs.unrolled.Store(1)
 				hangs.unindexed.Store(1)
-				ctx, stop := context.WithTimeout(t.Context(), grace+4*expireInterval+time.Second)
+				ctx, stop := context.WithTimeout(t.Context(), grace+longestRest+4*expireInterval+time.Second)
 				defer stop()
 				require.NoError(t, New(Options{Store: hangs, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
 				require.Zero(t, hangs.expired)
@@ -43,7 +43,7 @@ func TestWhatHangsIsCutOff(t *testing.T) {
 	}
 }
 
-// hangingOnce does not answer the first call of a part until that is given up.
+// hangingOnce blocks the first call of a step until its context ends.
 type hangingOnce struct {
 	fakeStore
 	part string
@@ -116,9 +116,9 @@ func (h *hangingOnce) DropHistory(ctx context.Context, age time.Duration, limit 
 	return h.fakeStore.DropHistory(ctx, age, limit)
 }
 
-func (h *hangingOnce) TrimHistory(ctx context.Context, limit int) (int, error) {
+func (h *hangingOnce) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
 	if err := h.hang(ctx, "TrimHistory"); err != nil {
-		return 0, err
+		return store.Trimmed{}, err
 	}
 	return h.fakeStore.TrimHistory(ctx, limit)
 }
@@ -130,9 +130,9 @@ func (h *hangingOnce) ProjectHistoryOverdue(ctx context.Context) (time.Duration,
 	return h.fakeStore.ProjectHistoryOverdue(ctx)
 }
 
-func (h *hangingOnce) OldestHistory(ctx context.Context) (time.Time, error) {
+func (h *hangingOnce) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 	if err := h.hang(ctx, "OldestHistory"); err != nil {
-		return time.Time{}, err
+		return store.OldestDays{}, err
 	}
 	return h.fakeStore.OldestHistory(ctx)
 }

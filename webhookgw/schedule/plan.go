@@ -11,56 +11,56 @@ import (
 )
 
 const (
-	// maxLateness is how late a tick may be run by which nothing is said to be missed: a
-	// failover of the database, or a gateway that is replaced, takes less.
+	// maxLateness is how late a tick can run before it counts as missed. A database failover or a
+	// gateway replacement takes less time.
 	maxLateness = 5 * time.Minute
-	// farOff is when to look again for the next tick of a schedule that has none for years.
+	// farOff is when to check again a schedule that has no tick for years.
 	farOff = 30 * 24 * time.Hour
 )
 
-// step is what comes next of a connector's ticks.
-type step struct {
-	// tick is the one to record, zero for none.
+// tickStep is the next action for the ticks of a connector.
+type tickStep struct {
+	// tick is the tick to record, or zero.
 	tick time.Time
-	// skipped says why the tick starts no runs, "" where it does.
+	// skipped is the reason why the tick starts no runs, or "".
 	skipped string
-	// next is when the next one is due; unless it is planned, when to look for it.
+	// next is the time of the next tick, if planned is set. Otherwise it is the time of the next
+	// check.
 	next    time.Time
 	planned bool
 }
 
-// plan decides on what is due by now, the database's time: it does what is to be done with
-// one tick at a time, so that what is due afterwards is due still.
-func plan(due store.DueTick, schedule cron.Schedule, missed cron.Missed, now time.Time) step {
+// planTick decides about one due tick at a time, at the database's time now. Later ticks stay due.
+func planTick(due store.DueTick, schedule cron.Schedule, missed cron.Missed, now time.Time) tickStep {
 	if !due.Planned {
 		since := due.At
-		if due.LastAt != nil && due.LastAt.After(since) { // by a clock that was set back since
+		if due.LastAt != nil && due.LastAt.After(since) { // the clock was set back since
 			since = *due.LastAt
 		}
-		return step{}.then(schedule.Next(since), now)
+		return tickStep{}.withNextTick(schedule.Next(since), now)
 	}
 	oldest := now.Add(-maxLateness)
 	if !due.At.Before(oldest) {
-		return step{tick: due.At}.then(schedule.Next(due.At), now)
+		return tickStep{tick: due.At}.withNextTick(schedule.Next(due.At), now)
 	}
 	inTime := schedule.Next(oldest.Add(-time.Nanosecond))
 	switch late := inTime.IsZero() || inTime.After(now); {
 	case missed == cron.MissedSkip:
-		reason := fmt.Sprintf("missed: it could not be run within %s, and missed_ticks is skip; the schedule goes on", maxLateness)
-		return step{tick: due.At, skipped: reason}.then(inTime, now)
+		reason := fmt.Sprintf("missed: it could not run within %s, and missed_ticks is skip; the schedule continues", maxLateness)
+		return tickStep{tick: due.At, skipped: reason}.withNextTick(inTime, now)
 	case late:
 		tick := schedule.Latest(due.At, now)
-		if tick.Before(due.At) { // which was planned by other rules of its time zone
+		if tick.Before(due.At) { // planned with older time zone rules
 			tick = due.At
 		}
-		return step{tick: tick}.then(schedule.Next(tick), now)
+		return tickStep{tick: tick}.withNextTick(schedule.Next(tick), now)
 	default:
-		return step{}.then(inTime, now)
+		return tickStep{}.withNextTick(inTime, now)
 	}
 }
 
-// then is the step with the next tick; the zero time where none comes for years.
-func (s step) then(next, now time.Time) step {
+// withNextTick adds the time of the next tick to the step. A zero time means that no tick comes for years.
+func (s tickStep) withNextTick(next, now time.Time) tickStep {
 	s.next, s.planned = next, !next.IsZero()
 	if !s.planned {
 		s.next = now.Add(farOff)

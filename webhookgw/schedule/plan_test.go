@@ -25,7 +25,7 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-func TestWhatIsDueOfASchedule(t *testing.T) {
+func TestPlan_DueTicks(t *testing.T) {
 	t.Parallel()
 	const noon = "2026-01-01T12:00:00Z"
 	for name, c := range map[string]struct {
@@ -40,11 +40,11 @@ func TestWhatIsDueOfASchedule(t *testing.T) {
 		"in time":                            {schedule: "@hourly", at: noon, now: noon, tick: noon, next: "2026-01-01T13:00:00Z"},
 		"late, but not too late":             {schedule: "* * * * *", at: "2026-01-01T11:55:00Z", now: noon, tick: "2026-01-01T11:55:00Z", next: "2026-01-01T11:56:00Z"},
 		"too late":                           {schedule: "* * * * *", at: "2026-01-01T11:54:00Z", now: noon, tick: "2026-01-01T11:54:00Z", skipped: true, next: "2026-01-01T11:55:00Z"},
-		"too late, and none in time":         {schedule: "@daily", at: "2026-01-01T00:00:00Z", now: noon, tick: "2026-01-01T00:00:00Z", skipped: true, next: "2026-01-02T00:00:00Z"},
+		"too late, no tick in time":          {schedule: "@daily", at: "2026-01-01T00:00:00Z", now: noon, tick: "2026-01-01T00:00:00Z", skipped: true, next: "2026-01-02T00:00:00Z"},
 		"the newest of many":                 {schedule: "30 * * * *", at: "2025-12-01T00:30:00Z", now: noon, missed: cron.MissedLatest, tick: "2026-01-01T11:30:00Z", next: "2026-01-01T12:30:00Z"},
 		"the newest is in time":              {schedule: "@hourly", at: "2025-12-01T00:00:00Z", now: noon, missed: cron.MissedLatest, next: noon},
 		"the newest, planned by other rules": {schedule: "@daily", at: "2026-01-01T01:00:00Z", now: noon, missed: cron.MissedLatest, tick: "2026-01-01T01:00:00Z", next: "2026-01-02T00:00:00Z"},
-		"none for years":                     {schedule: "0 0 29 2 *", at: "2097-01-01T00:00:00Z", now: "2097-01-01T00:00:00Z", unplanned: true, next: "2097-01-31T00:00:00Z"},
+		"no tick for years":                  {schedule: "0 0 29 2 *", at: "2097-01-01T00:00:00Z", now: "2097-01-01T00:00:00Z", unplanned: true, next: "2097-01-31T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			schedule, err := cron.Parse(c.schedule, "")
@@ -58,7 +58,7 @@ func TestWhatIsDueOfASchedule(t *testing.T) {
 			if missed == "" {
 				missed = cron.MissedSkip
 			}
-			got := plan(due, schedule, missed, moment(t, c.now))
+			got := planTick(due, schedule, missed, moment(t, c.now))
 			var tick time.Time
 			if c.tick != "" {
 				tick = moment(t, c.tick)
@@ -66,13 +66,13 @@ func TestWhatIsDueOfASchedule(t *testing.T) {
 			require.Equal(t, tick, got.tick)
 			require.Equal(t, c.skipped, got.skipped != "")
 			require.Equal(t, moment(t, c.next), got.next)
-			require.Equal(t, name != "none for years", got.planned)
+			require.Equal(t, name != "no tick for years", got.planned)
 		})
 	}
 }
 
-// model is a store with one cron connector, whose clock a test moves. What store.Ticks and
-// store.Ingest promise is shown by the suite that both engines pass.
+// model is a store with one cron connector and a clock that the test moves. The conformance tests
+// of the stores show that store.Ticks and store.Ingest work.
 type model struct {
 	t         *rapid.T
 	now       time.Time
@@ -81,18 +81,18 @@ type model struct {
 	due       time.Time
 	planned   bool
 	last      *time.Time
-	keys      map[string]time.Time // with their ends
+	keys      map[string]time.Time // with their expiry
 	link      uuid.UUID
 
-	// ran are the ticks that were run, and how often the connector had been made then: one
-	// that is made again knows no ticks of the one before.
+	// ran has the executed ticks, with the generation of the connector. A re-created connector does
+	// not know the ticks of its predecessor.
 	ran  map[time.Time]int
 	made int
-	// since is from when on ticks are due.
+	// since is the time from which ticks are due.
 	since time.Time
-	// high is the highest that the clock was: what was late then stays so.
+	// high is the maximum of the clock, because late ticks stay late.
 	high time.Time
-	// between happens between what a replica reads and what it writes.
+	// between runs between the read and the write of a replica.
 	between func()
 	depth   int
 }
@@ -161,7 +161,7 @@ func (m *model) Accept(_ context.Context, events []store.Event) ([]store.Admissi
 	return out, nil
 }
 
-// note checks what is run.
+// note checks an executed tick.
 func (m *model) note(e store.Event) {
 	if e.Skipped != "" {
 		return
@@ -181,7 +181,7 @@ func (m *model) note(e store.Event) {
 	if !schedule.Next(tick.Add(-time.Second)).Equal(tick) {
 		m.t.Fatalf("%s is no tick", tick)
 	}
-	if missed == cron.MissedSkip && m.now.Sub(tick) > 5*maxLateness { // a replica may stand still thrice
+	if missed == cron.MissedSkip && m.now.Sub(tick) > 5*maxLateness { // a replica can be paused three times
 		m.t.Fatalf("the tick of %s is run at %s", tick, m.now)
 	}
 	if missed == cron.MissedLatest && !schedule.Next(tick).After(m.now.Add(-5*maxLateness)) {
@@ -206,7 +206,7 @@ func (m *model) schedule() (cron.Schedule, cron.Missed) {
 	return schedule, cron.Missed(config.MissedTicks)
 }
 
-// begin is what the store does when a schedule changes, or works again.
+// begin simulates a changed or reactivated schedule.
 func (m *model) begin(active bool) {
 	m.connector.Version++
 	m.active, m.planned, m.due, m.since = active, false, m.now, m.now
@@ -215,7 +215,7 @@ func (m *model) begin(active bool) {
 	}
 }
 
-// put gives the connector another configuration.
+// put changes the configuration of the connector.
 func (m *model) put() {
 	text, err := json.Marshal(store.CronConfig{
 		Schedule:    rapid.SampledFrom([]string{"* * * * *", "*/7 * * * *", "@hourly", "30 2 * * *", "15,45 1-3 * * *", "@daily", "0 0 1 * *", "0 12 * * 1"}).Draw(m.t, "schedule"),
@@ -229,7 +229,7 @@ func (m *model) put() {
 	m.begin(m.active)
 }
 
-// settled checks that all has run that is to be run by now.
+// settled checks that all due ticks have run.
 func (m *model) settled() {
 	if !m.active {
 		return
@@ -253,9 +253,9 @@ func (m *model) settled() {
 	}
 }
 
-// TestEachTickIsRunOnce: whatever the schedule, however the clock jumps, however many
-// replicas there are, whenever one stands still, and whatever answers are lost.
-func TestEachTickIsRunOnce(t *testing.T) {
+// TestTicker_RunsEachTickOnce: with random schedules, clock jumps, replicas, pauses and lost
+// responses.
+func TestTicker_RunsEachTickOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{
@@ -276,7 +276,7 @@ func TestEachTickIsRunOnce(t *testing.T) {
 			defer func() { m.depth-- }()
 			switch rapid.IntRange(0, 8).Draw(t, "between") {
 			case 0:
-				_, _, _ = anyone().round(context.Background()) // what is lost is found later
+				_, _, _ = anyone().processRound(context.Background()) // a later round finds lost ticks
 			case 1:
 				m.now = m.now.Add(draw(t, "stands still for", time.Second, time.Minute, maxLateness-time.Minute, maxLateness))
 			case 2:
@@ -294,7 +294,7 @@ func TestEachTickIsRunOnce(t *testing.T) {
 			case 3:
 				m.now = m.now.Add(draw(t, "outage", 7*time.Minute, time.Hour, 5*time.Hour, 26*time.Hour, 40*24*time.Hour))
 			case 4:
-				m.last = nil // deleted and created again under its id
+				m.last = nil // deleted and re-created with its ID
 				m.made++
 				m.begin(true)
 			default:
@@ -305,16 +305,16 @@ func TestEachTickIsRunOnce(t *testing.T) {
 	})
 }
 
-// draw is about one of some durations.
+// draw returns a duration near one of the given ones.
 func draw(t *rapid.T, label string, about ...time.Duration) time.Duration {
 	return rapid.SampledFrom(about).Draw(t, label) + time.Duration(rapid.IntRange(0, 59_999).Draw(t, "and"))*time.Millisecond
 }
 
-// rest lets a replica look until nothing is due, and then nothing else happens meanwhile.
+// rest runs a replica until nothing is due, without other events.
 func (m *model) rest(replica *Ticker) {
 	quiet := 0
 	for range 2000 {
-		due, _, err := replica.round(context.Background())
+		due, _, err := replica.processRound(context.Background())
 		if err != nil && !errors.Is(err, errLost) {
 			m.t.Fatal(err)
 		}
@@ -325,5 +325,5 @@ func (m *model) rest(replica *Ticker) {
 			}
 		}
 	}
-	m.t.Fatal("there is no end of what is due")
+	m.t.Fatal("the due ticks never end")
 }

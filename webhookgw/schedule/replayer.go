@@ -21,26 +21,26 @@ import (
 )
 
 const (
-	// replaysAtOnce is how many replays a gateway takes on at once.
+	// replaysAtOnce limits the bulk replays that a gateway processes at the same time.
 	replaysAtOnce = 4
-	// replayLease is how long nobody else takes on a replay that a gateway has taken.
+	// replayLease is how long a gateway has a replay for itself.
 	replayLease = 30 * time.Second
-	// replayTime is after how long a gateway begins with no other original before it lets the
-	// next replay have its turn.
+	// replayTime is the time after which a gateway starts no further original and continues with
+	// the next replay.
 	replayTime = 5 * time.Second
-	// roomWait and openWait are how long a replay waits for room in its project, and for its
-	// connector to take events or to send again.
+	// roomWait and openWait are how long a replay waits for free capacity in its project, and for
+	// its connector to accept events or to send again.
 	roomWait = 10 * time.Second
 	openWait = 30 * time.Second
-	// stuckTries is how often an original is tried in all that cannot be read or written, in half
-	// an hour: after stuckWait at first, twice as long each time, and at most maxStuckWait.
+	// stuckTries is how often the replayer tries an original that cannot be read or written. The
+	// backoff starts at stuckWait, doubles each time up to maxStuckWait, and takes half an hour in
+	// total.
 	stuckTries   = 8
 	stuckWait    = 30 * time.Second
 	maxStuckWait = 10 * time.Minute
 )
 
-// Reasons of replays that have failed, and of originals that were refused, beside those of
-// package replay.
+// Reasons of failed replays and of refused originals, in addition to the reasons of package replay.
 const (
 	replayExpired    = "expired"
 	replayTooMany    = "too_many"
@@ -48,7 +48,7 @@ const (
 	replayStuck      = "unreadable"
 )
 
-// ReplayStore is what replays of many need of the store.
+// ReplayStore is the part of the store that bulk replays need.
 type ReplayStore interface {
 	replay.Store
 	NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error)
@@ -61,18 +61,18 @@ type ReplayStore interface {
 type ReplayerOptions struct {
 	Store  ReplayStore
 	Logger *slog.Logger
-	// Metrics count what is replayed; nil counts nowhere.
+	// Metrics counts the replays; nil disables the metrics.
 	Metrics *metrics.Gateway
-	// Now is the clock by which replays take turns; nil means time.Now. What is due is
-	// decided by the database's.
+	// Now is the clock for the time slices of replays; nil means time.Now. The database's clock
+	// decides which replays are due.
 	Now func() time.Time
 }
 
-// Replayer takes on replays of many. All replicas may run one: an original happens again
-// once, in the transaction that takes its replay on.
+// Replayer processes bulk replays. Each gateway can run one, because an original is replayed in the
+// transaction that advances its replay.
 type Replayer struct{ opts ReplayerOptions }
 
-// NewReplayer returns a replayer.
+// NewReplayer returns a Replayer.
 func NewReplayer(opts ReplayerOptions) *Replayer {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -83,10 +83,10 @@ func NewReplayer(opts ReplayerOptions) *Replayer {
 	return &Replayer{opts: opts}
 }
 
-// Run takes on what is due until ctx ends.
+// Run processes due replays until ctx ends.
 func (r *Replayer) Run(ctx context.Context) error {
 	for {
-		wait, err := r.look(ctx)
+		wait, err := r.processDue(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.opts.Logger.Error("replaying", "error", err)
 		}
@@ -96,10 +96,10 @@ func (r *Replayer) Run(ctx context.Context) error {
 	}
 }
 
-// look takes on all that is due, and says when to look again.
-func (r *Replayer) look(ctx context.Context) (wait time.Duration, err error) {
+// processDue processes all due replays and returns the time until the next check.
+func (r *Replayer) processDue(ctx context.Context) (wait time.Duration, err error) {
 	for ctx.Err() == nil {
-		taken, wait, err := r.take(ctx)
+		taken, wait, err := r.takeDue(ctx)
 		if err != nil || len(taken) == 0 {
 			return wait, err
 		}
@@ -114,8 +114,8 @@ func (r *Replayer) look(ctx context.Context) (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// take takes replays that are due; where there are none it says when to look again.
-func (r *Replayer) take(ctx context.Context) (taken []store.Replay, wait time.Duration, err error) {
+// takeDue claims due replays. If none is due, it returns the time until the next check.
+func (r *Replayer) takeDue(ctx context.Context) (taken []store.Replay, wait time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	now, next, err := r.opts.Store.NextReplay(ctx)
@@ -131,13 +131,13 @@ func (r *Replayer) take(ctx context.Context) (taken []store.Replay, wait time.Du
 	return taken, lookAgain, err
 }
 
-// advance takes a replay on. That somebody else has is no error, and neither is that it was
-// cancelled.
+// advance continues a replay. It returns no error if another gateway has the replay, or if the
+// replay was cancelled.
 func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 	ctx, cancel := context.WithTimeout(ctx, replayLease)
 	defer cancel()
-	t := turn{store: r.opts.Store, metrics: r.opts.Metrics, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTime)}
-	err := t.run(ctx)
+	t := replayTurn{store: r.opts.Store, metrics: r.opts.Metrics, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTime)}
+	err := t.replayBatch(ctx)
 	if errors.Is(err, store.ErrReplayMoved) {
 		return nil
 	}
@@ -146,29 +146,29 @@ func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 			"replayed", t.at.Replayed, "refused", t.at.Done()-t.at.Replayed)
 	}
 	if err != nil {
-		err = fmt.Errorf("taking replay %s on: %w", taken.Key(), err)
+		err = fmt.Errorf("continuing replay %s: %w", taken.Key(), err)
 	}
 	return err
 }
 
-// turn is what is done of a replay at a time.
-type turn struct {
+// replayTurn is one time slice of a replay.
+type replayTurn struct {
 	store   ReplayStore
 	metrics *metrics.Gateway
 	load    store.ProjectLoad
-	// at is the replay as it is now; written is its position in the store.
+	// at is the current replay. written is its position in the store.
 	at      store.Replay
 	written uuid.UUID
 	now     func() time.Time
 	until   time.Time
-	// over says that nothing more is to be done in this turn.
+	// over means that the turn ends.
 	over bool
 }
 
-// run replays as many as the rate lets happen at once, and says when it goes on.
-func (t *turn) run(ctx context.Context) (err error) {
+// replayBatch replays as many originals as the rate allows now, and stores when to continue.
+func (t *replayTurn) replayBatch(ctx context.Context) (err error) {
 	if t.at.TakenAt.Sub(t.at.CreatedAt) > store.MaxOpen {
-		return t.end(ctx, store.ReplayFailed, replayExpired, "It has not come to its end in 30 days.")
+		return t.endReplay(ctx, store.ReplayFailed, replayExpired, "The replay did not end within 30 days.")
 	}
 	if t.load, err = t.store.ProjectLoad(ctx, t.at.ProjectID); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
@@ -181,27 +181,26 @@ func (t *turn) run(ctx context.Context) (err error) {
 			return err
 		}
 		for _, original := range page.Originals {
-			if err := t.replay(ctx, original); err != nil || t.over {
+			if err := t.replayOriginal(ctx, original); err != nil || t.over {
 				return err
 			}
 			if left--; !t.now().Before(t.until) {
-				return t.move(ctx, t.at, due)
+				return t.saveProgress(ctx, t.at, due)
 			}
 		}
 		t.at.Position = page.Last
 		if page.End {
-			return t.end(ctx, store.ReplayCompleted, "", "")
+			return t.endReplay(ctx, store.ReplayCompleted, "", "")
 		}
 	}
-	return t.move(ctx, t.at, due)
+	return t.saveProgress(ctx, t.at, due)
 }
 
-// replay lets an original happen again, counts it as one that cannot, or lets the replay
-// wait or end for it.
-func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
+// replayOriginal replays an original, counts it as refused, or makes the replay wait or end.
+func (t *replayTurn) replayOriginal(ctx context.Context, original store.ConnectorRun) error {
 	if t.at.Done() >= store.MaxReplayed {
-		return t.end(ctx, store.ReplayFailed, replayTooMany, fmt.Sprintf(
-			"One replay replays at most %d connector runs, and there are more. Begin another one with a later since.", store.MaxReplayed))
+		return t.endReplay(ctx, store.ReplayFailed, replayTooMany, fmt.Sprintf(
+			"A replay has at most %d connector runs, and there are more. Start another one with a later since.", store.MaxReplayed))
 	}
 	to := t.at
 	to.Position, to.Tries, to.Reason, to.Detail = original.ID, 0, "", ""
@@ -210,50 +209,49 @@ func (t *turn) replay(ctx context.Context, original store.ConnectorRun) error {
 	var refused *replay.Refused
 	switch {
 	case err == nil:
-		t.count(original, a)
+		t.countOpened(original, a)
 		t.metrics.Replayed(metrics.ReplayDone)
 		t.at, t.written = to, to.Position
 		return nil
 	case errors.As(err, &refused):
 		return t.refused(ctx, original, *refused)
 	case errors.Is(err, store.ErrNotFound):
-		return t.refuse(ctx, original, string(replay.Gone))
+		return t.recordRefused(ctx, original, string(replay.Gone))
 	case errors.Is(err, replay.ErrUnstorable):
-		return t.refuse(ctx, original, replayUnstorable)
+		return t.recordRefused(ctx, original, replayUnstorable)
 	}
-	return t.stuck(ctx, original, err)
+	return t.recordStuck(ctx, original, err)
 }
 
-// stuck says in the replay that it has not come past an original, as far as the store takes
-// that, and lets it try again. At last it counts that one as one that cannot be replayed, and the
-// replay goes on without it.
-func (t *turn) stuck(ctx context.Context, original store.ConnectorRun, because error) error {
+// recordStuck records a failed original in the replay, if the store accepts it, and schedules a retry.
+// After the last try it counts the original as refused, and the replay continues without it.
+func (t *replayTurn) recordStuck(ctx context.Context, original store.ConnectorRun, because error) error {
 	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(because, store.ErrReplayMoved) {
-		return because // the gateway stops, or the replay has gone on elsewhere
+		return because // the gateway stops, or another gateway has the replay
 	}
 	t.over = true
-	// What failed may have taken all the time that there was.
+	// The failed try may have used the whole time limit.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 	defer cancel()
 	to := t.at
 	if to.Tries++; to.Tries >= stuckTries {
-		return errors.Join(fmt.Errorf("passing over connector run %s after %d tries: %w", original.ID, to.Tries, because), t.refuse(ctx, original, replayStuck))
+		return errors.Join(fmt.Errorf("skipping connector run %s after %d tries: %w", original.ID, to.Tries, because), t.recordRefused(ctx, original, replayStuck))
 	}
 	wait := min(stuckWait<<(to.Tries-1), maxStuckWait)
-	to.Reason, to.Detail = replayStuck, fmt.Sprintf("Connector run %s cannot be replayed at the moment, for what it has stored cannot be read or written. "+
-		"It was tried %d of %d times, and is tried again in %d seconds; after the last time it is counted as refused, and the replay goes on without it.",
+	to.Reason, to.Detail = replayStuck, fmt.Sprintf("Connector run %s cannot be replayed at the moment, because its data cannot be read or written. "+
+		"Try %d of %d failed; the next try is in %d seconds. After the last try it counts as refused, and the replay continues without it.",
 		original.ID, to.Tries, stuckTries, int(wait.Seconds()))
-	return errors.Join(because, t.move(ctx, to, t.at.TakenAt.Add(wait)))
+	return errors.Join(because, t.saveProgress(ctx, to, t.at.TakenAt.Add(wait)))
 }
 
-// refused deals with an original that is not replayed now, or never is.
-func (t *turn) refused(ctx context.Context, original store.ConnectorRun, r replay.Refused) error {
+// refused handles an original that cannot be replayed now or at all.
+func (t *replayTurn) refused(ctx context.Context, original store.ConnectorRun, r replay.Refused) error {
 	var wait time.Duration
 	switch r.Reason {
 	case replay.Gone, replay.InProgress, replay.NotOutbound:
-		return t.refuse(ctx, original, string(r.Reason))
+		return t.recordRefused(ctx, original, string(r.Reason))
 	case replay.Retired:
-		return t.end(ctx, store.ReplayFailed, string(r.Reason), r.Detail)
+		return t.endReplay(ctx, store.ReplayFailed, string(r.Reason), r.Detail)
 	case replay.BacklogFull, replay.StorageFull, replay.Changing:
 		wait = roomWait
 	default:
@@ -262,26 +260,26 @@ func (t *turn) refused(ctx context.Context, original store.ConnectorRun, r repla
 	t.over = true
 	to := t.at
 	to.Reason, to.Detail = string(r.Reason), r.Detail
-	return t.move(ctx, to, t.at.TakenAt.Add(wait))
+	return t.saveProgress(ctx, to, t.at.TakenAt.Add(wait))
 }
 
-// refuse counts an original that cannot be replayed.
-func (t *turn) refuse(ctx context.Context, original store.ConnectorRun, reason string) error {
+// recordRefused counts an original that cannot be replayed.
+func (t *replayTurn) recordRefused(ctx context.Context, original store.ConnectorRun, reason string) error {
 	to := t.at
 	to.Position, to.Tries, to.Reason, to.Detail, to.Refused = original.ID, 0, "", "", maps.Clone(t.at.Refused)
 	if to.Refused == nil {
 		to.Refused = map[string]int64{}
 	}
 	to.Refused[reason]++
-	if err := t.move(ctx, to, time.Time{}); err != nil {
+	if err := t.saveProgress(ctx, to, time.Time{}); err != nil {
 		return err
 	}
 	t.metrics.Replayed(metrics.ReplayRefused)
 	return nil
 }
 
-// count notes that a project has more open than when it was measured.
-func (t *turn) count(original store.ConnectorRun, a store.Admission) {
+// countOpened adds the runs of a replayed original to the measured load of the project.
+func (t *replayTurn) countOpened(original store.ConnectorRun, a store.Admission) {
 	if original.Trigger == store.TriggerOutbound || t.load.Backlog == nil {
 		return
 	}
@@ -290,16 +288,16 @@ func (t *turn) count(original store.ConnectorRun, a store.Admission) {
 	t.load.Backlog[original.EnvironmentID] = backlog
 }
 
-// end ends the replay.
-func (t *turn) end(ctx context.Context, status store.ReplayStatus, reason, detail string) error {
+// endReplay ends the replay.
+func (t *replayTurn) endReplay(ctx context.Context, status store.ReplayStatus, reason, detail string) error {
 	t.over = true
 	to := t.at
 	to.Status, to.Reason, to.Detail = status, reason, detail
-	return t.move(ctx, to, time.Time{})
+	return t.saveProgress(ctx, to, time.Time{})
 }
 
-// move writes how far the replay has come, and when it goes on.
-func (t *turn) move(ctx context.Context, to store.Replay, due time.Time) error {
+// saveProgress stores the progress of the replay and when it continues.
+func (t *replayTurn) saveProgress(ctx context.Context, to store.Replay, due time.Time) error {
 	if err := t.store.MoveReplay(ctx, store.ReplayStep{From: t.written, To: to, Due: due}); err != nil {
 		return err
 	}

@@ -25,12 +25,12 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// replaying is a store with a connector and events that have failed.
+// replaying is a store with a connector and failed events.
 type replaying struct {
 	store.Store
 	scene  *storebench.Scene
 	failed []uuid.UUID
-	// refuse answers steps and moves in place of the store where it is an error.
+	// refuse can return an error instead of a step or a move.
 	refuse atomic.Pointer[func(step bool) error]
 }
 
@@ -64,7 +64,7 @@ func newReplaying(t *testing.T, failed int) *replaying {
 	return r
 }
 
-// fail accepts events that fail at once.
+// fail accepts events whose runs fail at once.
 func (r *replaying) fail(t *testing.T, events int) {
 	t.Helper()
 	for range events {
@@ -77,8 +77,8 @@ func (r *replaying) fail(t *testing.T, events int) {
 	}
 }
 
-// start makes a replay of what has failed, in a later millisecond: a window ends before that in
-// which the replay is made.
+// start creates a replay of the failed runs in a later millisecond, because a window ends before
+// the creation of its replay.
 func (r *replaying) start(t *testing.T, perMinute int64) store.Replay {
 	t.Helper()
 	failed, err := r.Now(t.Context())
@@ -97,12 +97,12 @@ func (r *replaying) start(t *testing.T, perMinute int64) store.Replay {
 	return started
 }
 
-// replayer works on a store; its clock stands still.
+// replayer returns a Replayer with a constant clock.
 func (r *replaying) replayer() *Replayer {
 	return NewReplayer(ReplayerOptions{Store: r, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight }})
 }
 
-// now is a replay as it is, taken at once.
+// now returns the current state of a replay, without waiting for its due time.
 func (r *replaying) now(t *testing.T, of store.Replay) store.Replay {
 	t.Helper()
 	at, err := r.Replay(t.Context(), of.Key())
@@ -113,14 +113,14 @@ func (r *replaying) now(t *testing.T, of store.Replay) store.Replay {
 	return at
 }
 
-// advance gives a replay a turn.
+// advance runs one turn of a replay.
 func (r *replaying) advance(t *testing.T, of store.Replay) store.Replay {
 	t.Helper()
 	require.NoError(t, r.replayer().advance(t.Context(), r.now(t, of)))
 	return r.now(t, of)
 }
 
-// again counts how often each original has happened again.
+// again counts the replays of each original.
 func (r *replaying) again(t *testing.T) map[uuid.UUID]int {
 	t.Helper()
 	out := map[uuid.UUID]int{}
@@ -140,7 +140,7 @@ func (r *replaying) again(t *testing.T) map[uuid.UUID]int {
 	}
 }
 
-// onceEach is what all that failed count when they have happened again once.
+// onceEach returns the counts for one replay of each original.
 func (r *replaying) onceEach() map[uuid.UUID]int {
 	out := map[uuid.UUID]int{}
 	for _, id := range r.failed {
@@ -149,9 +149,9 @@ func (r *replaying) onceEach() map[uuid.UUID]int {
 	return out
 }
 
-// TestAReplayGoesOnAtItsRate: a turn replays what a second may have, or one, and the next
-// turn is due when the rate allows it.
-func TestAReplayGoesOnAtItsRate(t *testing.T) {
+// TestReplayer_KeepsRate: a turn replays the number for one second, at least one, and the next turn
+// is due at the rate.
+func TestReplayer_KeepsRate(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int64]struct {
 		turns []int64
@@ -176,7 +176,7 @@ func TestAReplayGoesOnAtItsRate(t *testing.T) {
 					require.Equal(t, taken.TakenAt.Add(want.wait), *next, perMinute)
 				}
 			}
-			if at.Status == store.ReplayRunning { // its turn was full with the last one
+			if at.Status == store.ReplayRunning { // its last turn was full
 				at = r.advance(t, at)
 			}
 			require.Equal(t, store.ReplayCompleted, at.Status, perMinute)
@@ -186,8 +186,8 @@ func TestAReplayGoesOnAtItsRate(t *testing.T) {
 	}
 }
 
-// TestReplicasReplayEachOriginalOnce: also where all of them take the same turn.
-func TestReplicasReplayEachOriginalOnce(t *testing.T) {
+// TestReplayer_ReplicasReplayOnce: even if all replicas take the same turn.
+func TestReplayer_ReplicasReplayOnce(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 40)
 	at := r.start(t, 600)
@@ -206,8 +206,8 @@ func TestReplicasReplayEachOriginalOnce(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// TestAReplayGoesOnAfterACrash: wherever in a turn its gateway was lost.
-func TestAReplayGoesOnAfterACrash(t *testing.T) {
+// TestReplayer_ContinuesAfterCrash: after a crash at any point of a turn.
+func TestReplayer_ContinuesAfterCrash(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("lost")
 	for survives := range 6 {
@@ -234,9 +234,9 @@ func TestAReplayGoesOnAfterACrash(t *testing.T) {
 	}
 }
 
-// TestAReplayWaits: while the project has no room, or the connector takes nothing; it says
-// why, and goes on when that is over.
-func TestAReplayWaits(t *testing.T) {
+// TestReplayer_Waits: a replay waits while the project is full or the connector accepts nothing. It
+// reports the reason and continues afterwards.
+func TestReplayer_Waits(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 3)
 	at := r.start(t, 6000)
@@ -277,7 +277,7 @@ func TestAReplayWaits(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// limited is a store whose projects may have so many open runs in an environment.
+// limited is a store with a limit of open runs per environment.
 type limited struct {
 	*replaying
 	runs int64
@@ -290,9 +290,9 @@ func (l *limited) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Pro
 	return load, err
 }
 
-// TestAReplayKeepsToTheBacklog: it fills what is free, with what it has replayed since the
-// project was measured, and waits.
-func TestAReplayKeepsToTheBacklog(t *testing.T) {
+// TestReplayer_KeepsBacklogLimit: a replay fills the free capacity, counts its own runs since the
+// last measurement, and waits.
+func TestReplayer_KeepsBacklogLimit(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 5)
 	at := r.start(t, 6000)
@@ -310,8 +310,9 @@ func TestAReplayKeepsToTheBacklog(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// TestWhatCannotBeReplayedIsCounted: by its reason, and the replay goes on.
-func TestWhatCannotBeReplayedIsCounted(t *testing.T) {
+// TestReplayer_CountsRefused: originals that cannot be replayed are counted by reason, and the
+// replay continues.
+func TestReplayer_CountsRefused(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 1)
 	skipped := r.scene.Event(t)
@@ -337,18 +338,18 @@ func TestWhatCannotBeReplayedIsCounted(t *testing.T) {
 	}
 }
 
-// TestWhatItsConnectorNeverSendsIsCounted: no waiting makes an outbound connector of another one.
-func TestWhatItsConnectorNeverSendsIsCounted(t *testing.T) {
+// TestReplayer_CountsWrongMode: waiting does not turn a connector into an outbound one.
+func TestReplayer_CountsWrongMode(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 1)
 	at := r.now(t, r.start(t, 6000))
-	now := turn{store: r, metrics: metrics.NewGateway(nil), at: at, written: at.Position}
+	now := replayTurn{store: r, metrics: metrics.NewGateway(nil), at: at, written: at.Position}
 	require.NoError(t, now.refused(t.Context(), store.ConnectorRun{ID: r.failed[0]}, replay.Refused{Reason: replay.NotOutbound}))
 	require.Equal(t, map[string]int64{"not_outbound": 1}, r.now(t, at).Refused)
 }
 
-// TestAReplayPassesOverWhatItDoesNotReplay: however much that is.
-func TestAReplayPassesOverWhatItDoesNotReplay(t *testing.T) {
+// TestReplayer_SkipsOtherStatuses: however many there are.
+func TestReplayer_SkipsOtherStatuses(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 1)
 	others := make([]store.Event, store.MaxReplayPage+1)
@@ -364,8 +365,8 @@ func TestAReplayPassesOverWhatItDoesNotReplay(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// TestAReplayFails: where no waiting helps.
-func TestAReplayFails(t *testing.T) {
+// TestReplayer_Fails: if waiting does not help.
+func TestReplayer_Fails(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 1)
 	for reason, change := range map[string]func(*store.Replay) error{
@@ -399,8 +400,8 @@ func TestAReplayFails(t *testing.T) {
 	require.Empty(t, r.again(t))
 }
 
-// TestACancelledReplayReplaysNothing: from the moment on that it is.
-func TestACancelledReplayReplaysNothing(t *testing.T) {
+// TestReplayer_Cancelled: a cancelled replay replays nothing more.
+func TestReplayer_Cancelled(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 3)
 	at := r.start(t, 6000)
@@ -411,16 +412,17 @@ func TestACancelledReplayReplaysNothing(t *testing.T) {
 	require.Empty(t, r.again(t))
 }
 
-// TestALookTakesAllOnThatIsDue: and says when the next one is; without any it is one read.
-func TestALookTakesAllOnThatIsDue(t *testing.T) {
+// TestReplayer_LookProcessesAllDue: a check processes all due replays and returns the time of the
+// next one. Without a replay it is one read.
+func TestReplayer_LookProcessesAllDue(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 3)
-	wait, err := r.replayer().look(t.Context())
+	wait, err := r.replayer().processDue(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, lookEvery, wait)
 	at := r.start(t, 1)
-	wait, err = r.replayer().look(t.Context())
+	wait, err = r.replayer().processDue(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, lookEvery, wait, "the next one is a minute away")
+	require.Equal(t, lookEvery, wait, "the next one is due in a minute")
 	require.EqualValues(t, 1, r.now(t, at).Replayed)
 }

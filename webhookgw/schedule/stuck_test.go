@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// unreadable is a store that cannot read what an event was about.
+// unreadable is a store that cannot read the input of an event.
 type unreadable struct {
 	*replaying
 	event uuid.UUID
@@ -34,7 +34,7 @@ func (u unreadable) EventInput(ctx context.Context, key store.Key) (store.EventI
 	return u.replaying.EventInput(ctx, key)
 }
 
-// unreadable is a replayer that cannot read the first event that failed.
+// unreadable returns a Replayer that cannot read the first failed event.
 func (r *replaying) unreadable(fail func(context.Context) error) *Replayer {
 	return NewReplayer(ReplayerOptions{
 		Store: unreadable{r, r.failed[0], fail}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight },
@@ -43,7 +43,7 @@ func (r *replaying) unreadable(fail func(context.Context) error) *Replayer {
 
 func spoilt(context.Context) error { return errors.New("the blob is spoilt") }
 
-// tries lets a replayer try n times, which fails each time.
+// tries makes n failing tries.
 func (r *replaying) tries(t *testing.T, replayer *Replayer, at store.Replay, n int) store.Replay {
 	t.Helper()
 	for range n {
@@ -52,9 +52,9 @@ func (r *replaying) tries(t *testing.T, replayer *Replayer, at store.Replay, n i
 	return r.now(t, at)
 }
 
-// TestAReplayThatIsStuckSaysSo: at which connector run, and what comes of it; and it goes on
-// where that is over.
-func TestAReplayThatIsStuckSaysSo(t *testing.T) {
+// TestReplayer_RecordsStuckOriginal: the replay shows the connector run and the error, and
+// continues when the error is over.
+func TestReplayer_RecordsStuckOriginal(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 2)
 	at := r.start(t, 6000)
@@ -66,8 +66,8 @@ func TestAReplayThatIsStuckSaysSo(t *testing.T) {
 		require.Equal(t, store.ReplayRunning, at.Status)
 		require.Equal(t, "unreadable", at.Reason)
 		require.Contains(t, at.Detail, r.failed[0].String())
-		require.Contains(t, at.Detail, fmt.Sprintf("%d of %d times", try, stuckTries))
-		require.NotContains(t, at.Detail, "spoilt", "what is inside is for the log")
+		require.Contains(t, at.Detail, fmt.Sprintf("%d of %d failed", try, stuckTries))
+		require.NotContains(t, at.Detail, "spoilt", "internal errors are only logged")
 		require.Equal(t, try, at.Tries)
 		_, next, err := r.NextReplay(t.Context())
 		require.NoError(t, err)
@@ -80,9 +80,9 @@ func TestAReplayThatIsStuckSaysSo(t *testing.T) {
 	require.Equal(t, r.onceEach(), r.again(t))
 }
 
-// TestAReplayPassesOverWhatItCannotRead: after so many tries, whichever process makes them; it
-// counts that, and replays the others.
-func TestAReplayPassesOverWhatItCannotRead(t *testing.T) {
+// TestReplayer_SkipsUnreadableOriginal: after a number of tries by any process, the original counts
+// as refused and the others are replayed.
+func TestReplayer_SkipsUnreadableOriginal(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 3)
 	at := r.tries(t, r.unreadable(spoilt), r.start(t, 6000), stuckTries-1)
@@ -94,7 +94,7 @@ func TestAReplayPassesOverWhatItCannotRead(t *testing.T) {
 	require.Equal(t, map[string]int64{"unreadable": 1}, at.Refused)
 	require.Equal(t, r.failed[0], at.Position)
 	require.Empty(t, at.Reason)
-	require.Zero(t, at.Tries, "the next one has tries of its own")
+	require.Zero(t, at.Tries, "the next original has its own tries")
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_replayed_total", "outcome", metrics.ReplayRefused), 0)
 	at = r.advance(t, at)
 	require.Equal(t, store.ReplayCompleted, at.Status)
@@ -105,9 +105,9 @@ func TestAReplayPassesOverWhatItCannotRead(t *testing.T) {
 	require.Equal(t, want, r.again(t))
 }
 
-// late is a context whose deadline has passed once the channel is closed.
+// late is a context whose deadline passes when the channel is closed.
 type late struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // it implements the interface
 	passed          chan struct{}
 }
 
@@ -122,9 +122,8 @@ func (l late) Err() error {
 	}
 }
 
-// TestWhatTakesForEverIsStuckToo: all the time that a turn has; but not what was broken off, for
-// the gateway stops.
-func TestWhatTakesForEverIsStuckToo(t *testing.T) {
+// TestReplayer_TimeoutIsStuck: a timeout counts as a try. A try that a stop interrupts does not.
+func TestReplayer_TimeoutIsStuck(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 2)
 	at := r.start(t, 6000)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -27,61 +28,65 @@ type fakeStore struct {
 	swept, expunged    int
 	partitioned, ended int
 	planned            int
-	// unrolled are ends that are not rolled up; rollUps how often somebody has begun to.
+	// unrolled is the number of ended runs without rollups, rollUps the number of rollup calls.
 	unrolled, rollUps atomic.Int64
-	// unindexed and indexings are likewise of the index.
+	// unindexed and indexings are the same for the search index.
 	unindexed, indexings atomic.Int64
 	moved                int
-	stuck                error // of what is always due
-	unended              error // of runs that are open for too long
+	stuck                error // error of endless work
+	unended              error // error of runs that are open for too long
 	old, late            int   // runs and deliveries that are open for too long
-	// expired are leases beyond the three of each sweep.
+	// expired is the number of leases beyond three per sweep.
 	expired int
-	broken  error // of sweeping leases
-	// past is what is left of history that is too old; freed is what each time gives back.
-	past  int
-	freed int64
-	held  error // of some of it, which stays
-	clock time.Time
-	// shorter is how much projects keep no longer; took is how long it takes to delete some of it.
+	broken  error // error of sweeping leases
+	// past is the amount of expired history, freed the bytes per deletion. Two loops of a Sweeper
+	// use past: one deletes, the other reports the oldest day.
+	pastMutex sync.Mutex
+	past      int
+	freed     int64
+	held      error // error of a partition that stays
+	clock     time.Time
+	// openDays is the age of the oldest open day, in days.
+	openDays int
+	// shorter is the history that projects no longer keep, took the time of a deletion.
 	shorter int
-	// overdue is how late the most overdue project is.
+	// overdue is the delay of the most overdue project.
 	overdue time.Duration
 	took    func()
-	// expunging, unless nil, is called where what has expired is swept.
+	// expunging is called when expired rows are swept, unless nil.
 	expunging func()
 }
 
-// settled is a sweeper that saw the store answer for the whole grace.
+// settled returns a Sweeper that saw the store answer for the whole grace period.
 func settled(opts Options, now time.Time) *Sweeper {
 	s := New(opts)
 	s.reachable, s.looked, s.asked, s.clock = now.Add(-grace), now, now, now
-	s.agree.Store(true)
+	s.clockInSync.Store(true)
 	if fake, ok := opts.Store.(*fakeStore); ok && fake.clock.IsZero() {
 		fake.clock = now
 	}
 	return s
 }
 
-// forget is a round of each of those that end and delete what is too old.
+// forget runs one round of the work that depends on age.
 func (s *Sweeper) forget(t *testing.T) (err error) {
 	t.Helper()
 	for _, do := range []func(ctx context.Context) error{s.expired, s.dropped, s.trimmed} {
-		err = errors.Join(err, s.forAge(do)(t.Context()))
+		err = errors.Join(err, s.ifStoreSettled(do)(t.Context()))
 	}
 	return err
 }
 
-// round is one of what sweeps leases and one each of the rest; moved is how many runs the
-// former moved.
+// round runs one sweep of leases and one round of the other work. moved is the number of runs that
+// the sweep moved.
 func (s *Sweeper) round(t *testing.T, fake *fakeStore) (moved int, err error) {
 	t.Helper()
 	before := fake.moved
-	err = errors.Join(s.sweep(t.Context()), s.tidy(t.Context()), s.forget(t))
+	err = errors.Join(s.sweepExpiredLeases(t.Context()), s.runHousekeeping(t.Context()), s.forget(t))
 	return fake.moved - before, err
 }
 
-// Now has stood still unless a test moves it.
+// Now returns a constant time unless the test changes it.
 func (f *fakeStore) Now(context.Context) (time.Time, error) { return f.clock, nil }
 
 func (f *fakeStore) Ping(context.Context) error { return f.down }
@@ -124,16 +129,25 @@ func (f *fakeStore) DropHistory(_ context.Context, age time.Duration, limit int)
 	if age != store.Retention {
 		return store.Dropped{}, errors.New("not that long")
 	}
+	f.pastMutex.Lock()
+	defer f.pastMutex.Unlock()
 	n := min(limit-1, f.past)
-	f.past -= n
+	if f.past -= n; n == 0 {
+		return store.Dropped{}, f.held
+	}
 	return store.Dropped{Count: n, Freed: f.freed}, f.held
 }
 
-func (f *fakeStore) OldestHistory(context.Context) (time.Time, error) {
+func (f *fakeStore) OldestHistory(context.Context) (oldest store.OldestDays, err error) {
+	f.pastMutex.Lock()
+	defer f.pastMutex.Unlock()
 	if f.past > 0 {
-		return f.clock.Add(-store.Retention - 3*24*time.Hour), nil
+		oldest.Deletable = f.clock.Add(-store.Retention - 3*24*time.Hour)
 	}
-	return time.Time{}, nil
+	if f.openDays > 0 {
+		oldest.Open = f.clock.Add(-time.Duration(f.openDays) * 24 * time.Hour)
+	}
+	return oldest, nil
 }
 
 func (f *fakeStore) CountStored(_ context.Context, limit int) (int, error) {
@@ -162,7 +176,7 @@ func (f *fakeStore) EnsurePartitions(_ context.Context, ahead int) (int, error) 
 	return ahead + 1, nil
 }
 
-func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
+func TestSweeper_WaitsForGrace(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	fake := &fakeStore{clock: now}
@@ -184,7 +198,7 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 		return moved
 	}
 	lease := []time.Duration{10 * time.Second, 10 * time.Second, 9 * time.Second}
-	require.Zero(t, once(0), "the store was only just reached")
+	require.Zero(t, once(0), "the store was reached only recently")
 	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
 
@@ -195,15 +209,15 @@ func TestSweepingWaitsForAWholeLeaseOfReachability(t *testing.T) {
 	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
 
-	require.Zero(t, once(40*time.Second), "the process stood still, and so did its runners' renewals")
+	require.Zero(t, once(40*time.Second), "the process was paused, so runners could not renew")
 	require.Zero(t, moved(lease...))
 	require.Equal(t, 3, once(time.Second))
 	require.Equal(t, 3, fake.swept)
-	require.Equal(t, 3, fake.expunged, "what is deleted waits for as long")
+	require.Equal(t, 3, fake.expunged, "deletions wait for the same time")
 }
 
-// TestExpiredRowsAreDeletedAgainAndAgain: each minute from the grace on.
-func TestExpiredRowsAreDeletedAgainAndAgain(t *testing.T) {
+// TestSweeper_DeletesExpiredRowsEachMinute: from the end of the grace period on.
+func TestSweeper_DeletesExpiredRowsEachMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeStore{clock: time.Now()}
@@ -214,8 +228,8 @@ func TestExpiredRowsAreDeletedAgainAndAgain(t *testing.T) {
 	})
 }
 
-// TestWhatIsOpenForTooLongEnds: all of it, with every sweep that deletes.
-func TestWhatIsOpenForTooLongEnds(t *testing.T) {
+// TestSweeper_EndsRunsOpenForTooLong: each round ends all of them.
+func TestSweeper_EndsRunsOpenForTooLong(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{old: 3 * sweepLimit}
@@ -225,16 +239,16 @@ func TestWhatIsOpenForTooLongEnds(t *testing.T) {
 	require.Zero(t, fake.old)
 }
 
-// TestHistoryThatIsTooOldGoes: all of it, and how far that is behind is told.
-func TestHistoryThatIsTooOldGoes(t *testing.T) {
+// TestSweeper_DropsHistory: all expired history, and the delay is reported.
+func TestSweeper_DropsHistory(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{past: 3 * sweepLimit, clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }}, now)
-	require.NoError(t, s.oldest(t.Context()))
+	require.NoError(t, s.reportOverdue(t.Context()))
 	overdue := func() float64 { return metrictest.Of(t, registry).Value(t, "agentplatform_history_overdue_seconds") }
 	require.InEpsilon(t, (2 * 24 * time.Hour).Seconds(), overdue(), 0)
-	for range 2 { // which is told beside the deleting
+	for range 2 { // reported in another loop
 		_, err := s.round(t, fake)
 		require.NoError(t, err)
 	}
@@ -243,14 +257,39 @@ func TestHistoryThatIsTooOldGoes(t *testing.T) {
 	require.InEpsilon(t, 3*sweepLimit, metrictest.Of(t, registry).Value(t, "agentplatform_history_dropped_total"), 0)
 }
 
-// TestSweeper_DropsHistoryOnceItHasExpiredRuns: what was open for too long needs its history to end. Runs that
-// are set aside because they cannot end keep no history.
+// TestSweeper_ReportsOpenDaysBeyondRetention: an open day is not deleted, so it has a gauge of its own.
+func TestSweeper_ReportsOpenDaysBeyondRetention(t *testing.T) {
+	t.Parallel()
+	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
+	fake := &fakeStore{clock: now}
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Retention: 90 * 24 * time.Hour}, now)
+	for name, row := range map[string]struct {
+		days int
+		want time.Duration
+	}{
+		"no open day":       {0, 0},
+		"within retention":  {90, 0},
+		"just old enough":   {91, 0},
+		"three days beyond": {94, 3 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake.openDays = row.days
+			require.NoError(t, s.reportOverdue(t.Context()))
+			all := metrictest.Of(t, registry)
+			require.InDelta(t, row.want.Seconds(), all.Value(t, "agentplatform_open_history_overdue_seconds"), 0)
+			require.Zero(t, all.Value(t, "agentplatform_history_overdue_seconds"))
+		})
+	}
+}
+
+// TestSweeper_DropsHistoryOnceItHasExpiredRuns: ending a run needs its history. Runs that are set
+// aside because they cannot end do not keep history.
 func TestSweeper_DropsHistoryOnceItHasExpiredRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{past: 3, clock: now, unended: errors.New("away")}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
-	require.NoError(t, s.sweep(t.Context()))
+	require.NoError(t, s.sweepExpiredLeases(t.Context()))
 	require.ErrorIs(t, s.forget(t), fake.unended)
 	require.Equal(t, 3, fake.past)
 	fake.unended = &store.SetAsideError{Rows: []error{errors.New("one that cannot end")}}
@@ -258,16 +297,15 @@ func TestSweeper_DropsHistoryOnceItHasExpiredRuns(t *testing.T) {
 	require.Zero(t, fake.past)
 }
 
-// TestWhatIsOpenIsYoungerThanWhatGoes: of a run that is open nothing is deleted.
-func TestWhatIsOpenIsYoungerThanWhatGoes(t *testing.T) {
+// TestOpenFor_IsShorterThanRetention: the history of open runs is never deleted.
+func TestOpenFor_IsShorterThanRetention(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, store.MaxOpen, store.OpenFor(store.Retention))
 	require.Equal(t, 24*time.Hour, store.OpenFor(store.MinRetention))
 }
 
-// TestSomebodysManyLeasesKeepNobodyWaiting: a sweep goes on while it finds as many
-// as one statement moves.
-func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
+// TestSweeper_ManyLeasesInOneSweep: a sweep continues while each statement is full.
+func TestSweeper_ManyLeasesInOneSweep(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{expired: 4 * sweepLimit}
@@ -278,9 +316,8 @@ func TestSomebodysManyLeasesKeepNobodyWaiting(t *testing.T) {
 	require.Equal(t, 5, fake.swept)
 }
 
-// TestLostLeasesAreCounted: by what became of their runs, and whether the store
-// was there.
-func TestLostLeasesAreCounted(t *testing.T) {
+// TestSweeper_CountsLostLeases: by the outcome of their runs.
+func TestSweeper_CountsLostLeases(t *testing.T) {
 	t.Parallel()
 	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: sqlitetest.Migrated(t), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
@@ -300,8 +337,8 @@ func TestLostLeasesAreCounted(t *testing.T) {
 
 	registry := prometheus.NewRegistry()
 	s := settled(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry)}, time.Now())
-	require.NoError(t, s.sweep(t.Context()))
-	require.NoError(t, s.tidy(t.Context()))
+	require.NoError(t, s.sweepExpiredLeases(t.Context()))
+	require.NoError(t, s.runHousekeeping(t.Context()))
 	require.Equal(t, map[string]float64{
 		`agentplatform_lost_leases_total{outcome="given_back"}`: 1,
 		`agentplatform_lost_leases_total{outcome="failed"}`:     1,
@@ -311,13 +348,13 @@ func TestLostLeasesAreCounted(t *testing.T) {
 	}, metrictest.Of(t, registry).Moved())
 
 	s.opts.Store = &fakeStore{down: errors.New("away")}
-	require.Error(t, s.sweep(t.Context()))
+	require.Error(t, s.sweepExpiredLeases(t.Context()))
 	require.Zero(t, metrictest.Of(t, registry).Value(t, "agentplatform_store_reachable"))
 }
 
-// TestWhatEndsLeaveIsConsumed: all of it, at once, also while leases are not swept;
-// and the partitions are looked at with the first round and every hour.
-func TestWhatEndsLeaveIsConsumed(t *testing.T) {
+// TestSweeper_ConsumesOutbox: all rows, at once, even while leases are not swept. Partitions are
+// checked in the first round and every hour.
+func TestSweeper_ConsumesOutbox(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{ended: 3*sweepLimit + 1}
@@ -331,8 +368,8 @@ func TestWhatEndsLeaveIsConsumed(t *testing.T) {
 	}
 }
 
-// TestAStoreThatDoesNotAnswerHoldsNoStepForLonger: each step has its time.
-func TestAStoreThatDoesNotAnswerHoldsNoStepForLonger(t *testing.T) {
+// TestSweeper_StepTimeout: each step has a time limit.
+func TestSweeper_StepTimeout(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Store: hanging{&fakeStore{}}, Logger: slog.Default(), WithTimeout: func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 		require.Equal(t, stepTimeout, after)
@@ -340,10 +377,10 @@ func TestAStoreThatDoesNotAnswerHoldsNoStepForLonger(t *testing.T) {
 		cancel()
 		return ctx, cancel
 	}})
-	require.ErrorIs(t, s.sweep(t.Context()), context.Canceled)
+	require.ErrorIs(t, s.sweepExpiredLeases(t.Context()), context.Canceled)
 }
 
-// hanging answers nothing until it is not asked any more.
+// hanging blocks each call until its context ends.
 type hanging struct{ *fakeStore }
 
 func (hanging) Ping(ctx context.Context) error {
@@ -351,9 +388,9 @@ func (hanging) Ping(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept: partitions that cannot be made, and
-// ends that cannot be counted, are told, and tried again.
-func TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept(t *testing.T) {
+// TestSweeper_SweepsLeasesDespiteOtherErrors: errors of partitions and of the outbox are logged and
+// retried, and leases are swept anyway.
+func TestSweeper_SweepsLeasesDespiteOtherErrors(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{stuck: errors.New("permission denied")}
@@ -364,12 +401,12 @@ func TestWhatDoesNotComeOffKeepsNoLeaseFromBeingSwept(t *testing.T) {
 		require.Equal(t, 3, moved)
 		require.Equal(t, round+1, fake.partitioned, "at once again")
 	}
-	require.InEpsilon(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_partitions_ahead"), 0, "what is there is shown")
+	require.InEpsilon(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_partitions_ahead"), 0, "the existing partitions are reported")
 }
 
-// TestAPartThatFailsKeepsNoOtherFromBeingDone: and begins no grace, for the store was
-// there all the time.
-func TestAPartThatFailsKeepsNoOtherFromBeingDone(t *testing.T) {
+// TestSweeper_FailingStepStopsNoOther: it does not restart the grace period either, because the
+// store was reachable.
+func TestSweeper_FailingStepStopsNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{broken: errors.New("one run cannot end"), stuck: errors.New("permission denied"), old: sweepLimit}
@@ -378,7 +415,7 @@ func TestAPartThatFailsKeepsNoOtherFromBeingDone(t *testing.T) {
 		moved, err := s.round(t, fake)
 		require.ErrorIs(t, err, fake.broken)
 		require.ErrorIs(t, err, fake.stuck)
-		require.Equal(t, 3, moved, "what can be ended is, without another grace")
+		require.Equal(t, 3, moved, "other leases end without another grace period")
 		require.Equal(t, round+1, fake.swept)
 		now = now.Add(sweepInterval)
 	}
@@ -386,22 +423,22 @@ func TestAPartThatFailsKeepsNoOtherFromBeingDone(t *testing.T) {
 	require.Zero(t, fake.old)
 }
 
-// TestWhatFailsForLongIsAnOutage: a store that has not done what it was asked for half
-// of the grace may not have let runners renew their leases either.
-func TestWhatFailsForLongIsAnOutage(t *testing.T) {
+// TestSweeper_LongFailureIsOutage: if the store fails for half of the grace period, runners may
+// have been unable to renew their leases.
+func TestSweeper_LongFailureIsOutage(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{broken: context.DeadlineExceeded}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
-	require.Error(t, s.sweep(t.Context()))
+	require.Error(t, s.sweepExpiredLeases(t.Context()))
 	fake.broken = nil
 	now = now.Add(grace/2 + time.Second)
-	require.NoError(t, s.sweep(t.Context()))
+	require.NoError(t, s.sweepExpiredLeases(t.Context()))
 	require.Equal(t, 1, fake.swept)
 }
 
-// TestLeasesWaitForNothingElse: whatever takes long, and however much of it there is.
-func TestLeasesWaitForNothingElse(t *testing.T) {
+// TestSweeper_LeasesDoNotWait: for any other work, however long it takes.
+func TestSweeper_LeasesDoNotWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowStore{fakeStore: fakeStore{clock: time.Now()}}
@@ -413,8 +450,8 @@ func TestLeasesWaitForNothingElse(t *testing.T) {
 	})
 }
 
-// TestWhatHasNoEndKeepsNothingElseWaiting: it goes on when its turn comes again.
-func TestWhatHasNoEndKeepsNothingElseWaiting(t *testing.T) {
+// TestSweeper_EndlessWorkTakesTurns: endless work continues in its next turn.
+func TestSweeper_EndlessWorkTakesTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowStore{fakeStore: fakeStore{clock: time.Now(), late: 10 * sweepLimit}}
@@ -426,7 +463,7 @@ func TestWhatHasNoEndKeepsNothingElseWaiting(t *testing.T) {
 	})
 }
 
-// slowStore takes long for what expired, of which there is no end.
+// slowStore is slow, and has an endless number of expired rows.
 type slowStore struct{ fakeStore }
 
 func (s *slowStore) SweepExpired(ctx context.Context, limit int) (int, error) {

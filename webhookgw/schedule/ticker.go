@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	// tickLimit is how many ticks are read and recorded at once: the inputs of that many
-	// are in memory.
+	// tickLimit is the number of ticks that are read and recorded at once. Their inputs are in
+	// memory.
 	tickLimit = 100
-	// tickRuns is how many runs one transaction starts of them, unless one tick has more. It is
-	// halved where that took too long, and doubled again where it did not.
+	// tickRuns is the number of runs that one transaction starts, unless a single tick has more.
+	// The ticker halves it after a timeout and doubles it again after a success.
 	tickRuns = 1024
-	// lookEvery is how long nobody looks for ticks that nobody expects, such as those of a
-	// connector that has just been made.
+	// lookEvery is the interval for checking for unexpected ticks, for example of new connectors.
 	lookEvery = 5 * time.Second
-	// lookAgain is the pause after a look of which nothing came.
+	// lookAgain is the pause after a check without progress.
 	lookAgain = time.Second
-	// tickTTL is how long a tick is known by its key: for longer than any replica works on
-	// what it has read. That it is run once whoever comes later is its move's affair.
+	// tickTTL is how long the idempotency key of a tick is stored: longer than a replica works on
+	// the ticks it has read. Later duplicates are prevented by the move of the tick.
 	tickTTL = 10 * time.Minute
 )
 
-// TickStore is what ticks need of the store.
+// TickStore is the part of the store that ticks need.
 type TickStore interface {
 	store.Loads
 	DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (store.DueTicks, error)
@@ -48,23 +47,23 @@ type TickStore interface {
 type TickerOptions struct {
 	Store  TickStore
 	Logger *slog.Logger
-	// Metrics count the ticks; nil counts nowhere.
+	// Metrics counts the ticks; nil disables the metrics.
 	Metrics *metrics.Gateway
-	// Now is the clock by which projects are measured; nil means time.Now. What is due is
-	// decided by the database's.
+	// Now is the clock for measuring projects; nil means time.Now. The database's clock decides
+	// which ticks are due.
 	Now func() time.Time
 }
 
-// Ticker records the ticks of cron connectors as events. All replicas may run one: a tick
-// is one event whoever records it.
+// Ticker records the ticks of cron connectors as events. Each gateway can run one, because a tick
+// is one event whichever gateway records it.
 type Ticker struct {
 	opts  TickerOptions
-	rooms *rooms
-	// runs is how many runs a round starts, at most tickRuns.
+	rooms *backlogRooms
+	// runs is the number of runs that a round starts, at most tickRuns.
 	runs int
 }
 
-// NewTicker returns a ticker.
+// NewTicker returns a Ticker.
 func NewTicker(opts TickerOptions) *Ticker {
 	if opts.Now == nil {
 		opts.Now = time.Now
@@ -72,13 +71,13 @@ func NewTicker(opts TickerOptions) *Ticker {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
-	return &Ticker{opts: opts, rooms: newRooms(opts.Store, opts.Now), runs: tickRuns}
+	return &Ticker{opts: opts, rooms: newBacklogRooms(opts.Store, opts.Now), runs: tickRuns}
 }
 
-// Run records what is due until ctx ends.
+// Run records due ticks until ctx ends.
 func (t *Ticker) Run(ctx context.Context) error {
 	for {
-		wait, err := t.look(ctx)
+		wait, err := t.processDue(ctx)
 		if err != nil && ctx.Err() == nil {
 			t.opts.Logger.Error("running cron connectors", "error", err)
 		}
@@ -88,25 +87,25 @@ func (t *Ticker) Run(ctx context.Context) error {
 	}
 }
 
-// look records all that is due, and says when to look again.
-func (t *Ticker) look(ctx context.Context) (wait time.Duration, err error) {
+// processDue records all due ticks and returns the time until the next check.
+func (t *Ticker) processDue(ctx context.Context) (wait time.Duration, err error) {
 	for ctx.Err() == nil {
-		due, done, err := t.round(ctx)
+		due, done, err := t.processRound(ctx)
 		switch {
 		case err != nil:
 			return lookAgain, err
-		case len(due.Ticks) == 0 && len(t.rooms.unknown()) > 0: // whose ticks are due, and wait
+		case len(due.Ticks) == 0 && len(t.rooms.unknown()) > 0: // their ticks are due and wait
 			return lookAgain, nil
 		case len(due.Ticks) == 0:
 			return untilNext(due), nil
-		case done == 0: // somebody else has done it all, or the connectors change
+		case done == 0: // another gateway did it all, or the connectors are changing
 			return lookAgain, nil
 		}
 	}
 	return 0, nil
 }
 
-// untilNext is how long nothing is due.
+// untilNext returns the time until the next tick is due.
 func untilNext(due store.DueTicks) time.Duration {
 	if due.Next == nil {
 		return lookEvery
@@ -114,15 +113,15 @@ func untilNext(due store.DueTicks) time.Duration {
 	return min(max(due.Next.Sub(due.Now), 0), lookEvery)
 }
 
-// round records some of what is due; done is how many ticks went on for it.
-func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err error) {
+// processRound records some of the due ticks. done is the number of ticks that advanced.
+func (t *Ticker) processRound(ctx context.Context) (due store.DueTicks, done int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if due, err = t.opts.Store.DueTicks(ctx, tickLimit, t.rooms.unknown()...); err != nil || len(due.Ticks) == 0 {
 		return due, 0, err
 	}
-	due.Ticks = atMost(due.Ticks, t.runs)
-	defer func() { t.learn(ctx, err) }()
+	due.Ticks = limitRuns(due.Ticks, t.runs)
+	defer func() { t.adjustRoundSize(ctx, err) }()
 	projects := map[uuid.UUID]bool{}
 	for _, d := range due.Ticks {
 		projects[d.Route.Connector.ProjectID] = true
@@ -140,7 +139,7 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 		moves  []store.TickMove
 	)
 	for _, d := range due.Ticks {
-		event, move, err := t.decide(d, due.Now)
+		event, move, err := t.planDue(d, due.Now)
 		switch {
 		case err != nil:
 			return due, 0, err
@@ -150,7 +149,7 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 			moves = append(moves, move)
 		}
 	}
-	over, recorded, err := t.record(ctx, events)
+	over, recorded, err := t.recordEvents(ctx, events)
 	if err != nil {
 		return due, 0, err
 	}
@@ -161,9 +160,9 @@ func (t *Ticker) round(ctx context.Context) (due store.DueTicks, done int, err e
 	return due, recorded + moved, err
 }
 
-// atMost are the first of the ticks, at least one, that start no more than so many runs; one
-// that starts none counts as one.
-func atMost(ticks []store.DueTick, runs int) []store.DueTick {
+// limitRuns returns the first ticks, at least one, that start at most the given number of runs. A tick
+// without runs counts as one.
+func limitRuns(ticks []store.DueTick, runs int) []store.DueTick {
 	for i, d := range ticks {
 		if runs -= max(len(d.Route.Links), 1); runs < 0 && i > 0 {
 			return ticks[:i]
@@ -172,9 +171,8 @@ func atMost(ticks []store.DueTick, runs int) []store.DueTick {
 	return ticks
 }
 
-// learn has the next round start fewer runs where this one took too long, and more where it
-// did not.
-func (t *Ticker) learn(ctx context.Context, err error) {
+// adjustRoundSize lowers the number of runs of the next round after a timeout, and raises it after a success.
+func (t *Ticker) adjustRoundSize(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		t.runs = min(2*t.runs, tickRuns)
@@ -183,8 +181,8 @@ func (t *Ticker) learn(ctx context.Context, err error) {
 	}
 }
 
-// decide makes an event of what is due of a connector; a move alone where there is none.
-func (t *Ticker) decide(due store.DueTick, now time.Time) (*store.Event, store.TickMove, error) {
+// planDue returns the event for a due tick of a connector, or only a move if there is no event.
+func (t *Ticker) planDue(due store.DueTick, now time.Time) (*store.Event, store.TickMove, error) {
 	move := store.TickMove{Connector: due.Route.Connector.Key(), From: due.At}
 	config, err := due.Route.Connector.Cron()
 	var schedule cron.Schedule
@@ -192,13 +190,13 @@ func (t *Ticker) decide(due store.DueTick, now time.Time) (*store.Event, store.T
 		schedule, err = cron.Parse(config.Schedule, config.TimeZone)
 	}
 	missed, wrong := cron.ParseMissed(config.MissedTicks)
-	if err = errors.Join(err, wrong); err != nil { // of another release: those who can read it go on with it
+	if err = errors.Join(err, wrong); err != nil { // another release wrote it, and gateways that can read it will process it
 		t.opts.Logger.Error("reading the schedule of a cron connector", "connector", move.Connector, "error", err)
 		t.opts.Metrics.Ticked(metrics.TickFailed, 1)
 		move.To = now.Add(time.Minute)
 		return nil, move, nil
 	}
-	step := plan(due, schedule, missed, now)
+	step := planTick(due, schedule, missed, now)
 	move.To, move.Planned, move.Done = step.next, step.planned, step.tick
 	if step.tick.IsZero() {
 		return nil, move, nil
@@ -208,7 +206,7 @@ func (t *Ticker) decide(due store.DueTick, now time.Time) (*store.Event, store.T
 		return nil, move, err
 	}
 	if event.Skipped == "" {
-		event.Skipped = t.rooms.take(event)
+		event.Skipped = t.rooms.reserveRoom(event)
 	}
 	if event.Skipped != "" {
 		event.Runs, event.Input = nil, nil
@@ -217,8 +215,8 @@ func (t *Ticker) decide(due store.DueTick, now time.Time) (*store.Event, store.T
 	return &event, move, nil
 }
 
-// newEvent is the event of a tick.
-func newEvent(route store.Route, config store.CronConfig, step step) (store.Event, error) {
+// newEvent returns the event of a tick.
+func newEvent(route store.Route, config store.CronConfig, step tickStep) (store.Event, error) {
 	c := route.Connector
 	event := store.Event{
 		ProjectID: c.ProjectID, EnvironmentID: c.EnvironmentID, ConnectorID: c.ID, ConnectorVersion: c.Version,
@@ -227,14 +225,14 @@ func newEvent(route store.Route, config store.CronConfig, step step) (store.Even
 	}
 	var err error
 	if event.ConnectorRunID, err = uuid.NewV7(); err != nil {
-		return event, fmt.Errorf("making an id: %w", err)
+		return event, fmt.Errorf("generating an ID: %w", err)
 	}
 	event.Input, err = cron.Input{ScheduledAt: step.tick, Prompt: config.Prompt, Payload: config.Payload}.JSON()
 	switch {
 	case event.Skipped != "":
 		return event, nil
 	case err != nil:
-		event.Skipped = "the input cannot be made: " + err.Error()
+		event.Skipped = "the input cannot be created: " + err.Error()
 		return event, nil
 	case len(route.Links) == 0:
 		event.Skipped = "no_agent: no agent is linked to the connector"
@@ -244,7 +242,7 @@ func newEvent(route store.Route, config store.CronConfig, step step) (store.Even
 	for _, link := range route.Links {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return event, fmt.Errorf("making an id: %w", err)
+			return event, fmt.Errorf("generating an ID: %w", err)
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if run.Concurrency, err = route.KeyOf(link.AgentName, event.Input, evaluate); err != nil {
@@ -255,15 +253,15 @@ func newEvent(route store.Route, config store.CronConfig, step step) (store.Even
 	return event, nil
 }
 
-// record records events, and returns those ticks that are over and have not gone on: their
-// event was there before, or cannot be recorded whoever tries.
-func (t *Ticker) record(ctx context.Context, events []store.Event) (over []store.TickMove, recorded int, err error) {
+// recordEvents records events. It returns the moves of ticks that are over but did not advance: their
+// event existed before, or no gateway can record it.
+func (t *Ticker) recordEvents(ctx context.Context, events []store.Event) (over []store.TickMove, recorded int, err error) {
 	if len(events) == 0 {
 		return nil, 0, nil
 	}
 	admissions, err := t.opts.Store.Accept(ctx, events)
 	if errors.Is(err, store.ErrTickTaken) {
-		return nil, 0, nil // and all that is due is read again
+		return nil, 0, nil // all due ticks are read again
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("recording %d ticks: %w", len(events), err)

@@ -27,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-// stub answers as it is told, and remembers what it is asked.
+// stub returns configured results and records its calls.
 type stub struct {
 	due     store.DueTicks
 	admit   func(store.Event) store.Admission
@@ -36,7 +36,7 @@ type stub struct {
 	loadErr error
 	// heavy is a project that cannot be measured.
 	heavy uuid.UUID
-	// acceptErr is what Accept fails with.
+	// acceptErr is the error of Accept.
 	acceptErr error
 	measured  atomic.Int64
 	looks     []time.Time
@@ -83,7 +83,7 @@ func accepted(store.Event) store.Admission { return store.Admission{} }
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// dueNow is a tick of midnight, at midnight.
+// dueNow returns a tick of midnight, at midnight.
 func dueNow(t *testing.T, config store.CronConfig, agents ...string) store.DueTick {
 	t.Helper()
 	text, err := json.Marshal(config)
@@ -106,13 +106,13 @@ func ticking(s *stub) (*Ticker, *prometheus.Registry) {
 	return NewTicker(TickerOptions{Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return midnight }}), registry
 }
 
-func TestATickIsAnEvent(t *testing.T) {
+func TestTicker_TickIsEvent(t *testing.T) {
 	t.Parallel()
 	d := dueNow(t, daily, "first", "second")
 	d.Route.Concurrency = map[string]store.Concurrency{"first": {Expression: "input.payload.a > 0 ? 'x' : 'y'"}, "second": {Expression: "input.nothing"}}
 	s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{d}}}
 	ticker, registry := ticking(s)
-	_, done, err := ticker.round(t.Context())
+	_, done, err := ticker.processRound(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, done)
 	require.Len(t, s.events, 1)
@@ -131,7 +131,7 @@ func TestATickIsAnEvent(t *testing.T) {
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "run"), 0)
 }
 
-func TestTicksThatStartNothingSayWhy(t *testing.T) {
+func TestTicker_SkippedTicksHaveReason(t *testing.T) {
 	t.Parallel()
 	late := dueNow(t, daily, "first")
 	late.At = midnight.Add(-48 * time.Hour)
@@ -143,13 +143,13 @@ func TestTicksThatStartNothingSayWhy(t *testing.T) {
 		stored int64
 		open   store.Backlog
 	}{
-		"":                          {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogRuns: 2, BacklogInput: 2, Storage: 2}, stored: 1, open: store.Backlog{Runs: 1, Input: 1}},
-		"no_agent: no agent is li":  {due: dueNow(t, daily)},
-		"missed: ":                  {due: late},
-		"project_storage_full: ":    {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{Storage: 2}, stored: 2},
-		"backlog_full: the envir":   {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogRuns: 2}, open: store.Backlog{Runs: 2}},
-		"backlog_full: the open ru": {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogInput: 2}, open: store.Backlog{Input: 2}},
-		"the input cannot be made":  {due: dueNow(t, large, "first")},
+		"":                            {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogRuns: 2, BacklogInput: 2, Storage: 2}, stored: 1, open: store.Backlog{Runs: 1, Input: 1}},
+		"no_agent: no agent is li":    {due: dueNow(t, daily)},
+		"missed: ":                    {due: late},
+		"project_storage_full: ":      {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{Storage: 2}, stored: 2},
+		"backlog_full: the envir":     {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogRuns: 2}, open: store.Backlog{Runs: 2}},
+		"backlog_full: the open ru":   {due: dueNow(t, daily, "first"), limits: store.ProjectLimits{BacklogInput: 2}, open: store.Backlog{Input: 2}},
+		"the input cannot be created": {due: dueNow(t, large, "first")},
 	} {
 		t.Run(reason, func(t *testing.T) {
 			s := &stub{
@@ -157,7 +157,7 @@ func TestTicksThatStartNothingSayWhy(t *testing.T) {
 				load: store.ProjectLoad{Limits: c.limits, Stored: c.stored, Backlog: map[uuid.UUID]store.Backlog{c.due.Route.Connector.EnvironmentID: c.open}},
 			}
 			ticker, registry := ticking(s)
-			_, _, err := ticker.round(t.Context())
+			_, _, err := ticker.processRound(t.Context())
 			require.NoError(t, err)
 			require.Len(t, s.events, 1)
 			outcome := metrics.TickRun
@@ -174,8 +174,9 @@ func TestTicksThatStartNothingSayWhy(t *testing.T) {
 	}
 }
 
-// TestTicksOfOneMomentFillTheBacklogTogether: they are counted before they are measured.
-func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
+// TestTicker_CountsTicksBeforeMeasurement: ticks of the same moment count for the backlog before
+// the next measurement.
+func TestTicker_CountsTicksBeforeMeasurement(t *testing.T) {
 	t.Parallel()
 	s := &stub{due: store.DueTicks{Now: midnight}}
 	first := dueNow(t, daily, "first")
@@ -187,7 +188,7 @@ func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
 	s.load = store.ProjectLoad{Limits: store.ProjectLimits{BacklogRuns: 3}, Backlog: map[uuid.UUID]store.Backlog{}}
 	ticker, registry := ticking(s)
 	for range 2 {
-		_, _, err := ticker.round(t.Context())
+		_, _, err := ticker.processRound(t.Context())
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 1, s.measured.Load(), "once a second")
@@ -196,15 +197,15 @@ func TestTicksOfOneMomentFillTheBacklogTogether(t *testing.T) {
 
 	s.loadErr = errors.New("away")
 	other, _ := ticking(s)
-	_, _, err := other.round(t.Context())
-	require.ErrorIs(t, err, s.loadErr, "nobody is let in unmeasured")
+	_, _, err := other.processRound(t.Context())
+	require.ErrorIs(t, err, s.loadErr, "no tick runs without a measurement")
 	s.loadErr = store.ErrNotFound
-	_, _, err = other.round(t.Context())
+	_, _, err = other.processRound(t.Context())
 	require.NoError(t, err)
 }
 
-// TestTicker_RunsTicksBesideUnmeasuredProjects: the ticks of a project that cannot be measured wait, and keep
-// no other project's waiting. It is measured again after a while.
+// TestTicker_RunsTicksBesideUnmeasuredProjects: the ticks of a project that cannot be measured
+// wait, and delay no other project. The project is measured again after a while.
 func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
 	t.Parallel()
 	s := &stub{due: store.DueTicks{Now: midnight}, admit: accepted, heavy: uuid.New()}
@@ -219,7 +220,7 @@ func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
 		t.Helper()
 		s.events = nil
 		s.measured.Store(0)
-		_, _, err := ticker.round(t.Context())
+		_, _, err := ticker.processRound(t.Context())
 		require.NoError(t, err)
 		require.Len(t, s.events, events)
 		for _, e := range s.events {
@@ -234,8 +235,8 @@ func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
 	round(3, 4)
 }
 
-// TestARoundStartsABoundedNumberOfRuns: fewer where the store took too long for them.
-func TestARoundStartsABoundedNumberOfRuns(t *testing.T) {
+// TestTicker_LimitsRunsPerRound: to fewer runs after the store took too long.
+func TestTicker_LimitsRunsPerRound(t *testing.T) {
 	t.Parallel()
 	s := &stub{due: store.DueTicks{Now: midnight}}
 	for range tickLimit {
@@ -253,29 +254,29 @@ func TestARoundStartsABoundedNumberOfRuns(t *testing.T) {
 		s.events = nil
 		s.admit = func(store.Event) store.Admission { return store.Admission{} }
 		s.acceptErr = step.err
-		_, _, err := ticker.round(t.Context())
+		_, _, err := ticker.processRound(t.Context())
 		require.ErrorIs(t, err, step.err)
 		require.Len(t, s.events, step.want, "round %d", i)
 	}
 	s.due.Ticks = []store.DueTick{dueNow(t, daily), dueNow(t, daily)}
-	require.Len(t, atMost(s.due.Ticks, 1), 1, "what starts none is recorded too")
+	require.Len(t, limitRuns(s.due.Ticks, 1), 1, "a tick without runs is recorded too")
 }
 
-func TestWhatBecomesOfATickThatIsNotRecorded(t *testing.T) {
+func TestTicker_UnrecordedTicks(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		admission     store.Admission
 		moved, failed int
 	}{
-		"run by another, or in a life before": {store.Admission{Verdict: store.Repeated}, 1, 0},
-		"the connector has changed":           {store.Admission{Verdict: store.Outdated}, 0, 0},
-		"taken":                               {store.Admission{Err: store.ErrTickTaken}, 0, 0},
-		"bad":                                 {store.Admission{Err: errors.New("bad")}, 1, 1},
+		"run by another gateway":    {store.Admission{Verdict: store.Repeated}, 1, 0},
+		"the connector has changed": {store.Admission{Verdict: store.Outdated}, 0, 0},
+		"taken":                     {store.Admission{Err: store.ErrTickTaken}, 0, 0},
+		"bad":                       {store.Admission{Err: errors.New("bad")}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{dueNow(t, daily, "first")}}, admit: func(store.Event) store.Admission { return c.admission }}
 			ticker, registry := ticking(s)
-			_, done, err := ticker.round(t.Context())
+			_, done, err := ticker.processRound(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, c.moved, done)
 			require.Len(t, s.moves, c.moved)
@@ -285,14 +286,14 @@ func TestWhatBecomesOfATickThatIsNotRecorded(t *testing.T) {
 	unreadable := dueNow(t, store.CronConfig{Schedule: "@fortnightly"}, "first")
 	s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{unreadable, dueNow(t, daily, "first")}}}
 	ticker, _ := ticking(s)
-	_, done, err := ticker.round(t.Context())
+	_, done, err := ticker.processRound(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, 2, done, "the other one is run")
+	require.Equal(t, 2, done, "the other tick runs")
 	require.Equal(t, []store.TickMove{{Connector: unreadable.Route.Connector.Key(), From: midnight, To: midnight.Add(time.Minute)}}, s.moves)
 }
 
-// TestNobodyLooksWithoutNeed: when the next tick is due, and rarely where none is.
-func TestNobodyLooksWithoutNeed(t *testing.T) {
+// TestTicker_LookInterval: the ticker checks when the next tick is due, and rarely without ticks.
+func TestTicker_LookInterval(t *testing.T) {
 	t.Parallel()
 	soon, later := midnight.Add(time.Second), midnight.Add(time.Hour)
 	for name, c := range map[string]struct {
@@ -319,8 +320,8 @@ func TestNobodyLooksWithoutNeed(t *testing.T) {
 	}
 }
 
-// TestReplicasShareTheTicks: each is one connector run, with a run for each link.
-func TestReplicasShareTheTicks(t *testing.T) {
+// TestTicker_ReplicasShareTicks: each tick is one connector run, with one run for each link.
+func TestTicker_ReplicasShareTicks(t *testing.T) {
 	t.Parallel()
 	const connectors = 3*tickLimit + 7
 	st, err := sqlite.Open(t.Context(), sqlite.Options{Path: sqlitetest.Migrated(t), Logger: slog.New(slog.DiscardHandler)})
@@ -336,7 +337,7 @@ func TestReplicasShareTheTicks(t *testing.T) {
 			replicas.Go(func() {
 				ticker := NewTicker(TickerOptions{Store: st, Logger: slog.New(slog.DiscardHandler), Metrics: counted})
 				for {
-					due, _, err := ticker.round(t.Context())
+					due, _, err := ticker.processRound(t.Context())
 					if err != nil || len(due.Ticks) == 0 {
 						return
 					}
@@ -345,7 +346,7 @@ func TestReplicasShareTheTicks(t *testing.T) {
 		}
 		replicas.Wait()
 	}
-	lookAll() // which plans
+	lookAll() // the first round only plans
 	moves, ids := make([]store.TickMove, len(conns)), make([]uuid.UUID, len(conns))
 	for i, c := range conns {
 		ids[i] = c.ID

@@ -16,20 +16,20 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func (f *fakeStore) TrimHistory(_ context.Context, limit int) (int, error) {
+func (f *fakeStore) TrimHistory(_ context.Context, limit int) (store.Trimmed, error) {
 	n := min(limit/5, f.shorter)
 	f.shorter -= n
 	if f.took != nil {
 		f.took()
 	}
-	return n, nil
+	return store.Trimmed{Count: n, Overdue: f.overdue}, nil
 }
 
 func (f *fakeStore) ProjectHistoryOverdue(context.Context) (time.Duration, error) {
 	return f.overdue, nil
 }
 
-// TestTrimmed_OverdueProjects: the rest is shorter the more days the most overdue project is late, to a limit.
+// TestTrimmed_OverdueProjects: the pause is shorter if the project is more days late, up to a limit.
 func TestTrimmed_OverdueProjects(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -47,8 +47,8 @@ func TestTrimmed_OverdueProjects(t *testing.T) {
 				fake := &fakeStore{shorter: 200 * sweepLimit, clock: time.Now(), overdue: row.overdue}
 				fake.took = func() { time.Sleep(took) }
 				s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
-				s.answers.Store(true)
-				s.settled.Store(true)
+				s.storeReachable.Store(true)
+				s.stableForGrace.Store(true)
 				require.NoError(t, s.trimmed(t.Context()))
 				require.GreaterOrEqual(t, 200*sweepLimit-fake.shorter, row.times*30*sweepLimit/5*9/10)
 			})
@@ -56,8 +56,41 @@ func TestTrimmed_OverdueProjects(t *testing.T) {
 	}
 }
 
-// TestHistoryGoesSlowly: in a twentieth of the time, however much there is and however long it takes.
-func TestHistoryGoesSlowly(t *testing.T) {
+// severalProjects trims projects in turn, which are late by different times.
+type severalProjects struct {
+	fakeStore
+	late   []time.Duration
+	served []time.Time
+}
+
+func (p *severalProjects) TrimHistory(_ context.Context, limit int) (store.Trimmed, error) {
+	p.served = append(p.served, time.Now())
+	time.Sleep(time.Second)
+	return store.Trimmed{Count: limit, Overdue: p.late[(len(p.served)-1)%len(p.late)]}, nil
+}
+
+func (p *severalProjects) ProjectHistoryOverdue(context.Context) (time.Duration, error) {
+	return 90 * 24 * time.Hour, nil
+}
+
+// TestTrimmed_PacesByProject: a project that is late shortens the pause after itself only.
+func TestTrimmed_PacesByProject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fake := &severalProjects{fakeStore: fakeStore{clock: time.Now()}, late: []time.Duration{4 * 24 * time.Hour, time.Hour}}
+		s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
+		s.storeReachable.Store(true)
+		s.stableForGrace.Store(true)
+		require.NoError(t, s.trimmed(t.Context()))
+		require.Greater(t, len(fake.served), 2)
+		require.Equal(t, time.Second+restFor*time.Second/5, fake.served[1].Sub(fake.served[0]))
+		require.Equal(t, time.Second+restFor*time.Second, fake.served[2].Sub(fake.served[1]))
+	})
+}
+
+// TestDropped_UsesTwentiethOfTime: deletion uses a twentieth of the time, however much there is and
+// however long it takes.
+func TestDropped_UsesTwentiethOfTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const took, times = 100 * time.Millisecond, 30
@@ -74,9 +107,9 @@ func TestHistoryGoesSlowly(t *testing.T) {
 	})
 }
 
-// TestFilesGoSlowly: five megabytes a second, however soon the store has dropped them, and three times as many
-// where they are two days late.
-func TestFilesGoSlowly(t *testing.T) {
+// TestDropped_LimitsBytesPerSecond: 5 MB a second, however fast the store drops them, and three
+// times as many if they are two days late.
+func TestDropped_LimitsBytesPerSecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		fake := &fakeStore{past: 2 * (sweepLimit - 1), freed: 100e6, clock: time.Now()}
@@ -88,7 +121,7 @@ func TestFilesGoSlowly(t *testing.T) {
 	})
 }
 
-// looksForLong has a partition that is so large that no other goes for long.
+// looksForLong has a partition that is so large that the next deletion is far away.
 type looksForLong struct {
 	fakeStore
 	dropped, looked atomic.Int64
@@ -99,13 +132,14 @@ func (l *looksForLong) DropHistory(context.Context, time.Duration, int) (store.D
 	return store.Dropped{Count: 1, Freed: 10e12}, nil
 }
 
-func (l *looksForLong) OldestHistory(context.Context) (time.Time, error) {
+func (l *looksForLong) OldestHistory(context.Context) (store.OldestDays, error) {
 	l.looked.Add(1)
-	return l.clock.Add(-store.Retention - 24*time.Hour), nil
+	return store.OldestDays{Deletable: l.clock.Add(-store.Retention - 24*time.Hour)}, nil
 }
 
-// TestWhatIsOverdueIsToldDuringARest: which may be longer than a turn, and ends with the gateway.
-func TestWhatIsOverdueIsToldDuringARest(t *testing.T) {
+// TestDropped_ReportsOverdueDuringRest: the delay is reported during a pause that is longer than a
+// turn. A stop ends the pause.
+func TestDropped_ReportsOverdueDuringRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		large := &looksForLong{fakeStore: fakeStore{clock: time.Now()}}
@@ -119,8 +153,9 @@ func TestWhatIsOverdueIsToldDuringARest(t *testing.T) {
 	})
 }
 
-// TestHistoryThatSomebodyReadsKeepsNothingElse: the rest goes in the same round, and it is said.
-func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
+// TestDropped_ReadPartitionStopsNoOther: the other partitions are dropped in the same round, and
+// the error is logged.
+func TestDropped_ReadPartitionStopsNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	fake := &fakeStore{past: 3 * sweepLimit, held: errors.New("somebody reads it"), clock: now}
@@ -129,15 +164,15 @@ func TestHistoryThatSomebodyReadsKeepsNothingElse(t *testing.T) {
 	require.Zero(t, fake.past)
 }
 
-// forgetAnswered is a round of what is too old while the store answers.
+// forgetAnswered runs a round of age-dependent work after a successful check of the store.
 func (s *Sweeper) forgetAnswered(t *testing.T) error {
 	t.Helper()
-	s.answers.Store(true)
-	s.settled.Store(true)
+	s.storeReachable.Store(true)
+	s.stableForGrace.Store(true)
 	return s.forget(t)
 }
 
-// deletesForLong has so much that is too old that there is always more.
+// deletesForLong has an endless amount of expired history.
 type deletesForLong struct {
 	fakeStore
 	dropped, trimmed, counted, expunged atomic.Int64
@@ -149,10 +184,10 @@ func (d *deletesForLong) DropHistory(_ context.Context, _ time.Duration, limit i
 	return store.Dropped{Count: limit}, nil
 }
 
-func (d *deletesForLong) TrimHistory(_ context.Context, limit int) (int, error) {
+func (d *deletesForLong) TrimHistory(_ context.Context, limit int) (store.Trimmed, error) {
 	d.trimmed.Add(1)
 	time.Sleep(time.Second)
-	return limit, nil
+	return store.Trimmed{Count: limit}, nil
 }
 
 func (d *deletesForLong) SweepExpired(context.Context, int) (int, error) {
@@ -165,9 +200,10 @@ func (d *deletesForLong) CountStored(context.Context, int) (int, error) {
 	return 0, nil
 }
 
-// TestNothingWaitsForWhatIsTooOld: however much that is; and of what everybody has, and what projects keep
-// no longer, neither waits for the other, and each has its twentieth.
-func TestNothingWaitsForWhatIsTooOld(t *testing.T) {
+// TestForAge_RunsIndependently: other work does not wait for deletions. The history of all projects
+// and that of projects with a shorter retention do not wait for each other, and each uses a
+// twentieth of the time.
+func TestForAge_RunsIndependently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const long = 10 * expireInterval
@@ -176,29 +212,62 @@ func TestNothingWaitsForWhatIsTooOld(t *testing.T) {
 		defer stop()
 		require.NoError(t, New(Options{Store: deletes, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
 		require.GreaterOrEqual(t, deletes.counted.Load(), int64(long/sweepInterval))
-		require.EqualValues(t, long/expireInterval, deletes.expunged.Load(), "from the grace on")
+		require.EqualValues(t, long/expireInterval, deletes.expunged.Load(), "from the end of the grace period")
 		for _, times := range []int64{deletes.dropped.Load(), deletes.trimmed.Load()} {
 			require.InDelta(t, int64((long-grace)/(20*time.Second)), times, 3)
 		}
 	})
 }
 
-// TestWhatIsOverdueGoesFaster: the more, the more days late it is.
-func TestWhatIsOverdueGoesFaster(t *testing.T) {
+// TestRest_ShorterIfOverdue: the pause is shorter if history is more days late.
+func TestRest_ShorterIfOverdue(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 0))
 	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 23*time.Hour))
 	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 0, 4*24*time.Hour))
-	require.Equal(t, 200*time.Second, Rest(time.Second, 1e9, 0), "whichever is longer")
+	require.Equal(t, 200*time.Second, Rest(time.Second, 1e9, 0), "the longer of the two")
 	require.Equal(t, 50*time.Second, Rest(time.Second, 1e9, 3*24*time.Hour))
 	require.Equal(t, longestRest, Rest(0, 10e12, 0))
 	require.Equal(t, longestRest/4, Rest(0, 10e12, 3*24*time.Hour))
 	now := time.Now()
 	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
-	require.NoError(t, s.oldest(t.Context()))
+	require.NoError(t, s.reportOverdue(t.Context()))
 	require.Positive(t, s.overdue.Load())
 	fake.past = 0
-	require.NoError(t, s.oldest(t.Context()))
+	require.NoError(t, s.reportOverdue(t.Context()))
 	require.Zero(t, s.overdue.Load())
+}
+
+// timesOut is a store that exceeds the time limit of a step in each deletion of history.
+type timesOut struct {
+	fakeStore
+	dropped, trimmed atomic.Int64
+}
+
+func (d *timesOut) DropHistory(ctx context.Context, _ time.Duration, _ int) (store.Dropped, error) {
+	d.dropped.Add(1)
+	<-ctx.Done()
+	return store.Dropped{}, ctx.Err()
+}
+
+func (d *timesOut) TrimHistory(ctx context.Context, _ int) (store.Trimmed, error) {
+	d.trimmed.Add(1)
+	<-ctx.Done()
+	return store.Trimmed{}, ctx.Err()
+}
+
+// TestForAge_RestsAfterTimeout: a deletion that fails after its time limit is followed by a pause,
+// as each other one, so that it does not make a slow store slower.
+func TestForAge_RestsAfterTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const long = time.Hour
+		slow := &timesOut{fakeStore: fakeStore{clock: time.Now()}}
+		ctx, stop := context.WithTimeout(t.Context(), long)
+		defer stop()
+		require.NoError(t, New(Options{Store: slow, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
+		require.InDelta(t, int64(long/((1+restFor)*stepTimeout)), slow.trimmed.Load(), 3)
+		require.InDelta(t, int64(long/(dropTimeout+longestRest)), slow.dropped.Load(), 2)
+	})
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package signature judges the signatures by which providers prove that a webhook is
-// theirs: GitHub's, GitLab's, Stripe's, Slack's, and that of Standard Webhooks.
+// Package signature verifies the signatures that providers add to webhooks: GitHub, GitLab, Stripe,
+// Slack and Standard Webhooks.
 //
-// A signature is over the body, which may be larger than memory is to spare: a Verifier
-// takes it while it comes in. It is judged at its end, in constant time.
+// A signature covers the body, which can be larger than the available memory. So a Verifier reads
+// the body as a stream and compares the signature at its end, in constant time.
 package signature
 
 import (
@@ -23,10 +23,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// Scheme is a provider's way to sign.
+// Scheme is the signature scheme of a provider.
 type Scheme string
 
-// Schemes.
+// The supported schemes.
 const (
 	// GitHub signs the body: X-Hub-Signature-256.
 	GitHub Scheme = "github"
@@ -36,70 +36,70 @@ const (
 	Stripe Scheme = "stripe"
 	// Slack signs a version, a timestamp and the body: X-Slack-Signature.
 	Slack Scheme = "slack"
-	// StandardWebhooks signs an id, a timestamp and the body: webhook-signature.
+	// StandardWebhooks signs an ID, a timestamp and the body: webhook-signature.
 	StandardWebhooks Scheme = "standard_webhooks"
 )
 
-// Schemes are all of them.
+// Schemes has all schemes.
 var Schemes = []Scheme{GitHub, GitLab, Stripe, Slack, StandardWebhooks}
 
-// Tolerance is how old, or how far ahead, a signed timestamp may be.
+// Tolerance is the maximum difference between a signed timestamp and the current time.
 const Tolerance = 5 * time.Minute
 
-// maxSignatures is how many signatures of one request are looked at: providers send one
-// for each secret that is valid at the moment.
+// maxSignatures limits the signatures of one request. A provider sends one for each secret that is
+// currently valid.
 const maxSignatures = 16
 
-// Why a request is not the provider's.
+// Reasons for a rejected signature.
 var (
-	ErrMissing = errors.New("the signature's headers are missing, or not in the provider's form")
+	ErrMissing = errors.New("the signature headers are missing or malformed")
 	ErrStale   = errors.New("the signature is older than five minutes, or the sender's clock is wrong")
 	ErrWrong   = errors.New("the signature is wrong")
 )
 
-// Verifier judges one request by secrets of which any may have signed it.
+// Verifier verifies one request. Any of its secrets may have signed the request.
 type Verifier struct {
 	macs []hash.Hash
-	// sent are the signatures of the request.
+	// sent has the signatures of the request.
 	sent [][]byte
-	// sums are of the secrets, of a scheme that sends one instead of a signature.
+	// sums has the digests of the secrets, for a scheme that sends the secret and no signature.
 	sums [][]byte
 }
 
-// New reads a request's headers. ErrMissing and ErrStale are known before its body comes.
+// New reads the headers of a request. It returns ErrMissing and ErrStale before the body arrives.
 func New(scheme Scheme, headers http.Header, now time.Time, secrets ...string) (*Verifier, error) {
 	var start string
 	v := &Verifier{}
 	key := func(secret string) []byte { return []byte(secret) }
 	switch scheme {
 	case GitHub:
-		v.add(hex.DecodeString, "sha256=", headers.Get("X-Hub-Signature-256"))
+		v.addSignatures(hex.DecodeString, "sha256=", headers.Get("X-Hub-Signature-256"))
 	case GitLab:
-		return gitLab(headers.Get("X-Gitlab-Token"), secrets)
+		return newGitLabVerifier(headers.Get("X-Gitlab-Token"), secrets)
 	case Stripe:
-		timestamp, signatures := stripe(headers.Get("Stripe-Signature"))
-		if err := fresh(timestamp, now); err != nil {
+		timestamp, signatures := parseStripeHeader(headers.Get("Stripe-Signature"))
+		if err := checkTimestamp(timestamp, now); err != nil {
 			return nil, err
 		}
 		start = timestamp + "."
-		v.add(hex.DecodeString, "", signatures...)
+		v.addSignatures(hex.DecodeString, "", signatures...)
 	case Slack:
 		timestamp := headers.Get("X-Slack-Request-Timestamp")
-		if err := fresh(timestamp, now); err != nil {
+		if err := checkTimestamp(timestamp, now); err != nil {
 			return nil, err
 		}
 		start = "v0:" + timestamp + ":"
-		v.add(hex.DecodeString, "v0=", headers.Get("X-Slack-Signature"))
+		v.addSignatures(hex.DecodeString, "v0=", headers.Get("X-Slack-Signature"))
 	case StandardWebhooks:
 		id, timestamp := headers.Get("Webhook-Id"), headers.Get("Webhook-Timestamp")
-		if err := fresh(timestamp, now); err != nil {
+		if err := checkTimestamp(timestamp, now); err != nil {
 			return nil, err
 		}
 		if id == "" {
 			return nil, ErrMissing
 		}
 		start, key = id+"."+timestamp+".", seal.SigningKey
-		v.add(base64.StdEncoding.DecodeString, "v1,", strings.Fields(headers.Get("Webhook-Signature"))...)
+		v.addSignatures(base64.StdEncoding.DecodeString, "v1,", strings.Fields(headers.Get("Webhook-Signature"))...)
 	}
 	if len(v.sent) == 0 {
 		return nil, ErrMissing
@@ -112,8 +112,8 @@ func New(scheme Scheme, headers http.Header, now time.Time, secrets ...string) (
 	return v, nil
 }
 
-// add takes the signatures that have a prefix, and can be decoded.
-func (v *Verifier) add(decode func(string) ([]byte, error), prefix string, signatures ...string) {
+// addSignatures adds the signatures that have the prefix and can be decoded.
+func (v *Verifier) addSignatures(decode func(string) ([]byte, error), prefix string, signatures ...string) {
 	for _, s := range signatures[:min(len(signatures), maxSignatures)] {
 		encoded, ok := strings.CutPrefix(s, prefix)
 		if raw, err := decode(encoded); ok && err == nil && len(raw) == sha256.Size {
@@ -122,7 +122,7 @@ func (v *Verifier) add(decode func(string) ([]byte, error), prefix string, signa
 	}
 }
 
-// Write takes the next piece of the body; it never fails.
+// Write adds a part of the body. It never fails.
 func (v *Verifier) Write(piece []byte) (int, error) {
 	for _, mac := range v.macs {
 		mac.Write(piece)
@@ -130,8 +130,8 @@ func (v *Verifier) Write(piece []byte) (int, error) {
 	return len(piece), nil
 }
 
-// Verify says at the end of the body which of the secrets has signed it, by its number, or
-// ErrWrong. It takes the same time whichever it is.
+// Verify returns the index of the secret that signed the body, or ErrWrong. It takes the same time
+// for each secret.
 func (v *Verifier) Verify() (secret int, err error) {
 	secret = -1
 	sums := v.sums
@@ -149,8 +149,8 @@ func (v *Verifier) Verify() (secret int, err error) {
 	return secret, nil
 }
 
-// Sum is the signature of the body by one of the secrets, as Verify numbers them: whoever
-// sends the same signed request again has the same. GitLab's is that of its token.
+// Sum returns the signature of the body by one of the secrets, indexed as in Verify. The same
+// signed request always has the same sum. For GitLab it is the digest of the token.
 func (v *Verifier) Sum(secret int) []byte {
 	if len(v.macs) == 0 {
 		return v.sums[secret]
@@ -158,8 +158,8 @@ func (v *Verifier) Sum(secret int) []byte {
 	return v.macs[secret].Sum(nil)
 }
 
-// gitLab compares hashes, which have one length.
-func gitLab(token string, secrets []string) (*Verifier, error) {
+// newGitLabVerifier compares digests, because they have the same length.
+func newGitLabVerifier(token string, secrets []string) (*Verifier, error) {
 	if token == "" {
 		return nil, ErrMissing
 	}
@@ -170,8 +170,8 @@ func gitLab(token string, secrets []string) (*Verifier, error) {
 	return v, nil
 }
 
-// stripe reads t=…,v1=…,v1=…; what it does not know it passes over.
-func stripe(header string) (timestamp string, signatures []string) {
+// parseStripeHeader parses t=…,v1=…,v1=… and ignores unknown parts.
+func parseStripeHeader(header string) (timestamp string, signatures []string) {
 	for part := range strings.SplitSeq(header, ",") {
 		switch name, value, _ := strings.Cut(strings.TrimSpace(part), "="); name {
 		case "t":
@@ -183,8 +183,8 @@ func stripe(header string) (timestamp string, signatures []string) {
 	return timestamp, signatures
 }
 
-// fresh judges a timestamp in seconds.
-func fresh(timestamp string, now time.Time) error {
+// checkTimestamp checks a timestamp in seconds.
+func checkTimestamp(timestamp string, now time.Time) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
 		return ErrMissing

@@ -34,7 +34,7 @@ func (v vector) header() http.Header {
 	return h
 }
 
-// verify feeds the body in small pieces.
+// verify writes the body in small parts.
 func (v vector) verify(now time.Time, secrets ...string) error {
 	verifier, err := signature.New(v.scheme, v.header(), now, secrets...)
 	if err != nil {
@@ -58,8 +58,8 @@ func stripeHeader(secret, timestamp, body string) string {
 	return "t=" + timestamp + ",v1=" + strings.Repeat("0", 64) + ",v1=" + hex.EncodeToString(mac.Sum(nil)) + ",v0=6ffbb59b2300aae63f272406069a9788598b792a944a07aba816edb039989a39"
 }
 
-// vectors are those that providers publish, but for GitLab, which has none to publish, and
-// Stripe, which publishes none: its header is that of its documentation, signed here.
+// vectors has the published examples of the providers. GitLab and Stripe publish none. The Stripe
+// header follows its documentation and is signed here.
 var vectors = map[string]vector{
 	"GitHub": {signature.GitHub, "It's a Secret to Everybody", 0, map[string]string{
 		"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
@@ -80,7 +80,7 @@ var vectors = map[string]vector{
 	"GitLab": {signature.GitLab, "a token", 0, map[string]string{"X-Gitlab-Token": "a token"}, `{}`},
 }
 
-func TestSignaturesOfProviders(t *testing.T) {
+func TestVerifier_Providers(t *testing.T) {
 	t.Parallel()
 	seen := map[signature.Scheme]bool{}
 	for name, v := range vectors {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit records what commands of an operator do.
+// Package audit records the commands of platform operators.
 package audit
 
 import (
@@ -19,23 +19,22 @@ import (
 // outcomeTimeout bounds recording the outcome of a command that was interrupted.
 const outcomeTimeout = 5 * time.Second
 
-// Command is what the audit log is told of a command.
+// Command describes a command for the audit log.
 type Command struct {
-	// Name is what was typed after agentctl: keys rotate.
+	// Name is the command line after agentctl, such as "keys rotate".
 	Name string
 	// ProjectID is the project that it is about; nil for the platform itself.
 	ProjectID uuid.UUID
 	Object    store.AuditObject
-	// User is who ran it; the user of the operating system and its host when "".
+	// User is the user of the command. The default is the user of the operating system and its host.
 	User string
 }
 
-// Run records a command in the audit log, runs it, and records whether it
-// failed. A command that cannot be recorded is not run. Where only the outcome
-// cannot be recorded the error says so, and the command has been run.
+// Run records a command in the audit log, runs it, and records whether it failed. It does not run a command that it cannot
+// record. If only the outcome cannot be recorded, the command has been run and the error says so.
 func Run(ctx context.Context, log store.Audit, c Command, run func(context.Context) error) error {
 	if c.User == "" {
-		c.User = whoami()
+		c.User = localUser()
 	}
 	id, err := log.RecordAudit(ctx, store.AuditEntry{
 		ProjectID: c.ProjectID, Operation: c.Name, Object: c.Object,
@@ -47,7 +46,7 @@ func Run(ctx context.Context, log store.Audit, c Command, run func(context.Conte
 	failed := run(ctx)
 	outcome := store.AuditOutcome{}
 	if failed != nil {
-		outcome.Code = "failed" // the error may hold what the log must not
+		outcome.Code = "failed" // the error may contain data that the log must not store
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), outcomeTimeout)
 	defer cancel()
@@ -57,8 +56,8 @@ func Run(ctx context.Context, log store.Audit, c Command, run func(context.Conte
 	return failed
 }
 
-// whoami is user@host, as far as the system tells.
-func whoami() string {
+// localUser returns user@host, as far as the system reports them.
+func localUser() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil {
 		name = u.Username

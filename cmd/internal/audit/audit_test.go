@@ -24,7 +24,7 @@ func open(t *testing.T) store.Store {
 	return s
 }
 
-func TestCommandsAreRecordedBeforeAndAfter(t *testing.T) {
+func TestRun_RecordsBeforeAndAfter(t *testing.T) {
 	t.Parallel()
 	s, broken := open(t), errors.New("broken: CANARY")
 	list := func() []store.AuditEntry {
@@ -52,14 +52,14 @@ func TestCommandsAreRecordedBeforeAndAfter(t *testing.T) {
 	require.Regexp(t, `.@.`, list()[0].Actor.Name)
 }
 
-// away is an audit log that cannot be written.
+// away is an audit log that rejects writes.
 type away struct{ store.Audit }
 
 func (away) RecordAudit(context.Context, store.AuditEntry) (uuid.UUID, error) {
 	return uuid.Nil, errors.New("away")
 }
 
-func TestACommandThatCannotBeRecordedIsNotRun(t *testing.T) {
+func TestRun_RejectsUnrecordedCommands(t *testing.T) {
 	t.Parallel()
 	err := Run(t.Context(), away{}, Command{Name: "store adopt"}, func(context.Context) error {
 		t.Error("it was run")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flagenv lets the environment stand in for flags, alike in all programs.
+// Package flagenv sets the flags of all programs from environment variables.
 package flagenv
 
 import (
@@ -21,19 +21,17 @@ func Name(flag string) string {
 	return Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// Bind lets every command of a program take its flags from the environment, and
-// says so in the program's help.
+// Bind makes every command of a program read its flags from environment variables, and adds this to the program's help.
 func Bind(root *cobra.Command) {
 	if root.Long == "" {
 		root.Long = root.Short + "."
 	}
-	root.Long += "\n\nEvery flag may also be given by the environment: --some-flag is " + Name("some-flag") + "."
+	root.Long += "\n\nEvery flag can also be set by an environment variable: --some-flag is " + Name("some-flag") + "."
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return Read(cmd.Flags()) }
 }
 
-// Read sets the flags that were not given to the values of their variables. An
-// error names the variable whose value the flag does not take. Commands need not call
-// it: Bind lets them be read before each.
+// Read sets the flags that are not on the command line to the values of their variables. An error names the variable with the
+// invalid value. Commands do not need to call Read, because Bind calls it before each command.
 func Read(flags *pflag.FlagSet) error {
 	var failed error
 	flags.VisitAll(func(f *pflag.Flag) {

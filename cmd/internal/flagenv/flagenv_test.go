@@ -31,7 +31,7 @@ func program(ran *map[string]string) *cobra.Command {
 	return root
 }
 
-func TestEveryCommandReadsTheEnvironment(t *testing.T) {
+func TestBind_ReadsTheEnvironment(t *testing.T) {
 	t.Setenv("AGENTPLATFORM_OF_GROUP", "by variable")
 	t.Setenv("AGENTPLATFORM_OF_LEAF", "by variable")
 	var ran map[string]string

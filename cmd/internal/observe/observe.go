@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe serves what operators and the kubelet ask of a process, on
-// ports of their own.
+// Package observe serves health and metrics of a process on separate ports.
 package observe
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/probe"
 )
 
-// none is the address that stands for no port.
+// none is the address that disables a port.
 const none = "0"
 
-// grace is how long an answer may take once the process has ended its work.
+// grace is how long an open response may take after the process has ended its work.
 const grace = time.Second
 
 // Flags are the addresses.
@@ -31,19 +30,18 @@ type Flags struct{ Health, Metrics string }
 
 // Bind adds the flags.
 func (f *Flags) Bind(flags *pflag.FlagSet) {
-	flags.StringVar(&f.Health, "health-addr", none, "address of /healthz and /readyz for the kubelet, such as :8083; 0 for none")
-	flags.StringVar(&f.Metrics, "metrics-addr", none, "address of /metrics for Prometheus, such as :8084; 0 for none")
+	flags.StringVar(&f.Health, "health-addr", none, "address of /healthz and /readyz for the kubelet, such as :8083; 0 disables it")
+	flags.StringVar(&f.Metrics, "metrics-addr", none, "address of /metrics for Prometheus, such as :8084; 0 disables it")
 }
 
-// Process is what is asked about.
+// Process holds the metrics and the readiness check of a process.
 type Process struct {
 	Metrics prometheus.Gatherer
 	Ready   probe.Check
 }
 
-// Run does the work of a process and answers what is asked about it, from before
-// the work begins until it has ended. Its error is that of the work, or says why
-// nothing can be asked.
+// Run runs work and serves the health and metrics ports from before work begins until work has ended. It returns the error of
+// work, or why a port cannot be served.
 func (f *Flags) Run(ctx context.Context, p Process, work func(context.Context) error) error {
 	servers, err := f.servers(p)
 	if err != nil {

@@ -27,8 +27,8 @@ func process() observe.Process {
 	return observe.Process{Metrics: metrics.NewRegistry(), Ready: func(context.Context) error { return nil }}
 }
 
-// TestAProcessIsAskedForAsLongAsItWorks: also while it ends, and not after.
-func TestAProcessIsAskedForAsLongAsItWorks(t *testing.T) {
+// A process serves its ports while it works and while it shuts down, but not afterwards.
+func TestFlags_ServeProbesWhileWorkRuns(t *testing.T) {
 	t.Parallel()
 	listener, failed := listen(t), errors.New("the work failed")
 	addr := listener.Addr().String()
@@ -49,8 +49,8 @@ func TestAProcessIsAskedForAsLongAsItWorks(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestAnAddressInUseIsSaidBeforeTheWorkBegins.
-func TestAnAddressInUseIsSaidBeforeTheWorkBegins(t *testing.T) {
+// A process reports an address in use before its work begins.
+func TestFlags_ReportAnAddressInUseBeforeWork(t *testing.T) {
 	t.Parallel()
 	taken := listen(t).Addr().String()
 	for _, flags := range []observe.Flags{{Health: taken, Metrics: "0"}, {Health: "0", Metrics: taken}} {

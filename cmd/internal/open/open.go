@@ -20,8 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// What the builds take as an expression is what the store takes: with limits that
-// differ, these are of different types and do not compile.
+// Builds and the store have the same size limit for an expression. If the limits differ, the types differ and this line does
+// not compile.
 var _ *[expr.MaxSize]byte = (*[store.MaxConcurrencyExpression]byte)(nil)
 
 // Options name a store; exactly one of the two is set.
@@ -30,26 +30,25 @@ type Options struct {
 	SQLite string
 	// DSNFile is the file that holds the PostgreSQL connection string.
 	DSNFile string
-	// Connections is how many connections to PostgreSQL the process takes at most; 0
-	// means postgres.DefaultConnections.
+	// Connections is the maximum number of PostgreSQL connections of the process. 0 means postgres.DefaultConnections.
 	Connections int32
 }
 
 // Bind adds the flags.
 func (o *Options) Bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.SQLite, "sqlite", "", "file of the embedded SQLite store; this or --store-dsn-file")
-	flags.StringVar(&o.DSNFile, "store-dsn-file", "", "file that holds the PostgreSQL connection string; this or --sqlite")
+	flags.StringVar(&o.SQLite, "sqlite", "", "file of the embedded SQLite store; set either this flag or --store-dsn-file")
+	flags.StringVar(&o.DSNFile, "store-dsn-file", "", "file that holds the PostgreSQL connection string; set either this flag or --sqlite")
 	flags.Int32Var(&o.Connections, "store-connections", postgres.DefaultConnections,
-		fmt.Sprintf("how many connections to PostgreSQL the process takes at most, %d to %d", postgres.MinConnections, postgres.MaxConnections))
+		fmt.Sprintf("maximum number of PostgreSQL connections of the process, %d to %d", postgres.MinConnections, postgres.MaxConnections))
 }
 
-// checkTimeout is how long opening a store waits for what its schema is.
+// checkTimeout is how long opening a store waits for the check of its schema.
 const checkTimeout = 5 * time.Second
 
-// Store opens the store; it does not migrate. A store that other migrations made is refused, which no waiting
-// changes. One that does not answer, or is not migrated yet, may do later, and is opened.
+// Store opens the store without migrating it. It rejects a store with the schema of other migrations, because waiting does not
+// change the schema. It opens a store that does not respond or is not migrated yet, because the store may become ready later.
 func Store(ctx context.Context, o Options) (store.Store, error) {
-	s, err := engine(ctx, o)
+	s, err := openEngine(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +60,7 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	return s, nil
 }
 
-func engine(ctx context.Context, o Options) (store.Store, error) {
+func openEngine(ctx context.Context, o Options) (store.Store, error) {
 	switch {
 	case (o.SQLite == "") == (o.DSNFile == ""):
 		return nil, errors.New("name one store: --sqlite FILE for one process, or --store-dsn-file FILE for PostgreSQL")

@@ -34,9 +34,8 @@ func started(t *testing.T, args ...string) error {
 	return cmd.ExecuteContext(t.Context())
 }
 
-// TestConnectionsAreLimitedByAFlag: or by its variable; what is too few or too many is
-// refused with the flag's name and what would be right.
-func TestConnectionsAreLimitedByAFlag(t *testing.T) {
+// The flag or its variable limits the connections. The error for a value outside the limits names the flag and the valid range.
+func TestStore_LimitsConnections(t *testing.T) {
 	dsn := filepath.Join(t.TempDir(), "dsn")
 	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@127.0.0.1:1/none?sslmode=disable"), 0o600))
 	of := "--store-dsn-file=" + dsn
@@ -48,7 +47,7 @@ func TestConnectionsAreLimitedByAFlag(t *testing.T) {
 				return
 			}
 			require.ErrorContains(t, err, "--store-connections")
-			require.ErrorContains(t, err, "choose from 8 to 1000")
+			require.ErrorContains(t, err, "choose 8 to 1000")
 		})
 	}
 	require.NoError(t, started(t, of))
@@ -56,14 +55,14 @@ func TestConnectionsAreLimitedByAFlag(t *testing.T) {
 	require.ErrorContains(t, started(t, of), "3 connections")
 }
 
-// TestOneStoreIsNamed.
-func TestOneStoreIsNamed(t *testing.T) {
+// Exactly one store must be configured.
+func TestStore_RequiresOneEngine(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, started(t), "name one store")
 	require.ErrorContains(t, started(t, "--sqlite=a", "--store-dsn-file=b"), "name one store")
 }
 
-// A process refuses a store that other migrations have made, and opens one that is to be migrated.
+// Store rejects a store with the schema of other migrations, and opens a store that is not migrated yet.
 func TestStore_RefusesForeignSchemas(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/engine/features"
 )
 
 func fetchCommand() *cobra.Command {
@@ -37,13 +38,13 @@ func fetchCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.URL, "url", "", "https://host/path, ssh://user@host/path or user@host:path (required)")
-	flags.StringVar(&opts.Branch, "branch", "", "branch or tag; the repository's default branch when empty")
-	flags.StringVar(&opts.Commit, "commit", "", "full hash; the branch's head when empty")
+	flags.StringVar(&opts.URL, "url", "", "URL of the repository: https://host/path, ssh://user@host/path or user@host:path (required)")
+	flags.StringVar(&opts.Branch, "branch", "", "branch or tag; if empty, the repository's default branch")
+	flags.StringVar(&opts.Commit, "commit", "", "full commit hash; if empty, the head of the branch")
 	flags.StringVar(&opts.Path, "path", "", "folder of the project inside the repository")
 	flags.StringVar(&opts.Credentials, "credentials", "", "folder with the files of the Git Secret")
-	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder to write to; it must exist")
-	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "time to fetch in")
+	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder for the result; it must exist")
+	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "time limit of the fetch")
 	out.Bind(flags)
 	return cmd
 }
@@ -55,12 +56,12 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	var providers, variables, prices string
 	cmd := &cobra.Command{
 		Use:   "pack",
-		Short: "Validate, pack and test what was fetched, and report the outcome",
-		Long: "Validate, pack and test what was fetched, and report the outcome.\n\n" +
+		Short: "Validate, pack and test the fetched repository, and report the outcome",
+		Long: "Validate, pack and test the fetched repository, and report the outcome.\n\n" +
 			"The exit code says whether the outcome was reported, not whether the build succeeded.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := target.client()
+			client, err := target.newClient()
 			if err != nil {
 				return err
 			}
@@ -69,21 +70,24 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 				return err
 			}
 			opts.Dispatch, opts.Tools, opts.Models = client, tools, modelsOf(guard, providers, nil)
+			servers := newMCPClient(guard, nil)
+			defer servers.Close()
+			opts.MCP = servers
 			opts.Variables = func() (runnerconfig.Variables, error) { return readVariables(variables) }
 			opts.Prices = func() (runnerconfig.Prices, error) { return readPrices(prices) }
-			opts.Check = engine.New(engine.Config{Tools: tools}).Check
+			opts.Check = engine.New(engine.Config{Tools: tools, Features: features.New(features.Config{})}).Check
 			return build.Pack(cmd.Context(), opts)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder that `fetch` wrote to")
-	flags.StringVar(&opts.Upload, "upload", "", "digest of what was uploaded, which is fetched from dispatch instead of read from the folder")
-	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "leave the test phase out")
-	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time that all tests together have")
-	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) that tests ask where they mock nothing; none when there is no such file")
-	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON) that prompts of tests may name; none when there is no such file")
-	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON) by which it is told what tests cost; none when there is no such file")
-	target.add(flags)
+	flags.StringVar(&opts.Dir, "dir", "/workspace", "folder that runner build fetch wrote to")
+	flags.StringVar(&opts.Upload, "upload", "", "digest of an uploaded folder, which is fetched from the gateway instead of Git")
+	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "skip the tests")
+	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time limit of all tests together")
+	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) for tests without mocks; the file may be absent")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON) for prompts of tests; the file may be absent")
+	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON) for the cost of tests; the file may be absent")
+	target.bindFlags(flags)
 	out.Bind(flags)
 	return cmd
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
+	"github.com/agentplatform/agentplatform/cmd/internal/scriptchild"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -43,7 +44,7 @@ func rootCommand(tools []engine.Tool) *cobra.Command {
 	}
 	build := &cobra.Command{Use: "build", Short: "The two steps of a build, which share a folder", Args: cobra.NoArgs}
 	build.AddCommand(fetchCommand(), packCommand(tools))
-	root.AddCommand(build, serveCommand(tools))
+	root.AddCommand(build, serveCommand(tools), scriptchild.New())
 	flagenv.Bind(root)
 	return root
 }
@@ -51,13 +52,13 @@ func rootCommand(tools []engine.Tool) *cobra.Command {
 // dispatchFlags are how to reach the gateway's internal port.
 type dispatchFlags struct{ url, tokenFile, caFile string }
 
-func (d *dispatchFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&d.url, "dispatch-url", "", "address of the dispatch port, such as https://webhookgw-dispatch:8081 (required)")
+func (d *dispatchFlags) bindFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&d.url, "dispatch-url", "", "URL of the internal port of the gateway, such as https://webhookgw-dispatch:8081 (required)")
 	flags.StringVar(&d.tokenFile, "token-file", "", "file with the dispatch token (required)")
-	flags.StringVar(&d.caFile, "dispatch-ca-file", "", "file with the authorities (PEM) that the dispatch port's certificate may be of; the system's when not set or empty")
+	flags.StringVar(&d.caFile, "dispatch-ca-file", "", "file with the certificate authorities (PEM) of that port; if empty, the system's authorities")
 }
 
-func (d *dispatchFlags) client() (*dispatchapi.Client, error) {
+func (d *dispatchFlags) newClient() (*dispatchapi.Client, error) {
 	return dispatchapi.NewClient(dispatchapi.Options{URL: d.url, TokenFile: d.tokenFile, CAFile: d.caFile})
 }
 

@@ -41,7 +41,7 @@ func run(t *testing.T, ctx context.Context, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestHelpNamesEveryCommand(t *testing.T) {
+func TestHelp_ListsEveryCommand(t *testing.T) {
 	for command, want := range map[string]string{
 		"":            "build",
 		"build":       "pack",
@@ -57,7 +57,7 @@ func TestHelpNamesEveryCommand(t *testing.T) {
 	}
 }
 
-func TestMissingOptionsAreNamed(t *testing.T) {
+func TestFlags_NamesMissingOptions(t *testing.T) {
 	_, err := run(t, t.Context(), "build", "pack")
 	require.ErrorContains(t, err, "dispatch URL")
 	_, err = run(t, t.Context(), "serve", "--dispatch-url=http://127.0.0.1:1")
@@ -69,9 +69,8 @@ func TestMissingOptionsAreNamed(t *testing.T) {
 	require.ErrorContains(t, err, "AGENTPLATFORM_CONCURRENCY")
 }
 
-// TestWhatIsGivenIsNotLookedUp: a flag that is given, also an empty one, is not
-// taken from the environment.
-func TestWhatIsGivenIsNotLookedUp(t *testing.T) {
+// A flag on the command line overrides its environment variable, even if the flag is empty.
+func TestFlags_PreferTheCommandLine(t *testing.T) {
 	fetch := []string{"build", "fetch", "--dir", t.TempDir(), "--url=https://nowhere.invalid/x.git"}
 	t.Setenv("AGENTPLATFORM_ALLOW_EGRESS", "nonsense")
 	t.Setenv("AGENTPLATFORM_DENY_EGRESS", "nonsense")
@@ -81,9 +80,8 @@ func TestWhatIsGivenIsNotLookedUp(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestBuildAndServe goes through the three commands against a dispatch port on
-// the wire: what the build uploads is what the runner executes.
-func TestBuildAndServe(t *testing.T) {
+// The three commands work together over a real dispatch port: the runner executes the bundle that the build uploads.
+func TestRunner_BuildsAndServes(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	port := &wirePort{stop: stop}
 	server := httptest.NewTLSServer(port)
@@ -187,7 +185,7 @@ func (p *wirePort) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestExampleGreetsByName(t *testing.T) {
+func TestExample_GreetsByName(t *testing.T) {
 	project, err := bundle.Load(os.DirFS("../../../examples/hello"))
 	require.NoError(t, err)
 	e := engine.New(engine.Config{Models: &model.Registry{}})

@@ -3,8 +3,10 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -15,7 +17,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/engine/features"
+	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/script"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
@@ -33,7 +38,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 		Short: "Claim and execute agent runs until SIGTERM, then drain",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := target.client()
+			client, err := target.newClient()
 			if err != nil {
 				return err
 			}
@@ -50,30 +55,64 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			metrics.Build(registry, metrics.ProcessRunner)
 			opts.Metrics = metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
 			opts.Dispatch = client
-			opts.Engine = engine.New(engine.Config{
+			pool, err := script.NewPool(script.Options{Log: slog.Default()})
+			if err != nil {
+				return fmt.Errorf("preparing scripts: %w", err)
+			}
+			defer pool.Close()
+			servers := newMCPClient(guard, opts.Metrics.Drifted)
+			opts.Engine = newEngine(guard, engine.Config{
 				Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics),
 				Variables: func() (runnerconfig.Variables, error) { return readVariables(variables) },
 				Prices:    func() (runnerconfig.Prices, error) { return readPrices(prices) },
-			})
+			}, pool, servers)
 			server, err := serve.New(opts)
 			if err != nil {
 				return err
 			}
+			defer startClosing(cmd.Context(), servers)()
 			return asked.Run(cmd.Context(), observe.Process{Metrics: registry, Ready: server.Ready}, server.Run)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON); read anew for every run")
-	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON); read anew where a prompt names one")
-	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON); read anew for every answer of a model")
-	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; the host name when empty")
-	flags.IntVar(&opts.Concurrency, "concurrency", 10, "most runs at a time")
-	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time that runs have after SIGTERM; less than the pod's grace period")
-	flags.IntVar(&opts.Bundles, "bundles", 16, "most bundles held in memory")
-	target.add(flags)
+	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON), reloaded for each run")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON), reloaded when a prompt uses one")
+	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON), reloaded for each model response")
+	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; if empty, the host name")
+	flags.IntVar(&opts.Concurrency, "concurrency", 10, "number of slots: runs that execute at once")
+	flags.DurationVar(&opts.Grace, "grace", 30*time.Second, "time after SIGTERM for runs to finish; must be less than the pod's grace period")
+	flags.IntVar(&opts.Bundles, "bundles", 16, "bundles kept in memory")
+	target.bindFlags(flags)
 	asked.Bind(flags)
 	out.Bind(flags)
 	return cmd
+}
+
+// startClosing closes idle sessions with MCP servers until the returned function is called, which closes all. Calls go on while
+// the runner drains, so the end of the context does not end them.
+func startClosing(ctx context.Context, servers *mcp.Client) (stop func()) {
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	go servers.Run(serving)
+	return func() {
+		cancel()
+		servers.Close()
+	}
+}
+
+// newEngine returns an engine with all features, whose requests go through the guard.
+func newEngine(guard *egress.Guard, config engine.Config, pool *script.Pool, servers *mcp.Client) *engine.Engine {
+	config.Features = features.New(features.Config{
+		ToolHTTP: guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse}),
+		MCP:      servers, Variables: config.Variables, Scripts: pool,
+	})
+	return engine.New(config)
+}
+
+// newMCPClient returns a client of MCP servers that connects through the guard. drifted is called if tools changed.
+func newMCPClient(guard *egress.Guard, drifted func()) *mcp.Client {
+	return mcp.New(mcp.Config{
+		HTTP: guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer}), Version: metrics.Version(), Drifted: drifted,
+	})
 }
 
 // modelsOf are the models of the providers in a file, asked through the guard.

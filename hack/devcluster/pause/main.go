@@ -17,7 +17,7 @@ func main() {
 		if s != syscall.SIGCHLD {
 			return
 		}
-		for { // one signal may stand for several children
+		for { // one signal may stand for several exited children
 			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 || err != nil {
 				break
 			}

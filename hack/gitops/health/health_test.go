@@ -61,7 +61,7 @@ func health(t *testing.T, script string, object map[string]any) (status, message
 	return lua.LVAsString(answer.RawGetString("status")), lua.LVAsString(answer.RawGetString("message"))
 }
 
-// value is a value of JSON as Lua has it.
+// value converts a JSON value to a Lua value.
 func value(l *lua.LState, of any) lua.LValue {
 	switch v := of.(type) {
 	case bool:
@@ -86,8 +86,8 @@ func value(l *lua.LState, of any) lua.LValue {
 	return lua.LNil
 }
 
-// TestEveryKindHasAHealth: those of the CRDs, no more and no less.
-func TestEveryKindHasAHealth(t *testing.T) {
+// Every kind with a CRD has a health script, and every health script has a CRD.
+func TestHealth_CoversAllKinds(t *testing.T) {
 	crds, err := filepath.Glob("../../../config/crd/bases/*.yaml")
 	if err != nil || len(crds) == 0 {
 		t.Fatal("no CRDs", err)
@@ -110,8 +110,9 @@ func TestEveryKindHasAHealth(t *testing.T) {
 	}
 }
 
-// TestHealthOfWhatFollowsGit: an Environment runs, and not what Git says that it should.
-func TestHealthOfWhatFollowsGit(t *testing.T) {
+// An Environment can be ready without running the commit from Git. Its health then reports the progress or the failure of that
+// commit.
+func TestHealth_OfAnEnvironmentThatFollowsGit(t *testing.T) {
 	const object = `{"kind":"Environment","metadata":{"generation":2},"spec":{"git":%s},"status":{"observedGeneration":2,"liveCommit":"1111",
 		"conditions":[{"type":"Ready","status":"True","reason":%q,"message":"in effect"},{"type":"SourceFollowed","status":%q,"reason":%q,"message":"the commit"}]}}`
 	for name, c := range map[string]struct{ git, ready, followed, reason, status, message string }{
@@ -139,8 +140,9 @@ func TestHealthOfWhatFollowsGit(t *testing.T) {
 	}
 }
 
-// TestHealthOfAnotherFolder: of the same commit, which says nothing then.
-func TestHealthOfAnotherFolder(t *testing.T) {
+// The live commit alone does not show that another folder of the same commit is live. The health therefore compares the live
+// folder, too.
+func TestHealth_OfAnotherFolder(t *testing.T) {
 	const object = `{"kind":"Environment","metadata":{"generation":2},"spec":{"git":{"commit":"1111"}},"status":{"observedGeneration":2,"liveCommit":"1111"%s,
 		"conditions":[{"type":"Ready","status":"True","reason":"Succeeded","message":"in effect"},{"type":"SourceFollowed","status":%q,"reason":%q,"message":"the commit"}]}}`
 	for name, c := range map[string]struct{ folders, followed, reason, status, message string }{
@@ -162,7 +164,7 @@ func TestHealthOfAnotherFolder(t *testing.T) {
 	}
 }
 
-func TestHealth(t *testing.T) {
+func TestHealth_OfEachKind(t *testing.T) {
 	const ready, waits, stalled = `{"type":"Ready","status":"True","reason":"Succeeded","message":"in effect"}`,
 		`{"type":"Ready","status":"False","reason":"SecretMissing","message":"no Secret"}`,
 		`{"type":"Stalled","status":"True","reason":"Refused","message":"a quota"}`

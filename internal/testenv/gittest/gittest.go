@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gittest serves Git repositories to tests, by the programs that others serve them
-// by: git http-backend and sshd.
+// Package gittest serves Git repositories to tests with git http-backend and sshd, the usual server
+// programs.
 package gittest
 
 import (
@@ -33,14 +33,14 @@ import (
 
 // Repository is a bare Git repository that tests commit to.
 type Repository struct {
-	// Dir is the folder in which it lies as repo.git.
+	// Dir is the folder that contains repo.git.
 	Dir string
 	t   testing.TB
 	// Work is the working copy.
 	Work string
 }
 
-// New makes an empty one.
+// New creates an empty repository.
 func New(t testing.TB) *Repository {
 	t.Helper()
 	dir := t.TempDir()
@@ -51,7 +51,7 @@ func New(t testing.TB) *Repository {
 	return r
 }
 
-// Git runs a command in a folder and returns what it prints.
+// Git runs a command in a folder and returns its output.
 func (r *Repository) Git(dir string, args ...string) string {
 	r.t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(r.t.Context()), "git", args...)
@@ -64,8 +64,7 @@ func (r *Repository) Git(dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// Commit writes files (alternating names and contents) to a branch and returns
-// the commit's hash.
+// Commit writes files (alternating names and contents) to a branch and returns the commit's hash.
 func (r *Repository) Commit(branch string, pairs ...string) string {
 	r.t.Helper()
 	r.Git(r.Work, "checkout", "-q", "-B", branch)
@@ -80,11 +79,11 @@ func (r *Repository) Commit(branch string, pairs ...string) string {
 	return r.Git(r.Work, "rev-parse", "HEAD")
 }
 
-// Gate decides about a request; nil lets everyone in.
+// Gate decides about a request; nil allows all.
 type Gate func(w http.ResponseWriter, r *http.Request) (status int)
 
-// HTTPS serves the repository by git http-backend with a certificate of its own
-// authority, which it returns as PEM.
+// HTTPS serves the repository with git http-backend. It returns the URL and the PEM of the
+// certificate's own authority.
 func (r *Repository) HTTPS(t testing.TB, g Gate) (url, ca string) {
 	t.Helper()
 	backend := filepath.Join(r.Git(r.Dir, "--exec-path"), "git-http-backend")
@@ -110,12 +109,12 @@ func (r *Repository) HTTPS(t testing.TB, g Gate) (url, ca string) {
 type SSHServer struct {
 	Port int
 	User string
-	// Identity is the private key that it lets in.
+	// Identity is the accepted private key.
 	Identity   string
 	KnownHosts string
 }
 
-// NewKey makes a pair of keys; the private one is PEM.
+// NewKey creates a key pair. The private key is PEM.
 func NewKey(t testing.TB) (private string, public ssh.PublicKey) {
 	t.Helper()
 	pub, key, err := ed25519.GenerateKey(rand.Reader)
@@ -164,12 +163,14 @@ func StartSSH(t testing.TB) *SSHServer {
 	port := listener.Addr().(*net.TCPAddr).Port
 	require.NoError(t, listener.Close())
 	if os.Geteuid() == 0 {
-		require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // where sshd separates privileges
+		require.NoError(t, os.MkdirAll("/run/sshd", 0o755)) // needed for sshd's privilege separation
 	}
 	config := write("sshd_config", strings.Join([]string{
 		fmt.Sprintf("ListenAddress 127.0.0.1:%d", port), "HostKey " + write("host_key", hostKey),
 		"AuthorizedKeysFile " + write("authorized_keys", string(ssh.MarshalAuthorizedKey(public))),
 		"PasswordAuthentication no", "KbdInteractiveAuthentication no", "PermitRootLogin prohibit-password", "StrictModes no", "UsePAM no",
+		// A nested shell does not read the user's ~/.bashrc, whose commands could print something into the protocol.
+		"SetEnv SHLVL=2",
 		"PidFile none", "LogLevel ERROR", "",
 	}, "\n"))
 	var said bytes.Buffer
@@ -192,7 +193,7 @@ func StartSSH(t testing.TB) *SSHServer {
 	}
 }
 
-// URL is the address of a repository in a folder of this machine.
+// URL returns the address of a repository in a local folder.
 func (s *SSHServer) URL(dir string) string {
 	return fmt.Sprintf("ssh://%s@127.0.0.1:%d%s", s.User, s.Port, dir)
 }

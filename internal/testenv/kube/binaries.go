@@ -18,8 +18,8 @@ const assetsVariable = "KUBEBUILDER_ASSETS"
 const remedy = "run `go run . envtest` in hack/devcluster, which downloads or builds etcd and kube-apiserver, " +
 	"or set " + assetsVariable + " to a folder that holds both"
 
-// binaries is the folder with etcd and kube-apiserver: the one that the
-// environment names, else what hack/devcluster finds, downloads or builds.
+// binaries returns the folder with etcd and kube-apiserver: the one in the environment, else the
+// one that hack/devcluster finds, downloads or builds.
 func binaries(root string) (string, error) {
 	if dir := os.Getenv(assetsVariable); dir != "" {
 		for _, name := range []string{"etcd", "kube-apiserver"} {
@@ -29,16 +29,16 @@ func binaries(root string) (string, error) {
 		}
 		return filepath.Abs(dir)
 	}
-	unlock, err := lock()
+	unlock, err := lockBinaries()
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
 	cmd := exec.Command("go", "run", ".", "envtest")
 	cmd.Dir = filepath.Join(root, "hack", "devcluster")
-	// The flags of every other build, so that they share a cache.
+	// These are the flags of all builds, so that they share a cache.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false")
-	cmd.Stderr = os.Stderr // what it does, for the person who waits
+	cmd.Stderr = os.Stderr // progress for the developer
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("getting etcd and kube-apiserver: %w; %s", err, remedy)
@@ -46,16 +46,16 @@ func binaries(root string) (string, error) {
 	return string(bytes.TrimSpace(out)), nil
 }
 
-// lock lets one test binary at a time get the binaries; the others find them.
-func lock() (unlock func(), err error) {
+// lockBinaries makes sure that one test binary at a time gets the binaries. The others then find them.
+func lockBinaries() (unlock func(), err error) {
 	path := fmt.Sprintf("/tmp/agentplatform-envtest-%d.lock", os.Getuid())
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("opening the lock: %w", err)
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		_ = file.Close() // the flock's error matters
+		_ = file.Close() // the error of flock matters
 		return nil, fmt.Errorf("waiting for the lock: %w", err)
 	}
-	return func() { _ = file.Close() }, nil // closing frees it
+	return func() { _ = file.Close() }, nil // closing unlocks it
 }

@@ -21,41 +21,41 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// grantTimeout is how long a role may take until kube-apiserver goes by it.
+// grantTimeout limits the time until kube-apiserver applies a role.
 const grantTimeout = 30 * time.Second
 
-// SystemNamespace is where the platform itself lives in the manifests.
+// SystemNamespace is the namespace of the platform in the manifests.
 const SystemNamespace = "agentplatform-system"
 
-// granting lets one test at a time install the roles of config/rbac.
+// granting makes sure that one test at a time installs the roles of config/rbac.
 var granting sync.Mutex
 
-// Grant gives a user exactly what config/rbac gives the program of that role
-// ("agentplatform-manager"): in all namespaces, or in those named alone, and in
-// the namespaces of the platform itself. It returns when that holds.
+// Grant gives a user exactly the permissions in config/rbac for the role of a program
+// ("agentplatform-manager"): in all namespaces or only in the named ones, and in the platform's own
+// namespaces. It returns when they apply.
 func (c *ControlPlane) Grant(tb testing.TB, user, role string, namespaces ...string) {
 	tb.Helper()
 	granting.Lock()
 	defer granting.Unlock()
-	c.ensure(tb, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
+	c.ensureObject(tb, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}})
 	for _, object := range Manifests(tb, "config/rbac") {
 		if object.GetName() != role {
 			continue
 		}
-		c.ensure(tb, object)
+		c.ensureObject(tb, object)
 		ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: object.GetKind(), Name: role}
 		switch in := object.GetNamespace(); {
 		case in != "":
-			c.bind(tb, in, user, ref)
+			c.bindRole(tb, in, user, ref)
 		case len(namespaces) == 0:
-			c.bind(tb, "", user, ref)
+			c.bindRole(tb, "", user, ref)
 		}
 		if object.GetKind() != "ClusterRole" {
 			c.awaitRules(tb, user, object, object.GetNamespace())
 			continue
 		}
 		for _, namespace := range namespaces {
-			c.bind(tb, namespace, user, ref)
+			c.bindRole(tb, namespace, user, ref)
 			c.awaitRules(tb, user, object, namespace)
 		}
 		if len(namespaces) == 0 {
@@ -64,24 +64,24 @@ func (c *ControlPlane) Grant(tb testing.TB, user, role string, namespaces ...str
 	}
 }
 
-// ensure creates an object where it is not there yet.
-func (c *ControlPlane) ensure(tb testing.TB, object client.Object) {
+// ensureObject creates an object if it does not exist.
+func (c *ControlPlane) ensureObject(tb testing.TB, object client.Object) {
 	tb.Helper()
 	if err := c.Client.Create(tb.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 		tb.Fatalf("testenv: creating %T %q: %v", object, object.GetName(), err)
 	}
 }
 
-// bind binds a role to a user, in a namespace or (with "") in all.
-func (c *ControlPlane) bind(tb testing.TB, namespace, user string, ref rbacv1.RoleRef) {
+// bindRole binds a role to a user, in a namespace or in all if namespace is "".
+func (c *ControlPlane) bindRole(tb testing.TB, namespace, user string, ref rbacv1.RoleRef) {
 	tb.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%s", ref.Name, user)}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
 	if namespace == "" {
-		c.ensure(tb, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+		c.ensureObject(tb, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 		return
 	}
-	c.ensure(tb, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
+	c.ensureObject(tb, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: ref, Subjects: subjects})
 }
 
 func (c *ControlPlane) awaitRules(tb testing.TB, user string, role *unstructured.Unstructured, namespace string) {
@@ -93,8 +93,8 @@ func (c *ControlPlane) awaitRules(tb testing.TB, user string, role *unstructured
 	c.AwaitGranted(tb, v1alpha1.Subject{User: user}, namespace, rules.Rules...)
 }
 
-// AwaitGranted returns when kube-apiserver lets somebody do what the rules say:
-// it learns of roles and bindings a moment after they were created.
+// AwaitGranted returns when kube-apiserver applies the rules. It learns of roles and bindings a
+// moment after their creation.
 func (c *ControlPlane) AwaitGranted(tb testing.TB, who v1alpha1.Subject, namespace string, rules ...rbacv1.PolicyRule) {
 	tb.Helper()
 	deadline := time.Now().Add(grantTimeout)
@@ -123,7 +123,7 @@ func (c *ControlPlane) AwaitGranted(tb testing.TB, who v1alpha1.Subject, namespa
 	}
 }
 
-// SplitResource takes a rule's "connectors/status" apart.
+// SplitResource splits a rule's "connectors/status".
 func SplitResource(resource string) (name, subresource string) {
 	name, subresource, _ = strings.Cut(resource, "/")
 	return name, subresource

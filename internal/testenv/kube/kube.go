@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kube gives tests a real Kubernetes API: etcd and kube-apiserver with
-// the project's CRDs installed. One control plane serves all tests of a test
-// binary; [Start] may be called as often as one likes, from testing and (with
-// GinkgoTB()) from Ginkgo.
+// Package kube gives tests a real Kubernetes API: etcd and kube-apiserver with the project's CRDs.
+// All tests of a test binary share one control plane. [Start] can be called any number of times,
+// from testing and, with GinkgoTB(), from Ginkgo.
 //
-// There is an API and nothing else: no garbage collector, no namespace, Job or
-// Deployment controller. A namespace is never deleted, so each test takes a
-// fresh one, see [ControlPlane.Namespace].
+// There is only the API: no garbage collector and no controllers for namespaces, Jobs or
+// Deployments. Namespaces are never deleted, so each test uses a fresh one, see
+// [ControlPlane.Namespace].
 package kube
 
 import (
@@ -33,17 +32,17 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/reap"
 )
 
-// startTimeout is how long each of the two servers may take to start; machines
-// that build at the same time are slow.
+// startTimeout limits the start of each of the two servers, because machines that build at the same
+// time are slow.
 const startTimeout = 2 * time.Minute
 
 // ControlPlane is a running Kubernetes API.
 type ControlPlane struct {
-	// Config is the administrator's (group system:masters).
+	// Config is the administrator's configuration (group system:masters).
 	Config *rest.Config
-	// Client is the administrator's and reads without a cache.
+	// Client is the administrator's client, without a cache.
 	Client client.Client
-	// Scheme knows Kubernetes' own kinds, CRDs and the kinds of the project.
+	// Scheme contains Kubernetes' own kinds, CRDs and the project's kinds.
 	Scheme *runtime.Scheme
 
 	env        *envtest.Environment
@@ -56,18 +55,18 @@ var shared struct {
 	err     error
 }
 
-// Start returns the test binary's control plane, started by the first call. It
-// ends with the test binary.
+// Start returns the test binary's control plane and starts it on the first call. It ends with the
+// test binary.
 func Start(tb testing.TB) *ControlPlane {
 	tb.Helper()
-	shared.once.Do(func() { shared.control, shared.err = start() })
+	shared.once.Do(func() { shared.control, shared.err = startControlPlane() })
 	if shared.err != nil {
 		tb.Fatalf("testenv: %v", shared.err)
 	}
 	return shared.control
 }
 
-func start() (*ControlPlane, error) {
+func startControlPlane() (*ControlPlane, error) {
 	root, err := repository()
 	if err != nil {
 		return nil, err
@@ -100,7 +99,7 @@ func start() (*ControlPlane, error) {
 	return &ControlPlane{Config: config, Client: c, Scheme: scheme, env: env}, nil
 }
 
-// newScheme knows all kinds that tests use.
+// newScheme returns a scheme with all kinds of the tests.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -113,8 +112,8 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// configure lets both servers keep their files in the folder that is removed
-// with the test binary, and be started by a script that registers them there.
+// configure keeps the files of both servers in the folder that is removed with the test binary, and
+// starts them with a script that registers them there.
 func configure(env *envtest.Environment, assets string) error {
 	base, err := reap.Dir()
 	if err != nil {
@@ -140,8 +139,7 @@ func configure(env *envtest.Environment, assets string) error {
 	return nil
 }
 
-// launcher writes the script that registers itself with the reaper and then
-// becomes the binary.
+// launcher writes the script that registers itself with the reaper and then executes the binary.
 func launcher(dir, binary string) (string, error) {
 	name := filepath.Base(binary)
 	pids, err := reap.PIDFile(name)
@@ -156,7 +154,7 @@ func launcher(dir, binary string) (string, error) {
 	return path, nil
 }
 
-// Namespace makes a fresh namespace and returns its name.
+// Namespace creates a fresh namespace and returns its name.
 func (c *ControlPlane) Namespace(tb testing.TB) string {
 	tb.Helper()
 	name := fmt.Sprintf("test-%d", c.namespaces.Add(1))
@@ -167,8 +165,8 @@ func (c *ControlPlane) Namespace(tb testing.TB) string {
 	return name
 }
 
-// User is the configuration of a client that the API server knows by that name
-// and those groups; RBAC says what it may do.
+// User returns the configuration of a client with that user name and groups. RBAC decides its
+// permissions.
 func (c *ControlPlane) User(tb testing.TB, name string, groups ...string) *rest.Config {
 	tb.Helper()
 	user, err := c.env.AddUser(envtest.User{Name: name, Groups: groups}, &rest.Config{QPS: -1})
@@ -178,11 +176,10 @@ func (c *ControlPlane) User(tb testing.TB, name string, groups ...string) *rest.
 	return user.Config()
 }
 
-// Kubeconfig is a kubeconfig file of the administrator, for programs that are
-// started by a test.
+// Kubeconfig returns an administrator's kubeconfig file for programs that a test starts.
 func (c *ControlPlane) Kubeconfig() []byte { return c.env.KubeConfig }
 
-// repository is the root of the source tree that the tests run in.
+// repository returns the root of the source tree.
 func repository() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
-func TestOneControlPlaneServesAllTests(t *testing.T) {
+func TestStart_SharesControlPlane(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	require.Same(t, control, kube.Start(t))
@@ -23,7 +23,7 @@ func TestOneControlPlaneServesAllTests(t *testing.T) {
 	require.NotEmpty(t, control.Kubeconfig())
 }
 
-func TestTheProjectsKindsAreInstalled(t *testing.T) {
+func TestStart_InstallsKinds(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	project := &v1alpha1.Project{
@@ -33,7 +33,7 @@ func TestTheProjectsKindsAreInstalled(t *testing.T) {
 	require.EqualValues(t, -1, project.Status.ObservedGeneration, "kstatus waits for the controller")
 }
 
-func TestAUserMayDoNothingByItself(t *testing.T) {
+func TestUser_HasNoPermissions(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	c, err := client.New(control.User(t, "somebody"), client.Options{Scheme: control.Scheme})

@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifests are the objects of a kustomization, such as "config/default", in
-// their order. It knows resources and nothing that would change them, and fails
-// where a kustomization has more: then render it by kustomize itself.
+// Manifests returns the objects of a kustomization, such as "config/default", in order. It supports
+// only resources and fails for other fields; use kustomize for those.
 func Manifests(tb testing.TB, path string) []*unstructured.Unstructured {
 	tb.Helper()
 	root, err := repository()
@@ -57,7 +56,7 @@ func kustomization(tb testing.TB, dir string) []*unstructured.Unstructured {
 	return out
 }
 
-// documents are the objects of a YAML file.
+// documents returns the objects of a YAML file.
 func documents(tb testing.TB, path string) []*unstructured.Unstructured {
 	tb.Helper()
 	text, err := os.ReadFile(path)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memtest says how much memory a piece of code allocates.
+// Package memtest measures the memory that code allocates.
 package memtest
 
 import (
@@ -8,16 +8,13 @@ import (
 	"testing"
 )
 
-// tries is how often a piece of code may be run until it is believed to need more
-// than it should.
+// tries is how often code runs before it counts as exceeding its limit.
 const tries = 5
 
-// AtMost fails the test if do allocates more than so many bytes, whatever is collected
-// meanwhile. The runtime counts for the whole process: what a goroutine that an earlier
-// test left behind allocates, or what a pool allocates anew that the collector has just
-// emptied, would be counted too. So do is run again, up to five times, until it stays
-// within the bound: what always needs more never does. A test that calls AtMost is not
-// parallel.
+// AtMost fails the test if do allocates more than most bytes. The runtime counts for the whole
+// process, including goroutines of earlier tests and pools that the collector emptied. So do runs
+// up to five times until it is within the limit. Code that always needs more never is. A test that
+// calls AtMost must not be parallel.
 func AtMost(t testing.TB, most uint64, do func(), msgAndArgs ...any) {
 	t.Helper()
 	least := Allocated(do)
@@ -32,7 +29,7 @@ func AtMost(t testing.TB, most uint64, do func(), msgAndArgs ...any) {
 	}
 }
 
-// Allocated is how many bytes the process allocates while do runs.
+// Allocated returns the bytes that the process allocates while do runs.
 func Allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

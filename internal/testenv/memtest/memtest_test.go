@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 )
 
-// failing is a test that remembers that it failed.
+// failing is a test that records its failure.
 type failing struct {
 	testing.TB
 	failed bool
@@ -21,9 +21,9 @@ func (f *failing) Fatalf(string, ...any) { f.failed = true }
 
 var sink []byte
 
-func TestWhatIsAllocatedOnceIsNoise(t *testing.T) {
+func TestAtMost_IgnoresSingleAllocations(t *testing.T) {
 	for name, c := range map[string]struct {
-		loud int // so many runs allocate too much
+		loud int // number of runs that allocate too much
 		want bool
 	}{"never": {0, false}, "once": {1, false}, "all but the last": {4, false}, "always": {5, true}} {
 		t.Run(name, func(t *testing.T) {

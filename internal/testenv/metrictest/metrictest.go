@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metrictest compares what a process serves to Prometheus with the table
-// of metrics in docs/operations.md.
+// Package metrictest compares the metrics of a process with the tables in
+// docs/reference/metrics.md.
 package metrictest
 
 import (
@@ -25,30 +25,30 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
-// ours begins the names of the platform's own metrics.
+// ours is the prefix of the platform's own metrics.
 const ours = "agentplatform_"
 
-// Metric is a line of the table, or what a process serves.
+// Metric is a row of the table, or a served metric.
 type Metric struct {
 	Name, Type, Help string
 	Labels           []string
 }
 
-// Sample is one value that a process serves.
+// Sample is one served value.
 type Sample struct {
 	Labels map[string]string
-	// Value is a counter's or gauge's, or the count of a histogram.
+	// Value is the value of a counter or gauge, or the count of a histogram.
 	Value float64
 }
 
-// Served is what a process serves.
+// Served are the metrics of a process.
 type Served struct {
 	Metrics map[string]Metric
 	samples map[string][]Sample
 	text    []byte
 }
 
-// Of asks a registry as Prometheus would.
+// Of reads a registry like Prometheus.
 func Of(tb testing.TB, gatherer prometheus.Gatherer) Served {
 	tb.Helper()
 	answer := httptest.NewRecorder()
@@ -59,13 +59,13 @@ func Of(tb testing.TB, gatherer prometheus.Gatherer) Served {
 	return Parse(tb, answer.Body.Bytes())
 }
 
-// Parse reads an answer of /metrics.
+// Parse parses a response of /metrics.
 func Parse(tb testing.TB, text []byte) Served {
 	tb.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		tb.Fatalf("metrictest: reading what is served: %v", err)
+		tb.Fatalf("metrictest: reading the metrics: %v", err)
 	}
 	s := Served{Metrics: map[string]Metric{}, samples: map[string][]Sample{}, text: text}
 	for name, family := range families {
@@ -85,7 +85,7 @@ func Parse(tb testing.TB, text []byte) Served {
 	return s
 }
 
-// Value is that of the one sample that has these labels: name, value, name, value….
+// Value returns the value of the sample with these labels: name, value, name, value….
 func (s Served) Value(tb testing.TB, name string, labels ...string) float64 {
 	tb.Helper()
 	var found []float64
@@ -104,10 +104,10 @@ func (s Served) Value(tb testing.TB, name string, labels ...string) float64 {
 	return found[0]
 }
 
-// Text is what was served.
+// Text returns the response.
 func (s Served) Text() string { return string(s.text) }
 
-// Moved are the samples of our metrics that are not 0, by name{label="value",…}.
+// Moved returns the samples of our metrics that are not 0, by name{label="value",…}.
 func (s Served) Moved() map[string]float64 {
 	out := map[string]float64{}
 	for name, samples := range s.samples {
@@ -116,14 +116,14 @@ func (s Served) Moved() map[string]float64 {
 		}
 		for _, sample := range samples {
 			if sample.Value != 0 {
-				out[name+braces(sample.Labels)] = sample.Value
+				out[name+formatLabels(sample.Labels)] = sample.Value
 			}
 		}
 	}
 	return out
 }
 
-func braces(labels map[string]string) string {
+func formatLabels(labels map[string]string) string {
 	var pairs []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		pairs = append(pairs, fmt.Sprintf("%s=%q", name, labels[name]))
@@ -134,23 +134,23 @@ func braces(labels map[string]string) string {
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
-// bounds are the values that the labels of our metrics may have; of those with a
-// name of their own in one metric, "metric label".
+// bounds are the allowed values of our metrics' labels, by label or by "metric label".
 var bounds = map[string]*regexp.Regexp{
 	"attempt":   regexp.MustCompile(`^(first|again)$`),
 	"consumer":  regexp.MustCompile(`^(storage|deliveries|rollups|words)$`),
+	"figure":    regexp.MustCompile(`^(queued|running|keys|outbox|set_aside|ticks)$`),
 	"goversion": regexp.MustCompile(`^go[0-9.]+`),
 	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
 	"method":    regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE|other)$`),
 	"mode":      regexp.MustCompile(`^(inbound|sync|other)$`),
-	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|run|skipped|delivered|retry|gone|replayed|refused|accepted|ignored|other|model_[a-z_]+)$`),
+	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|run|skipped|delivered|retry|gone|replayed|refused|accepted|ignored|exported|dropped|other|model_[a-z_]+)$`),
 	"cause":     regexp.MustCompile(`^(ok|dns|refused|reset|timeout|tls|forbidden_address|network|redirect|http_status|connector|platform|erased|other)$`),
 	"process":   regexp.MustCompile(`^(webhookgw|manager|apiserver|all|runner)$`),
 	"provider":  regexp.MustCompile(`^(scripted|openai|other)$`),
 	"to":        regexp.MustCompile(`^(paused|failing|resumed|other)$`),
 	"reason":    regexp.MustCompile(`^(unauthorized|forbidden|rate_limited|foreign|unavailable|other)$`),
 	"result":    regexp.MustCompile(`^(recorded|repeated|answered|folder_unseen|failed|late|read)$`),
-	// Patterns of routes hold no part of a path that a caller chose.
+	// Patterns of routes contain no part of a path that a caller chooses.
 	"route":  regexp.MustCompile(`^(none|/v1(/([a-z-]+|webhooks\.json|openapi(\.json|\.yaml|-3\.0\.json|-3\.0\.yaml)|\{[a-z_]+\}|\*))*)$`),
 	"state":  regexp.MustCompile(`^(claimable|no_runner|no_deployment)$`),
 	"class":  regexp.MustCompile(`^(sync|inbound|deferred)$`),
@@ -158,13 +158,13 @@ var bounds = map[string]*regexp.Regexp{
 
 	"version": regexp.MustCompile(`^(dev|v[0-9]+\.[0-9]+\.[0-9]+.*)$`),
 	"code":    regexp.MustCompile(`^(none|[1-5][0-9]{2})$`),
-	// The codes are a list of the package.
-	"agentplatform_webhooks_refused_total code": codes(),
+	// The codes are a list in the package.
+	"agentplatform_webhooks_refused_total code": codePattern(),
 
 	"agentplatform_sweep_refused_objects kind": regexp.MustCompile(`^(Project|Environment|Deployment|Connector|ConnectorLink|APIKey)$`),
 }
 
-func codes() *regexp.Regexp {
+func codePattern() *regexp.Regexp {
 	var names []string
 	for _, code := range metrics.WebhookRefusals {
 		names = append(names, string(code))
@@ -172,10 +172,9 @@ func codes() *regexp.Regexp {
 	return regexp.MustCompile(`^(other|` + strings.Join(names, "|") + `)$`)
 }
 
-// Check fails unless a process serves exactly the metrics of ours that the table
-// has for it, as the table describes them, with labels of known values alone, and
-// those of the Go runtime and of the process. Of a metric in absent it takes it
-// that it has no value yet.
+// Check fails unless a process serves exactly the metrics in its table, with the documented type
+// and labels and with known label values, and the metrics of the Go runtime and the process. A
+// metric in absent may have no value yet.
 func (s Served) Check(tb testing.TB, process string, absent ...string) {
 	tb.Helper()
 	want := Documented(tb, process)
@@ -186,12 +185,12 @@ func (s Served) Check(tb testing.TB, process string, absent ...string) {
 		case !there:
 			tb.Errorf("metrictest: %s serves no %s", process, name)
 		case fmt.Sprint(served) != fmt.Sprint(metric):
-			tb.Errorf("metrictest: %s serves\n%+v; docs/operations.md says\n%+v", process, served, metric)
+			tb.Errorf("metrictest: %s serves\n%+v; docs/reference/metrics.md says\n%+v", process, served, metric)
 		}
 	}
 	for name := range s.Metrics {
 		if _, documented := want[name]; strings.HasPrefix(name, ours) && !documented {
-			tb.Errorf("metrictest: %s serves %+v, which docs/operations.md does not have", process, s.Metrics[name])
+			tb.Errorf("metrictest: %s serves %+v, which docs/reference/metrics.md does not have", process, s.Metrics[name])
 		}
 	}
 	for _, name := range []string{"go_goroutines", "process_resident_memory_bytes"} {
@@ -200,10 +199,10 @@ func (s Served) Check(tb testing.TB, process string, absent ...string) {
 		}
 	}
 	s.CheckLabels(tb)
-	s.lint(tb)
+	s.lintMetrics(tb)
 }
 
-// CheckLabels fails where a label of our metrics has a value that nothing bounds.
+// CheckLabels fails if a label of our metrics has an unknown value.
 func (s Served) CheckLabels(tb testing.TB) {
 	tb.Helper()
 	for name, samples := range s.samples {
@@ -224,8 +223,8 @@ func (s Served) CheckLabels(tb testing.TB) {
 	}
 }
 
-// lint asks Prometheus' own linter about our metrics.
-func (s Served) lint(tb testing.TB) {
+// lintMetrics runs Prometheus' linter on our metrics.
+func (s Served) lintMetrics(tb testing.TB) {
 	tb.Helper()
 	problems, err := promlint.New(bytes.NewReader(s.text)).Lint()
 	if err != nil {
@@ -238,24 +237,17 @@ func (s Served) lint(tb testing.TB) {
 	}
 }
 
-// section is the heading of the tables, and process that of one.
 var (
-	section = regexp.MustCompile(`(?s)\n## Metrics\n(.*?)(?:\n## |$)`)
-	part    = regexp.MustCompile("(?m)^### .*$")
-	row     = regexp.MustCompile("(?m)^\\| `(" + ours + "[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\|$")
-	quoted  = regexp.MustCompile("`([a-z]+)`")
+	part   = regexp.MustCompile("(?m)^## .*$")
+	row    = regexp.MustCompile("(?m)^\\| `(" + ours + "[a-z_]+)` \\| (\\w+) \\| (.*?) \\| (.*?) \\|$")
+	quoted = regexp.MustCompile("`([a-z]+)`")
 )
 
-// Documented are the metrics that docs/operations.md has for a process: those of
-// the parts whose headings name it, as `process`.
+// Documented returns the metrics that docs/reference/metrics.md has for a process: the tables below the headings
+// that name the process in code style.
 func Documented(tb testing.TB, process string) map[string]Metric {
 	tb.Helper()
-	page := operations(tb)
-	found := section.FindSubmatch(page)
-	if found == nil {
-		tb.Fatal("metrictest: docs/operations.md has no section Metrics")
-	}
-	text, out := string(found[1]), map[string]Metric{}
+	text, out := string(metricsPage(tb)), map[string]Metric{}
 	headings := part.FindAllStringIndex(text, -1)
 	for i, heading := range headings {
 		end := len(text)
@@ -275,20 +267,20 @@ func Documented(tb testing.TB, process string) map[string]Metric {
 		}
 	}
 	if len(out) == 0 {
-		tb.Fatalf("metrictest: docs/operations.md has no metrics of %s", process)
+		tb.Fatalf("metrictest: docs/reference/metrics.md has no metrics of %s", process)
 	}
 	return out
 }
 
-// operations is docs/operations.md, somewhere above the test.
-func operations(tb testing.TB) []byte {
+// metricsPage returns docs/reference/metrics.md of the module above the test.
+func metricsPage(tb testing.TB) []byte {
 	tb.Helper()
 	dir, err := os.Getwd()
 	for ; err == nil && dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if page, err := os.ReadFile(filepath.Join(dir, "docs", "operations.md")); err == nil {
+		if page, err := os.ReadFile(filepath.Join(dir, "docs", "reference", "metrics.md")); err == nil {
 			return page
 		}
 	}
-	tb.Fatalf("metrictest: looking for docs/operations.md: %v", err)
+	tb.Fatalf("metrictest: looking for docs/reference/metrics.md: %v", err)
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheFolderIsOneForSocketsAndOtherUsers(t *testing.T) {
+func TestDir_SuitsSocketsAndOtherUsers(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "base-")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -19,11 +19,11 @@ func TestTheFolderIsOneForSocketsAndOtherUsers(t *testing.T) {
 	require.NoError(t, os.Mkdir(inner, 0o755))
 
 	require.NoError(t, os.Chmod(dir, 0o755))
-	require.Equal(t, dir, base(dir))
-	require.Equal(t, inner, base(inner))
+	require.Equal(t, dir, baseFolder(dir))
+	require.Equal(t, inner, baseFolder(inner))
 	require.NoError(t, os.Chmod(dir, 0o700))
-	require.Equal(t, "/tmp", base(dir), "no other user may enter it")
-	require.Equal(t, "/tmp", base(inner), "no other user gets there")
-	require.Equal(t, "/tmp", base("/tmp/there/is/none"))
-	require.Equal(t, "/tmp", base("/tmp/"+strings.Repeat("a", longestBase)))
+	require.Equal(t, "/tmp", baseFolder(dir), "no other user may enter it")
+	require.Equal(t, "/tmp", baseFolder(inner), "no other user gets there")
+	require.Equal(t, "/tmp", baseFolder("/tmp/there/is/none"))
+	require.Equal(t, "/tmp", baseFolder("/tmp/"+strings.Repeat("a", longestBase)))
 }

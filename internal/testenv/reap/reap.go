@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package reap makes sure that nothing a test binary starts outlives it, however
-// it ends: by itself, by a timeout or by SIGKILL. A shell of its own session
-// holds the reading end of a pipe; when the binary is gone the pipe closes, and
-// the shell ends the processes that were registered and removes the folder.
+// Package reap ends all processes that a test binary starts, even if the binary is killed by a
+// timeout or SIGKILL. A shell with its own session reads from a pipe. When the binary ends, the
+// pipe closes, and the shell ends the registered processes and removes the folder.
 //
-// The folder holds, for each process, a file in pids/ with its pid.
+// The folder contains a file in pids/ with the PID of each process.
 package reap
 
 import (
@@ -18,9 +17,8 @@ import (
 	"syscall"
 )
 
-// script waits for the end of its standard input, then ends the processes
-// and waits for them (at most 10 s; a zombie that nobody collects must not hold
-// it up), and removes the folder, $1. A line of a pid file is "<signal> <pid>".
+// script waits for the end of its standard input, ends the processes, waits for them (at most 10 s,
+// because of zombies), and removes the folder, $1. A line of a PID file is "<signal> <pid>".
 const script = `
 while read -r _; do :; done
 for file in "$1"/pids/*; do
@@ -37,8 +35,7 @@ done
 rm -rf "$1"
 `
 
-// shared is the state of the test binary. Keeping the pipe reachable keeps it
-// open.
+// shared is the state of the test binary. It keeps the pipe reachable and so open.
 var shared = struct {
 	once sync.Once
 	dir  string
@@ -46,20 +43,18 @@ var shared = struct {
 	err  error
 }{}
 
-// Dir is a folder that is removed after the test binary has ended. Other users
-// may enter it.
+// Dir returns a folder that is removed after the test binary has ended. Other users can enter it.
 func Dir() (string, error) {
-	shared.once.Do(func() { shared.dir, shared.err = start() })
+	shared.once.Do(func() { shared.dir, shared.err = startReaper() })
 	return shared.dir, shared.err
 }
 
-// longestBase is how long a path may be of which paths of sockets are made, which have
-// 107 bytes at most.
+// longestBase limits the folder's path, because paths of sockets have at most 107 bytes.
 const longestBase = 32
 
-// base is the folder for temporary files, or /tmp where that one is too deep for sockets
-// or lets no other user in.
-func base(temporary string) string {
+// baseFolder returns the folder for temporary files, or /tmp if its path is too long for sockets or other
+// users cannot enter it.
+func baseFolder(temporary string) string {
 	if len(temporary) > longestBase {
 		return "/tmp"
 	}
@@ -74,8 +69,8 @@ func base(temporary string) string {
 	}
 }
 
-func start() (dir string, err error) {
-	dir, err = os.MkdirTemp(base(os.TempDir()), "agentplatform-test-")
+func startReaper() (dir string, err error) {
+	dir, err = os.MkdirTemp(baseFolder(os.TempDir()), "agentplatform-test-")
 	if err != nil {
 		return "", fmt.Errorf("making the folder of the test binary: %w", err)
 	}
@@ -93,7 +88,7 @@ func start() (dir string, err error) {
 	cmd := exec.Command("/bin/sh", "-c", script, "agentplatform-test-reaper", dir)
 	cmd.Stdin = read
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"} // a test may have changed its own
+	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"} // a test may have changed its PATH
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return "", fmt.Errorf("starting the reaper: %w", err)
@@ -102,9 +97,8 @@ func start() (dir string, err error) {
 	return dir, nil
 }
 
-// PIDFile is the file in which a process that is to be ended with the test
-// binary has to stand, as "<signal> <pid>\n". A process that writes its own file
-// (before exec) cannot slip through.
+// PIDFile returns the file for a process that must end with the test binary, as "<signal> <pid>\n".
+// A process that writes its own file before exec cannot be missed.
 func PIDFile(name string) (string, error) {
 	dir, err := Dir()
 	if err != nil {
@@ -113,8 +107,7 @@ func PIDFile(name string) (string, error) {
 	return filepath.Join(dir, "pids", name), nil
 }
 
-// Process registers a process that has just been started. The signal is a name
-// that kill(1) knows, such as KILL.
+// Process registers a started process. signal is a name for kill(1), such as KILL.
 func Process(name string, process *os.Process, signal string) error {
 	file, err := PIDFile(name)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv/reap"
 )
 
-// helperVariable makes the test binary act as one that is killed.
+// helperVariable makes the test binary behave like a killed one.
 const helperVariable = "REAP_TEST_HELPER"
 
 func TestMain(m *testing.M) {
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// helper starts a process that would run for long and tells its folder. The
-// process holds standard output open, so that its end can be seen.
+// helper starts a long-running process and prints its folder. The process keeps standard output
+// open, so that its end is visible.
 func helper() error {
 	dir, err := reap.Dir()
 	if err != nil {
@@ -47,12 +47,12 @@ func helper() error {
 		return err
 	}
 	fmt.Println(dir)
-	// A timer keeps the runtime from calling this a deadlock.
+	// The timer prevents the runtime from detecting a deadlock.
 	time.AfterFunc(time.Hour, func() {})
 	return nil
 }
 
-func TestNothingOutlivesAKilledTestBinary(t *testing.T) {
+func TestProcess_EndsWithKilledBinary(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), helperVariable+"=1")
@@ -66,7 +66,7 @@ func TestNothingOutlivesAKilledTestBinary(t *testing.T) {
 	require.DirExists(t, dir)
 
 	require.NoError(t, cmd.Process.Kill())
-	_, err = io.Copy(io.Discard, lines) // ends when the process has ended
+	_, err = io.Copy(io.Discard, lines) // returns when the process has ended
 	require.NoError(t, err)
 	require.Error(t, cmd.Wait(), "it was killed")
 	require.Eventually(t, func() bool {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlitetest gives tests SQLite stores that have their schema.
+// Package sqlitetest gives tests SQLite stores with their schema.
 package sqlitetest
 
 import (
@@ -12,16 +12,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
-// Migrated is the path of a store with its schema and nothing else in it, which is made once
-// and copied: to migrate each would take most of a test's time.
+// Migrated returns the path of an empty store with its schema. It is a copy of one store, because
+// migrating each would take most of a test's time.
 //
-// From Ginkgo call it with GinkgoTB().
+// In Ginkgo, call it with GinkgoTB().
 func Migrated(tb testing.TB) (path string) {
 	tb.Helper()
 	return testenv.FilePrepared(tb, "migrated", migrate)
 }
 
-// migrate makes the schema in a file.
+// migrate creates the schema in a file.
 func migrate(path string) error {
 	ctx := context.Background()
 	s, err := sqlite.Open(ctx, sqlite.Options{Path: path})

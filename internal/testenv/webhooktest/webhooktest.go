@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhooktest holds what webhooks answer, and what is sent, against docs/webhooks.json.
+// Package webhooktest checks the responses of webhooks and the deliveries against
+// docs/webhooks.json.
 package webhooktest
 
 import (
@@ -18,9 +19,9 @@ import (
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
-// document is the description. OpenAPI 3.1 schemas are JSON Schemas.
+// document is the OpenAPI document. Its schemas are JSON Schemas.
 var document = sync.OnceValues(func() (any, error) {
-	file, err := os.Open(filepath.Join(root(), "docs", "webhooks.json"))
+	file, err := os.Open(filepath.Join(moduleRoot(), "docs", "webhooks.json"))
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +29,8 @@ var document = sync.OnceValues(func() (any, error) {
 	return jsonschema.UnmarshalJSON(file)
 })
 
-// root is the folder of the module, above that of the test.
-func root() string {
+// moduleRoot returns the folder of the module above the test's folder.
+func moduleRoot() string {
 	for folder := "."; ; folder = filepath.Join(folder, "..") {
 		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil || len(folder) > 100 {
 			return folder
@@ -37,8 +38,8 @@ func root() string {
 	}
 }
 
-// at is a part of the description, nil where it has none.
-func at(tb testing.TB, tokens ...string) map[string]any {
+// documentPart returns a part of the document, or nil.
+func documentPart(tb testing.TB, tokens ...string) map[string]any {
 	tb.Helper()
 	part, err := document()
 	if err != nil {
@@ -52,10 +53,10 @@ func at(tb testing.TB, tokens ...string) map[string]any {
 	return found
 }
 
-// fits holds JSON against the schema at these tokens.
-func fits(tb testing.TB, text []byte, tokens ...string) {
+// requireSchema checks JSON against the schema at these tokens.
+func requireSchema(tb testing.TB, text []byte, tokens ...string) {
 	tb.Helper()
-	if at(tb, tokens...) == nil {
+	if documentPart(tb, tokens...) == nil {
 		tb.Errorf("webhooktest: %v is not described: %s", tokens, text)
 		return
 	}
@@ -74,12 +75,12 @@ func fits(tb testing.TB, text []byte, tokens ...string) {
 }
 
 var (
-	mutex   sync.Mutex // of the two below
+	mutex   sync.Mutex // guards the fields below
 	schemas = map[string]*jsonschema.Schema{}
 	judge   *jsonschema.Compiler
 )
 
-// compiled is the schema at these tokens.
+// compiled returns the schema at these tokens.
 func compiled(tokens []string) (*jsonschema.Schema, error) {
 	pointer := "webhooks.json#"
 	for _, token := range tokens {
@@ -109,12 +110,11 @@ func compiled(tokens []string) (*jsonschema.Schema, error) {
 	return schemas[pointer], nil
 }
 
-// Handler holds every answer of a handler of webhooks that its client took whole against its
-// description.
+// Handler checks each complete response of a webhook handler against the document.
 func Handler(tb testing.TB, next http.Handler) http.Handler {
 	tb.Helper()
-	// Now, and not while a test measures what a request takes.
-	for status, response := range at(tb, responses(http.MethodPost)...) {
+	// The schemas are compiled now, because a test may measure the time of a request.
+	for status, response := range documentPart(tb, responses(http.MethodPost)...) {
 		for media := range response.(map[string]any)["content"].(map[string]any) {
 			if _, err := compiled(append(responses(http.MethodPost), status, "content", media, "schema")); err != nil {
 				tb.Fatalf("webhooktest: %v", err)
@@ -123,14 +123,14 @@ func Handler(tb testing.TB, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &witness{ResponseWriter: w}
-		next.ServeHTTP(seen, r) // one that breaks off by a panic is none
+		next.ServeHTTP(seen, r) // a response that a panic interrupted does not count
 		if seen.err == nil && seen.status != 0 {
 			Answer(tb, r.Method, seen.status, w.Header(), seen.body.Bytes())
 		}
 	})
 }
 
-// witness sees an answer.
+// witness records a response.
 type witness struct {
 	http.ResponseWriter
 	status int
@@ -138,7 +138,7 @@ type witness struct {
 	err    error
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap implements the method of http.ResponseController.
 func (w *witness) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
@@ -157,8 +157,7 @@ func (w *witness) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// responses are where the answers to a method are described; to those that are refused it is with
-// those to POST.
+// responses returns the path of a method's responses. Rejected methods use the responses of POST.
 func responses(method string) []string {
 	if method != http.MethodGet {
 		method = http.MethodPost
@@ -166,14 +165,14 @@ func responses(method string) []string {
 	return []string{"paths", webhookapi.Path, strings.ToLower(method), "responses"}
 }
 
-// Answer holds the whole answer to a webhook against its description; the events of a stream each.
+// Answer checks a complete response of a webhook against the document, and each event of a stream.
 func Answer(tb testing.TB, method string, status int, header http.Header, body []byte) {
 	tb.Helper()
 	answer := append(responses(method), strconv.Itoa(status))
-	described, _ := at(tb, answer...)["headers"].(map[string]any)
-	for name := range at(tb, "components", "headers") {
+	described, _ := documentPart(tb, answer...)["headers"].(map[string]any)
+	for name := range documentPart(tb, "components", "headers") {
 		if name == webhookapi.ReplayedHeader && header.Get(name) == "" {
-			continue // repetitions alone have it
+			continue // only duplicates have it
 		}
 		if _, named := described[name]; named != (header.Get(name) != "") && (named || status < 500 || name == webhookapi.ReplayedHeader) {
 			tb.Errorf("webhooktest: an answer %d has %s %q", status, name, header.Get(name))
@@ -181,38 +180,38 @@ func Answer(tb testing.TB, method string, status int, header http.Header, body [
 	}
 	media := header.Get("Content-Type")
 	if media == "text/event-stream" {
-		stream(tb, string(body))
+		requireStream(tb, string(body))
 		return
 	}
-	fits(tb, body, append(answer, "content", media, "schema")...)
+	requireSchema(tb, body, append(answer, "content", media, "schema")...)
 }
 
-// schemaOf are the schemas of the data of events.
+// schemaOf are the schemas of the events' data.
 var schemaOf = map[string]string{"accepted": "Accepted", "progress": "Progress", "result": "Results", "error": "Problem"}
 
-func stream(tb testing.TB, text string) {
+func requireStream(tb testing.TB, text string) {
 	tb.Helper()
 	for block := range strings.SplitSeq(strings.TrimSuffix(text, "\n\n"), "\n\n") {
 		if block == ":" {
 			continue
 		}
 		name, data, _ := strings.Cut(strings.TrimPrefix(block, "event: "), "\ndata: ")
-		fits(tb, []byte(data), "components", "schemas", schemaOf[name])
+		requireSchema(tb, []byte(data), "components", "schemas", schemaOf[name])
 	}
 }
 
-// Webhooks that go out, by their names in the description.
+// Outbound webhooks, by their names in the document.
 const (
 	Result         = "result"
 	Payload        = "payload"
 	DeliveryFailed = "deliveryFailed"
 )
 
-// Delivery holds a delivery against the description of that webhook.
+// Delivery checks a delivery against the document.
 func Delivery(tb testing.TB, webhook string, header http.Header, body []byte) {
 	tb.Helper()
 	operation := []string{"webhooks", webhook, "post"}
-	parameters, _ := at(tb, operation...)["parameters"].([]any)
+	parameters, _ := documentPart(tb, operation...)["parameters"].([]any)
 	if len(parameters) == 0 {
 		tb.Error("webhooktest: a delivery has no headers")
 	}
@@ -221,5 +220,5 @@ func Delivery(tb testing.TB, webhook string, header http.Header, body []byte) {
 			tb.Errorf("webhooktest: a delivery has no %s", name)
 		}
 	}
-	fits(tb, body, append(operation, "requestBody", "content", header.Get("Content-Type"), "schema")...)
+	requireSchema(tb, body, append(operation, "requestBody", "content", header.Get("Content-Type"), "schema")...)
 }

@@ -111,6 +111,10 @@ CREATE TABLE projects (
     requests_per_minute bigint NOT NULL,
     -- For how long history is kept; 0 is as long as the platform keeps it.
     history_us bigint NOT NULL,
+    -- The export of traces as JSON, NULL without one; its sealed headers and the key that sealed them.
+    telemetry text,
+    telemetry_sealed bytea,
+    telemetry_key text NOT NULL DEFAULT '',
     created_at bigint NOT NULL,
     updated_at bigint NOT NULL
 );
@@ -630,6 +634,20 @@ CREATE TABLE outbox_words (
 CREATE INDEX outbox_words_turns ON outbox_words (project_id, posted_at);
 CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
+-- Ended runs of projects that export traces. A claim makes a row due again at the end of its lease.
+CREATE TABLE outbox_traces (
+    project_id uuid NOT NULL,
+    run_id uuid NOT NULL,
+    ended_at bigint NOT NULL,
+    due_at bigint NOT NULL,
+    PRIMARY KEY (project_id, run_id)
+) WITH (fillfactor = 80,
+    -- As of the outbox.
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+CREATE INDEX outbox_traces_due ON outbox_traces (project_id, due_at);
+CREATE INDEX outbox_traces_ended ON outbox_traces (ended_at);
+
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
 CREATE TABLE deliveries (
@@ -651,6 +669,8 @@ CREATE TABLE deliveries (
     lease_until bigint,
     -- One more than what started the run has come by.
     hops bigint NOT NULL DEFAULT 1,
+    -- The traceparent of the event that started the run, NULL without one.
+    traceparent text CHECK (length(traceparent) = 55),
     replay_of uuid,
     started_at bigint NOT NULL,
     PRIMARY KEY (project_id, id)
@@ -715,7 +735,7 @@ CREATE TABLE stored_bytes (
 
 -- How many of these bytes are history's, by the day of the time in the ids, in days since 1970:
 -- so what goes with a day is known without a look at it. Each day that a project has history of
--- has a row here, but for the audit log, once what ended on it is counted.
+-- has a row here once what ended on it is counted. The audit log has audit_days.
 CREATE TABLE stored_days (
     project_id uuid NOT NULL,
     day bigint NOT NULL,
@@ -847,6 +867,8 @@ CREATE TABLE inputs (
     headers text CHECK (octet_length(headers) <= 65536),
     -- How many deliveries of platforms it has come by, as far as is known.
     hops bigint NOT NULL DEFAULT 0,
+    -- The W3C traceparent of the request, NULL without a valid one.
+    traceparent text CHECK (length(traceparent) = 55),
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
 
@@ -893,6 +915,10 @@ CREATE TABLE ended_runs (
     -- '' where it is in the blob.
     output text NOT NULL CHECK (octet_length(output) <= 65536),
     output_blob_id uuid,
+    -- What scripts set, a JSON object; '' where they set nothing.
+    context text NOT NULL DEFAULT '' CHECK (octet_length(context) <= 65536),
+    -- Whether no outbound link sends the result.
+    unpublished boolean NOT NULL DEFAULT FALSE,
     input_tokens bigint NOT NULL,
     output_tokens bigint NOT NULL,
     thinking_tokens bigint NOT NULL,
@@ -1013,6 +1039,15 @@ CREATE TABLE audit_outcomes (
     after text CHECK (octet_length(after) <= 16384),
     PRIMARY KEY (project_id, id)
 ) PARTITION BY RANGE (id);
+
+-- The days of a project's audit log, in days since 1970. An entry and its day are inserted in one
+-- transaction, and the row is deleted after the entries of the day.
+CREATE TABLE audit_days (
+    project_id uuid NOT NULL,
+    day bigint NOT NULL,
+    PRIMARY KEY (project_id, day)
+);
+CREATE INDEX audit_days_day ON audit_days (day);
 
 CREATE INDEX connectors_secret_key ON connectors (secret_key);
 

@@ -77,6 +77,10 @@ CREATE TABLE projects (
     requests_per_minute INTEGER NOT NULL,
     -- For how long history is kept; 0 is as long as the platform keeps it.
     history_us INTEGER NOT NULL,
+    -- The export of traces as JSON, NULL without one; its sealed headers and the key that sealed them.
+    telemetry TEXT,
+    telemetry_sealed BLOB,
+    telemetry_key TEXT NOT NULL DEFAULT '',
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL
 );
@@ -562,6 +566,17 @@ CREATE TABLE outbox_words (
 CREATE INDEX outbox_words_turns ON outbox_words (project_id, posted_at);
 CREATE INDEX outbox_words_aside ON outbox_words (failures) WHERE failures > 0;
 
+-- Ended runs of projects that export traces. A claim makes a row due again at the end of its lease.
+CREATE TABLE outbox_traces (
+    project_id TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    ended_at INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
+    PRIMARY KEY (project_id, run_id)
+);
+CREATE INDEX outbox_traces_due ON outbox_traces (project_id, due_at);
+CREATE INDEX outbox_traces_ended ON outbox_traces (ended_at);
+
 -- Results on their way to where outbound connectors send: connector runs with the trigger
 -- outbound. A claim counts the attempt and makes it due again at the end of its lease.
 CREATE TABLE deliveries (
@@ -583,6 +598,8 @@ CREATE TABLE deliveries (
     lease_until INTEGER,
     -- One more than what started the run has come by.
     hops INTEGER NOT NULL DEFAULT 1,
+    -- The traceparent of the event that started the run, NULL without one.
+    traceparent TEXT CHECK (length(traceparent) = 55),
     replay_of TEXT,
     started_at INTEGER NOT NULL,
     PRIMARY KEY (project_id, id)
@@ -637,7 +654,7 @@ CREATE TABLE stored_bytes (
 
 -- How many of these bytes are history's, by the day of the time in the ids, in days since 1970:
 -- so what goes with a day is known without a look at it. Each day that a project has history of
--- has a row here, but for the audit log, once what ended on it is counted.
+-- has a row here once what ended on it is counted. The audit log has audit_days.
 CREATE TABLE stored_days (
     project_id TEXT NOT NULL,
     day INTEGER NOT NULL,
@@ -767,6 +784,8 @@ CREATE TABLE inputs (
     headers TEXT CHECK (octet_length(headers) <= 65536),
     -- How many deliveries of platforms it has come by, as far as is known.
     hops INTEGER NOT NULL DEFAULT 0,
+    -- The W3C traceparent of the request, NULL without a valid one.
+    traceparent TEXT CHECK (length(traceparent) = 55),
     PRIMARY KEY (project_id, id)
 );
 
@@ -813,6 +832,10 @@ CREATE TABLE ended_runs (
     -- '' where it is in the blob.
     output TEXT NOT NULL CHECK (octet_length(output) <= 65536),
     output_blob_id TEXT,
+    -- What scripts set, a JSON object; '' where they set nothing.
+    context TEXT NOT NULL DEFAULT '' CHECK (octet_length(context) <= 65536),
+    -- Whether no outbound link sends the result.
+    unpublished INTEGER NOT NULL DEFAULT 0,
     input_tokens INTEGER NOT NULL,
     output_tokens INTEGER NOT NULL,
     thinking_tokens INTEGER NOT NULL,
@@ -942,6 +965,15 @@ CREATE TABLE audit_outcomes (
     after TEXT CHECK (octet_length(after) <= 16384),
     PRIMARY KEY (project_id, id)
 );
+
+-- The days of a project's audit log, in days since 1970. An entry and its day are inserted in one
+-- transaction, and the row is deleted after the entries of the day.
+CREATE TABLE audit_days (
+    project_id TEXT NOT NULL,
+    day INTEGER NOT NULL,
+    PRIMARY KEY (project_id, day)
+);
+CREATE INDEX audit_days_day ON audit_days (day);
 
 CREATE INDEX connectors_secret_key ON connectors (secret_key);
 

@@ -10,8 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// takeTurns ends runs that have concurrency keys, in an environment of their own: its
-// agent tells keys that events do not know.
+// takeTurns ends runs with concurrency keys, in an environment of their own, also with keys that
+// only a claim evaluates.
 func (t *tour) takeTurns() {
 	name := "turns-" + uuid.NewString()
 	environment := store.Environment{

@@ -8,7 +8,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// costs asks what a run has cost, and for exchange rates.
+// costs reads the cost of a run, and exchange rates.
 func (t *tour) costs() {
 	_, err := t.Store.RunCalls(t.ctx, t.key(uuid.Must(uuid.NewV7())))
 	t.NoError(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// deliver sends results on as they are sent most often, and in the other ways.
+// deliver sends results in the most frequent way, and in all other ways.
 func (t *tour) deliver() {
 	out := store.Connector{
 		Ref: t.ref(store.KindConnector, "results"), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
@@ -25,7 +25,7 @@ func (t *tour) deliver() {
 		AgentName: t.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
 	}
 	t.NoError(t.Store.PutLink(t.ctx, link))
-	for range 64 { // as many at once as it takes for a statement to be cheaper without its index
+	for range 64 { // enough for a statement to be cheaper without its index
 		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
 	}
 	for range 5 {
@@ -37,7 +37,7 @@ func (t *tour) deliver() {
 	for range 5 {
 		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
 	}
-	t.finish(t.some(10, time.Hour)...) // those of two agents in turns
+	t.finish(t.some(10, time.Hour)...) // of two agents alternately
 	t.post()
 	claimed := t.due(2)
 	t.settle(store.DeliveryDone, claimed[:1])
@@ -66,9 +66,9 @@ func (t *tour) deliver() {
 	t.NoError(t.Store.Remove(t.ctx, t.Project, out.Ref))
 }
 
-// send sends from a run while it runs.
+// send sends a payload from a run in progress.
 func (t *tour) send(out store.Connector, link store.Link) {
-	out.Ref.Generation++ // not paused any more
+	out.Ref.Generation++ // no longer paused
 	t.NoError(t.Store.PutConnector(t.ctx, out))
 	run := t.next()
 	link.Ref.ObjectUID, link.AgentName = "a tool", run[0].Run.AgentName
@@ -94,7 +94,7 @@ func (t *tour) send(out store.Connector, link store.Link) {
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
 }
 
-// fail lets deliveries fail of which a link tells.
+// fail makes deliveries fail that a link reports.
 func (t *tour) fail(out store.Connector) {
 	tells := out
 	tells.Ref, tells.ID, tells.Name = t.ref(store.KindConnector, "ops"), uuid.New(), "ops"+uuid.NewString()
@@ -124,7 +124,7 @@ func (t *tour) finish(runs ...store.Claimed) {
 	}
 }
 
-// post makes deliveries of all that waits.
+// post creates all waiting deliveries.
 func (t *tour) post() {
 	for n := 1; n > 0; {
 		var err error
@@ -146,7 +146,7 @@ func (t *tour) ask(limit int) []store.ClaimedDelivery {
 	return claimed
 }
 
-// due claims deliveries that are there.
+// due claims existing deliveries.
 func (t *tour) due(n int) []store.ClaimedDelivery {
 	claimed := t.ask(n)
 	t.Len(claimed, n)
@@ -163,8 +163,7 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
 }
 
-// replay lets a delivery and an event that have ended happen again, and tests a connector, under
-// keys.
+// replay replays an ended delivery and an ended event, and tests a connector, with keys.
 func (t *tour) replay(to store.Key, delivery uuid.UUID) {
 	key := func() *store.Idempotency {
 		return &store.Idempotency{Key: "replay:" + uuid.NewString(), TTL: time.Hour}
@@ -182,7 +181,7 @@ func (t *tour) replay(to store.Key, delivery uuid.UUID) {
 	t.NoError(err)
 	hurried, tested := key(), key()
 	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
-		a, err := t.Store.Hurry(t.ctx, t.key(waiting.ConnectorRunID), hurried)
+		a, err := t.Store.RetryDeliveryNow(t.ctx, t.key(waiting.ConnectorRunID), hurried)
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
 		a, err = t.Store.Redeliver(t.ctx, store.Redelivery{Of: t.key(delivery), Idempotency: again})

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// remove deletes an environment in which runs wait.
+// remove deletes an environment with waiting runs.
 func (t *tour) remove() {
 	name := "e-" + uuid.NewString()
 	environment := store.Environment{Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
@@ -40,19 +40,19 @@ func (t *tour) keepHouse() {
 	t.NoError(err)
 }
 
-// trim deletes what the project keeps no longer.
+// trim deletes rows beyond the project's retention.
 func (t *tour) trim() {
 	if t.Old != nil {
 		t.Old()
 	}
-	for n := 1; n > 0; {
-		var err error
-		n, err = t.Store.TrimHistory(t.ctx, 1000)
+	for more := true; more; {
+		trimmed, err := t.Store.TrimHistory(t.ctx, 1000)
 		t.NoError(err)
+		more = trimmed.Count > 0
 	}
 }
 
-// failTests builds a deployment that is never live, and so nothing needs its bundle.
+// failTests builds a deployment that never becomes live, so that nothing needs its bundle.
 func (t *tour) failTests() {
 	name := "d-" + uuid.NewString()
 	sum := sha256.Sum256([]byte(name))

@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Past writes ended runs of some moments, as their ends do: each has called a model once, for 100
+// Past inserts ended runs of some times, as their ends do. Each has one model call, for 100
 // billionths.
 func (c *Scene) Past(tb testing.TB, db *sql.DB, at ...time.Time) {
 	tb.Helper()
@@ -35,7 +35,7 @@ func (c *Scene) Past(tb testing.TB, db *sql.DB, at ...time.Time) {
 	}
 }
 
-// RollUp rolls up all that waits.
+// RollUp rolls up all waiting runs.
 func (c *Scene) RollUp(tb testing.TB) {
 	tb.Helper()
 	for n := 1; n > 0; {
@@ -45,7 +45,7 @@ func (c *Scene) RollUp(tb testing.TB) {
 	}
 }
 
-// Spent is what the numbers of whole months say that calls cost.
+// Spent returns the cost of calls in the monthly rollups.
 func (c *Scene) Spent(tb testing.TB, db *sql.DB) (nanos int64) {
 	tb.Helper()
 	require.NoError(tb, db.QueryRowContext(tb.Context(), `SELECT COALESCE(SUM(cost_nanos), 0) FROM usage_rollups WHERE grain = 'month' AND project_id = $1`, c.Project.String()).Scan(&nanos))

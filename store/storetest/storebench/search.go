@@ -11,13 +11,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// index indexes what has ended: by a word that all have.
+// index indexes ended runs, with a word that all of them have.
 func (t *tour) index() {
 	_, err := t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} })
 	t.NoError(err)
 }
 
-// search looks for runs, from the newest on and before one.
+// search searches runs, from the newest and before one.
 func (t *tour) search(next uuid.UUID) {
 	for _, search := range []store.Search{{}, {Words: []string{"done"}}, {Words: []string{"nothing"}, AgentName: t.Links[0].AgentName, Status: store.RunFailed}} {
 		search.Match = func(context.Context, store.Searched) bool { return true }

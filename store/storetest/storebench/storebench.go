@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package storebench measures what a webhook costs a store: accepting events in
-// batches, and the three transactions of a run's way.
+// Package storebench measures the store's cost of a webhook: accepting events in batches, and the
+// three transactions of a run.
 package storebench
 
 import (
@@ -25,15 +25,15 @@ type Scene struct {
 	Project, Environment, Connector, Deployment uuid.UUID
 	Links                                       []store.Link // each to an agent of its own
 	Version                                     int64
-	// Age, where it is set, makes bundles as old as the sweep takes them.
+	// Age, if set, makes bundles old enough for the sweep.
 	Age func()
-	// Old, where it is set, makes some history that the project keeps no longer.
+	// Old, if set, creates history beyond the project's retention.
 	Old func()
 
-	project store.Project // as it was put
+	project store.Project // as it was written
 }
 
-// NewScene fills a store that was migrated, with n links.
+// NewScene fills a migrated store, with n links.
 func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	tb.Helper()
 	ctx := tb.Context()
@@ -84,7 +84,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	return c
 }
 
-// Crons are that many hourly cron connectors, linked to the scene's first agent.
+// Crons creates n hourly cron connectors, linked to the scene's first agent.
 func (c *Scene) Crons(tb testing.TB, n int) (out []store.Connector) {
 	tb.Helper()
 	for i := range n {
@@ -102,14 +102,14 @@ func (c *Scene) Crons(tb testing.TB, n int) (out []store.Connector) {
 	return out
 }
 
-// ref is an object of the project.
+// ref returns an object of the project.
 func (c *Scene) ref(kind, name string) store.ObjectRef {
 	return store.ObjectRef{Namespace: c.Project.String(), Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}
 }
 
 func (c *Scene) key(id uuid.UUID) store.Key { return store.Key{ProjectID: c.Project, ID: id} }
 
-// Event makes an event of 1 kB.
+// Event returns an event of 1 kB.
 func (c *Scene) Event(tb testing.TB) store.Event {
 	tb.Helper()
 	e := store.Event{
@@ -130,7 +130,7 @@ func newID(tb testing.TB) uuid.UUID {
 	return id
 }
 
-// Trip is one event's way: accepted, claimed, completed, its outcome read.
+// Trip processes one event: accept, claim, complete, read the outcome.
 func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 	tb.Helper()
 	e := c.Event(tb)
@@ -170,8 +170,7 @@ func (c *Scene) complete(ctx context.Context, tb testing.TB, claimed []store.Cla
 	}
 }
 
-// history accepts and ends 10,000 events, and queues as many of another
-// environment.
+// history accepts and ends 10,000 events, and queues as many in another environment.
 func (c *Scene) history(tb testing.TB) {
 	tb.Helper()
 	other := NewScene(tb, c.Store, 1)
@@ -186,7 +185,7 @@ func (c *Scene) history(tb testing.TB) {
 	}
 }
 
-// Run runs the benchmarks on stores that newStore gives, migrated.
+// Run runs the benchmarks on migrated stores from newStore.
 func Run(b *testing.B, newStore func(b *testing.B) store.Store) {
 	b.Helper()
 	for name, batch := range map[string]int{"accept 1": 1, "accept 64": 64, "accept 256": 256} {

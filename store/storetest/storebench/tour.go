@@ -21,19 +21,18 @@ import (
 // over is a period that has ended when it begins.
 const over = -time.Second
 
-// tour is the way of Tour.
+// tour is the state of Tour.
 type tour struct {
 	*Scene
 	*require.Assertions
 	ctx context.Context
 	tb  testing.TB
-	// connectorRuns were accepted, runs ended.
+	// connectorRuns were accepted, runs have ended.
 	connectorRuns, runs []store.Key
 }
 
-// Tour goes every way that an event can go and asks all that can be asked of events
-// and runs, so that a store runs every statement it has for them. It may be repeated.
-// The scene needs two links.
+// Tour makes a store run every statement that it has for events and runs. It may be repeated. The
+// scene needs two links.
 func (c *Scene) Tour(tb testing.TB) {
 	tb.Helper()
 	t := &tour{Scene: c, Assertions: require.New(tb), ctx: tb.Context(), tb: tb}
@@ -54,7 +53,7 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.keepHouse()
 }
 
-// take accepts events and returns what became of them.
+// take accepts events and returns the results.
 func (t *tour) take(events ...store.Event) []store.Admission {
 	admissions, err := t.Store.Accept(t.ctx, events)
 	t.NoError(err)
@@ -67,7 +66,7 @@ func (t *tour) take(events ...store.Event) []store.Admission {
 	return admissions
 }
 
-// event is one with a change.
+// event returns an event with a change.
 func (t *tour) event(change func(e *store.Event)) store.Event {
 	e := t.Event(t.tb)
 	change(&e)
@@ -107,7 +106,7 @@ func (t *tour) accept() {
 	}))
 }
 
-// claimed are runs that a runner takes.
+// claimed returns runs that a runner claims.
 func (t *tour) claimed(runner string, limit int, lease time.Duration, holding ...store.Lease) []store.Claimed {
 	result, err := t.Store.Claim(t.ctx, store.Claim{
 		Environment: t.key(t.Environment), RunnerID: runner, Places: 50, Limit: limit, Lease: lease, Holding: holding,
@@ -116,7 +115,7 @@ func (t *tour) claimed(runner string, limit int, lease time.Duration, holding ..
 	return result.Runs
 }
 
-// some claims runs as a runner of its own.
+// some claims runs as a new runner.
 func (t *tour) some(n int, lease time.Duration) []store.Claimed {
 	runs := t.claimed(uuid.NewString(), n, lease)
 	t.Len(runs, n)
@@ -125,7 +124,7 @@ func (t *tour) some(n int, lease time.Duration) []store.Claimed {
 
 func held(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
 
-// answers are entries first to last of what a claim adds to the journal.
+// answers returns entries first to last that a claim appends to the journal.
 func answers(c store.Claimed, first, last int64) (out []store.JournalEntry) {
 	for i := first; i <= last; i++ {
 		out = append(out, store.JournalEntry{
@@ -135,7 +134,7 @@ func answers(c store.Claimed, first, last int64) (out []store.JournalEntry) {
 	return out
 }
 
-// work ends runs as they end most often, and in parts that are repeated.
+// work ends runs in the most frequent way, and with partly repeated journals.
 func (t *tour) work() {
 	runner := uuid.NewString()
 	runs := t.claimed(runner, 3, time.Hour)
@@ -201,7 +200,7 @@ func (t *tour) interrupt() {
 	t.NoError(t.Store.Release(t.ctx, held(lost[0]), 0))
 }
 
-// read asks for what is open and for what ended.
+// read reads open and ended rows.
 func (t *tour) read() {
 	open := t.some(1, time.Hour)[0]
 	for _, run := range append(t.runs, open.Run.Key()) {
@@ -235,7 +234,7 @@ func (t *tour) read() {
 	t.Equal([]error{nil}, each)
 }
 
-// list asks for every list with every filter.
+// list reads every list with every filter.
 func (t *tour) list() {
 	next := newID(t.tb)
 	for _, agent := range []string{"", t.Links[0].AgentName} {
@@ -280,7 +279,7 @@ func (t *tour) list() {
 	t.NoError(err)
 	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
 	limited := t.project
-	limited.Limits.BacklogRuns = 1 << 30 // only then is the backlog counted
+	limited.Limits.BacklogRuns = 1 << 30 // the backlog is counted only with a limit
 	t.NoError(t.Store.PutProject(t.ctx, limited))
 	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
 	t.NoError(err)
@@ -294,7 +293,7 @@ func (t *tour) list() {
 	t.NoError(err)
 }
 
-// listOfConnector asks for every list of a connector's runs.
+// listOfConnector reads every list of a connector's runs.
 func (t *tour) listOfConnector() {
 	for _, since := range []time.Duration{0, time.Hour} {
 		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}, {store.ConnectorRunFailed, store.ConnectorRunPending}, {store.ConnectorRunFailed, store.ConnectorRunRunning}} {
@@ -328,7 +327,7 @@ func (t *tour) audit() {
 	}
 }
 
-// replays replays many at once.
+// replays runs bulk replays.
 func (t *tour) replays() {
 	now, err := t.Store.Now(t.ctx)
 	t.NoError(err)
@@ -361,7 +360,7 @@ func (t *tour) replays() {
 	t.NoError(t.Store.CancelReplay(t.ctx, taken[0].Key()))
 }
 
-// look asks for a look at the project's repository, and takes it.
+// look requests a poll of the project's repository, and takes the request.
 func (t *tour) look() {
 	projects := []uuid.UUID{t.Project}
 	_, err := t.Store.LookedFor(t.ctx, projects)
@@ -374,7 +373,7 @@ func (t *tour) look() {
 	t.NoError(t.Store.TakeLook(t.ctx, t.Project))
 }
 
-// refuse records refused requests and tells of them.
+// refuse records rejected requests and reports them.
 func (t *tour) refuse() {
 	t.NoError(t.Store.RecordRejections(t.ctx, []store.Rejected{{Connector: t.key(t.Connector), Counts: map[string]int64{"invalid_secret": 1}}}))
 	_, err := t.Store.Rejections(t.ctx, t.key(t.Connector))
@@ -428,7 +427,7 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.True(result.Live)
 }
 
-// tokens records a token, and another one in its place, and looks that one up.
+// tokens records a token, replaces it, and reads the new one.
 func (t *tour) tokens(token store.Token) {
 	for range 2 {
 		sum := sha256.Sum256([]byte(uuid.NewString()))
@@ -440,7 +439,7 @@ func (t *tour) tokens(token store.Token) {
 	t.Equal(token, got)
 }
 
-// tick runs a tick of a cron connector, skips one and moves one.
+// tick records a tick of a cron connector, skips one and moves one.
 func (t *tour) tick() {
 	name := "cron-" + uuid.NewString()
 	conn := store.Connector{

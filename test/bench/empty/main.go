@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command empty is an HTTP server that does nothing: what a Go process costs.
+// Command empty is an HTTP server that does nothing. It shows the base cost of a Go process.
 package main
 
 import (

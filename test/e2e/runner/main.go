@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command runner is the runner with a tool more, for tests of what becomes of a
-// run whose runner is lost while a tool is at work.
+// Command runner is the runner with an additional tool, for tests of a run whose runner is lost during a tool call.
 package main
 
 import (
@@ -19,8 +18,8 @@ var book = engine.Tool{
 	Parameters: map[string]any{
 		"type": "object", "properties": map[string]any{"url": map[string]any{"type": "string"}}, "required": []any{"url"},
 	},
-	Run: func(ctx context.Context, args map[string]any) (map[string]any, error) {
-		url, _ := args["url"].(string)
+	Run: func(ctx context.Context, call *engine.Call) (map[string]any, error) {
+		url, _ := call.Arguments["url"].(string)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 		if err != nil {
 			return nil, err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package build makes the binaries of the cluster with the go command and
-// keeps them in a cache folder, one subfolder for each version of the inputs.
+// Package build builds the binaries of the cluster with the go command. It keeps them in a cache folder, with one subfolder for
+// each version of the inputs.
 package build
 
 import (
@@ -18,16 +18,15 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/progress"
 )
 
-// Builder builds what is not in its cache yet.
+// Builder builds the targets that are not in its cache.
 type Builder struct {
 	Source string        // hack/devcluster, which holds the module kube
 	Cache  string        // absolute path; made on demand
-	Log    *progress.Log // what is being built, with signs of life
+	Log    *progress.Log // reports the current build, with regular signs of progress
 }
 
-// FindSource returns the folder of hack/devcluster, looked for in the working
-// folder, in that of the executable, and in all above them. DEVCLUSTER_SOURCE
-// goes before both.
+// FindSource returns the folder of hack/devcluster. It searches the working folder, the folder of the executable, and all
+// parents of both. DEVCLUSTER_SOURCE has precedence.
 func FindSource() (string, error) {
 	starts := []string{os.Getenv("DEVCLUSTER_SOURCE")}
 	if wd, err := os.Getwd(); err == nil {
@@ -62,43 +61,45 @@ func sourceAbove(start string) (string, bool) {
 }
 
 // Kube returns the path of the binary that is every component of the cluster.
-func (b *Builder) Kube(ctx context.Context) (string, error) { return b.one(ctx, kubeTarget()) }
+func (b *Builder) Kube(ctx context.Context) (string, error) { return b.buildBinary(ctx, kubeTarget()) }
 
 // APIServer returns the path of the binary that is etcd and kube-apiserver.
 func (b *Builder) APIServer(ctx context.Context) (string, error) {
-	return b.one(ctx, apiserverTarget())
+	return b.buildBinary(ctx, apiserverTarget())
 }
 
 // Pause returns the path of the static binary that holds a pod's namespaces.
-func (b *Builder) Pause(ctx context.Context) (string, error) { return b.one(ctx, pauseTarget()) }
+func (b *Builder) Pause(ctx context.Context) (string, error) {
+	return b.buildBinary(ctx, pauseTarget())
+}
 
 // Containerd returns the folder of containerd, its runc shim and ctr.
 func (b *Builder) Containerd(ctx context.Context) (string, error) {
-	return b.dir(ctx, containerdTarget())
+	return b.outputFolder(ctx, containerdTarget())
 }
 
-// CachedKube returns the path of what Kube would build if it is there already.
+// CachedKube returns the path of Kube's result if the cache contains it.
 func (b *Builder) CachedKube() (string, bool) {
 	t := kubeTarget()
-	folder, err := t.folder(b.Source)
+	folder, err := t.cacheFolder(b.Source)
 	if err != nil || !t.complete(filepath.Join(b.Cache, folder)) {
 		return "", false
 	}
 	return filepath.Join(b.Cache, folder, t.outputs[0]), true
 }
 
-func (b *Builder) one(ctx context.Context, t target) (string, error) {
-	dir, err := b.dir(ctx, t)
+func (b *Builder) buildBinary(ctx context.Context, t target) (string, error) {
+	dir, err := b.outputFolder(ctx, t)
 	if err != nil {
 		return "", err
 	}
 	return filepath.Join(dir, t.outputs[0]), nil
 }
 
-// dir returns the folder of the target's outputs, built if need be. Two
+// outputFolder returns the folder of the target's outputs, built if need be. Two
 // processes that want the same take turns.
-func (b *Builder) dir(ctx context.Context, t target) (string, error) {
-	folder, err := t.folder(b.Source)
+func (b *Builder) outputFolder(ctx context.Context, t target) (string, error) {
+	folder, err := t.cacheFolder(b.Source)
 	if err != nil {
 		return "", err
 	}
@@ -116,16 +117,16 @@ func (b *Builder) dir(ctx context.Context, t target) (string, error) {
 	if t.complete(final) {
 		return final, nil
 	}
-	err = b.Log.Step("building "+t.title, func() error { return b.build(ctx, t, final) })
+	err = b.Log.Step("building "+t.title, func() error { return b.runBuild(ctx, t, final) })
 	if err != nil {
 		return "", fmt.Errorf("building %s: %w", t.title, err)
 	}
 	return final, b.forgetOthers(t, folder)
 }
 
-// build runs the go command into a folder beside final and renames it, so that
-// an interrupted build leaves nothing that looks complete.
-func (b *Builder) build(ctx context.Context, t target, final string) error {
+// runBuild runs the go command into a folder next to final and renames it, so that an interrupted build leaves no result that
+// looks complete.
+func (b *Builder) runBuild(ctx context.Context, t target, final string) error {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		return errors.New("no go command on the PATH; install Go 1.26 or newer from https://go.dev/dl")
@@ -151,10 +152,10 @@ func (b *Builder) build(ctx context.Context, t target, final string) error {
 	return os.Rename(partial, final)
 }
 
-// forgetOthers removes what the cache holds of the target's other versions.
-// A running cluster does not mind: it has links of its own.
+// forgetOthers removes the other versions of the target from the cache. It does not affect a running cluster, which has
+// separate links to its binaries.
 func (b *Builder) forgetOthers(t target, keep string) error {
-	// The version's first part goes too: kube-v1.36.3 replaces kube-v1.36.2.
+	// The prefix excludes the version, so that kube-v1.36.3 replaces kube-v1.36.2.
 	prefix, _, _ := strings.Cut(t.name, "-v")
 	entries, err := os.ReadDir(b.Cache)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 // source is hack/devcluster itself.
 var source = filepath.Join("..", "..")
 
-func TestTheVersionIsThatOfTheModule(t *testing.T) {
+func TestVersion_IsTheModules(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(filepath.Join(source, "kube", "go.mod"))
 	require.NoError(t, err)
@@ -25,16 +25,16 @@ func TestTheVersionIsThatOfTheModule(t *testing.T) {
 	require.Contains(t, kubeLDFlags, "gitVersion="+KubernetesVersion)
 }
 
-func TestFolderFollowsTheInputs(t *testing.T) {
+func TestFolder_DependsOnInputs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	target := target{name: "thing-v1", title: "a thing", inputs: []string{"main.go"}, args: []string{"./thing"}}
-	_, err := target.folder(dir)
+	_, err := target.cacheFolder(dir)
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	write := func(content string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(content), 0o644))
-		folder, err := target.folder(dir)
+		folder, err := target.cacheFolder(dir)
 		require.NoError(t, err)
 		return folder
 	}
@@ -46,16 +46,16 @@ func TestFolderFollowsTheInputs(t *testing.T) {
 	require.NotEqual(t, first, write("one"))
 }
 
-func TestTheClusterDoesNotChangeWhatEnvtestNeeds(t *testing.T) {
+func TestFolder_OfEnvtestIgnoresCluster(t *testing.T) {
 	t.Parallel()
 	require.NotContains(t, apiserverTarget().inputs, "kube/kube/main.go")
 	for _, target := range []target{kubeTarget(), apiserverTarget(), pauseTarget(), containerdTarget()} {
-		_, err := target.folder(source)
+		_, err := target.cacheFolder(source)
 		require.NoError(t, err, target.title)
 	}
 }
 
-func TestASecondBuildIsServedFromTheCache(t *testing.T) {
+func TestBuild_UsesCache(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &Builder{Source: source, Cache: t.TempDir(), Log: progress.New(&out)}
@@ -78,16 +78,16 @@ func TestASecondBuildIsServedFromTheCache(t *testing.T) {
 	require.Empty(t, out.String())
 }
 
-func TestAFailedBuildSaysWhatGoSaid(t *testing.T) {
+func TestBuild_ReportsCompilerOutput(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	b := &Builder{Source: source, Cache: t.TempDir(), Log: progress.New(&out)}
 	broken := target{name: "none", title: "nothing", dir: ".", args: []string{"./no-such-folder"}, outputs: []string{"x"}}
-	_, err := b.dir(t.Context(), broken)
+	_, err := b.outputFolder(t.Context(), broken)
 	require.ErrorContains(t, err, "no-such-folder")
 }
 
-func TestFindSourceLooksAboveAndBelow(t *testing.T) {
+func TestFindSource_SearchesBothDirections(t *testing.T) {
 	t.Parallel()
 	want, err := filepath.Abs(source)
 	require.NoError(t, err)
@@ -100,18 +100,18 @@ func TestFindSourceLooksAboveAndBelow(t *testing.T) {
 	require.False(t, ok)
 }
 
-func TestCounterTellsHowFarGoIs(t *testing.T) {
+func TestCounter_ReportsProgress(t *testing.T) {
 	t.Parallel()
 	c := &counter{}
-	require.Contains(t, c.line(10*time.Second), "linking")
+	require.Contains(t, c.progressLine(10*time.Second), "linking")
 	for _, line := range []string{
 		"go: downloading k8s.io/api v0.36.3", "k8s.io/api/core/v1", "k8s.io/client-go/rest", "main.go:3:1: wrong",
 	} {
-		c.add(line)
+		c.countLine(line)
 	}
-	require.Equal(t, "    1m5s: 1 modules fetched, 2 packages compiled, last k8s.io/client-go/rest", c.line(65*time.Second))
+	require.Equal(t, "    1m5s: 1 modules fetched, 2 packages compiled, last k8s.io/client-go/rest", c.progressLine(65*time.Second))
 	for range 2 * tailLines {
-		c.add("again")
+		c.countLine("again")
 	}
 	require.Len(t, c.tail, tailLines)
 }

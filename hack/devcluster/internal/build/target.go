@@ -26,12 +26,12 @@ const (
 	containerdPackage = "github.com/containerd/containerd/v2/cmd/"
 )
 
-// target is one call of the go command and what it leaves.
+// target is one call of the go command and its result.
 type target struct {
 	name    string   // folder in the cache before the key, e.g. kube-v1.36.3
-	title   string   // what a person is told
-	dir     string   // folder to run in, relative to the source; also what is built
-	inputs  []string // files, relative to the source, whose content decides about reuse
+	title   string   // text in the log
+	dir     string   // folder to run in, relative to the source; also the folder to build
+	inputs  []string // files, relative to the source, whose content is part of the cache key
 	install bool     // go install of packages with a version; else go build of one folder
 	args    []string // everything after the flags that all share
 	outputs []string // file names that must be there afterwards
@@ -75,10 +75,10 @@ func pauseTarget() target {
 	}
 }
 
-// folder is the name of the target's place in the cache. It changes with the
+// cacheFolder is the name of the target's place in the cache. It changes with the
 // inputs, the flags and the platform, not with the Go toolchain: a newer one
 // builds the same thing.
-func (t target) folder(source string) (string, error) {
+func (t target) cacheFolder(source string) (string, error) {
 	sum := sha256.New()
 	_, _ = fmt.Fprintf(sum, "%s %s %q\n", runtime.GOOS, runtime.GOARCH, t.args) // a hash takes every write
 	for _, name := range t.inputs {
@@ -92,7 +92,7 @@ func (t target) folder(source string) (string, error) {
 	return t.name + "-" + hex.EncodeToString(sum.Sum(nil))[:12], nil
 }
 
-// complete tells whether dir holds every output.
+// complete reports whether dir contains every output.
 func (t target) complete(dir string) bool {
 	for _, name := range t.outputs {
 		info, err := os.Stat(filepath.Join(dir, name))

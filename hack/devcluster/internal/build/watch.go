@@ -29,8 +29,8 @@ type counter struct {
 	tail     []string
 }
 
-// add takes one line of output.
-func (c *counter) add(line string) {
+// countLine takes one line of output.
+func (c *counter) countLine(line string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.tail = append(c.tail, line)
@@ -47,8 +47,8 @@ func (c *counter) add(line string) {
 	}
 }
 
-// line is what a person reads after the build has run for elapsed.
-func (c *counter) line(elapsed time.Duration) string {
+// progressLine returns the progress message of a build that has run for elapsed.
+func (c *counter) progressLine(elapsed time.Duration) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.compiled+c.fetched == 0 {
@@ -58,8 +58,8 @@ func (c *counter) line(elapsed time.Duration) string {
 		progress.Round(elapsed), c.fetched, c.compiled, c.last)
 }
 
-// runWatched runs the go command and says every few seconds how far it is. On
-// failure the error ends with the last lines of its output.
+// runWatched runs the go command and logs its progress every few seconds. On failure the error ends with the last lines of the
+// output.
 func runWatched(cmd *exec.Cmd, log *progress.Log) error {
 	reader, writer := io.Pipe()
 	cmd.Stdout, cmd.Stderr = writer, writer
@@ -71,7 +71,7 @@ func runWatched(cmd *exec.Cmd, log *progress.Log) error {
 	go func() {
 		defer close(scanned)
 		for lines := bufio.NewScanner(reader); lines.Scan(); {
-			count.add(lines.Text())
+			count.countLine(lines.Text())
 		}
 		_, _ = io.Copy(io.Discard, reader) // a line too long for the scanner must not block go
 	}()
@@ -84,7 +84,7 @@ func runWatched(cmd *exec.Cmd, log *progress.Log) error {
 	for {
 		select {
 		case <-ticker.C:
-			log.Say("%s", count.line(time.Since(begin)))
+			log.Say("%s", count.progressLine(time.Since(begin)))
 		case err := <-finished:
 			_ = writer.Close() // a pipe's close cannot fail
 			<-scanned

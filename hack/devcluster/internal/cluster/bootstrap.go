@@ -13,7 +13,7 @@ import (
 
 type object = map[string]any
 
-// seed is an object that every cluster has, and its place.
+// seed is an object of every cluster, with its API path.
 type seed struct {
 	path   string
 	object object
@@ -25,7 +25,7 @@ func (l *local) bootstrap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range seeds() {
+	for _, s := range seedObjects() {
 		if err := api.Apply(ctx, s.path, s.object); err != nil {
 			return fmt.Errorf("applying %s: %w", s.path, err)
 		}
@@ -33,8 +33,8 @@ func (l *local) bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// admitsPods fails while pods would be refused or could not start: each needs
-// its namespace's service account and certificates.
+// admitsPods fails while the cluster would reject pods or could not start them. Each pod needs its namespace's service account
+// and certificates.
 func (l *local) admitsPods(ctx context.Context) error {
 	api, err := kubeapi.New(l.Dir)
 	if err != nil {
@@ -48,9 +48,9 @@ func (l *local) admitsPods(ctx context.Context) error {
 	return nil
 }
 
-// seeds are the rights of CoreDNS, its Service, which leads to the host's
+// seedObjects are the rights of CoreDNS, its Service, which leads to the host's
 // CoreDNS by a slice made by hand, and the default storage class.
-func seeds() []seed {
+func seedObjects() []seed {
 	const rbac = "rbac.authorization.k8s.io/v1"
 	const system = "/namespaces/kube-system/"
 	ports := []object{{"name": "dns", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53, "protocol": "TCP"}}

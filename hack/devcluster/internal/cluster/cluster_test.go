@@ -21,10 +21,10 @@ func options(t *testing.T, engine string) Options {
 	return Options{Dir: layout.Dir(t.TempDir()), Engine: engine, Log: progress.New(io.Discard), Out: io.Discard}
 }
 
-func TestChooseTakesTheEngineOfTheClusterThatIsThere(t *testing.T) {
+func TestChoose_PrefersExistingEngine(t *testing.T) {
 	t.Parallel()
 	o := options(t, EngineAuto)
-	require.NoError(t, o.record(EngineKind))
+	require.NoError(t, o.recordEngine(EngineKind))
 	engine, err := Choose(t.Context(), o)
 	require.NoError(t, err)
 	require.IsType(t, &kind{}, engine)
@@ -39,13 +39,13 @@ func TestChooseTakesTheEngineOfTheClusterThatIsThere(t *testing.T) {
 	require.IsType(t, &current{}, engine)
 }
 
-func TestChooseRefusesAnUnknownEngine(t *testing.T) {
+func TestChoose_RejectsUnknownEngine(t *testing.T) {
 	t.Parallel()
 	_, err := Choose(t.Context(), options(t, "swarm"))
 	require.ErrorContains(t, err, "auto, kind, local or current")
 }
 
-func TestNothingIsUpInAnEmptyFolder(t *testing.T) {
+func TestStatus_OfEmptyFolder(t *testing.T) {
 	t.Parallel()
 	l := &local{options(t, EngineLocal)}
 	require.ErrorIs(t, l.Status(t.Context()), ErrNotUp)
@@ -56,14 +56,14 @@ func TestNothingIsUpInAnEmptyFolder(t *testing.T) {
 	require.NoError(t, l.Down(t.Context()))
 }
 
-func TestSwitchNamesTheComponents(t *testing.T) {
+func TestSwitch_NamesComponents(t *testing.T) {
 	t.Parallel()
 	l := &local{options(t, EngineLocal)}
-	require.NoError(t, l.record(EngineLocal))
+	require.NoError(t, l.recordEngine(EngineLocal))
 	require.ErrorContains(t, l.Switch(t.Context(), "nonsense", true), "kube-apiserver, kube-controller-manager")
 }
 
-func TestEveryComponentIsStopped(t *testing.T) {
+func TestStop_StopsAllComponents(t *testing.T) {
 	t.Parallel()
 	var started []string
 	for _, c := range render.Components("/var/tmp/c") {
@@ -72,16 +72,16 @@ func TestEveryComponentIsStopped(t *testing.T) {
 	require.ElementsMatch(t, started, stopOrder)
 }
 
-func TestEverySeedIsWhereItSays(t *testing.T) {
+func TestSeeds_MatchTheirPaths(t *testing.T) {
 	t.Parallel()
-	for _, s := range seeds() {
+	for _, s := range seedObjects() {
 		name := s.object["metadata"].(object)["name"].(string)
 		require.True(t, strings.HasSuffix(s.path, "/"+name), s.path)
 		require.Contains(t, s.path, s.object["apiVersion"].(string))
 	}
 }
 
-func TestInstallLinksEveryComponent(t *testing.T) {
+func TestInstall_LinksAllComponents(t *testing.T) {
 	t.Parallel()
 	l := &local{options(t, EngineLocal)}
 	source := t.TempDir()

@@ -31,8 +31,8 @@ func (c *current) Access() (kubeconfig, kubectl string, err error) {
 	return path, c.kubectl(), nil
 }
 
-// ask runs kubectl and returns what it prints.
-func (c *current) ask(ctx context.Context, args ...string) (string, error) {
+// runKubectl runs kubectl and returns its output.
+func (c *current) runKubectl(ctx context.Context, args ...string) (string, error) {
 	_, kubectl, err := c.Access()
 	if err != nil {
 		return "", err
@@ -49,14 +49,14 @@ func (c *current) ask(ctx context.Context, args ...string) (string, error) {
 
 // Up only asks whether the cluster answers.
 func (c *current) Up(ctx context.Context) error {
-	if _, err := c.ask(ctx, "get", "--raw", "/readyz"); err != nil {
+	if _, err := c.runKubectl(ctx, "get", "--raw", "/readyz"); err != nil {
 		return err
 	}
 	c.Log.Say("the cluster of the current kubeconfig answers")
 	return nil
 }
 
-// Build has nothing to build.
+// Build does nothing: the cluster is already built.
 func (c *current) Build(context.Context) error { return nil }
 
 // Down leaves the cluster alone.
@@ -67,16 +67,16 @@ func (c *current) Down(context.Context) error {
 
 // Status prints the nodes.
 func (c *current) Status(ctx context.Context) error {
-	nodes, err := c.ask(ctx, "get", "nodes")
+	nodes, err := c.runKubectl(ctx, "get", "nodes")
 	if err != nil {
 		return errors.Join(ErrNotUp, err)
 	}
-	return c.say("%s", nodes)
+	return c.printResult("%s", nodes)
 }
 
 // LoadImage knows the clusters that take images by hand.
 func (c *current) LoadImage(ctx context.Context, archive string) error {
-	name, err := c.ask(ctx, "config", "current-context")
+	name, err := c.runKubectl(ctx, "config", "current-context")
 	if err != nil {
 		return err
 	}

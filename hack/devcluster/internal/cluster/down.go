@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/snapshot"
 )
 
-// stopOrder ends those first that would start or report anything else.
+// stopOrder lists the components in stop order. Components that would start other processes or report errors stop first.
 var stopOrder = []string{
 	layout.Kubelet, layout.Proxy, layout.CoreDNS, layout.Provisioner, layout.ControllerManager, layout.Scheduler,
 	layout.APIServer, layout.Containerd, layout.Etcd,
@@ -36,7 +36,7 @@ func (l *local) Down(ctx context.Context) error {
 	}
 	err = l.Log.Step("stopping the cluster", func() error {
 		for _, name := range stopOrder {
-			if err := l.stop(ctx, name); err != nil {
+			if err := l.stopComponent(ctx, name); err != nil {
 				return err
 			}
 		}
@@ -45,14 +45,14 @@ func (l *local) Down(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.Log.Step("removing what it made", func() error { return l.remove(ctx, before) }); err != nil {
+	if err := l.Log.Step("removing what it made", func() error { return l.removeCluster(ctx, before) }); err != nil {
 		return err
 	}
-	return l.verify(ctx, before)
+	return l.verifyRemoval(ctx, before)
 }
 
-// remove goes on after an error: the comparison tells what is left.
-func (l *local) remove(ctx context.Context, before snapshot.Snapshot) error {
+// removeCluster continues after an error: the comparison reports the leftovers.
+func (l *local) removeCluster(ctx context.Context, before snapshot.Snapshot) error {
 	errs := []error{
 		host.UnmountAll(ctx, l.Dir),
 		host.RemoveCgroups(before),
@@ -70,9 +70,8 @@ func (l *local) remove(ctx context.Context, before snapshot.Snapshot) error {
 	return host.RemoveState(l.Dir)
 }
 
-// verify fails if anything of the cluster is left, and says what changed
-// meanwhile that is not the cluster's.
-func (l *local) verify(ctx context.Context, before snapshot.Snapshot) error {
+// verifyRemoval fails if leftovers of the cluster exist, and reports other changes of the host in the meantime.
+func (l *local) verifyRemoval(ctx context.Context, before snapshot.Snapshot) error {
 	after, err := snapshot.Take(ctx, l.Dir)
 	if err != nil {
 		return err

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cluster brings a cluster up and down by one of three engines: kind,
-// plain processes of this host, or a cluster that somebody else runs.
+// Package cluster starts and stops a cluster with one of three engines: kind, plain processes on this host, or a cluster that
+// another program manages.
 package cluster
 
 import (
@@ -32,22 +32,22 @@ const (
 // engineProbe bounds the question whether a Docker engine answers.
 const engineProbe = 10 * time.Second
 
-// Options are what every engine works with.
+// Options configure every engine.
 type Options struct {
 	Dir     layout.Dir
 	Engine  string                         // one of the engines' names
-	Builder func() (*build.Builder, error) // finds the source; only called where something may be built
-	Log     *progress.Log                  // what is being done
-	Out     io.Writer                      // what was asked for
+	Builder func() (*build.Builder, error) // finds the source; called only if the engine may build
+	Log     *progress.Log                  // progress messages
+	Out     io.Writer                      // output of the command
 }
 
 // Engine runs a cluster.
 type Engine interface {
-	// Build makes the binaries that Up needs, and changes nothing else.
+	// Build builds the binaries that Up needs and changes nothing else.
 	Build(ctx context.Context) error
-	// Up returns when the node is ready. A cluster that is up stays as it is.
+	// Up returns when the node is ready. It does not change a running cluster.
 	Up(ctx context.Context) error
-	// Down removes the cluster. The error tells what could not be removed.
+	// Down removes the cluster. The error lists the leftovers.
 	Down(ctx context.Context) error
 	// Status prints how the cluster is; the error is ErrNotUp if it is not up.
 	Status(ctx context.Context) error
@@ -55,16 +55,14 @@ type Engine interface {
 	LoadImage(ctx context.Context, archive string) error
 	// Switch starts or stops one component.
 	Switch(ctx context.Context, component string, on bool) error
-	// Access returns the path of a kubeconfig, and that of kubectl, which is
-	// empty where there is none.
+	// Access returns the paths of a kubeconfig and of kubectl. The path of kubectl is empty if there is none.
 	Access() (kubeconfig, kubectl string, err error)
 }
 
-// ErrNotUp says that a cluster is not there, or not all of it.
+// ErrNotUp means that a cluster, or a part of it, does not exist.
 var ErrNotUp = errors.New("the cluster is not up; bring it up with `devcluster up`")
 
-// Choose returns the engine that was asked for, that of the cluster that is
-// there, or the one that fits the host.
+// Choose returns the requested engine, the engine of the existing cluster, or the engine that fits the host.
 func Choose(ctx context.Context, o Options) (Engine, error) {
 	engines := map[string]Engine{
 		EngineKind: &kind{o}, EngineLocal: &local{o}, EngineCurrent: &current{o},
@@ -102,8 +100,8 @@ func dockerAnswers(ctx context.Context) bool {
 	return err == nil && strings.TrimSpace(string(out)) != ""
 }
 
-// record remembers who runs the cluster. It makes the state folder.
-func (o Options) record(engine string) error {
+// recordEngine creates the state folder and stores the name of the cluster's engine there.
+func (o Options) recordEngine(engine string) error {
 	if err := os.MkdirAll(string(o.Dir), 0o755); err != nil {
 		return fmt.Errorf("making the state folder: %w", err)
 	}
@@ -113,8 +111,7 @@ func (o Options) record(engine string) error {
 	return nil
 }
 
-// kubectl returns the path of one: that of this cluster, the PATH's, or one
-// built earlier. It is empty where there is none.
+// kubectl returns the path of this cluster's kubectl, the kubectl of PATH, or an earlier build. It returns "" if there is none.
 func (o Options) kubectl() string {
 	if path := o.Dir.Bin("kubectl"); executable(path) {
 		return path
@@ -130,16 +127,15 @@ func executable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// say prints a result.
-func (o Options) say(format string, args ...any) error {
+// printResult prints a result.
+func (o Options) printResult(format string, args ...any) error {
 	if _, err := fmt.Fprintf(o.Out, format+"\n", args...); err != nil {
 		return fmt.Errorf("printing: %w", err)
 	}
 	return nil
 }
 
-// runTool runs a program of the PATH with its output shown. One that the PATH
-// lacks is run by go from its module, if there is one.
+// runTool runs a program and shows its output. If PATH lacks the program, go runs it from its module, if there is one.
 func (o Options) runTool(ctx context.Context, module string, args ...string) error {
 	if _, err := exec.LookPath(args[0]); err != nil && module != "" {
 		args = slices.Concat([]string{"go", "run", module}, args[1:])

@@ -21,15 +21,15 @@ import (
 
 const version = build.KubernetesVersion
 
-// binaries are the paths of what a cluster is made of.
+// binaries holds the paths of the cluster's binaries.
 type binaries struct {
 	kube       string // every component of Kubernetes, etcd and CoreDNS
 	containerd string // folder of containerd, its shim and ctr
 	pause      string
 }
 
-// build builds what is not in the cache.
-func (l *local) build(ctx context.Context) (binaries, error) {
+// buildBinaries builds the binaries that are not in the cache.
+func (l *local) buildBinaries(ctx context.Context) (binaries, error) {
 	builder, err := l.Builder()
 	if err != nil {
 		return binaries{}, err
@@ -61,7 +61,7 @@ func (l *local) install(b binaries) error {
 		sources[name] = filepath.Join(b.containerd, name)
 	}
 	for name, source := range sources {
-		if err := place(source, l.Dir.Bin(name)); err != nil {
+		if err := placeFile(source, l.Dir.Bin(name)); err != nil {
 			return fmt.Errorf("installing %s: %w", name, err)
 		}
 	}
@@ -79,9 +79,9 @@ func (l *local) install(b binaries) error {
 	return nil
 }
 
-// place links source to path, or copies it where both are on different file
+// placeFile links source to path, or copies it where both are on different file
 // systems. A process that runs the old file keeps it.
-func place(source, path string) error {
+func placeFile(source, path string) error {
 	return replace(path, func(path string) error {
 		if os.Link(source, path) == nil {
 			return nil
@@ -100,7 +100,7 @@ func place(source, path string) error {
 	})
 }
 
-// replace makes a file beside path and renames it over path.
+// replace creates a file next to path and renames it over path.
 func replace(path string, make func(string) error) error {
 	fresh := path + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -112,8 +112,8 @@ func replace(path string, make func(string) error) error {
 	return os.Rename(fresh, path)
 }
 
-// ctr runs containerd's tool in the kubelet's namespace.
-func (l *local) ctr(ctx context.Context, args ...string) (string, error) {
+// runContainerd runs containerd's tool in the kubelet's namespace.
+func (l *local) runContainerd(ctx context.Context, args ...string) (string, error) {
 	args = append([]string{"--address", l.Dir.Socket(), "--namespace", layout.ContainerSpace}, args...)
 	out, err := exec.CommandContext(ctx, l.Dir.Bin("ctr"), args...).CombinedOutput()
 	said := strings.TrimSpace(string(out))
@@ -123,7 +123,7 @@ func (l *local) ctr(ctx context.Context, args ...string) (string, error) {
 	return said, nil
 }
 
-// loadPause makes the image of the container that holds a pod's namespaces.
+// loadPause builds the image of the container that holds a pod's namespaces.
 func (l *local) loadPause(ctx context.Context, binary string) error {
 	content, err := os.ReadFile(binary)
 	if err != nil {
@@ -141,7 +141,7 @@ func (l *local) loadPause(ctx context.Context, binary string) error {
 	if err := os.WriteFile(path, archive.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("writing the pause container's image: %w", err)
 	}
-	if _, err := l.ctr(ctx, "images", "import", path); err != nil {
+	if _, err := l.runContainerd(ctx, "images", "import", path); err != nil {
 		return fmt.Errorf("importing the pause container's image: %w", err)
 	}
 	return nil

@@ -21,11 +21,11 @@ const (
 // kind runs the cluster in containers of a Docker engine.
 type kind struct{ Options }
 
-func (k *kind) kind(ctx context.Context, args ...string) error {
+func (k *kind) runKind(ctx context.Context, args ...string) error {
 	return k.runTool(ctx, kindModule, append([]string{"kind"}, args...)...)
 }
 
-// running asks the engine, not kind, which may have to be built first.
+// running asks the container engine instead of kind, because kind may have to be built first.
 func (k *kind) running(ctx context.Context) bool {
 	out, err := exec.CommandContext(ctx, "docker", "inspect", "-f", "{{.State.Running}}", kindNode).Output()
 	return err == nil && strings.TrimSpace(string(out)) == "true"
@@ -35,13 +35,13 @@ func (k *kind) running(ctx context.Context) bool {
 func (k *kind) Up(ctx context.Context) error {
 	if k.running(ctx) {
 		k.Log.Say("the kind cluster %s is up already", kindCluster)
-		return k.kind(ctx, "export", "kubeconfig", "--name", kindCluster, "--kubeconfig", k.Dir.Kubeconfig())
+		return k.runKind(ctx, "export", "kubeconfig", "--name", kindCluster, "--kubeconfig", k.Dir.Kubeconfig())
 	}
-	if err := k.record(EngineKind); err != nil {
+	if err := k.recordEngine(EngineKind); err != nil {
 		return err
 	}
 	err := k.Log.Step("creating the kind cluster "+kindCluster, func() error {
-		return k.kind(ctx, "create", "cluster", "--name", kindCluster, "--wait", kindWait, "--kubeconfig", k.Dir.Kubeconfig())
+		return k.runKind(ctx, "create", "cluster", "--name", kindCluster, "--wait", kindWait, "--kubeconfig", k.Dir.Kubeconfig())
 	})
 	if err != nil {
 		return fmt.Errorf("%w; where kind's image is not to be had, take this down and use CLUSTER=local", err)
@@ -50,28 +50,28 @@ func (k *kind) Up(ctx context.Context) error {
 	return nil
 }
 
-// Build has nothing to build: kind brings its node as an image.
+// Build does nothing, because kind's node is an image.
 func (k *kind) Build(context.Context) error { return nil }
 
 // Down deletes the cluster and the state folder.
 func (k *kind) Down(ctx context.Context) error {
-	if err := k.kind(ctx, "delete", "cluster", "--name", kindCluster, "--kubeconfig", k.Dir.Kubeconfig()); err != nil {
+	if err := k.runKind(ctx, "delete", "cluster", "--name", kindCluster, "--kubeconfig", k.Dir.Kubeconfig()); err != nil {
 		return err
 	}
 	return errors.Join(os.Remove(k.Dir.Engine()), os.RemoveAll(k.Dir.Kubeconfig()), os.Remove(string(k.Dir)))
 }
 
-// Status tells whether the node's container runs.
+// Status reports whether the node's container is running.
 func (k *kind) Status(ctx context.Context) error {
 	if !k.running(ctx) {
 		return ErrNotUp
 	}
-	return k.say("kind cluster %s: running\nkubeconfig %s", kindCluster, k.Dir.Kubeconfig())
+	return k.printResult("kind cluster %s: running\nkubeconfig %s", kindCluster, k.Dir.Kubeconfig())
 }
 
 // LoadImage copies the archive into the node.
 func (k *kind) LoadImage(ctx context.Context, archive string) error {
-	return k.kind(ctx, "load", "image-archive", archive, "--name", kindCluster)
+	return k.runKind(ctx, "load", "image-archive", archive, "--name", kindCluster)
 }
 
 // Switch moves a static pod's manifest out of the kubelet's sight and back, or

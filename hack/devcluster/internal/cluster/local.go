@@ -20,7 +20,7 @@ import (
 // local runs Kubernetes as processes of this host.
 type local struct{ Options }
 
-// Up builds what is not built, prepares the host and starts what does not run.
+// Up builds the missing binaries, prepares the host and starts every component that is not running.
 func (l *local) Up(ctx context.Context) error {
 	if err := host.CheckRights(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (l *local) Up(ctx context.Context) error {
 	if err := host.InstallPackages(ctx, l.Log); err != nil {
 		return err
 	}
-	built, err := l.build(ctx)
+	built, err := l.buildBinaries(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,13 +49,13 @@ func (l *local) Up(ctx context.Context) error {
 	return l.welcome()
 }
 
-// Build builds what is not in the cache and starts nothing.
+// Build builds the binaries that are not in the cache and starts nothing.
 func (l *local) Build(ctx context.Context) error {
-	_, err := l.build(ctx)
+	_, err := l.buildBinaries(ctx)
 	return err
 }
 
-// welcome says how to use the cluster.
+// welcome prints how to use the cluster.
 func (l *local) welcome() error {
 	l.Log.Say("the cluster is up: Kubernetes %s, DNS, default StorageClass %q\n"+
 		"    export KUBECONFIG=%s\n    export PATH=%s:$PATH   # kubectl", version, layout.StorageClass,
@@ -86,8 +86,8 @@ func (l *local) prepare(ctx context.Context, built binaries) error {
 	})
 }
 
-// remember records the host as it is without the cluster, unless a record
-// from this boot is there: then parts of the cluster may be, too.
+// remember records the state of the host without the cluster, unless a record from this boot exists. In that case parts of the
+// cluster may exist, too.
 func (l *local) remember(ctx context.Context) error {
 	now, err := snapshot.Take(ctx, l.Dir)
 	if err != nil {
@@ -103,13 +103,13 @@ func (l *local) remember(ctx context.Context) error {
 	if err := host.CheckAddresses(); err != nil {
 		return err
 	}
-	// What the last boot left of processes and pods would only confuse.
+	// Records of processes and pods from an earlier boot are invalid.
 	for _, name := range []string{"run", "cni", "pids"} {
 		if err := os.RemoveAll(l.Dir.Path(name)); err != nil {
 			return fmt.Errorf("removing what an earlier boot left: %w", err)
 		}
 	}
-	if err := l.record(EngineLocal); err != nil {
+	if err := l.recordEngine(EngineLocal); err != nil {
 		return err
 	}
 	return now.Save(l.Dir.Snapshot())
@@ -133,14 +133,14 @@ func lookAtHost() (render.Host, error) {
 
 // LoadImage imports with containerd's own tool.
 func (l *local) LoadImage(ctx context.Context, archive string) error {
-	if h, err := l.find(layout.Containerd); err != nil || h == nil {
+	if h, err := l.findProcess(layout.Containerd); err != nil || h == nil {
 		return errors.Join(ErrNotUp, err)
 	}
-	out, err := l.ctr(ctx, "images", "import", archive)
+	out, err := l.runContainerd(ctx, "images", "import", archive)
 	if err != nil {
 		return fmt.Errorf("importing %s: %w", archive, err)
 	}
-	return l.say("%s", out)
+	return l.printResult("%s", out)
 }
 
 // Access returns the administrator's kubeconfig.
@@ -161,13 +161,13 @@ func (l *local) Switch(ctx context.Context, name string, on bool) error {
 		return err
 	}
 	if !on {
-		return l.stop(ctx, name)
+		return l.stopComponent(ctx, name)
 	}
-	running, err := l.find(name)
+	running, err := l.findProcess(name)
 	if err != nil {
 		return err
 	}
-	if err := l.start(ctx, component); err != nil || name != layout.APIServer || running != nil {
+	if err := l.startComponent(ctx, component); err != nil || name != layout.APIServer || running != nil {
 		return err
 	}
 	return l.restart(ctx, layout.ControllerManager, layout.Scheduler)
@@ -180,20 +180,20 @@ func (l *local) Status(ctx context.Context) error {
 	}
 	complete := true
 	for _, c := range render.Components(l.Dir) {
-		h, err := l.find(c.Name)
+		h, err := l.findProcess(c.Name)
 		if err != nil {
 			return err
 		}
 		line := "stopped"
 		if h != nil {
 			line = fmt.Sprintf("running, process %d", h.PID)
-			if err := l.probe(ctx, c.Name); err != nil {
+			if err := l.probeComponent(ctx, c.Name); err != nil {
 				line += fmt.Sprintf(", not healthy: %v", err)
 				complete = false
 			}
 		}
 		complete = complete && h != nil
-		if err := l.say("%-24s %s", c.Name, line); err != nil {
+		if err := l.printResult("%-24s %s", c.Name, line); err != nil {
 			return err
 		}
 	}
@@ -201,25 +201,25 @@ func (l *local) Status(ctx context.Context) error {
 	if err := l.nodeReady(ctx); err != nil {
 		node, complete = err.Error(), false
 	}
-	err := l.say("%-24s %s\n%-24s %s\n%-24s %s", "node", node, "kubeconfig", l.Dir.Kubeconfig(), "logs", l.Dir.Path("logs"))
+	err := l.printResult("%-24s %s\n%-24s %s\n%-24s %s", "node", node, "kubeconfig", l.Dir.Kubeconfig(), "logs", l.Dir.Path("logs"))
 	if err == nil && !complete {
 		return ErrNotUp
 	}
 	return err
 }
 
-// healthy tells whether everything runs and the node is ready.
+// healthy reports whether all components run and the node is ready.
 func (l *local) healthy(ctx context.Context) bool {
 	for _, c := range render.Components(l.Dir) {
-		h, err := l.find(c.Name)
-		if err != nil || h == nil || l.probe(ctx, c.Name) != nil {
+		h, err := l.findProcess(c.Name)
+		if err != nil || h == nil || l.probeComponent(ctx, c.Name) != nil {
 			return false
 		}
 	}
 	return l.nodeReady(ctx) == nil
 }
 
-// nodeReady fails with what the node says of itself.
+// nodeReady returns an error with the node's conditions if the node is not ready.
 func (l *local) nodeReady(ctx context.Context) error {
 	api, err := kubeapi.New(l.Dir)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 
 const probeTimeout = 3 * time.Second
 
-// probe fails if the component does not answer for itself.
-func (l *local) probe(ctx context.Context, name string) error {
+// probeComponent returns an error if the component is not healthy.
+func (l *local) probeComponent(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	switch name {

@@ -20,7 +20,7 @@ import (
 const (
 	startTimeout = 3 * time.Minute // for one component to become healthy
 	pollEvery    = 100 * time.Millisecond
-	saysEvery    = 10 * time.Second // how often a person hears what is waited for
+	saysEvery    = 10 * time.Second // interval of progress messages during a wait
 	logTail      = 2000             // bytes of a log that an error shows
 	stopGrace    = 10 * time.Second // between SIGTERM and SIGKILL
 	// stopGraceAPI is short: within it kube-apiserver leaves its Service, but it
@@ -28,14 +28,14 @@ const (
 	stopGraceAPI = 2 * time.Second
 )
 
-// startAll starts everything in order. What comes after kube-apiserver starts
-// at once and is waited for together.
+// startAll starts everything in order. It starts the components after kube-apiserver at once and waits for all of them
+// together.
 func (l *local) startAll(ctx context.Context, pause string) error {
 	components := render.Components(l.Dir)
 	first, rest := components[:3], components[3:]
 	err := l.Log.Step("starting etcd, containerd and kube-apiserver", func() error {
 		for _, c := range first {
-			if err := l.start(ctx, c); err != nil {
+			if err := l.startComponent(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -46,7 +46,7 @@ func (l *local) startAll(ctx context.Context, pause string) error {
 	}
 	return l.Log.Step("starting the node", func() error {
 		for _, c := range rest {
-			if err := l.launch(c); err != nil {
+			if err := l.launchComponent(c); err != nil {
 				return err
 			}
 		}
@@ -55,11 +55,11 @@ func (l *local) startAll(ctx context.Context, pause string) error {
 				return err
 			}
 		}
-		err := l.await(ctx, "the node to be ready", layout.Kubelet, func() error { return l.nodeReady(ctx) })
+		err := l.awaitCondition(ctx, "the node to be ready", layout.Kubelet, func() error { return l.nodeReady(ctx) })
 		if err != nil {
 			return err
 		}
-		return l.await(ctx, "the first service account", layout.ControllerManager, func() error { return l.admitsPods(ctx) })
+		return l.awaitCondition(ctx, "the first service account", layout.ControllerManager, func() error { return l.admitsPods(ctx) })
 	})
 }
 
@@ -74,20 +74,21 @@ func (l *local) component(name string) (render.Component, error) {
 	return render.Component{}, fmt.Errorf("there is no component %q; there are %s", name, strings.Join(names, ", "))
 }
 
-// find returns the component's process, nil if it does not run.
-func (l *local) find(name string) (*process.Handle, error) { return process.Find(l.Dir.PID(name)) }
+// findProcess returns the component's process, nil if it does not run.
+func (l *local) findProcess(name string) (*process.Handle, error) {
+	return process.Find(l.Dir.PID(name))
+}
 
-// start launches a component and waits until it is healthy.
-func (l *local) start(ctx context.Context, c render.Component) error {
-	if err := l.launch(c); err != nil {
+// startComponent launches a component and waits until it is healthy.
+func (l *local) startComponent(ctx context.Context, c render.Component) error {
+	if err := l.launchComponent(c); err != nil {
 		return err
 	}
 	return l.healthyNow(ctx, c.Name)
 }
 
-// free returns once nothing listens at an address. A process that was killed on
-// a busy machine may keep its port for a moment.
-func free(address string) error {
+// waitUntilFree returns once no process listens at an address. A killed process may keep its port for a moment on a busy machine.
+func waitUntilFree(address string) error {
 	for deadline := time.Now().Add(stopGrace); ; time.Sleep(pollEvery) {
 		listener, err := net.Listen("tcp", address)
 		if err == nil {
@@ -99,20 +100,20 @@ func free(address string) error {
 	}
 }
 
-// launch starts a component that does not run.
-func (l *local) launch(c render.Component) error {
-	h, err := l.find(c.Name)
+// launchComponent starts a component that does not run.
+func (l *local) launchComponent(c render.Component) error {
+	h, err := l.findProcess(c.Name)
 	if err != nil || h != nil {
 		return err
 	}
 	for _, address := range c.Listen {
-		if err := free(address); err != nil {
+		if err := waitUntilFree(address); err != nil {
 			return fmt.Errorf("%s needs %s, and something else listens there: %w", c.Name, address, err)
 		}
 	}
 	_, err = process.Start(process.Spec{
 		Path: l.Dir.Bin(c.Bin), Args: c.Args, Log: l.Dir.Log(c.Name), PID: l.Dir.PID(c.Name),
-		// Nothing else of the environment: it may hold secrets, and it outlives its shell.
+		// The process gets no other environment variables, because they may contain secrets and the process outlives its shell.
 		Env: []string{"PATH=" + l.Dir.Path("bin") + ":" + host.Path(), "HOME=" + string(l.Dir), "LANG=C"},
 	})
 	if err != nil {
@@ -121,8 +122,8 @@ func (l *local) launch(c render.Component) error {
 	return nil
 }
 
-func (l *local) stop(ctx context.Context, name string) error {
-	h, err := l.find(name)
+func (l *local) stopComponent(ctx context.Context, name string) error {
+	h, err := l.findProcess(name)
 	if err != nil || h == nil {
 		return err
 	}
@@ -136,24 +137,23 @@ func (l *local) stop(ctx context.Context, name string) error {
 	return nil
 }
 
-// restart starts those anew that run. Without kube-apiserver, controllers come
-// to ask for it only once a minute. In a cluster with several of them they end
-// when they lose their leader's lease, and are started again: that they do not
-// elect a leader here must not make them slower.
+// restart restarts the named components that are running. Without kube-apiserver, controllers retry only once a minute. In a
+// cluster with leader election, controllers exit when they lose the lease, and start again. The controllers here have no leader
+// election, so restart starts them again without that delay.
 func (l *local) restart(ctx context.Context, names ...string) error {
 	for _, name := range names {
 		component, err := l.component(name)
 		if err != nil {
 			return err
 		}
-		running, err := l.find(name)
+		running, err := l.findProcess(name)
 		if err != nil {
 			return err
 		}
 		if running == nil {
 			continue
 		}
-		if err := errors.Join(l.stop(ctx, name), l.start(ctx, component)); err != nil {
+		if err := errors.Join(l.stopComponent(ctx, name), l.startComponent(ctx, component)); err != nil {
 			return err
 		}
 	}
@@ -161,12 +161,11 @@ func (l *local) restart(ctx context.Context, names ...string) error {
 }
 
 func (l *local) healthyNow(ctx context.Context, name string) error {
-	return l.await(ctx, name+" to be healthy", name, func() error { return l.probe(ctx, name) })
+	return l.awaitCondition(ctx, name+" to be healthy", name, func() error { return l.probeComponent(ctx, name) })
 }
 
-// await polls until probe succeeds, the component has ended, or it took too
-// long. It says what it waits for.
-func (l *local) await(ctx context.Context, what, component string, probe func() error) error {
+// awaitCondition polls until probe succeeds, the component has exited or the timeout expires. It logs the condition that it waits for.
+func (l *local) awaitCondition(ctx context.Context, what, component string, probe func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	poll, says := time.NewTicker(pollEvery), time.NewTicker(saysEvery)
@@ -177,9 +176,9 @@ func (l *local) await(ctx context.Context, what, component string, probe func() 
 		if err == nil {
 			return nil
 		}
-		if h, findErr := l.find(component); findErr != nil || h == nil {
+		if h, findErr := l.findProcess(component); findErr != nil || h == nil {
 			return fmt.Errorf("waiting for %s: %s ended; the end of %s:\n%s",
-				what, component, l.Dir.Log(component), tail(l.Dir.Log(component)))
+				what, component, l.Dir.Log(component), readLogTail(l.Dir.Log(component)))
 		}
 		select {
 		case <-ctx.Done():
@@ -191,8 +190,8 @@ func (l *local) await(ctx context.Context, what, component string, probe func() 
 	}
 }
 
-// tail is the end of a log, or why there is none.
-func tail(path string) string {
+// readLogTail is the end of a log, or why there is none.
+func readLogTail(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()

@@ -22,14 +22,14 @@ import (
 
 const (
 	setupEnvtest = "sigs.k8s.io/controller-runtime/tools/setup-envtest@v0.25.1"
-	// releaseIndex is what setup-envtest reads first. Asking for it tells in
-	// seconds whether its download can work.
+	// releaseIndex is the first file that setup-envtest reads. A request for it shows within seconds whether the download can
+	// work.
 	releaseIndex    = "https://raw.githubusercontent.com/kubernetes-sigs/controller-tools/HEAD/envtest-releases.yaml"
 	probeTimeout    = 5 * time.Second
 	downloadTimeout = 2 * time.Minute
 )
 
-// Options say where the binaries may come from.
+// Options configure the sources of the binaries.
 type Options struct {
 	Builder *build.Builder
 	Log     *progress.Log
@@ -45,7 +45,7 @@ func Assets(ctx context.Context, o Options) (string, error) {
 		return dir, nil
 	}
 	built := filepath.Join(o.Builder.Cache, "envtest-"+build.KubernetesVersion)
-	pointer := filepath.Join(o.Builder.Cache, "setup-envtest", "folder-"+minor())
+	pointer := filepath.Join(o.Builder.Cache, "setup-envtest", "folder-"+minorVersion())
 	if o.From != "download" && Complete(built) {
 		return built, nil
 	}
@@ -65,13 +65,13 @@ func Assets(ctx context.Context, o Options) (string, error) {
 	return built, assemble(ctx, o.Builder, built)
 }
 
-// Complete tells whether dir holds what envtest starts.
+// Complete reports whether dir contains the binaries that envtest starts.
 func Complete(dir string) bool {
 	if dir == "" {
 		return false
 	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		info, err := os.Stat(filepath.Join(dir, name)) // follows links: one whose target is gone does not count
+		info, err := os.Stat(filepath.Join(dir, name)) // follows links: a link without its target does not count
 		if err != nil || info.Mode()&0o111 == 0 {
 			return false
 		}
@@ -79,16 +79,16 @@ func Complete(dir string) bool {
 	return true
 }
 
-// minor is the version without its patch, e.g. 1.36: the download has not
+// minorVersion is the version without its patch, e.g. 1.36: the download has not
 // every patch.
-func minor() string {
+func minorVersion() string {
 	v := strings.TrimPrefix(build.KubernetesVersion, "v")
 	return v[:strings.LastIndex(v, ".")]
 }
 
 // download runs setup-envtest and remembers the folder in pointer.
 func download(ctx context.Context, o Options, pointer string) (string, error) {
-	if err := probe(ctx); err != nil {
+	if err := probeIndex(ctx); err != nil {
 		return "", err
 	}
 	var dir string
@@ -96,7 +96,7 @@ func download(ctx context.Context, o Options, pointer string) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, downloadTimeout)
 		defer cancel()
 		store := filepath.Dir(pointer)
-		cmd := exec.CommandContext(ctx, "go", "run", setupEnvtest, "use", minor()+".x", "-p", "path", "--bin-dir", store)
+		cmd := exec.CommandContext(ctx, "go", "run", setupEnvtest, "use", minorVersion()+".x", "-p", "path", "--bin-dir", store)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
 		out, err := cmd.Output()
@@ -112,8 +112,8 @@ func download(ctx context.Context, o Options, pointer string) (string, error) {
 	return dir, err
 }
 
-// probe asks for the index of releases.
-func probe(ctx context.Context) error {
+// probeIndex asks for the index of releases.
+func probeIndex(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, releaseIndex, nil)

@@ -29,7 +29,7 @@ func fill(t *testing.T, dir string) string {
 	return dir
 }
 
-func TestAFolderThatIsNamedComesFirst(t *testing.T) {
+func TestEnsure_PrefersNamedFolder(t *testing.T) {
 	o := options(t, "auto")
 	want := fill(t, t.TempDir())
 	fill(t, filepath.Join(o.Builder.Cache, "envtest-"+build.KubernetesVersion))
@@ -39,7 +39,7 @@ func TestAFolderThatIsNamedComesFirst(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestAnEarlierBuildIsUsedAgain(t *testing.T) {
+func TestEnsure_ReusesBuild(t *testing.T) {
 	o := options(t, "auto")
 	t.Setenv("KUBEBUILDER_ASSETS", t.TempDir()) // named, but empty
 	want := fill(t, filepath.Join(o.Builder.Cache, "envtest-"+build.KubernetesVersion))
@@ -48,11 +48,11 @@ func TestAnEarlierBuildIsUsedAgain(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestAnEarlierDownloadIsUsedAgain(t *testing.T) {
+func TestEnsure_ReusesDownload(t *testing.T) {
 	t.Parallel()
 	o := options(t, "download")
 	want := fill(t, t.TempDir())
-	pointer := filepath.Join(o.Builder.Cache, "setup-envtest", "folder-"+minor())
+	pointer := filepath.Join(o.Builder.Cache, "setup-envtest", "folder-"+minorVersion())
 	require.NoError(t, os.MkdirAll(filepath.Dir(pointer), 0o755))
 	require.NoError(t, os.WriteFile(pointer, []byte(want), 0o644))
 	got, err := Assets(t.Context(), o)
@@ -60,7 +60,7 @@ func TestAnEarlierDownloadIsUsedAgain(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-func TestALinkToNothingIsNotComplete(t *testing.T) {
+func TestComplete_RejectsDanglingLink(t *testing.T) {
 	t.Parallel()
 	dir := fill(t, t.TempDir())
 	require.True(t, Complete(dir))
@@ -70,7 +70,7 @@ func TestALinkToNothingIsNotComplete(t *testing.T) {
 	require.False(t, Complete(""))
 }
 
-func TestFromIsChecked(t *testing.T) {
+func TestEnsure_ChecksFrom(t *testing.T) {
 	t.Parallel()
 	_, err := Assets(t.Context(), options(t, "elsewhere"))
 	require.ErrorContains(t, err, "none of auto, download, build")

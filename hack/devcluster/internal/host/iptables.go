@@ -12,17 +12,17 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
 )
 
-// ownTables are those of nftables that the cluster and its plugins make whole.
+// ownTables lists the nftables tables that the cluster and its plugins create as a whole.
 var ownTables = []string{
 	"ip kube-proxy", "ip6 kube-proxy", "ip " + layout.NATTable,
 	"inet cni_hostport", "ip cni_hostport", "inet cni_plugins_masquerade", "ip cni_plugins_masquerade",
 }
 
-// iptablesTables are what iptables makes in nftables when it is first called.
+// iptablesTables lists the nftables tables that iptables creates on its first call.
 var iptablesTables = []string{"nat", "filter", "mangle", "raw", "security"}
 
-// removable tells whether a table that was not there before the cluster may
-// go: its own ones, and those of iptables that hold nothing any more.
+// removable reports whether the cleanup may remove a table that did not exist before the cluster. It may remove the cluster's
+// own tables, and iptables tables without rules.
 func removable(name, text string) bool {
 	if slices.Contains(ownTables, name) {
 		return true
@@ -31,8 +31,7 @@ func removable(name, text string) bool {
 	return slices.Contains(iptablesTables, table) && !hasRules(text)
 }
 
-// hasRules tells whether a table of nftables holds a rule, or a chain that
-// somebody made by hand.
+// hasRules reports whether an nftables table contains a rule or a user-defined chain.
 func hasRules(text string) bool {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -54,13 +53,13 @@ func builtin(line string) bool { return builtinChain.MatchString(line) }
 // cleanIPTables removes the chains of CNI plugins and of Kubernetes, and the
 // rules that lead to them.
 func cleanIPTables(ctx context.Context) error {
-	version, err := run(ctx, "", "iptables", "--version")
+	version, err := runProgram(ctx, "", "iptables", "--version")
 	if err != nil {
 		return err
 	}
 	there := ""
 	if !strings.Contains(version, "legacy") { // asking for a table of nftables would make it
-		if there, err = run(ctx, "", "nft", "list", "tables"); err != nil {
+		if there, err = runProgram(ctx, "", "nft", "list", "tables"); err != nil {
 			return err
 		}
 	}
@@ -77,7 +76,7 @@ func cleanIPTables(ctx context.Context) error {
 }
 
 func cleanTable(ctx context.Context, command, table string) error {
-	rules, err := run(ctx, "", command, "-t", table, "-S")
+	rules, err := runProgram(ctx, "", command, "-t", table, "-S")
 	if err != nil {
 		return err
 	}
@@ -85,7 +84,7 @@ func cleanTable(ctx context.Context, command, table string) error {
 	if script == "" {
 		return nil
 	}
-	_, err = run(ctx, script, command+"-restore", "--noflush")
+	_, err = runProgram(ctx, script, command+"-restore", "--noflush")
 	return err
 }
 
@@ -94,8 +93,8 @@ var (
 	ownRule  = regexp.MustCompile(`-[jg] (?:CNI|KUBE)-`)
 )
 
-// cleanupScript turns the output of `iptables -S` into the input of
-// iptables-restore that removes what is ours; empty if nothing is.
+// cleanupScript converts the output of `iptables -S` to input for iptables-restore that removes the cluster's rules and chains.
+// It returns "" if the table has none.
 func cleanupScript(table, rules string) string {
 	var chains, script []string
 	for line := range strings.Lines(rules) {
@@ -110,7 +109,7 @@ func cleanupScript(table, rules string) string {
 			script = append(script, "-D "+from)
 		}
 	}
-	for _, flag := range []string{"-F ", "-X "} { // all empty before any goes: they refer to each other
+	for _, flag := range []string{"-F ", "-X "} { // flush all chains before deleting any, because they refer to each other
 		for _, chain := range chains {
 			script = append(script, flag+chain)
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCleanupScriptTakesOnlyWhatIsOurs(t *testing.T) {
+func TestCleanup_RemovesOwnRulesOnly(t *testing.T) {
 	t.Parallel()
 	rules := `-P PREROUTING ACCEPT
 -P OUTPUT ACCEPT
@@ -31,7 +31,7 @@ COMMIT
 	require.Empty(t, cleanupScript("nat", "-P PREROUTING ACCEPT\n-N DOCKER\n"))
 }
 
-func TestRemovable(t *testing.T) {
+func TestRemovable_MatchesOwnRules(t *testing.T) {
 	t.Parallel()
 	empty := "table ip nat {\n\tchain PREROUTING {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t}\n}\n"
 	used := "table ip nat {\n\tchain PREROUTING {\n\t\ttype nat hook prerouting priority dstnat; policy accept;\n\t\ttcp dport 80 drop\n\t}\n}\n"

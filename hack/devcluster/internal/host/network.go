@@ -17,9 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/snapshot"
 )
 
-// settings are the kernel's that pods need: routing, and packets between pods
-// on the bridge passing the packet filter, so that a pod reaches a Service
-// whose pod is on the same bridge.
+// settings are the kernel settings that pods need. They enable routing. They also pass packets between pods on the bridge
+// through the packet filter, so that a pod reaches a Service whose pod is on the same bridge.
 var settings = map[string]string{
 	"net/ipv4/ip_forward":                "1",
 	"net/bridge/bridge-nf-call-iptables": "1",
@@ -37,13 +36,13 @@ func LoadModules(ctx context.Context) error {
 	if modulesThere() {
 		return nil
 	}
-	if _, err := run(ctx, "", "modprobe", "-a", "br_netfilter", "overlay"); err != nil {
+	if _, err := runProgram(ctx, "", "modprobe", "-a", "br_netfilter", "overlay"); err != nil {
 		return fmt.Errorf("loading modules of the kernel (in a container: load them on its host): %w", err)
 	}
 	return nil
 }
 
-// natTable lets pods reach what is outside, in the name of the host.
+// natTable lets pods reach addresses outside the cluster with the host's address.
 const natTable = `table ip ` + layout.NATTable + `
 delete table ip ` + layout.NATTable + `
 table ip ` + layout.NATTable + ` {
@@ -54,7 +53,7 @@ table ip ` + layout.NATTable + ` {
 }
 `
 
-// BridgeThere tells whether an interface with the bridge's name exists.
+// BridgeThere reports whether an interface with the bridge's name exists.
 func BridgeThere() bool {
 	_, err := os.Stat("/sys/class/net/" + layout.Bridge)
 	return err == nil
@@ -77,8 +76,7 @@ func CheckAddresses() error {
 	return nil
 }
 
-// NetworkUp makes the bridge, its address, the route to Services, and the
-// settings. Doing it twice is fine.
+// NetworkUp creates the bridge, its address, the route to Services, and the settings. It is idempotent.
 func NetworkUp(ctx context.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		if err := os.WriteFile("/proc/sys/"+name, []byte(settings[name]), 0o644); err != nil {
@@ -95,16 +93,16 @@ func NetworkUp(ctx context.Context) error {
 		// The host too reaches Services, even one without a default route.
 		[]string{"route", "replace", layout.ServiceSubnet, "dev", layout.Bridge})
 	for _, args := range commands {
-		if _, err := run(ctx, "", "ip", args...); err != nil {
+		if _, err := runProgram(ctx, "", "ip", args...); err != nil {
 			return err
 		}
 	}
-	_, err := run(ctx, natTable, "nft", "-f", "-")
+	_, err := runProgram(ctx, natTable, "nft", "-f", "-")
 	return err
 }
 
-// NetworkDown removes what the cluster and its plugins made. before is the
-// host without the cluster: what was there then stays.
+// NetworkDown removes the network objects of the cluster and its plugins. before is the snapshot of the host without the
+// cluster: its objects stay.
 func NetworkDown(ctx context.Context, dir layout.Dir, before snapshot.Snapshot) error {
 	errs := []error{cleanIPTables(ctx)}
 	now, err := snapshot.Take(ctx, dir)
@@ -113,7 +111,7 @@ func NetworkDown(ctx context.Context, dir layout.Dir, before snapshot.Snapshot) 
 	}
 	for _, left := range snapshot.Diff(before, now, dir) {
 		if left.Kind == "link" && left.Mine {
-			_, err := run(ctx, "", "ip", "link", "delete", left.Name)
+			_, err := runProgram(ctx, "", "ip", "link", "delete", left.Name)
 			if !strings.Contains(fmt.Sprint(err), "Cannot find device") { // the other end went first
 				errs = append(errs, err)
 			}
@@ -123,7 +121,7 @@ func NetworkDown(ctx context.Context, dir layout.Dir, before snapshot.Snapshot) 
 		if _, there := before.Tables[name]; there || !removable(name, now.Tables[name]) {
 			continue
 		}
-		_, err := run(ctx, "", "nft", append([]string{"delete", "table"}, strings.Fields(name)...)...)
+		_, err := runProgram(ctx, "", "nft", append([]string{"delete", "table"}, strings.Fields(name)...)...)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -14,10 +14,10 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/progress"
 )
 
-// cniDirs are where distributions put CNI plugins.
+// cniDirs lists the folders of CNI plugins in the distributions.
 var cniDirs = []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"}
 
-// requirement is a Debian package and the sign that it is there.
+// requirement is a Debian package and the file or program that shows that it is installed.
 type requirement struct {
 	name    string // of the package
 	present func() bool
@@ -68,7 +68,7 @@ func CheckRights() error {
 	return nil
 }
 
-// InstallPackages installs what is missing, after saying so.
+// InstallPackages logs the missing packages and installs them.
 func InstallPackages(ctx context.Context, log *progress.Log) error {
 	var missing []string
 	for _, r := range requirements() {
@@ -84,11 +84,11 @@ func InstallPackages(ctx context.Context, log *progress.Log) error {
 		return fmt.Errorf("missing programs, and no apt-get to install them: install what Debian calls %s", names)
 	}
 	return log.Step("installing Debian packages: "+names, func() error {
-		if _, err := run(ctx, "", "apt-get", "update", "-q"); err != nil {
+		if _, err := runProgram(ctx, "", "apt-get", "update", "-q"); err != nil {
 			log.Say("    apt-get update failed, trying with the lists that are there")
 		}
 		args := append([]string{"install", "-q", "-y", "--no-install-recommends"}, missing...)
-		if _, err := run(ctx, "", "apt-get", args...); err != nil {
+		if _, err := runProgram(ctx, "", "apt-get", args...); err != nil {
 			return fmt.Errorf("installing packages (by hand: apt-get install %s): %w", names, err)
 		}
 		return nil

@@ -23,8 +23,8 @@ const (
 	pollEvery   = 50 * time.Millisecond
 )
 
-// KillAll kills every process of the cluster, those of pods included, until
-// none is left. The caller has stopped what would start new ones.
+// KillAll kills every process of the cluster, including the processes of pods, until none is left. The caller has already
+// stopped the processes that start new ones.
 func KillAll(ctx context.Context, dir layout.Dir) error {
 	ctx, cancel := context.WithTimeout(ctx, killTimeout)
 	defer cancel()
@@ -36,7 +36,7 @@ func KillAll(ctx context.Context, dir layout.Dir) error {
 			return nil
 		}
 		for _, p := range left {
-			// One that is gone is what is wanted; one that stays is reported below.
+			// The process may have exited already. The code below reports a process that survives.
 			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 		select {
@@ -49,22 +49,22 @@ func KillAll(ctx context.Context, dir layout.Dir) error {
 
 // UnmountAll unmounts everything below the state folder.
 func UnmountAll(ctx context.Context, dir layout.Dir) error {
-	mounts, err := below(dir)
+	mounts, err := mountsBelow(dir)
 	if err != nil {
 		return err
 	}
-	for _, point := range slices.Backward(mounts) { // the newest first: it may lie on an older one
-		if _, err := run(ctx, "", "umount", point); err == nil {
+	for _, point := range slices.Backward(mounts) { // newest first, because a mount may be on top of an older one
+		if _, err := runProgram(ctx, "", "umount", point); err == nil {
 			continue
 		}
-		if _, err := run(ctx, "", "umount", "--lazy", point); err != nil {
+		if _, err := runProgram(ctx, "", "umount", "--lazy", point); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func below(dir layout.Dir) ([]string, error) {
+func mountsBelow(dir layout.Dir) ([]string, error) {
 	mounts, err := snapshot.Mounts()
 	if err != nil {
 		return nil, err
@@ -89,9 +89,8 @@ func RemoveCgroups(before snapshot.Snapshot) error {
 	return errors.Join(errs...)
 }
 
-// RemoveFolders removes the places outside of the state folder that came with
-// the cluster. What is new in a place that was there before stays: it is not
-// known whose it is.
+// RemoveFolders removes the places outside the state folder that appeared with the cluster. A new item in a place that existed
+// before stays, because its owner is unknown.
 func RemoveFolders(before snapshot.Snapshot, left []snapshot.Leftover) error {
 	var errs []error
 	for _, l := range left {
@@ -101,7 +100,7 @@ func RemoveFolders(before snapshot.Snapshot, left []snapshot.Leftover) error {
 		case l.Mine:
 			errs = append(errs, os.RemoveAll(l.Name))
 		default:
-			_ = os.Remove(l.Name) // goes only if it is empty, as it is if nobody else used it
+			_ = os.Remove(l.Name) // succeeds only if the folder is empty, so other programs' files stay
 		}
 	}
 	return errors.Join(errs...)
@@ -110,7 +109,7 @@ func RemoveFolders(before snapshot.Snapshot, left []snapshot.Leftover) error {
 // RemoveState removes the state folder. It refuses while something is mounted
 // below, for the content of a mount is not the cluster's to remove.
 func RemoveState(dir layout.Dir) error {
-	mounts, err := below(dir)
+	mounts, err := mountsBelow(dir)
 	if err != nil {
 		return err
 	}

@@ -14,11 +14,10 @@ import (
 	"strings"
 )
 
-// systemPath is where Debian keeps programs for root, which sudo and su do not
-// always put on the PATH.
+// systemPath lists Debian's folders of root's programs, which sudo and su do not always add to PATH.
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Path is a PATH that also holds the folders of root's programs.
+// Path returns a PATH that includes the folders of root's programs.
 func Path() string {
 	if path := os.Getenv("PATH"); path != "" {
 		return path + ":" + systemPath
@@ -38,9 +37,8 @@ func LookPath(name string) (string, error) {
 	return "", fmt.Errorf("finding %s on the PATH: %w", name, exec.ErrNotFound)
 }
 
-// run runs a program with input on its standard input; an error ends with
-// what the program said.
-func run(ctx context.Context, input, name string, args ...string) (string, error) {
+// runProgram runs a program with input on its standard input. An error ends with the program's output.
+func runProgram(ctx context.Context, input, name string, args ...string) (string, error) {
 	path, err := LookPath(name)
 	if err != nil {
 		return "", err

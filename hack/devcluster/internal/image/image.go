@@ -22,7 +22,7 @@ type object = map[string]any
 type Spec struct {
 	// Name is the image's reference, such as agentplatform:dev.
 	Name string
-	// Files are what the image holds, and all that it holds.
+	// Files is the complete content of the image.
 	Files []File
 	// Entrypoint is the command that a container runs.
 	Entrypoint []string
@@ -41,8 +41,7 @@ type File struct {
 	Content []byte
 }
 
-// Write writes to out an archive of the image as `docker save` makes it. The
-// same image gives the same bytes.
+// Write writes an archive of the image to out in the format of `docker save`. The same image results in the same bytes.
 func Write(out io.Writer, spec Spec) error {
 	var layer bytes.Buffer
 	if err := writeTar(&layer, spec.Files...); err != nil {
@@ -51,12 +50,12 @@ func Write(out io.Writer, spec Spec) error {
 	config, err := json.Marshal(object{
 		"architecture": runtime.GOARCH, "os": "linux", "created": time.Unix(0, 0).UTC(),
 		"config": object{"Entrypoint": spec.Entrypoint, "User": spec.User, "Env": spec.Env},
-		"rootfs": object{"type": "layers", "diff_ids": []string{"sha256:" + digest(layer.Bytes())}},
+		"rootfs": object{"type": "layers", "diff_ids": []string{"sha256:" + hexDigest(layer.Bytes())}},
 	})
 	if err != nil {
 		return fmt.Errorf("encoding an image's configuration: %w", err)
 	}
-	configName, layerName := digest(config)+".json", digest(layer.Bytes())+".tar"
+	configName, layerName := hexDigest(config)+".json", hexDigest(layer.Bytes())+".tar"
 	manifest, err := json.Marshal([]object{{
 		"Config": configName, "RepoTags": []string{spec.Name}, "Layers": []string{layerName},
 	}})
@@ -73,7 +72,7 @@ func Write(out io.Writer, spec Spec) error {
 	return nil
 }
 
-func digest(content []byte) string {
+func hexDigest(content []byte) string {
 	sum := sha256.Sum256(content)
 	return hex.EncodeToString(sum[:])
 }

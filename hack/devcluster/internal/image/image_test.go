@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWriteIsACompleteArchive(t *testing.T) {
+func TestWrite_CompleteArchive(t *testing.T) {
 	t.Parallel()
 	spec := Spec{
 		Name: "devcluster.local/pause:1", Entrypoint: []string{"/entrypoint"}, User: "65535:65535",
@@ -47,7 +47,7 @@ func TestWriteIsACompleteArchive(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(files[manifest[0].Config], &config))
 	layer := files[manifest[0].Layers[0]]
-	require.Equal(t, "sha256:"+digest(layer), config.Rootfs.DiffIDs[0])
+	require.Equal(t, "sha256:"+hexDigest(layer), config.Rootfs.DiffIDs[0])
 
 	inner := tar.NewReader(bytes.NewReader(layer))
 	header, err := inner.Next()

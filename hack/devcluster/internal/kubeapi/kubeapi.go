@@ -24,16 +24,16 @@ import (
 // callTimeout bounds everything but a watch.
 const callTimeout = 15 * time.Second
 
-// StatusError is an answer that is no success.
+// StatusError is a response without a 2xx status.
 type StatusError struct {
 	Code int    // HTTP status
-	Body string // what the server said, cut to 500 bytes
+	Body string // the server's response, cut to 500 bytes
 }
 
-// Error says code and body.
+// Error returns the status code and the body.
 func (e *StatusError) Error() string { return fmt.Sprintf("status %d: %s", e.Code, e.Body) }
 
-// IsCode tells whether err is a StatusError with the code.
+// IsCode reports whether err is a StatusError with the code.
 func IsCode(err error, code int) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == code
@@ -65,23 +65,23 @@ func New(dir layout.Dir) (*Client, error) {
 
 // Get decodes the object or list at path into out; out may be nil.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
-	return c.call(ctx, http.MethodGet, path, "", nil, out)
+	return c.callAPI(ctx, http.MethodGet, path, "", nil, out)
 }
 
 // Create posts object to the collection at path.
 func (c *Client) Create(ctx context.Context, path string, object any) error {
-	return c.call(ctx, http.MethodPost, path, "application/json", object, nil)
+	return c.callAPI(ctx, http.MethodPost, path, "application/json", object, nil)
 }
 
-// Apply makes the object at path what is given, whether it is there or not.
+// Apply creates or replaces the object at path.
 func (c *Client) Apply(ctx context.Context, path string, object any) error {
-	return c.call(ctx, http.MethodPatch, path+"?fieldManager=devcluster&force=true",
+	return c.callAPI(ctx, http.MethodPatch, path+"?fieldManager=devcluster&force=true",
 		"application/apply-patch+yaml", object, nil) // JSON is YAML too
 }
 
-// Delete deletes the object at path. One that is not there is no error.
+// Delete deletes the object at path. A missing object is not an error.
 func (c *Client) Delete(ctx context.Context, path string) error {
-	err := c.call(ctx, http.MethodDelete, path, "", nil, nil)
+	err := c.callAPI(ctx, http.MethodDelete, path, "", nil, nil)
 	if IsCode(err, http.StatusNotFound) {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (c *Client) Delete(ctx context.Context, path string) error {
 // Changes calls changed for every change in the collection at path until the
 // server ends the watch or ctx is done.
 func (c *Client) Changes(ctx context.Context, path string, changed func()) error {
-	resp, err := c.send(ctx, http.MethodGet, path+"?watch=true", "", nil)
+	resp, err := c.sendRequest(ctx, http.MethodGet, path+"?watch=true", "", nil)
 	if err != nil {
 		return err
 	}
@@ -100,16 +100,16 @@ func (c *Client) Changes(ctx context.Context, path string, changed func()) error
 	for {
 		if _, err := lines.ReadSlice('\n'); err == nil {
 			changed()
-		} else if !errors.Is(err, bufio.ErrBufferFull) { // a long line comes in several parts
+		} else if !errors.Is(err, bufio.ErrBufferFull) { // a long line arrives in several parts
 			return fmt.Errorf("watching %s: %w", path, err)
 		}
 	}
 }
 
-func (c *Client) call(ctx context.Context, method, path, contentType string, in, out any) error {
+func (c *Client) callAPI(ctx context.Context, method, path, contentType string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	resp, err := c.send(ctx, method, path, contentType, in)
+	resp, err := c.sendRequest(ctx, method, path, contentType, in)
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (c *Client) call(ctx context.Context, method, path, contentType string, in,
 	return nil
 }
 
-// send returns an answer with a status of success only.
-func (c *Client) send(ctx context.Context, method, path, contentType string, in any) (*http.Response, error) {
+// sendRequest returns an answer with a status of success only.
+func (c *Client) sendRequest(ctx context.Context, method, path, contentType string, in any) (*http.Response, error) {
 	var body io.Reader
 	if in != nil {
 		encoded, err := json.Marshal(in)

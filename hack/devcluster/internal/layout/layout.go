@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package layout says where everything of a cluster is: its folders and files
-// below one state folder, its addresses and its ports.
+// Package layout defines the folders and files of a cluster below one state folder, its addresses and its ports.
 package layout
 
 import (
@@ -9,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// The network of the node. The bridge's address is also the node's and that of
-// kube-apiserver and CoreDNS, so that nothing listens to the outside.
+// The network of the node. The node, kube-apiserver and CoreDNS use the bridge's address, so that no port is open to the
+// outside.
 const (
 	Bridge         = "cni0"
 	BridgeMAC      = "0a:58:0a:f4:00:01" // fixed: a bridge else takes that of its newest port
@@ -27,14 +26,14 @@ const (
 	PauseImage     = "devcluster.local/pause:1"
 	StorageClass   = "local"
 	ContainerSpace = "k8s.io" // containerd's namespace of the kubelet
-	// PlatformNamespace is where the platform under test is installed.
+	// PlatformNamespace is the namespace of the platform under test.
 	PlatformNamespace = "agentplatform-system"
 )
 
 // Ports on which components listen, all of them on loopback or on the bridge.
 const (
 	PortAPI        = 6443
-	PortEtcd       = 12379 // not the usual 2379: another etcd may be there
+	PortEtcd       = 12379 // not the default 2379, because another etcd may use it
 	PortEtcdPeer   = 12380
 	PortKubelet    = 10250
 	PortHealthNode = 10248
@@ -45,7 +44,7 @@ const (
 	PortScheduler  = 10259
 )
 
-// The components, each a process of its own.
+// The components, each in a separate process.
 const (
 	Etcd              = "etcd"
 	Containerd        = "containerd"
@@ -62,14 +61,13 @@ const (
 // named by a SHA-256, and Linux allows 107 bytes for a socket's path.
 const maxDir = 36
 
-// ServerURL is where kube-apiserver answers.
+// ServerURL returns the URL of kube-apiserver.
 func ServerURL() string { return fmt.Sprintf("https://%s:%d", BridgeAddress, PortAPI) }
 
 // Dir is the absolute path of a state folder.
 type Dir string
 
-// NewDir makes path absolute. It fails for a path too long for the sockets
-// below it.
+// NewDir returns the absolute path. It fails if the path is too long for the sockets below it.
 func NewDir(path string) (Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -93,8 +91,7 @@ func (d Dir) Bin(name string) string { return d.Path("bin", name) }
 // Log is the path of a component's log.
 func (d Dir) Log(component string) string { return d.Path("logs", component+".log") }
 
-// Audit is the path of what the platform asked kube-apiserver. Older parts of
-// it lie beside it: audit-<time>.log.
+// Audit returns the path of the log of the platform's requests to kube-apiserver. Older parts are next to it: audit-<time>.log.
 func (d Dir) Audit() string { return d.Path("logs", "audit.log") }
 
 // PID is the path of a component's process record.
@@ -124,5 +121,5 @@ func (d Dir) Volumes() string { return d.Path("volumes") }
 // Snapshot is the path of the record of the host before the cluster.
 func (d Dir) Snapshot() string { return d.Path("before.json") }
 
-// Engine is the path of the record of what runs the cluster.
+// Engine returns the path of the file that names the engine of the cluster.
 func (d Dir) Engine() string { return d.Path("engine") }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAddressesAreInTheirNetworks(t *testing.T) {
+func TestAddresses_BelongToTheirNetworks(t *testing.T) {
 	t.Parallel()
 	for address, network := range map[string]string{
 		BridgeAddress: PodSubnet, ServiceAPI: ServiceSubnet, ServiceDNS: ServiceSubnet,
@@ -23,7 +23,7 @@ func TestAddressesAreInTheirNetworks(t *testing.T) {
 	require.False(t, netip.MustParsePrefix(ClusterSubnet).Overlaps(netip.MustParsePrefix(ServiceSubnet)))
 }
 
-func TestASocketFitsBelowTheLongestFolder(t *testing.T) {
+func TestSocket_FitsPathLimit(t *testing.T) {
 	t.Parallel()
 	longest := "/" + strings.Repeat("x", maxDir-1)
 	dir, err := NewDir(longest)

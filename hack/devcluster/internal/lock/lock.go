@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lock lets processes take turns.
+// Package lock provides mutual exclusion between processes.
 package lock
 
 import (
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Take locks the file at path, which it makes, and returns what unlocks it.
-// It calls waiting once if another process holds the lock.
+// Take creates and locks the file at path and returns a function that unlocks it. It calls waiting once if another process
+// holds the lock.
 func Take(path string, waiting func()) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of a lock: %w", err)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheSecondWaitsForTheFirst(t *testing.T) {
+func TestLock_BlocksSecondProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "sub", "lock")
 	unlock, err := Take(path, func() { t.Error("nobody holds it") })

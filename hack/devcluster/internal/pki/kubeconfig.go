@@ -13,8 +13,8 @@ import (
 
 type object = map[string]any
 
-// writeKubeconfig writes one that holds the certificates themselves, so that
-// it can be copied elsewhere. JSON is YAML too.
+// writeKubeconfig writes a kubeconfig with embedded certificates, so that it can be copied elsewhere. It writes JSON, which is
+// valid YAML.
 func writeKubeconfig(path string, dir layout.Dir, name string) error {
 	var pems [3][]byte
 	for i, file := range []string{dir.Cert("ca"), dir.Cert(name), dir.Key(name)} {
@@ -44,7 +44,7 @@ func kubeconfig(ca, cert, key []byte) object {
 	}
 }
 
-// writeAdminKubeconfig writes the one for people, readable for who called sudo.
+// writeAdminKubeconfig writes the users' kubeconfig. The user that called sudo can read it.
 func writeAdminKubeconfig(dir layout.Dir) error {
 	if err := writeKubeconfig(dir.Kubeconfig(), dir, "admin"); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pki makes the certificates, keys and kubeconfigs of a cluster.
+// Package pki creates the certificates, keys and kubeconfigs of a cluster.
 package pki
 
 import (
@@ -23,7 +23,7 @@ import (
 
 const (
 	validity = 365 * 24 * time.Hour
-	// skew is how far before now a certificate begins, for clocks that differ.
+	// skew is how far in the past a certificate becomes valid, because clocks may differ.
 	skew = time.Hour
 )
 
@@ -37,7 +37,7 @@ type request struct {
 	config bool // also a kubeconfig for the user
 }
 
-// requests are all certificates of a cluster but that of the authority.
+// requests returns all certificates of a cluster except for the authority's.
 func requests() []request {
 	return []request{
 		{name: "etcd", user: "etcd", dns: []string{"localhost"}, ips: []string{"127.0.0.1"}},
@@ -58,8 +58,7 @@ func requests() []request {
 	}
 }
 
-// Ensure makes all files in dir that are not there. An authority made earlier
-// is used again.
+// Ensure creates all missing files in dir. It reuses an existing authority.
 func Ensure(dir layout.Dir) error {
 	if err := os.MkdirAll(dir.Path("pki"), 0o700); err != nil {
 		return fmt.Errorf("making the folder of certificates: %w", err)
@@ -72,7 +71,7 @@ func Ensure(dir layout.Dir) error {
 		return err
 	}
 	for _, r := range requests() {
-		if err := ca.issue(dir, r); err != nil {
+		if err := ca.issueFiles(dir, r); err != nil {
 			return fmt.Errorf("issuing the certificate %s: %w", r.name, err)
 		}
 	}
@@ -98,18 +97,18 @@ func newAuthority(dir layout.Dir, now time.Time) (*authority, error) {
 		Subject: pkix.Name{CommonName: "devcluster"}, IsCA: true, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}}
-	der, err := ca.sign(ca.cert, key.Public())
+	der, err := ca.signCertificate(ca.cert, key.Public())
 	if err != nil {
 		return nil, err
 	}
 	if ca.cert, err = x509.ParseCertificate(der); err != nil {
 		return nil, fmt.Errorf("reading the authority's certificate: %w", err)
 	}
-	return ca, write(dir, "ca", der, key)
+	return ca, writePair(dir, "ca", der, key)
 }
 
-// sign fills in serial and times and returns the certificate in DER.
-func (a *authority) sign(cert *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
+// signCertificate fills in serial and times and returns the certificate in DER.
+func (a *authority) signCertificate(cert *x509.Certificate, public crypto.PublicKey) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, fmt.Errorf("choosing a serial number: %w", err)
@@ -122,17 +121,17 @@ func (a *authority) sign(cert *x509.Certificate, public crypto.PublicKey) ([]byt
 	return der, nil
 }
 
-// issue writes certificate and key of r, and its kubeconfig.
-func (a *authority) issue(dir layout.Dir, r request) error {
+// issueFiles writes certificate and key of r, and its kubeconfig.
+func (a *authority) issueFiles(dir layout.Dir, r request) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return fmt.Errorf("making a key: %w", err)
 	}
-	der, err := a.sign(r.template(), key.Public())
+	der, err := a.signCertificate(r.template(), key.Public())
 	if err != nil {
 		return err
 	}
-	if err := write(dir, r.name, der, key); err != nil {
+	if err := writePair(dir, r.name, der, key); err != nil {
 		return err
 	}
 	if !r.config {
@@ -158,7 +157,7 @@ func (r request) template() *x509.Certificate {
 	return cert
 }
 
-// newSigningKey makes the key pair that signs service accounts' tokens.
+// newSigningKey creates the key pair that signs the tokens of service accounts.
 func newSigningKey(dir layout.Dir) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -177,7 +176,7 @@ func newSigningKey(dir layout.Dir) error {
 		writePEM(dir.Key("service-accounts"), "PRIVATE KEY", private))
 }
 
-func write(dir layout.Dir, name string, der []byte, key crypto.Signer) error {
+func writePair(dir layout.Dir, name string, der []byte, key crypto.Signer) error {
 	private, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return fmt.Errorf("encoding a key: %w", err)

@@ -22,7 +22,7 @@ func load(t *testing.T, dir layout.Dir, name string) *x509.Certificate {
 	return pair.Leaf
 }
 
-func TestServersAreKnownByTheirNames(t *testing.T) {
+func TestServerCertificate_HasNames(t *testing.T) {
 	t.Parallel()
 	dir := layout.Dir(t.TempDir())
 	require.NoError(t, Ensure(dir))
@@ -46,7 +46,7 @@ func TestServersAreKnownByTheirNames(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestClientsAreWhoRBACKnows(t *testing.T) {
+func TestClientCertificate_HasRBACIdentity(t *testing.T) {
 	t.Parallel()
 	dir := layout.Dir(t.TempDir())
 	require.NoError(t, Ensure(dir))
@@ -74,7 +74,7 @@ func TestClientsAreWhoRBACKnows(t *testing.T) {
 	}
 }
 
-func TestKubeconfigHoldsAllItNeeds(t *testing.T) {
+func TestKubeconfig_IsSelfContained(t *testing.T) {
 	t.Parallel()
 	dir := layout.Dir(t.TempDir())
 	require.NoError(t, Ensure(dir))
@@ -105,7 +105,7 @@ func TestKubeconfigHoldsAllItNeeds(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-func TestEnsureKeepsWhatIsThere(t *testing.T) {
+func TestEnsure_KeepsExistingFiles(t *testing.T) {
 	t.Parallel()
 	dir := layout.Dir(t.TempDir())
 	require.NoError(t, Ensure(dir))

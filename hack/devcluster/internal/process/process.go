@@ -36,11 +36,10 @@ type Spec struct {
 // Handle is a process that was started here or found by its record.
 type Handle struct {
 	PID   int
-	start string // when the kernel says it began: tells it from a later one with its id
+	start string // start time in the kernel, which distinguishes the process from a later one with the same ID
 }
 
-// Start starts the process in a session of its own, so that neither the
-// terminal nor the end of this process ends it.
+// Start starts the process in a new session, so that the process survives the end of the terminal and of this process.
 func Start(spec Spec) (*Handle, error) {
 	for _, file := range []string{spec.Log, spec.PID} {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -59,7 +58,7 @@ func Start(spec Spec) (*Handle, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting %s: %w", spec.Path, err)
 	}
-	go func() { _ = cmd.Wait() }() // buries it if it dies while this process lives; its log says why
+	go func() { _ = cmd.Wait() }() // reaps the process if it exits while this process lives; its log contains the reason
 	handle := &Handle{PID: cmd.Process.Pid}
 	if handle.start, err = startTime(handle.PID); err != nil {
 		return nil, fmt.Errorf("%s ended at once; see %s", spec.Path, spec.Log)
@@ -92,7 +91,7 @@ func Find(record string) (*Handle, error) {
 	return handle, nil
 }
 
-// Alive tells whether it runs; a process that ended and was not buried does not.
+// Alive reports whether the process is running. A zombie is not alive.
 func (h *Handle) Alive() bool {
 	start, err := startTime(h.PID)
 	return err == nil && start == h.start
@@ -102,13 +101,13 @@ func (h *Handle) Alive() bool {
 func (h *Handle) Stop(ctx context.Context, grace time.Duration) error {
 	asked, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if err := h.signal(syscall.SIGTERM); err != nil {
+	if err := h.sendSignal(syscall.SIGTERM); err != nil {
 		return err
 	}
 	if h.waitGone(asked) == nil {
 		return nil
 	}
-	if err := h.signal(syscall.SIGKILL); err != nil {
+	if err := h.sendSignal(syscall.SIGKILL); err != nil {
 		return err
 	}
 	after, cancelAfter := context.WithTimeout(context.WithoutCancel(ctx), killTimeout)
@@ -116,7 +115,7 @@ func (h *Handle) Stop(ctx context.Context, grace time.Duration) error {
 	return h.waitGone(after)
 }
 
-func (h *Handle) signal(sig syscall.Signal) error {
+func (h *Handle) sendSignal(sig syscall.Signal) error {
 	if !h.Alive() {
 		return nil
 	}
@@ -139,13 +138,13 @@ func (h *Handle) waitGone(ctx context.Context) error {
 	return nil
 }
 
-// startTime is field 22 of /proc/<pid>/stat. It fails for one that is dead.
+// startTime returns field 22 of /proc/<pid>/stat. It fails for a dead process.
 func startTime(pid int) (string, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", err
 	}
-	_, rest, found := bytes.Cut(content, []byte(") ")) // the name before it may hold anything but this
+	_, rest, found := bytes.Cut(content, []byte(") ")) // the name before it may contain any characters except these
 	fields := strings.Fields(string(rest))
 	if !found || len(fields) < 20 {
 		return "", fmt.Errorf("reading /proc/%d/stat: %q", pid, content)

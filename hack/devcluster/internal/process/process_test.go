@@ -21,7 +21,7 @@ func sleeper(t *testing.T) Spec {
 	return Spec{Path: path, Args: []string{"600"}, Log: filepath.Join(dir, "log"), PID: filepath.Join(dir, "pid")}
 }
 
-func TestStartFindStop(t *testing.T) {
+func TestProcess_StartsAndStops(t *testing.T) {
 	t.Parallel()
 	spec := sleeper(t)
 	started, err := Start(spec)
@@ -40,7 +40,7 @@ func TestStartFindStop(t *testing.T) {
 	require.NoError(t, started.Stop(t.Context(), time.Minute), "one that is gone is no error")
 }
 
-func TestFindDoesNotTakeAnotherForIt(t *testing.T) {
+func TestFind_IgnoresOtherProcesses(t *testing.T) {
 	t.Parallel()
 	record := filepath.Join(t.TempDir(), "pid")
 	found, err := Find(record)
@@ -54,7 +54,7 @@ func TestFindDoesNotTakeAnotherForIt(t *testing.T) {
 	require.Nil(t, found)
 }
 
-func TestStartSaysWhatIsMissing(t *testing.T) {
+func TestStart_NamesMissingProgram(t *testing.T) {
 	t.Parallel()
 	spec := sleeper(t)
 	spec.Path = filepath.Join(t.TempDir(), "none")

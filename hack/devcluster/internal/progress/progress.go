@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package progress tells a person what is being done and how long it took.
+// Package progress reports each step to the user and how long it took.
 package progress
 
 import (
@@ -30,8 +30,7 @@ func (l *Log) Say(format string, args ...any) {
 	_, _ = fmt.Fprintf(l.out, format+"\n", args...)
 }
 
-// Step says what begins, runs do, and says how long it took. It returns what
-// do returns.
+// Step logs the name of the step, runs do and logs how long it took. It returns the error of do.
 func (l *Log) Step(name string, do func() error) error {
 	begin := l.now()
 	l.Say("==> %s", name)
@@ -43,7 +42,7 @@ func (l *Log) Step(name string, do func() error) error {
 	return nil
 }
 
-// Round cuts a duration to what a person wants to read.
+// Round rounds a duration to a readable precision.
 func Round(d time.Duration) time.Duration {
 	if d < time.Minute {
 		return d.Round(100 * time.Millisecond)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStepSaysHowLongItTook(t *testing.T) {
+func TestStep_PrintsDuration(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
@@ -25,7 +25,7 @@ func TestStepSaysHowLongItTook(t *testing.T) {
 	require.Equal(t, "==> building\n    done in 1m30s\n", out.String())
 }
 
-func TestStepReturnsTheError(t *testing.T) {
+func TestStep_ReturnsError(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := New(&out)

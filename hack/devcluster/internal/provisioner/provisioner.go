@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provisioner gives claims of the cluster's default storage class a
-// folder of the node each, and takes it away when the claim is gone.
+// Package provisioner creates a folder of the node for each claim of the cluster's default storage class. It deletes the folder
+// when the claim is deleted.
 package provisioner
 
 import (
@@ -26,7 +26,7 @@ const (
 	claimsPath   = "/api/v1/persistentvolumeclaims"
 	volumesPath  = "/api/v1/persistentvolumes"
 	provisionedA = "pv.kubernetes.io/provisioned-by"
-	// resync is how often everything is looked at although nothing changed.
+	// resync is the interval of full checks without a change.
 	resync = 30 * time.Second
 	// retry is the pause after an error, e.g. while kube-apiserver is stopped.
 	retry = time.Second
@@ -34,7 +34,7 @@ const (
 
 type object = map[string]any
 
-// meta is what the loop reads of any object.
+// meta holds the fields that the loop reads of any object.
 type meta struct {
 	Name, Namespace, UID string
 	Annotations          map[string]string
@@ -78,7 +78,7 @@ func (l *Loop) Run(ctx context.Context) error {
 		}
 	}
 	for _, path := range []string{claimsPath, volumesPath} {
-		go l.follow(ctx, path, changed)
+		go l.followChanges(ctx, path, changed)
 	}
 	for {
 		wait := resync
@@ -98,8 +98,8 @@ func (l *Loop) Run(ctx context.Context) error {
 	}
 }
 
-// follow calls changed for changes below path until ctx is done.
-func (l *Loop) follow(ctx context.Context, path string, changed func()) {
+// followChanges calls changed for changes below path until ctx is done.
+func (l *Loop) followChanges(ctx context.Context, path string, changed func()) {
 	for ctx.Err() == nil {
 		if err := l.API.Changes(ctx, path, changed); err != nil {
 			l.Log.Debug("watching again", "path", path, "error", err)
@@ -132,20 +132,20 @@ func (l *Loop) runOnce(ctx context.Context) error {
 	for _, v := range volumes.Items {
 		mine := v.Metadata.Annotations[provisionedA] == Name
 		if mine && v.Status.Phase == "Released" && v.Spec.PersistentVolumeReclaimPolicy == "Delete" {
-			errs = append(errs, l.remove(ctx, v))
+			errs = append(errs, l.removeVolume(ctx, v))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// provision makes the folder and the volume of a claim. Doing it twice is fine.
+// provision creates the folder and the volume of a claim. It is idempotent.
 func (l *Loop) provision(ctx context.Context, c claim) error {
 	name := "pvc-" + c.Metadata.UID
 	folder := filepath.Join(l.Folder, name)
 	if err := os.MkdirAll(folder, 0o777); err != nil {
 		return fmt.Errorf("making the folder of a volume: %w", err)
 	}
-	// Any user of any pod writes to it, whatever the umask of this process is.
+	// Any user of any pod may write to the folder, regardless of this process's umask.
 	if err := os.Chmod(folder, 0o777); err != nil {
 		return fmt.Errorf("opening the folder of a volume: %w", err)
 	}
@@ -160,8 +160,8 @@ func (l *Loop) provision(ctx context.Context, c claim) error {
 	return nil
 }
 
-// remove removes a volume with its data. It touches no folder but its own.
-func (l *Loop) remove(ctx context.Context, v volume) error {
+// removeVolume removes a volume with its data. It touches no folder but its own.
+func (l *Loop) removeVolume(ctx context.Context, v volume) error {
 	folder := filepath.Join(l.Folder, v.Metadata.Name)
 	if v.Spec.Local.Path != folder || !strings.HasPrefix(v.Metadata.Name, "pvc-") {
 		return fmt.Errorf("removing volume %s: its path %q is not %q", v.Metadata.Name, v.Spec.Local.Path, folder)
@@ -176,7 +176,7 @@ func (l *Loop) remove(ctx context.Context, v volume) error {
 	return nil
 }
 
-// makeVolume is a local volume, not a hostPath: only local ones honour fsGroup.
+// makeVolume returns a local volume instead of a hostPath, because only local volumes respect fsGroup.
 func makeVolume(name, folder string, c claim) object {
 	mode := c.Spec.VolumeMode
 	if mode == "" {
@@ -205,8 +205,7 @@ func makeVolume(name, folder string, c claim) object {
 	}
 }
 
-// StorageClass is the cluster's default class. Claims bind at once: with one
-// node there is nothing to wait for.
+// StorageClass returns the cluster's default class. Claims bind immediately, because the cluster has only one node.
 func StorageClass() object {
 	return object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/kubeapi"
 )
 
-// server answers lists with fixed items and remembers what is written.
+// server returns fixed items for lists and records the writes.
 type server struct {
 	claims, volumes []object
 	created         []object
@@ -67,7 +67,7 @@ func pending(class string) object {
 	}
 }
 
-func TestAPendingClaimGetsAVolume(t *testing.T) {
+func TestProvision_PendingClaim(t *testing.T) {
 	t.Parallel()
 	s, loop := setup(t)
 	s.claims = []object{pending("local"), pending("other")}
@@ -84,7 +84,7 @@ func TestAPendingClaimGetsAVolume(t *testing.T) {
 	require.Equal(t, os.FileMode(0o777), info.Mode().Perm())
 }
 
-func TestAVolumeThatIsThereAlreadyIsNoError(t *testing.T) {
+func TestProvision_ExistingVolume(t *testing.T) {
 	t.Parallel()
 	s, loop := setup(t)
 	s.claims, s.createStatus = []object{pending("local")}, http.StatusConflict
@@ -93,7 +93,7 @@ func TestAVolumeThatIsThereAlreadyIsNoError(t *testing.T) {
 	require.Error(t, loop.runOnce(t.Context()))
 }
 
-func TestAReleasedVolumeGoesWithItsData(t *testing.T) {
+func TestDelete_RemovesReleasedVolume(t *testing.T) {
 	t.Parallel()
 	s, loop := setup(t)
 	released := func(name, path, by string) object {
@@ -114,7 +114,7 @@ func TestAReleasedVolumeGoesWithItsData(t *testing.T) {
 	require.NoDirExists(t, folder)
 }
 
-func TestAFolderElsewhereIsNeverRemoved(t *testing.T) {
+func TestDelete_KeepsForeignFolder(t *testing.T) {
 	t.Parallel()
 	s, loop := setup(t)
 	elsewhere := t.TempDir()

@@ -10,16 +10,16 @@ import (
 
 // Component is a process of the cluster.
 type Component struct {
-	Name   string   // also that of its executable in Dir.Bin, but for the provisioner's
+	Name   string   // also the name of its executable in Dir.Bin, except for the provisioner
 	Bin    string   // name of the executable
 	Args   []string // after its name
 	Listen []string // TCP addresses that must be free before it starts
 }
 
-// Components returns all of them in the order in which they start.
+// Components returns all components in start order.
 func Components(dir layout.Dir) []Component {
 	return []Component{
-		etcd(dir),
+		etcdComponent(dir),
 		{Name: layout.Containerd, Bin: "containerd", Args: []string{"--config=" + dir.Config("containerd.toml")}},
 		apiServer(dir),
 		controllerManager(dir),
@@ -45,9 +45,9 @@ func address(host string, port int) string { return fmt.Sprintf("%s:%d", host, p
 
 func loopback(port int) string { return address("127.0.0.1", port) }
 
-// etcd does not fsync: a cluster for tests need not outlive a power cut, and
-// what is measured on the same disk is not disturbed.
-func etcd(dir layout.Dir) Component {
+// etcdComponent does not fsync. A test cluster does not have to survive a power cut, and fsync would disturb measurements on the same
+// disk.
+func etcdComponent(dir layout.Dir) Component {
 	client, peer := "https://"+loopback(layout.PortEtcd), "https://"+loopback(layout.PortEtcdPeer)
 	return Component{Name: layout.Etcd, Bin: layout.Etcd, Args: []string{
 		"--name=devcluster", "--data-dir=" + dir.Path("etcd"), "--unsafe-no-fsync",
@@ -82,8 +82,8 @@ func apiServer(dir layout.Dir) Component {
 	}, Listen: []string{address(layout.BridgeAddress, layout.PortAPI)}}
 }
 
-// controllerManager waits long before it calls the only node lost: a stopped
-// kube-apiserver must not make pods unready when it comes back.
+// controllerManager uses a long timeout before it considers the only node lost, so that a stopped kube-apiserver does not make
+// pods unready when it returns.
 func controllerManager(dir layout.Dir) Component {
 	return Component{Name: layout.ControllerManager, Bin: layout.ControllerManager, Args: append(
 		credentials(dir, layout.ControllerManager),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package render writes the configuration of each component: pure functions
-// of the layout and of what was found on the host.
+// Package render writes the configuration of each component. Its functions are pure: their inputs are the layout and the
+// detected properties of the host.
 package render
 
 import (
@@ -16,11 +16,11 @@ import (
 
 type object = map[string]any
 
-// Host is what the configuration takes from the host.
+// Host holds the properties of the host that the configuration uses.
 type Host struct {
 	CNIDir     string // folder of the CNI plugins
 	Runc       string // path of runc
-	ResolvConf string // the host's resolver configuration, empty where there is none
+	ResolvConf string // the host's resolver configuration, empty if there is none
 }
 
 // Files returns the content of each configuration file by its path.
@@ -31,9 +31,9 @@ func Files(dir layout.Dir, host Host) (map[string][]byte, error) {
 	}
 	for path, value := range map[string]object{
 		dir.Config("kubelet.yaml"):               kubelet(dir, host),
-		dir.Config("kube-proxy.yaml"):            proxy(dir),
-		dir.Config("cni/10-devcluster.conflist"): cni(dir),
-		dir.Config("audit.yaml"):                 audit(),
+		dir.Config("kube-proxy.yaml"):            proxyConfig(dir),
+		dir.Config("cni/10-devcluster.conflist"): cniConfig(dir),
+		dir.Config("audit.yaml"):                 auditPolicy(),
 	} {
 		content, err := json.MarshalIndent(value, "", "  ") // JSON is YAML too
 		if err != nil {
@@ -44,7 +44,7 @@ func Files(dir layout.Dir, host Host) (map[string][]byte, error) {
 	return files, nil
 }
 
-// Write writes what Files returns.
+// Write writes the files that Files returns.
 func Write(dir layout.Dir, host Host) error {
 	files, err := Files(dir, host)
 	if err != nil {
@@ -97,9 +97,9 @@ func kubelet(dir layout.Dir, host Host) object {
 	}
 }
 
-// audit notes what the platform's programs ask for, without bodies, so that a
-// test can compare it with their roles; it notes of nobody else.
-func audit() object {
+// auditPolicy records only the requests of the platform's programs, without bodies, so that a test can compare them with the
+// programs' roles.
+func auditPolicy() object {
 	return object{
 		"apiVersion": "audit.k8s.io/v1", "kind": "Policy",
 		"omitStages":        []string{"RequestReceived"},
@@ -111,7 +111,7 @@ func audit() object {
 	}
 }
 
-func proxy(dir layout.Dir) object {
+func proxyConfig(dir layout.Dir) object {
 	return object{
 		"apiVersion": "kubeproxy.config.k8s.io/v1alpha1", "kind": "KubeProxyConfiguration",
 		"mode": "nftables", "clusterCIDR": layout.ClusterSubnet, "hostnameOverride": layout.Node,
@@ -119,14 +119,14 @@ func proxy(dir layout.Dir) object {
 		"healthzBindAddress": fmt.Sprintf("127.0.0.1:%d", layout.PortProxy),
 		"metricsBindAddress": fmt.Sprintf("127.0.0.1:%d", layout.PortProxyStats),
 		"oomScoreAdj":        0,
-		// Zeros leave the host's connection tracking as it is.
+		// Zeros keep the host's settings of connection tracking.
 		"conntrack": object{"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
 	}
 }
 
-// cni has no masquerading: the plugin's needs iptables rules for each pod, and
+// cniConfig has no masquerading: the plugin's needs iptables rules for each pod, and
 // one rule of nftables does for all of them.
-func cni(dir layout.Dir) object {
+func cniConfig(dir layout.Dir) object {
 	return object{
 		"cniVersion": "1.0.0", "name": "devcluster",
 		"plugins": []object{
@@ -190,8 +190,7 @@ disabled_plugins = ['io.containerd.nri.v1.nri', 'io.containerd.image-verifier.v1
   conf_dir = '{{cniConf}}'
 `
 
-// corefile serves the cluster's names and passes all others to the host's
-// resolvers, where it has any.
+// corefile serves the cluster's names and forwards all other names to the host's resolvers, if it has any.
 func corefile(dir layout.Dir, host Host) string {
 	forward := ""
 	if host.ResolvConf != "" {

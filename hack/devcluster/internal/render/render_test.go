@@ -15,7 +15,7 @@ import (
 
 var host = Host{CNIDir: "/usr/lib/cni", Runc: "/usr/sbin/runc", ResolvConf: "/etc/resolv.conf"}
 
-func TestFilesAreBelowTheStateFolder(t *testing.T) {
+func TestRender_WritesBelowStateFolder(t *testing.T) {
 	t.Parallel()
 	files, err := Files("/var/tmp/c", host)
 	require.NoError(t, err)
@@ -30,7 +30,7 @@ func TestFilesAreBelowTheStateFolder(t *testing.T) {
 	}
 }
 
-func TestContainerdWritesNowhereElse(t *testing.T) {
+func TestContainerd_WritesBelowStateFolder(t *testing.T) {
 	t.Parallel()
 	got := containerd("/var/tmp/c", host)
 	for _, want := range []string{
@@ -42,7 +42,7 @@ func TestContainerdWritesNowhereElse(t *testing.T) {
 	}
 }
 
-func TestWhatThePlatformAsksForIsNoted(t *testing.T) {
+func TestAPIServer_LogsPlatformRequests(t *testing.T) {
 	t.Parallel()
 	files, err := Files("/var/tmp/c", host)
 	require.NoError(t, err)
@@ -56,13 +56,13 @@ func TestWhatThePlatformAsksForIsNoted(t *testing.T) {
 	}
 }
 
-func TestCorefileForwardsOnlyWhereThereIsAResolver(t *testing.T) {
+func TestCorefile_ForwardsToResolver(t *testing.T) {
 	t.Parallel()
 	require.Contains(t, corefile("/var/tmp/c", host), "forward . /etc/resolv.conf")
 	require.NotContains(t, corefile("/var/tmp/c", Host{}), "forward")
 }
 
-func TestComponentsStartInOrderAndStayInside(t *testing.T) {
+func TestComponents_StartInOrder(t *testing.T) {
 	t.Parallel()
 	var names []string
 	for _, c := range Components("/var/tmp/c") {
@@ -77,7 +77,7 @@ func TestComponentsStartInOrderAndStayInside(t *testing.T) {
 	}, names)
 }
 
-func TestListenAddressesAreDistinct(t *testing.T) {
+func TestListenAddresses_AreDistinct(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, c := range Components("/var/tmp/c") {

@@ -11,14 +11,14 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
 )
 
-// Process is one of the cluster's.
+// Process is a process of the cluster.
 type Process struct {
 	PID  int
 	Args []string // as it was called; at least one
 }
 
-// Processes returns the processes of the cluster in dir: those whose
-// executable is in the state folder, and those in the containers of its pods.
+// Processes returns the processes of the cluster in dir: processes with an executable in the state folder, and processes in the
+// containers of its pods.
 func Processes(dir layout.Dir) []Process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -31,7 +31,7 @@ func Processes(dir layout.Dir) []Process {
 			continue
 		}
 		place := filepath.Join("/proc", entry.Name())
-		cmdline, _ := os.ReadFile(filepath.Join(place, "cmdline")) // gone meanwhile: empty
+		cmdline, _ := os.ReadFile(filepath.Join(place, "cmdline")) // empty if the process has exited
 		cgroup, _ := os.ReadFile(filepath.Join(place, "cgroup"))
 		exe, _ := os.Readlink(filepath.Join(place, "exe"))
 		args := strings.Split(strings.TrimRight(string(cmdline), "\x00"), "\x00")
@@ -46,5 +46,5 @@ func Processes(dir layout.Dir) []Process {
 }
 
 func belongs(dir layout.Dir, args []string, exe, cgroup string) bool {
-	return below(args[0], string(dir)) || below(exe, string(dir)) || strings.Contains(cgroup, "/kubepods")
+	return isBelow(args[0], string(dir)) || isBelow(exe, string(dir)) || strings.Contains(cgroup, "/kubepods")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package snapshot records what a cluster may change on its host, and tells
-// afterwards what of it was left behind.
+// Package snapshot records the state of the host that a cluster may change, and reports the leftovers of the cluster
+// afterwards.
 package snapshot
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/hack/devcluster/internal/layout"
 )
 
-// Snapshot is a host at one time, as far as a cluster touches it.
+// Snapshot is the state of a host at one time. It contains only the state that a cluster changes.
 type Snapshot struct {
 	BootID    string            `json:"bootID"`    // of the kernel: everything but folders ends with it
 	Links     []string          `json:"links"`     // network interfaces
@@ -33,13 +33,13 @@ type Snapshot struct {
 type Leftover struct {
 	Kind string // link, route, table, mount, cgroup, process, folder or sysctl
 	Name string // which one, and how it changed
-	Mine bool   // whether a cluster made it; else somebody did meanwhile
+	Mine bool   // true if a cluster made it, false if another program did
 }
 
 var vethOfCNI = regexp.MustCompile(`^veth[0-9a-f]{8}$`)
 
-// Diff returns what is in after and was not in before, and which settings
-// differ, in a fixed order. dir is the state folder of the cluster.
+// Diff returns the items that only after contains and the settings that differ, in a fixed order. dir is the state folder of
+// the cluster.
 func Diff(before, after Snapshot, dir layout.Dir) []Leftover {
 	var left []Leftover
 	lists := []struct {
@@ -49,13 +49,13 @@ func Diff(before, after Snapshot, dir layout.Dir) []Leftover {
 	}{
 		{"link", before.Links, after.Links, func(n string) bool { return n == layout.Bridge || vethOfCNI.MatchString(n) }},
 		{"route", before.Routes, after.Routes, func(n string) bool { return strings.Contains(n, "dev "+layout.Bridge) }},
-		{"mount", before.Mounts, after.Mounts, func(n string) bool { return below(n, string(dir)) }},
+		{"mount", before.Mounts, after.Mounts, func(n string) bool { return isBelow(n, string(dir)) }},
 		{"cgroup", before.Cgroups, after.Cgroups, func(n string) bool { return strings.Contains(n, "/kubepods") }},
-		{"process", before.Processes, after.Processes, always},
-		{"folder", before.Folders, after.Folders, func(n string) bool { return !below(n, mountState) }},
+		{"process", before.Processes, after.Processes, matchAll},
+		{"folder", before.Folders, after.Folders, func(n string) bool { return !isBelow(n, mountState) }},
 	}
 	for _, l := range lists {
-		for _, name := range added(l.before, l.after) {
+		for _, name := range addedNames(l.before, l.after) {
 			left = append(left, Leftover{Kind: l.kind, Name: name, Mine: l.mine(name)})
 		}
 	}
@@ -63,12 +63,12 @@ func Diff(before, after Snapshot, dir layout.Dir) []Leftover {
 	return append(left, changed("sysctl", before.Sysctls, after.Sysctls)...)
 }
 
-func always(string) bool { return true }
+func matchAll(string) bool { return true }
 
-func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+func isBelow(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// added returns the elements of after that before has fewer of, sorted.
-func added(before, after []string) []string {
+// addedNames returns the elements of after that before has fewer of, sorted.
+func addedNames(before, after []string) []string {
 	count := map[string]int{}
 	for _, name := range before {
 		count[name]++
@@ -103,7 +103,7 @@ func changed(kind string, before, after map[string]string) []Leftover {
 	return left
 }
 
-// shortChange shows both values if they are short, as those of sysctls are.
+// shortChange returns both values if they are short, such as the values of sysctls.
 func shortChange(was, is string) string {
 	if len(was)+len(is) > 60 {
 		return ""
@@ -123,7 +123,7 @@ func (s Snapshot) Save(path string) error {
 	return nil
 }
 
-// Load reads what Save wrote. The error is os.ErrNotExist where there is none.
+// Load reads a snapshot that Save wrote. The error is os.ErrNotExist if there is none.
 func Load(path string) (Snapshot, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -19,7 +19,7 @@ func base() Snapshot {
 	}
 }
 
-func TestDiff(t *testing.T) {
+func TestDiff_ListsChanges(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		change func(*Snapshot)
@@ -74,7 +74,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-func TestSaveAndLoad(t *testing.T) {
+func TestSave_IsReadByLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "before.json")
 	_, err := Load(path)
@@ -85,7 +85,7 @@ func TestSaveAndLoad(t *testing.T) {
 	require.Equal(t, base(), got)
 }
 
-func TestBelongs(t *testing.T) {
+func TestBelongs_MatchesFolders(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		args        []string
@@ -104,7 +104,7 @@ func TestBelongs(t *testing.T) {
 	}
 }
 
-func TestFoldersGoTwoLevelsDeep(t *testing.T) {
+func TestFolders_DescendTwoLevels(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "a", "b", "c"), 0o755))

@@ -27,13 +27,13 @@ var watched = []string{
 	"/var/lib/kube-proxy", "/var/log/containers", "/var/log/pods",
 }
 
-// mountState is made by the first call of mount or umount, whoever calls it.
+// mountState is the folder that the first call of mount or umount creates, regardless of the caller.
 const mountState = "/run/mount"
 
 // watchedDepth bounds how far below a watched place entries count.
 const watchedDepth = 2
 
-// sysctls are what the kubelet, kube-proxy and the bridge set.
+// sysctls lists the settings that the kubelet, kube-proxy and the bridge change.
 var sysctls = []string{
 	"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding",
 	"net/bridge/bridge-nf-call-iptables", "net/bridge/bridge-nf-call-ip6tables",
@@ -44,7 +44,7 @@ var sysctls = []string{
 
 const cgroupRoot = "/sys/fs/cgroup"
 
-// Take records the host as it is now. dir is the cluster's state folder.
+// Take records the current state of the host. dir is the cluster's state folder.
 func Take(ctx context.Context, dir layout.Dir) (Snapshot, error) {
 	s := Snapshot{Sysctls: map[string]string{}}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -57,13 +57,13 @@ func Take(ctx context.Context, dir layout.Dir) (Snapshot, error) {
 			s.Sysctls[name] = strings.TrimSpace(string(value))
 		}
 	}
-	if s.Links, err = links(); err != nil {
+	if s.Links, err = networkLinks(); err != nil {
 		return s, err
 	}
-	if s.Routes, err = routes(ctx); err != nil {
+	if s.Routes, err = readRoutes(ctx); err != nil {
 		return s, err
 	}
-	if s.Tables, err = tables(ctx); err != nil {
+	if s.Tables, err = readTables(ctx); err != nil {
 		return s, err
 	}
 	if s.Mounts, err = Mounts(); err != nil {
@@ -76,7 +76,7 @@ func Take(ctx context.Context, dir layout.Dir) (Snapshot, error) {
 	return s, nil
 }
 
-func links() ([]string, error) {
+func networkLinks() ([]string, error) {
 	entries, err := os.ReadDir("/sys/class/net")
 	if err != nil {
 		return nil, fmt.Errorf("listing network interfaces: %w", err)
@@ -88,7 +88,7 @@ func links() ([]string, error) {
 	return names, nil
 }
 
-func output(ctx context.Context, name string, args ...string) (string, error) {
+func runForOutput(ctx context.Context, name string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = &stderr
@@ -99,58 +99,56 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-func lines(text string) []string {
+func nonEmptyLines(text string) []string {
 	return slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
 }
 
-func routes(ctx context.Context) ([]string, error) {
-	out, err := output(ctx, "ip", "-4", "route", "show")
+func readRoutes(ctx context.Context) ([]string, error) {
+	out, err := runForOutput(ctx, "ip", "-4", "route", "show")
 	if err != nil {
 		return nil, err
 	}
-	all := lines(out)
+	all := nonEmptyLines(out)
 	for i := range all {
 		all[i] = strings.TrimSpace(all[i])
 	}
 	return all, nil
 }
 
-// counters are those in the output of iptables-save.
+// counters matches the counters in the output of iptables-save.
 var counters = regexp.MustCompile(`\[\d+:\d+\]`)
 
-// tables returns the text of every table of nftables, and what legacy
-// iptables hold where iptables is that.
-func tables(ctx context.Context) (map[string]string, error) {
-	list, err := output(ctx, "nft", "list", "tables")
+// readTables returns the text of every nftables table. If iptables is the legacy version, the result includes its tables.
+func readTables(ctx context.Context) (map[string]string, error) {
+	list, err := runForOutput(ctx, "nft", "list", "tables")
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{}
-	for _, line := range lines(list) {
+	for _, line := range nonEmptyLines(list) {
 		name := strings.TrimPrefix(line, "table ")
-		text, err := output(ctx, "nft", append([]string{"-s", "list", "table"}, strings.Fields(name)...)...)
+		text, err := runForOutput(ctx, "nft", append([]string{"-s", "list", "table"}, strings.Fields(name)...)...)
 		if err != nil {
 			return nil, err
 		}
 		all[name] = text
 	}
-	version, err := output(ctx, "iptables", "--version")
+	version, err := runForOutput(ctx, "iptables", "--version")
 	if err != nil || !strings.Contains(version, "legacy") {
 		return all, err
 	}
 	for _, command := range []string{"iptables-save", "ip6tables-save"} {
-		text, err := output(ctx, command)
+		text, err := runForOutput(ctx, command)
 		if err != nil {
 			return nil, err
 		}
-		rules := slices.DeleteFunc(lines(text), func(line string) bool { return strings.HasPrefix(line, "#") })
+		rules := slices.DeleteFunc(nonEmptyLines(text), func(line string) bool { return strings.HasPrefix(line, "#") })
 		all["legacy "+command] = counters.ReplaceAllString(strings.Join(rules, "\n"), "")
 	}
 	return all, nil
 }
 
-// Mounts returns all mount points of this mount namespace, in the order in
-// which they were mounted.
+// Mounts returns all mount points of this mount namespace in mount order.
 func Mounts() ([]string, error) {
 	content, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -158,7 +156,7 @@ func Mounts() ([]string, error) {
 	}
 	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 	var points []string
-	for _, line := range lines(string(content)) {
+	for _, line := range nonEmptyLines(string(content)) {
 		if fields := strings.Fields(line); len(fields) > 4 {
 			points = append(points, unescape.Replace(fields[4]))
 		}
@@ -169,7 +167,7 @@ func Mounts() ([]string, error) {
 // Cgroups returns all control groups, parents first.
 func Cgroups() []string {
 	var all []string
-	// Groups come and go while this walks: what cannot be read is not there.
+	// Groups come and go during the walk. An unreadable group counts as missing.
 	_ = filepath.WalkDir(cgroupRoot, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -182,11 +180,11 @@ func Cgroups() []string {
 	return all
 }
 
-// folders returns the places that exist and what is in them.
+// folders returns the existing places and their contents.
 func folders(places []string) []string {
 	var all []string
 	for _, place := range places {
-		// What vanishes while this walks, or cannot be read, is not there.
+		// Entries that vanish during the walk or cannot be read count as missing.
 		_ = filepath.WalkDir(place, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				if errors.Is(err, fs.ErrNotExist) || entry == nil {

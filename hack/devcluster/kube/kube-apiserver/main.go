@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kube-apiserver is the part of Kubernetes that envtest needs: etcd
-// and kube-apiserver in one file, chosen by the name it is called by. It
-// compiles about a third of what the whole cluster does.
+// Command kube-apiserver is the part of Kubernetes that envtest needs: etcd and kube-apiserver in one executable. The name of
+// the executable selects the program. It compiles about a third of the code of the whole cluster.
 package main
 
 import (

@@ -31,8 +31,7 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// directives are the CoreDNS plugins linked in, in the order in which a query
-// passes them.
+// directives lists the linked CoreDNS plugins in the order of a query.
 var directives = []string{"bind", "ready", "errors", "cache", "kubernetes", "forward"}
 
 // components maps the name of a binary to its command.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Manages a project by a generated client: AGENTPLATFORM_SERVER, AGENTPLATFORM_PROJECT and
-// AGENTPLATFORM_API_KEY say of what, the argument is a folder to deploy. The default environment
-// has an agent, and runs.
+// Manages a project with a generated client. AGENTPLATFORM_SERVER, AGENTPLATFORM_PROJECT and
+// AGENTPLATFORM_API_KEY name the project, the argument is a folder to deploy. The default
+// environment has a live agent and runs.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
@@ -32,7 +32,7 @@ function refused(answer: { error?: Problem; response: Response }, status: number
   return answer.error;
 }
 
-// Environments and their agents.
+// Read environments and their agents.
 const environments = ok(await api.GET("/v1/projects/{project_id}/environments", { params: { path: { project_id } } }));
 const standard = environments.find((e) => e.is_default);
 assert.ok(standard, "there is no default environment");
@@ -46,7 +46,7 @@ const details = ok(await api.GET("/v1/projects/{project_id}/agents/{agent_name}"
 }));
 assert.equal(details.name, agent.name);
 
-// An environment of one's own, once for each key.
+// Create an environment once per idempotency key.
 const name = `TypeScript ${randomUUID().slice(0, 8)}`;
 const creation = {
   params: { path: { project_id }, header: { "Idempotency-Key": randomUUID() } },
@@ -62,7 +62,7 @@ const changed = ok(await api.PATCH("/v1/projects/{project_id}/environments/{envi
 }));
 assert.equal(changed.git_branch, null);
 
-// Its variables, of which secrets are masked; what was read can be sent back.
+// Write variables, read them without secrets, and send them back.
 const variables = "/v1/projects/{project_id}/environments/{environment_id}/variables";
 ok(await api.PUT(variables, {
   params: inEnvironment,
@@ -76,7 +76,7 @@ ok(await api.PUT(variables, { params: inEnvironment, body: read }));
 const misnamed = refused(await api.PUT(variables, { params: inEnvironment, body: [{ name: "lower", value: "", sensitive: false }] }), 422, "invalid_request");
 assert.equal(misnamed.errors[0]?.location, "body[0].name");
 
-// A connector, what its mode makes of its config, and a link.
+// Create a connector with a link, and check its config.
 const created = await api.POST("/v1/projects/{project_id}/connectors", {
   params: { path: { project_id }, query: { environment_id: environment.id } },
   body: { name: "Tickets", type: "webhook", mode: "sync", config: { timeout_seconds: 30 } },
@@ -102,7 +102,7 @@ const nowhere = refused(await api.GET("/v1/projects/{project_id}/connectors/{con
 }), 404, "not_found");
 assert.equal(nowhere.detail, "this project has no such connector");
 
-// Runs, page by page, and the end of one.
+// Read runs page by page, and cancel one.
 const runs: RunList["items"] = [];
 let cursor: string | null = null;
 do {
@@ -120,7 +120,7 @@ const end = await api.POST("/v1/projects/{project_id}/runs/{run_id}/cancel", { p
 if (end.data) assert.equal(end.data.status, "cancelled");
 refused(await api.POST("/v1/projects/{project_id}/runs/{run_id}/cancel", { params: { path: { project_id, run_id } } }), 409, "conflict");
 
-// A folder is deployed.
+// Deploy the folder.
 const archive = execFileSync("tar", ["-czf", "-", "-C", process.argv[2]!, "."]);
 const deployment = ok(await api.POST("/v1/projects/{project_id}/deployments/upload", {
   params: { path: { project_id }, query: { environment_id: environment.id, skip_tests: true } },
@@ -135,7 +135,7 @@ ok(await api.POST("/v1/projects/{project_id}/deployments/{deployment_id}/cancel"
   params: { path: { project_id, deployment_id: deployment.id } },
 }));
 
-// Everything goes again, and the audit log has it.
+// Delete all objects. The audit log has the last call.
 ok(await api.DELETE("/v1/projects/{project_id}/connectors/{connector_id}/links/{link_id}", {
   params: { path: { project_id, connector_id: connector.id, link_id: link.id } },
 }));

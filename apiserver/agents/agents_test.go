@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agents_test
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver/agents"
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+)
+
+func TestListAgents_ShowsAgents(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key, query := w.CreateKey(t, nil), "?environment_id="+w.IDs["environment"]
+	_, body := w.Call(t, key, http.MethodGet, "/agents"+query, "")
+	list := map[string]agents.Agent{}
+	for _, a := range apiservertest.Decode[[]agents.Agent](t, body) {
+		list[a.Name] = a
+	}
+	require.Len(t, list, 2, "variants are left out")
+	require.Equal(t, agents.AgentDeployment("deployed"), list["hello"].DeploymentStatus)
+	require.EqualValues(t, 2, list["hello"].RunCount)
+	require.EqualValues(t, 1, list["hello"].QueueCount)
+	require.True(t, list["hello"].HasInboundConnector)
+	require.Equal(t, agents.AgentDeployment("not_deployed"), list["gone"].DeploymentStatus)
+	require.Nil(t, list["gone"].Type)
+	_, body = w.Call(t, key, http.MethodGet, "/agents"+query+"&include_variants=true", "")
+	all := apiservertest.Decode[[]agents.Agent](t, body)
+	require.Len(t, all, 3)
+	require.Equal(t, "hello-b", all[2].Name)
+	require.Equal(t, "hello", *all[2].VariantOf)
+	require.EqualValues(t, 1, all[2].RunCount, "what it has executed of the agent's runs")
+	_, body = w.Call(t, key, http.MethodGet, "/agents/hello-b"+query, "")
+	require.EqualValues(t, 1, apiservertest.Decode[agents.AgentDetails](t, body).Stats.Total)
+	_, body = w.Call(t, key, http.MethodGet, "/agents/hello-b"+query+"&test_name=c", "")
+	require.Zero(t, apiservertest.Decode[agents.AgentDetails](t, body).Stats.Total)
+
+	_, body = w.Call(t, key, http.MethodGet, "/agents/hello"+query, "")
+	agent := apiservertest.Decode[agents.AgentDetails](t, body)
+	require.JSONEq(t, `{"name":"hello"}`, string(agent.Config))
+	require.Equal(t, []agents.AgentConnector{{ID: w.IDs["connector"], LinkID: w.IDs["link"], Name: "tickets", Type: "webhook", Mode: "sync", Enabled: true}}, agent.Connectors)
+	_, body = w.Call(t, key, http.MethodGet, "/agents/gone"+query, "")
+	require.Contains(t, string(body), `"config":null`)
+	staging := "?environment_id=" + w.EnvironmentID("staging")
+	_, body = w.Call(t, key, http.MethodGet, "/agents/hello"+staging, "")
+	require.Equal(t, agents.AgentDeployment("not_deployed"), apiservertest.Decode[agents.AgentDetails](t, body).DeploymentStatus, "it is known in another environment")
+	status, _ := w.Call(t, key, http.MethodGet, "/agents/nobody"+query, "")
+	require.Equal(t, http.StatusNotFound, status)
+}
+
+// Connectors are sorted by their shown name, then by ID.
+func TestGetAgent_SortsConnectors(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	type shown struct{ name, id, link string }
+	want := []shown{{w.Connector.Title(), w.IDs["connector"], w.IDs["link"]}}
+	for i := range 24 { // more than a sort keeps in their order by chance
+		conn := w.CreateConnector(t, fmt.Sprintf("c-%02d", i), func(c *v1alpha1.Connector) {
+			c.Spec.DisplayName = v1alpha1.DisplayName([]string{"Orders", "Alerts", "zeta"}[i%3])
+		})
+		link := &v1alpha1.ConnectorLink{ObjectMeta: w.Meta(conn.Name), Spec: v1alpha1.ConnectorLinkSpec{
+			Connector: v1alpha1.ConnectorName(conn.Name), Agent: "hello",
+		}}
+		w.Create(t, link)
+		want = append(want, shown{conn.Title(), conn.Status.ID, link.Status.ID})
+	}
+	slices.SortFunc(want, func(a, b shown) int { return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(a.id, b.id)) })
+	_, body := w.Call(t, w.CreateKey(t, nil), http.MethodGet, "/agents/hello?environment_id="+w.IDs["environment"], "")
+	var got []shown
+	for _, c := range apiservertest.Decode[agents.AgentDetails](t, body).Connectors {
+		got = append(got, shown{c.Name, c.ID, c.LinkID})
+	}
+	require.Equal(t, want, got)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectors
+
+import (
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Enumerations are types of their own, so that the description has each once. Clients must accept new values.
+
+// Authentication is how callers of a webhook authenticate.
+type Authentication string
+
+// Schema describes the type.
+func (Authentication) Schema(r huma.Registry) *huma.Schema {
+	return rest.Enumeration(r, "Authentication", "How callers of a webhook authenticate: with the connector's secret, with a provider's signature, or not "+
+		"at all. Without authentication the URL is the only secret.", authentications()...)
+}
+
+// MissedTicks is what happens to missed ticks.
+type MissedTicks string
+
+// Schema describes the type.
+func (MissedTicks) Schema(r huma.Registry) *huma.Schema {
+	return rest.Enumeration(r, "MissedTicks", "What happens to ticks that could not run within five minutes: skip runs none of them, latest runs the "+
+		"newest one, once.", v1alpha1.MissedTicksSkip.Word(), v1alpha1.MissedTicksLatest.Word())
+}
+
+// OutboundMode is when a link sends.
+type OutboundMode string
+
+// Schema describes the type.
+func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
+	return rest.Enumeration(r, "OutboundMode", "When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent "+
+		"send a payload with a tool while it runs.", v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word())
+}
+
+// LinkStatus is what an automatic link sends.
+type LinkStatus string
+
+// Schema describes the type.
+func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
+	return rest.Enumeration(r, "LinkStatus", "What an automatic link sends: results of runs with this status; delivery_failed sends reports of failed deliveries of "+
+		"the environment's other connectors.", v1alpha1.LinkCompleted.Word(), v1alpha1.LinkFailed.Word(), v1alpha1.LinkCancelled.Word(),
+		v1alpha1.LinkDeliveryFailed.Word())
+}
+
+// DeliveringState is the state of deliveries.
+type DeliveringState string
+
+// Schema describes the type.
+func (DeliveringState) Schema(r huma.Registry) *huma.Schema {
+	return rest.Enumeration(r, "DeliveringState", "The state of an outbound connector's deliveries. failing: at least the last five attempts have failed; one delivery at a time "+
+		"is retried until one succeeds, and the others wait. rejecting: the destination rejected the last delivery; new deliveries are still sent. "+
+		"paused: the destination refused further deliveries. stopped: the connector does not work; disabled_reason gives the reason. "+
+		"Paused and stopped connectors skip deliveries.",
+		string(store.DestinationDelivering), string(store.DestinationFailing), string(store.DestinationRejecting), string(store.DestinationPaused), deliveringStopped)
+}
+
+// authentications are the words for all ways to authenticate callers.
+func authentications() (words []string) {
+	for _, a := range v1alpha1.WebhookAuthentications {
+		words = append(words, a.Word())
+	}
+	return words
+}

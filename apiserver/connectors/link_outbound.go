@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connectors
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// OutboundLink says when and how an agent's results are sent.
+type OutboundLink struct {
+	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
+	ActionName         *string      `json:"action_name" doc:"The name of the tool (agent_tool); null for other modes."`
+	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"The connectors whose runs are sent (automatic); empty for all runs of the agent."`
+	Statuses           []LinkStatus `json:"statuses" doc:"The statuses that are sent; empty for agent_tool."`
+}
+
+// Doc describes the type.
+func (OutboundLink) Doc() string { return "The rules for sending an agent's results." }
+
+// OutboundLinkInput says when and how an agent's results are to be sent.
+type OutboundLinkInput struct {
+	Mode               OutboundMode `json:"mode,omitempty" default:"automatic" doc:"When something is sent."`
+	ActionName         *string      `json:"action_name,omitempty" nullable:"true" pattern:"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$" patternDescription:"at most 64 letters, digits, underscores and dashes, no digit or dash first" doc:"The name of the tool (agent_tool), unique for the agent in its environment. Default: send_to_ and the connector's name." example:"send_to_crm"`
+	SourceConnectorIDs []rest.ID    `json:"source_connector_ids,omitempty" maxItems:"32" doc:"Only results of runs that these connectors of the environment started. Default: results of all runs of the agent."`
+	Statuses           []LinkStatus `json:"statuses,omitempty" maxItems:"4" doc:"Only results of runs that ended as completed, failed or cancelled; delivery_failed sends reports of failed deliveries. Default: completed."`
+}
+
+// Doc describes the type.
+func (OutboundLinkInput) Doc() string { return "The rules to set for sending an agent's results." }
+
+// sources are the connectors of an environment that start runs: links may name them.
+type sources struct {
+	project uuid.UUID
+	// ids are theirs by name.
+	ids map[v1alpha1.ConnectorName]string
+}
+
+// sourcesOf reads them, for connectors that send.
+func (s *Links) sourcesOf(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (sources, error) {
+	out := sources{project: c.ProjectID, ids: map[v1alpha1.ConnectorName]string{}}
+	if !conn.Sends() {
+		return out, nil
+	}
+	list, err := s.Service.ConnectorsOf(ctx, c, string(conn.Spec.Environment))
+	if err != nil {
+		return out, err
+	}
+	for i := range list {
+		if !list[i].Sends() {
+			out.ids[v1alpha1.ConnectorName(list[i].Name)] = rest.ObjectID(&list[i])
+		}
+	}
+	return out, nil
+}
+
+// ApplyTo writes settings into the spec of a link to a connector; 422 for those that have no
+// effect for that.
+func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec, conn *v1alpha1.Connector, from sources) error {
+	filesRequired := in.FilesRequired != nil && *in.FilesRequired
+	switch {
+	case in.Outbound != nil && !conn.Sends():
+		return rest.InvalidField("body.outbound", "is for links to outbound connectors")
+	case filesRequired && conn.Sends():
+		return rest.InvalidField("body.files_required", "is for links to connectors that start runs")
+	}
+	spec.FilesRequired, spec.Outbound = filesRequired, nil
+	if in.Outbound == nil {
+		return nil
+	}
+	policy, err := in.Outbound.policy(from)
+	spec.Outbound = policy
+	return err
+}
+
+// policy is what the settings are in an object.
+func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error) {
+	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic}
+	if in.Mode != "" {
+		if out.Mode = v1alpha1.LinkModeOf(string(in.Mode)); out.Mode == "" {
+			return nil, rest.InvalidField("body.outbound.mode", "must be automatic or agent_tool in this release")
+		}
+	}
+	if err := in.fits(out.Mode); err != nil {
+		return nil, err
+	}
+	if in.ActionName != nil {
+		out.ActionName = v1alpha1.ActionName(*in.ActionName)
+	}
+	for i, id := range in.SourceConnectorIDs {
+		name, found := from.named(uuid.UUID(id).String())
+		switch {
+		case !found:
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is no connector of the environment that starts runs")
+		case slices.Contains(out.SourceConnectors, name):
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is there twice")
+		}
+		out.SourceConnectors = append(out.SourceConnectors, name)
+	}
+	for i, status := range in.Statuses {
+		word := v1alpha1.LinkStatusOf(string(status))
+		switch {
+		case word == "":
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.statuses[%d]", i), "must be completed, failed, cancelled or delivery_failed")
+		case slices.Contains(out.Statuses, word):
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.statuses[%d]", i), "is there twice")
+		}
+		out.Statuses = append(out.Statuses, word)
+	}
+	return out, nil
+}
+
+// fits says 422 of settings that have no effect in a mode.
+func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
+	link := outbound.Link{Mode: mode.Word(), Sources: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
+	if in.ActionName != nil {
+		link.ActionName = *in.ActionName
+	}
+	problems := link.CheckMode()
+	if len(problems) == 0 {
+		return nil
+	}
+	field := string(problems[0].Field)
+	if problems[0].Field == outbound.FieldSources {
+		field = "source_connector_ids"
+	}
+	return rest.InvalidField("body.outbound."+field, problems[0].Problem)
+}
+
+// named is the connector with an id.
+func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
+	for name, of := range s.ids {
+		if strings.EqualFold(of, id) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// id is that of the connector of a name. Of one that is gone it is what such a name would
+// have, which no link takes: who sends back what was read is told, and does not widen the link.
+func (s sources) id(name v1alpha1.ConnectorName) string {
+	if id, there := s.ids[name]; there {
+		return id
+	}
+	return v1alpha1.ProjectObjectID(s.project, store.KindConnector, string(name)).String()
+}
+
+// showOutboundLink is what a link to a connector that sends says, defaults filled in; nil of
+// others.
+func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sources) *OutboundLink {
+	if !conn.Sends() {
+		return nil
+	}
+	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.Word()), SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}
+	if spec := link.Spec.Outbound; spec != nil {
+		if spec.Mode != "" {
+			out.Mode = OutboundMode(spec.Mode.Word())
+		}
+		for _, name := range spec.SourceConnectors {
+			out.SourceConnectorIDs = append(out.SourceConnectorIDs, from.id(name))
+		}
+		for _, status := range spec.Statuses {
+			out.Statuses = append(out.Statuses, LinkStatus(status.Word()))
+		}
+	}
+	if out.Mode == OutboundMode(v1alpha1.LinkAgentTool.Word()) {
+		out.ActionName = rest.Optional(cmp.Or(string(link.Spec.Outbound.ActionName), outbound.DefaultActionName(conn.Title())))
+		return out
+	}
+	if len(out.Statuses) == 0 {
+		out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
+	}
+	return out
+}

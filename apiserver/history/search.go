@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package history has the searches and windows that lists and statistics of runs share.
+package history
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/internal/search"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// MaxSearches is how many searches go on at once, of which a project has one part in SearchShare:
+	// the store reads a MiB at a time for each, and what a condition is told on one run has a few MiB
+	// more, so that all of them have some 64 MiB.
+	MaxSearches = 16
+	SearchShare = 4
+	// searchRetry is what callers are told who find no place.
+	searchRetry = rest.SearchTime
+)
+
+// Searches limits and starts searches of runs.
+type Searches struct {
+	Service *rest.Service
+	// Places are the searches in progress.
+	Places *quota.Places
+}
+
+// NewSearches returns a limit of searches that no search uses.
+func NewSearches(service *rest.Service) *Searches {
+	return &Searches{Service: service, Places: quota.NewPlaces(MaxSearches, SearchShare)}
+}
+
+// Begin returns the search for the text of a parameter, or nil if the text is empty. The caller calls end after it has made
+// the response.
+func (s *Searches) Begin(ctx context.Context, c *rest.Caller, text string) (of *store.Search, end func(), err error) {
+	if text == "" {
+		return nil, func() {}, nil
+	}
+	if err := quota.Refusal(s.Places.Take(c.ProjectID, 1), errManySearches(http.StatusTooManyRequests), errManySearches(http.StatusServiceUnavailable)); err != nil {
+		return nil, nil, err
+	}
+	end = func() { s.Places.Give(c.ProjectID, 1) }
+	if of, err = s.searchFor(ctx, text); err != nil {
+		end()
+	}
+	return of, end, err
+}
+
+// searchFor is a search for what a text says.
+func (s *Searches) searchFor(ctx context.Context, text string) (*store.Search, error) {
+	q, err := search.Parse(text)
+	if err != nil {
+		return nil, rest.Invalid(rest.FieldError{Location: "query.search", Message: err.Error()})
+	}
+	of := &store.Search{
+		Words: q.Words, AgentName: q.Equal["agent_name"], Status: store.RunStatus(q.Equal["status"]),
+		Match: func(ctx context.Context, run store.Searched) bool { return q.Match(ctx, SearchedRun(run)) },
+		Left:  func() time.Duration { return s.Service.SearchTimeLeft(ctx) },
+	}
+	if name, known := q.Equal["test_name"]; known {
+		of.TestName = cmp.Or(name, store.BaseRuns)
+	}
+	return of, nil
+}
+
+func errManySearches(status int) rest.Problem {
+	code := httpserver.CodeBusy
+	if status == http.StatusTooManyRequests {
+		code = httpserver.CodeRateLimited
+	}
+	p := rest.NewProblem(status, code, "as many searches as may go on at the moment; try again")
+	p.RetryAfter = searchRetry
+	return p
+}
+
+// SearchedRun is what of a run is searched: nothing but what getRun shows.
+func SearchedRun(run store.Searched) search.Run {
+	out := search.Run{
+		AgentName: run.AgentName, TestName: run.TestName, Status: string(run.Status), DeploymentID: textOf(run.DeploymentID), ConnectorID: textOf(run.ConnectorID),
+		Attempt: run.Attempt, Error: run.Error, ErrorCode: string(run.ErrorCode), Output: run.Output,
+		ContentType: run.ContentType, Input: run.Input, Headers: run.Headers,
+	}
+	if ms := rest.ElapsedMS(run.StartedAt, run.EndedAt); ms != nil {
+		out.Duration = time.Duration(*ms) * time.Millisecond
+	}
+	return out
+}
+
+func textOf(id *uuid.UUID) string {
+	if id == nil {
+		return ""
+	}
+	return id.String()
+}

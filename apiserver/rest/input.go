@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/google/uuid"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
+)
+
+// ID is a UUID in a path or a query, in either case of letters.
+type ID uuid.UUID
+
+// uuidLength is the length of a UUID as it is written in this API.
+const uuidLength = 36
+
+// idFormat is OpenAPI's word for the format of one.
+const idFormat = "uuid"
+
+// UnmarshalText implements encoding.TextUnmarshaler. Other ways to write a UUID (in
+// braces, without dashes) are refused.
+func (id *ID) UnmarshalText(text []byte) error {
+	parsed, err := uuid.ParseBytes(text)
+	if err != nil || len(text) != uuidLength {
+		return errors.New("must be a UUID")
+	}
+	*id = ID(parsed)
+	return nil
+}
+
+// String is the UUID in lower-case letters.
+func (id ID) String() string { return uuid.UUID(id).String() }
+
+// IsZero says that none was given.
+func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
+
+// Schema says so to OpenAPI.
+func (ID) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: idFormat, Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
+}
+
+// Moment is a time in a query. Any may be meant, so whether one was given is told apart.
+type Moment struct {
+	At    time.Time
+	Given bool
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *Moment) UnmarshalText(text []byte) (err error) {
+	if m.At, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
+		return errors.New("must be a time such as 2026-07-01T00:00:00Z")
+	}
+	if epoch := time.Unix(0, 0); m.At.Before(epoch) { // nothing is as old, and the zero time is none at all
+		m.At = epoch
+	}
+	m.Given = true
+	return nil
+}
+
+// Schema says so to OpenAPI.
+func (Moment) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
+}
+
+// nullable are the parameters that are left out where they are empty or null.
+var nullable = []string{"time_range"}
+
+// leaveOutNull takes parameters out of a query that are null.
+func leaveOutNull(r *http.Request) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return // which checkQuery refuses
+	}
+	found := false
+	for _, name := range nullable {
+		if values := query[name]; len(values) == 1 && (values[0] == "" || values[0] == "null") {
+			query.Del(name)
+			found = true
+		}
+	}
+	if found {
+		r.URL.RawQuery = query.Encode()
+	}
+}
+
+// checkCharset refuses a JSON body in another encoding than UTF-8.
+func checkCharset(contentType string) error {
+	_, parameters, err := mime.ParseMediaType(contentType)
+	if err == nil && !httpserver.IsUTF8(parameters["charset"]) {
+		return NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia, "the body must be UTF-8: leave the charset out of Content-Type")
+	}
+	return nil
+}
+
+// checkQuery refuses parameters that the route does not have, and parameters that are
+// empty, or given twice and no list: what has no effect is not accepted.
+func checkQuery(ctx huma.Context) error {
+	request, _ := humachi.Unwrap(ctx)
+	leaveOutNull(request)
+	raw := ctx.URL()
+	query, err := url.ParseQuery(raw.RawQuery)
+	if err != nil {
+		return InvalidField("query", "cannot be read: parameters stand as name=value, with & between them")
+	}
+	known, lists, ids := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, p := range ctx.Operation().Parameters {
+		ids[p.Name] = p.In == "query" && p.Schema != nil && p.Schema.Format == idFormat
+		known[p.Name] = known[p.Name] || p.In == "query"
+		lists[p.Name] = p.Explode != nil && *p.Explode
+	}
+	var fields []FieldError
+	for name, values := range query {
+		at := FieldError{Location: "query." + name}
+		switch {
+		case unsupported.Has(unsupported.Query, name, ""):
+			at = notSupported(at.Location)
+		case !known[name]:
+			at.Message = "is not a parameter of this call"
+		case len(values) > 1 && !lists[name]:
+			at.Message = "must be given once"
+		case slices.Contains(values, ""):
+			at.Message = "must not be empty: leave it out"
+		case ids[name] && slices.Contains(values, uuid.Nil.String()):
+			at.Message = "is the id of nothing: leave it out"
+		default:
+			continue
+		}
+		fields = append(fields, at)
+	}
+	if len(fields) > 0 {
+		return Invalid(fields...)
+	}
+	return nil
+}
+
+// jsonFormat reads bodies and writes answers.
+var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readJSON}
+
+// byteOrderMark may begin a JSON text, and means nothing.
+var byteOrderMark = []byte("\uFEFF")
+
+// readJSON decodes as Kubernetes does: the names of fields in their case of letters.
+// Its errors say where the text is wrong; a field that stands twice is refused, as
+// one of both would have no effect.
+func readJSON(data []byte, v any) error {
+	data = bytes.TrimPrefix(data, byteOrderMark)
+	if err := jsonscan.Check(data); err != nil {
+		return fmt.Errorf("the body is not valid JSON: %w", err)
+	}
+	repeated, err := kjson.UnmarshalStrict(data, v, kjson.DisallowDuplicateFields)
+	var typed *json.UnmarshalTypeError
+	if errors.As(err, &typed) && strings.HasPrefix(typed.Value, "number ") {
+		repeated, err = kjson.UnmarshalStrict(NormalizeIntegers(data), v, kjson.DisallowDuplicateFields)
+	}
+	var field kjson.FieldError
+	switch {
+	case errors.As(err, &typed):
+		return fmt.Errorf("must not be a JSON %s", typed.Value)
+	case err != nil:
+		return fmt.Errorf("the body cannot be read: %w", err)
+	case len(repeated) > 0 && errors.As(repeated[0], &field):
+		return fmt.Errorf("the body has the field %q twice", field.FieldPath())
+	}
+	return nil
+}
+
+// jsonNumber matches a number of JSON that has a fraction or an exponent, or a text, in which there
+// are none.
+var jsonNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
+
+// NormalizeIntegers writes those numbers of a JSON text as digits that are integers in another form: JSON
+// knows no difference between 60, 60.0 and 6e1.
+func NormalizeIntegers(data []byte) []byte {
+	return jsonNumber.ReplaceAllFunc(data, func(token []byte) []byte {
+		if token[0] == '"' || !bytes.ContainsAny(token, ".eE") {
+			return token
+		}
+		if plain, ok := plainInteger(string(token)); ok {
+			return []byte(plain)
+		}
+		return token
+	})
+}
+
+// maxDigits is the most digits of an integer that is rewritten.
+const maxDigits = 19
+
+// plainInteger writes a number as an integer of at most maxDigits digits, if it is one.
+func plainInteger(text string) (string, bool) {
+	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))
+	sign := ""
+	if strings.HasPrefix(mantissa, "-") {
+		sign, mantissa = "-", mantissa[1:]
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	if strings.Trim(digits, "0") == "" {
+		return "0", true
+	}
+	zeros := len(whole) + shift - len(digits)
+	if err != nil || zeros < 0 || zeros > maxDigits || len(whole)+shift > maxDigits {
+		return "", false
+	}
+	return sign + cmp.Or(strings.TrimLeft(digits+strings.Repeat("0", zeros), "0"), "0"), true
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Problem and FieldError are the one shape of errors of all servers.
+type (
+	Problem    = httpserver.Problem
+	FieldError = httpserver.FieldError
+)
+
+const internalDetail = "the service failed; try again, and tell the platform operator if the error persists"
+
+// retryAfter is the Retry-After of 503 responses.
+const retryAfter = 2 * time.Second
+
+// NewProblem returns a problem. A 503 has a Retry-After.
+func NewProblem(status int, code httpserver.Code, detail string) Problem {
+	p := httpserver.NewProblem(status, code, detail)
+	if status == http.StatusServiceUnavailable {
+		p.RetryAfter = retryAfter
+	}
+	return p
+}
+
+// NotFound is the response for an object that the project does not have.
+func NotFound(kind string) Problem {
+	return NewProblem(http.StatusNotFound, httpserver.CodeNotFound, "this project has no such "+kind)
+}
+
+// Limits of a problem's errors. maxLocation and maxMessage are bytes, because both can contain text of
+// the caller.
+const (
+	maxFieldErrors = 20
+	maxLocation    = 100
+	maxMessage     = 300
+)
+
+// Invalid is the response for invalid fields, ordered by name.
+func Invalid(fields ...FieldError) Problem {
+	return invalidFields(len(fields), fields[:min(len(fields), maxFieldErrors)])
+}
+
+// invalidFields responds with the first fields of a number of invalid ones.
+func invalidFields(total int, fields []FieldError) Problem {
+	p := NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "the request is not valid")
+	fields = slices.Clone(fields)
+	for i, field := range fields {
+		fields[i] = FieldError{Location: excerpt.Of(field.Location, maxLocation, excerpt.Ellipsis), Message: excerpt.Of(field.Message, maxMessage, excerpt.Ellipsis)}
+	}
+	slices.SortStableFunc(fields, func(a, b FieldError) int { return cmp.Compare(a.Location, b.Location) })
+	if p.Errors = fields; len(fields) > 0 {
+		p.Detail += ": " + fields[0].Location + ": " + fields[0].Message
+	}
+	if more := total - len(fields); more > 0 {
+		p.Detail += fmt.Sprintf(" (errors has the first %d errors; there are %d more errors)", len(fields), more)
+	}
+	return p
+}
+
+// InvalidField is the response for one invalid field.
+func InvalidField(location, message string) Problem {
+	return Invalid(FieldError{Location: location, Message: message})
+}
+
+// byStatus maps the statuses of huma's own errors to codes.
+var byStatus = map[int]httpserver.Code{
+	http.StatusRequestTimeout:        httpserver.CodeTimeout,
+	http.StatusRequestEntityTooLarge: httpserver.CodeRequestTooLarge,
+	http.StatusUnsupportedMediaType:  httpserver.CodeUnsupportedMedia,
+}
+
+// modelOnce guards huma's one error constructor.
+var modelOnce sync.Once
+
+// ConfigureHuma configures huma: its errors become problems, lists are never null, and field names are
+// case-sensitive.
+func ConfigureHuma() {
+	modelOnce.Do(func() {
+		huma.DefaultArrayNullable, huma.ValidateStrictCasing = false, true
+		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
+			var fields []FieldError
+			for _, err := range errs[:min(len(errs), maxFieldErrors)] {
+				var detailer huma.ErrorDetailer
+				if errors.As(err, &detailer) {
+					d := detailer.ErrorDetail()
+					fields = append(fields, plain(d))
+				}
+			}
+			switch status {
+			case http.StatusUnprocessableEntity:
+				return invalidFields(len(fields)+max(0, len(errs)-maxFieldErrors), fields)
+			case http.StatusBadRequest: // the body is missing, or is not JSON
+				if len(fields) == 0 {
+					fields = append(fields, plain(&huma.ErrorDetail{Location: "body", Message: message}))
+				}
+				return Invalid(fields...)
+			}
+			code, ok := byStatus[status]
+			if !ok {
+				return NewProblem(http.StatusInternalServerError, httpserver.CodeInternal, internalDetail)
+			}
+			for _, field := range fields { // of the body as a whole
+				message = field.Message
+			}
+			return NewProblem(status, code, message)
+		}
+	})
+}
+
+// missing matches what huma says of a field that is not there.
+var missing = regexp.MustCompile(`^expected required property (\S+) to be present$`)
+
+// plain is what huma says in our words: without what it puts before those of a type
+// of ours, with the name of a field that is missing where names stand, and of a value
+// that a later release has that it is not there yet.
+func plain(d *huma.ErrorDetail) FieldError {
+	if m := missing.FindStringSubmatch(d.Message); m != nil {
+		return FieldError{Location: d.Location + "." + m[1], Message: "is required"}
+	}
+	if isForLater(d.Location, d.Value) {
+		return notSupported(d.Location)
+	}
+	message := strings.TrimPrefix(d.Message, "invalid value: ")
+	for _, w := range wordings {
+		if w.of.MatchString(message) {
+			return FieldError{Location: d.Location, Message: w.of.ReplaceAllString(message, w.say)}
+		}
+	}
+	return FieldError{Location: d.Location, Message: message}
+}
+
+// wordings are what huma says of values, and how this API says the same.
+var wordings = []struct {
+	of  *regexp.Regexp
+	say string
+}{
+	{regexp.MustCompile(`^(?:invalid|expected) boolean$`), "must be true or false"},
+	{regexp.MustCompile(`^(?:invalid|expected) integer$`), "must be an integer"},
+	{regexp.MustCompile(`^invalid (?:float|number)$|^expected number$`), "must be a number"},
+	{regexp.MustCompile(`^expected string$`), "must be a string"},
+	{regexp.MustCompile(`^expected array$`), "must be a list"},
+	{regexp.MustCompile(`^expected object$`), "must be an object"},
+	{regexp.MustCompile(`^expected length >= 1$`), "must not be empty"},
+	{regexp.MustCompile(`^expected length >= (\d+)$`), "must have at least $1 characters"},
+	{regexp.MustCompile(`^expected length <= (\d+)$`), "must have at most $1 characters"},
+	{regexp.MustCompile(`^expected array length >= (\d+)$`), "must have at least $1 items"},
+	{regexp.MustCompile(`^expected array length <= (\d+)$`), "must have at most $1 items"},
+	{regexp.MustCompile(`^expected array items to be unique$`), "must not have an item twice"},
+	{regexp.MustCompile(`^expected number >= (\S+)$`), "must be at least $1"},
+	{regexp.MustCompile(`^expected number <= (\S+)$`), "must be at most $1"},
+	{regexp.MustCompile(`^expected value to be one of "(.*)"$`), "must be one of $1"},
+	{regexp.MustCompile(`(?s)^expected string to be RFC 4122 uuid: .*$`), "must be a UUID"},
+	{regexp.MustCompile(`^expected string to be RFC 3339 date-time$`), "must be a time such as 2026-07-01T00:00:00Z"},
+	{regexp.MustCompile(`^expected string to match pattern (.*)$`), "must match the pattern $1"},
+	{regexp.MustCompile(`^expected string to be (.*)$`), "must be $1"},
+	{regexp.MustCompile(`^unexpected property$`), "is not a field of this call: remove it"},
+	{regexp.MustCompile(`^(?:required \w+ parameter is missing|request body is required)$`), "is required"},
+}
+
+// requestFields say which part of a request fills a field of an object's spec; the
+// longest path that a refused field begins with counts.
+var requestFields = map[string]map[string]string{
+	store.KindConnector: { //nolint:gosec // names of fields, no credentials
+		"spec":                        "body",
+		"spec.environment":            "query.environment_id",
+		"spec.displayName":            "body.name",
+		"spec.mode":                   "body.mode",
+		"spec.enabled":                "body.enabled",
+		"spec.webhook":                "body.config",
+		"spec.webhook.authentication": "body.config.authentication",
+		"spec.webhook.contextHeaders": "body.config.context_headers",
+		"spec.webhook.sealedSecret":   "body.config.secret",
+		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
+		"spec.webhook.url":            "body.config.url",
+		"spec.webhook.retry":          "body.config.retry",
+		"spec.webhook.sealedHeaders":  "body.config.headers",
+		"spec.cron":                   "body.config",
+		"spec.cron.schedule":          "body.config.schedule",
+		"spec.cron.timeZone":          "body.config.timezone",
+		"spec.cron.missedTicks":       "body.config.missed_ticks",
+		"spec.cron.prompt":            "body.config.prompt",
+		"spec.cron.payload":           "body.config.payload",
+	},
+	store.KindEnvironment: {
+		"spec":                           "body",
+		"spec.displayName":               "body.name",
+		"spec.kind":                      "body.kind",
+		"spec.git.branch":                "body.git_branch",
+		"spec.variables":                 "body",
+		"spec.runner":                    "body.settings.runner",
+		"spec.runner.minReplicas":        "body.settings.runner.min_replicas",
+		"spec.runner.maxReplicas":        "body.settings.runner.max_replicas",
+		"spec.runner.resources.requests": "body.settings.runner.requests",
+		"spec.runner.resources.limits":   "body.settings.runner.limits",
+	},
+	store.KindDeployment: {
+		"spec":                   "body",
+		"spec.environment":       "query.environment_id",
+		"spec.source.git.branch": "body.branch",
+		"spec.source.git.commit": "body.commit",
+		"spec.skipTests":         "query.skip_tests",
+		"spec.activation":        "query.force",
+	},
+	store.KindConnectorLink: {
+		"spec":           "body",
+		"spec.connector": "path.connector_id",
+		"spec.agent":     "body.agent_name",
+	},
+}
+
+// causes are the rules of the object's definition that were broken, in the words
+// of the request.
+func causes(err error) []FieldError {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
+		return []FieldError{{Location: "body", Message: "Kubernetes refused the object that would be made of it"}}
+	}
+	details := status.Status().Details
+	var out []FieldError
+	for _, c := range details.Causes {
+		out = append(out, FieldError{Location: location(details.Kind, c.Field), Message: ruleOf(c)})
+	}
+	return out
+}
+
+func location(kind, field string) string {
+	for path := field; path != ""; {
+		if at, ok := requestFields[kind][path]; ok {
+			return at
+		}
+		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
+	}
+	return "body"
+}
+
+// valued matches a message of Kubernetes that repeats the value before it says
+// what is wrong with it.
+var valued = regexp.MustCompile(`^(?:Invalid|Unsupported|Duplicate) value: (?:"(?:[^"\\]|\\.)*"|[^\s"{\[]+): (.+)$`)
+
+// ruleOf is what a cause says is wrong, without the value.
+func ruleOf(c metav1.StatusCause) string {
+	if m := valued.FindStringSubmatch(c.Message); m != nil {
+		// The rule of a schema names the field in Kubernetes' words; ours are before it.
+		return strings.TrimPrefix(m[1], c.Field+" in body ")
+	}
+	switch c.Type {
+	case metav1.CauseTypeFieldValueRequired:
+		return "is required"
+	case metav1.CauseTypeTooLong:
+		return strings.ToLower(strings.TrimPrefix(c.Message, "Too long: "))
+	default:
+		return "is not valid"
+	}
+}

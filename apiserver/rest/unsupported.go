@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"strings"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
+)
+
+// notSupported is the error of a field that has no effect in this release.
+func notSupported(location string) FieldError {
+	return FieldError{Location: location, Message: "is not supported in this release"}
+}
+
+// isForLater says whether what is wrong with a field is that it has a value of a later
+// release. Items of lists are called list[0].
+func isForLater(location string, value any) bool {
+	text, _ := value.(string)
+	location, _, _ = strings.Cut(location, "[")
+	part, field, _ := strings.Cut(location, ".")
+	return text != "" && unsupported.Has(unsupported.Location(part), field, text)
+}
+
+// RejectUnsupported answers 422 for an object that asks for what this release
+// does not do. Fields of the spec have the names of the fields of the body.
+func RejectUnsupported(o v1alpha1.ConditionedObject) error {
+	var fields []FieldError
+	for _, field := range o.Unsupported() {
+		path, _, _ := strings.Cut(field, ":")
+		fields = append(fields, notSupported("body."+strings.TrimPrefix(path, "spec.")))
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	return Invalid(fields...)
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rest
+
+import (
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+)
+
+// Masked stands for every credential.
+const Masked = "********"
+
+// Null is a value or null.
+type Null[T any] struct{ Value *T }
+
+// MarshalJSON is the value or null.
+func (n Null[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
+
+// UnmarshalJSON reads a value or null.
+func (n *Null[T]) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &n.Value) }
+
+// Schema says so to OpenAPI.
+func (Null[T]) Schema(r huma.Registry) *huma.Schema {
+	t := reflect.TypeFor[T]()
+	s := *r.Schema(t, true, t.Name())
+	if s.Ref != "" {
+		return &huma.Schema{OneOf: []*huma.Schema{&s, {Type: "null"}}}
+	}
+	s.Nullable = true
+	return &s
+}
+
+// OptionalWord is a value of an enumeration, null where there is none.
+func OptionalWord[T ~string, S ~string](s S) Null[T] {
+	if s == "" {
+		return Null[T]{}
+	}
+	value := T(s)
+	return Null[T]{Value: &value}
+}
+
+// Quantity is one of a compute resource.
+type Quantity string
+
+// Schema says so to OpenAPI.
+func (Quantity) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Pattern: v1alpha1.QuantityPattern, PatternDescription: "a quantity such as 500m, 2 or 1Gi", Examples: []any{"1Gi"}}
+}
+
+// Change is a value, or null, that is asked for in place of what is there; left out,
+// nothing changes.
+type Change[T any] struct {
+	Given bool
+	To    Null[T]
+}
+
+// UnmarshalJSON reads a value or null.
+func (c *Change[T]) UnmarshalJSON(data []byte) error {
+	c.Given = true
+	return c.To.UnmarshalJSON(data)
+}
+
+// Schema says so to OpenAPI.
+func (Change[T]) Schema(r huma.Registry) *huma.Schema {
+	t := reflect.TypeFor[T]()
+	s := *r.Schema(t, false, t.Name()) // of which huma says what is wrong, which it does not of alternatives
+	s.Nullable = true
+	if t.Kind() == reflect.Struct {
+		s.Extensions = map[string]any{namedAs: r.Schema(t, true, t.Name()).Ref}
+	}
+	return &s
+}
+
+// ApplyTo hands over what is asked for, if anything is; null is the zero value.
+func (c Change[T]) ApplyTo(set func(T)) {
+	var to T
+	if c.To.Value != nil {
+		to = *c.To.Value
+	}
+	if c.Given {
+		set(to)
+	}
+}
+
+// Object is a JSON object as it is stored; null where there is none.
+type Object json.RawMessage
+
+// MarshalJSON is the object or null.
+func (o Object) MarshalJSON() ([]byte, error) {
+	if len(o) == 0 {
+		return []byte("null"), nil
+	}
+	return o, nil
+}
+
+// UnmarshalJSON keeps the object; null is none.
+func (o *Object) UnmarshalJSON(data []byte) error {
+	if *o = nil; string(data) == "null" {
+		return nil
+	}
+	return (*json.RawMessage)(o).UnmarshalJSON(data)
+}
+
+// Schema says so to OpenAPI.
+func (Object) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
+}
+
+// Optional is nil for "".
+func Optional[T ~string](s T) *string {
+	if s == "" {
+		return nil
+	}
+	text := string(s)
+	return &text
+}
+
+// OptionalTime is the time in UTC, or nil.
+func OptionalTime(t *time.Time) *time.Time {
+	if t == nil {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
+}
+
+// OptionalID is the id's text, or nil.
+func OptionalID(id *uuid.UUID) *string {
+	if id == nil {
+		return nil
+	}
+	return Optional(id.String())
+}
+
+// ElapsedMS is the time between both in milliseconds; nil until both are known.
+func ElapsedMS(from, to *time.Time) *int64 {
+	if from == nil || to == nil {
+		return nil
+	}
+	ms := to.Sub(*from).Milliseconds()
+	return &ms
+}
+
+// IDTexts are the texts of ids; never nil.
+func IDTexts(ids []uuid.UUID) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = id.String()
+	}
+	return out
+}
+
+// SchemaPrefix is where the description keeps what has a name.
+const SchemaPrefix = "#/components/schemas/"
+
+// Enumeration refers to the component of that name, and makes it.
+func Enumeration(r huma.Registry, name, doc string, values ...string) *huma.Schema {
+	if _, there := r.Map()[name]; !there {
+		s := &huma.Schema{Type: huma.TypeString, Description: doc}
+		for _, v := range values {
+			s.Enum = append(s.Enum, v)
+		}
+		s.PrecomputeMessages()
+		r.Map()[name] = s
+	}
+	return &huma.Schema{Ref: SchemaPrefix + name}
+}

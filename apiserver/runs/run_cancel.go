@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// cancelReason is the error of runs that were cancelled here. The caller of a sync
+// webhook reads it too, so it names nobody; the audit log does.
+const cancelReason = "cancelled through the REST API"
+
+func (r Run) Audited() store.AuditObject {
+	return store.AuditObject{Kind: "run", ID: r.ID, Name: r.AgentName}
+}
+
+var cancelRun = rest.Handle((*API).cancelRun, rest.Endpoint{
+	Method: rest.Post, Path: "/runs/{run_id}/cancel", ID: "cancelRun",
+	Permissions: rest.Requires("runs.cancel"), Effect: rest.EffectAction, Errors: rest.ActionErrors,
+	Summary: "Cancel an agent run",
+	Doc: "Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns " +
+		"the run as it is then. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the " +
+		"same response.",
+	Example: rest.Example{Path: "/runs/{open_run}/cancel"},
+})
+
+// cancelRun ends a run that is open, and answers with the run as it is then.
+func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Response[Run], error) {
+	before, err := s.run(ctx, c, in.RunID)
+	if err != nil {
+		return rest.Response[Run]{}, err
+	}
+	err = s.Store.Cancel(ctx, before.Key(), store.RunErrorCancelled, cancelReason)
+	switch {
+	case errors.Is(err, store.ErrConflict):
+		return s.repeatedCancel(ctx, c, in.RunID)
+	case errors.Is(err, store.ErrNotFound):
+		return rest.Response[Run]{}, rest.NotFound("run")
+	case err != nil:
+		return rest.Response[Run]{}, fmt.Errorf("cancelling run %s: %w", in.RunID, err)
+	}
+	after, err := s.run(ctx, c, in.RunID)
+	if err != nil {
+		return rest.Response[Run]{}, err
+	}
+	rest.RecordChange(ctx, showRun(after).Audited(), showRun(before), showRun(after))
+	return rest.NewResponse(s.wholeRun(ctx, after))
+}
+
+// repeatedCancel answers the cancellation of a run that has ended: as the one before
+// where it repeats that under an Idempotency-Key, else with what the run is.
+func (s *API) repeatedCancel(ctx context.Context, c *rest.Caller, id rest.ID) (rest.Response[Run], error) {
+	run, err := s.run(ctx, c, id)
+	if err != nil {
+		return rest.Response[Run]{}, err
+	}
+	again := false
+	if run.ErrorCode == store.RunErrorCancelled {
+		if again, err = s.Service.HasDone(ctx, c, id); err != nil {
+			return rest.Response[Run]{}, err
+		}
+	}
+	if !again {
+		return rest.Response[Run]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
+			"the run has ended and cannot be cancelled any more: it is "+string(run.Status))
+	}
+	return rest.NewResponse(s.wholeRun(ctx, run))
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// MaxFileStreams is how many files are sent at once, of which a project has one part in
+	// FileShare: each holds a piece of the store's, and for long where its client is slow.
+	MaxFileStreams = 64
+	FileShare      = 4
+	// fileTime is how long sending one may take: longer than 10 MiB take at filePace.
+	fileTime = 5 * time.Minute
+	// filePiece is how much is read of a file before its answer begins: what is gone is a 404.
+	filePiece = 32 << 10
+	// fileRetry is what callers are told who find no place.
+	fileRetry = 5 * time.Second
+)
+
+// filePace is how slowly a file may be read.
+var filePace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}
+
+// RunFilePath names an attachment of a run.
+type RunFilePath struct {
+	RunPath
+	Number int `path:"number" minimum:"0" maximum:"9" doc:"Position of the file in the run's input, from 0." example:"0"`
+}
+
+var readRunFile = rest.Handle((*API).readRunFile, rest.Endpoint{
+	Method: rest.Get, Path: "/runs/{run_id}/files/{number}", ID: "readRunFile",
+	Permissions: rest.Requires("runs.view"), Errors: rest.ReadErrors,
+	File:    true,
+	Summary: "Download an attachment of an agent run",
+	Doc: "Returns the bytes of a file that was accepted with the event of the run. `number` is the position in `files` of the " +
+		"run's input, from 0. The content type is detected from the content. The transfer stops if the client reads less than " +
+		"64 KiB a second.",
+	Example: rest.Example{Path: "/runs/{file_run}/files/0"},
+})
+
+// readRunFile streams an attachment. Only what is sent is bounded by filePace and fileTime: what
+// comes before it by the time of every request.
+func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) (rest.Response[func(huma.Context)], error) {
+	run, err := s.run(ctx, c, in.RunID)
+	if err != nil {
+		return rest.Response[func(huma.Context)]{}, err
+	}
+	if err := quota.Refusal(s.Files.Take(c.ProjectID, 1), errManyFiles(http.StatusTooManyRequests), errManyFiles(http.StatusServiceUnavailable)); err != nil {
+		return rest.Response[func(huma.Context)]{}, err
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), fileTime)
+	done := func() {
+		cancel()
+		s.Files.Give(c.ProjectID, 1)
+	}
+	stop := context.AfterFunc(ctx, cancel)
+	file, body, err := s.openRunFile(within, run.Key(), in.Number)
+	if err == nil && !stop() {
+		err = context.Cause(ctx) // as if it had failed: nothing can be read any more
+	}
+	if err != nil {
+		done()
+		return rest.Response[func(huma.Context)]{}, err
+	}
+	return rest.Response[func(huma.Context)]{Body: func(ctx huma.Context) {
+		defer done()
+		defer func() { _ = body.Close() }() // it was only read
+		_, w := humachi.Unwrap(ctx)
+		if err := sendFile(w, file, in.Number, body); err != nil { // the length that was promised tells the client
+			s.Service.Logger.WarnContext(ctx.Context(), "sending a file of a run", "run", run.ID, "number", in.Number, "error", err)
+		}
+	}}, nil
+}
+
+func errManyFiles(status int) rest.Problem {
+	code := httpserver.CodeBusy
+	if status == http.StatusTooManyRequests {
+		code = httpserver.CodeRateLimited
+	}
+	p := rest.NewProblem(status, code, "as many files as may are being sent at the moment; try again")
+	p.RetryAfter = fileRetry
+	return p
+}
+
+// openRunFile opens a file and reads how it begins, so that what is gone is known of before
+// anything is answered.
+func (s *API) openRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
+	file, body, err := s.Store.OpenRunFile(ctx, run, number)
+	if err != nil {
+		return file, nil, missingFile(err, run.ID, number)
+	}
+	piece := make([]byte, filePiece)
+	n, err := io.ReadFull(body, piece)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		_ = body.Close() // it was only read
+		return file, nil, missingFile(err, run.ID, number)
+	}
+	return file, struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(piece[:n]), body), body}, nil
+}
+
+func missingFile(err error, run uuid.UUID, number int) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return rest.NotFound("file")
+	}
+	return fmt.Errorf("opening file %d of run %s: %w", number, run, err)
+}
+
+// sendFile answers with a file, for a program to store: whoever opens it in a browser gets it as
+// a download, and never as a page of this origin.
+func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader) error {
+	header := w.Header()
+	header.Set("Content-Type", file.MIMEType)
+	header.Set("Content-Length", strconv.FormatInt(file.Size, 10))
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": downloadName(file.Name, number)}))
+	header.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusOK)
+	paced := httpserver.NewPacedAnswer(w, filePace)
+	defer paced.Done()
+	n, err := io.Copy(paced, body)
+	if err == nil && n != file.Size {
+		err = fmt.Errorf("%d of %d bytes are there", n, file.Size)
+	}
+	return err
+}
+
+// downloadName is the name under which a file may be stored: the last part of that which its
+// sender gave it, of characters that are seen.
+func downloadName(name string, number int) string {
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || strings.ContainsRune(`<>:"|?*`, r) {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(name, "_"))
+	if name = strings.Trim(name, ". "); name == "" {
+		return "file-" + strconv.Itoa(number)
+	}
+	return name
+}

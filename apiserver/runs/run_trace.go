@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentplatform/agentplatform/apiserver/costs"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Span is a step of a run.
+type Span struct {
+	ID         string                      `json:"id" doc:"The ID of the step: 16 hexadecimal digits, as in traceparent headers of its requests." example:"b7ad6b7169203331"`
+	ParentID   *string                     `json:"parent_id" doc:"The step that this step is a part of; null for the run itself."`
+	Name       string                      `json:"name" doc:"The name of the step." example:"chat gpt-5"`
+	Kind       SpanKind                    `json:"kind" doc:"The kind of the step."`
+	StartedAt  time.Time                   `json:"started_at" doc:"When the step started."`
+	EndedAt    *time.Time                  `json:"ended_at" doc:"When the step ended; null before."`
+	DurationMS *int64                      `json:"duration_ms" doc:"Duration of the step in milliseconds; null before its end."`
+	Error      *string                     `json:"error" doc:"Why the step failed; else null."`
+	ErrorType  *string                     `json:"error_type" doc:"Why the step failed, as a code; else null." example:"tool_error"`
+	TokenUsage rest.Null[costs.TokenUsage] `json:"token_usage" doc:"Tokens of a model request; null for other steps."`
+	Cost       rest.Null[costs.Cost]       `json:"cost" doc:"Cost of a model request, in the currency of the price; null for other steps and without a known price."`
+	Attributes rest.Object                 `json:"attributes" doc:"More about the step, with the names of OpenTelemetry's conventions for generative AI. Other names begin with agentplatform."`
+	Input      any                         `json:"input" doc:"The arguments of a call as JSON; {\"omitted_bytes\": n} if they are large."`
+	Output     any                         `json:"output" doc:"The answer of a model or the result of a call as JSON; {\"omitted_bytes\": n} if it is large."`
+}
+
+// Doc describes the type.
+func (Span) Doc() string { return "A step of a run." }
+
+// LogLine is a line that a run has written.
+type LogLine struct {
+	At       time.Time   `json:"at" doc:"When the call or the script that wrote the line ended."`
+	Level    LogLevel    `json:"level" doc:"The severity."`
+	Message  string      `json:"message" doc:"The text."`
+	Fields   rest.Object `json:"fields" doc:"The fields of the line; null without fields."`
+	Position *string     `json:"position" doc:"The file, the line and the column in the repository; null if unknown." example:"tools/orders/refund.star:12:5"`
+	SpanID   string      `json:"span_id" doc:"The step that wrote the line."`
+}
+
+// Doc describes the type.
+func (LogLine) Doc() string { return "A log line of a run." }
+
+// addTrace adds the steps and the log lines that the journal of a run has so far. It leaves out an entry that cannot be read.
+func (s *API) addTrace(ctx context.Context, run store.Run, shown *Run) error {
+	trace := runtrace.NewBuilder(run.ID.String())
+	err := s.readJournal(ctx, run.Key(), 0, func(e *runtrace.Entry) error {
+		if _, err := trace.AddEntry(e); err != nil {
+			s.Service.Logger.WarnContext(ctx, "tracing a run", "run", run.ID, "error", err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	built := trace.BuildTrace(tracedRun(run))
+	for i := range built.Spans {
+		shown.Traces = append(shown.Traces, showSpan(&built.Spans[i]))
+	}
+	for i := range built.Lines {
+		shown.Logs = append(shown.Logs, showLine(&built.Lines[i]))
+	}
+	shown.MoreTraces, shown.MoreLogs = built.MoreSpans, built.MoreLines
+	return nil
+}
+
+// readJournal reads the journal of a run after an entry, page by page, so that a large journal is never in memory as a whole.
+func (s *API) readJournal(ctx context.Context, run store.Key, after int64, use func(e *runtrace.Entry) error) error {
+	for {
+		page, err := s.Store.JournalAfter(ctx, run, after, store.MaxEntries)
+		if err != nil {
+			return fmt.Errorf("reading the journal of run %s: %w", run.ID, err)
+		}
+		for _, e := range page {
+			after = e.Sequence
+			if err := use(&runtrace.Entry{
+				JournalEntry: dispatchapi.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data}, At: e.At,
+			}); err != nil {
+				return err
+			}
+		}
+		if store.LastJournalPage(page, store.MaxEntries) {
+			return nil
+		}
+	}
+}
+
+func tracedRun(run store.Run) runtrace.Run {
+	out := runtrace.Run{
+		ID: run.ID.String(), AgentName: run.AgentName, Status: string(run.Status), ErrorCode: string(run.ErrorCode), Error: run.Error,
+		Attempt: run.Attempt, Queued: run.QueuedAt,
+	}
+	if run.StartedAt != nil {
+		out.Started = *run.StartedAt
+	}
+	if run.EndedAt != nil {
+		out.Ended = *run.EndedAt
+	}
+	return out
+}
+
+func showSpan(s *runtrace.Span) Span {
+	out := Span{
+		ID: s.ID, ParentID: rest.Optional(s.Parent), Name: s.Name, Kind: SpanKind(s.Kind), StartedAt: s.Start.UTC(),
+		Error: rest.Optional(s.Error), ErrorType: rest.Optional(s.ErrorType), Attributes: rest.Object("{}"),
+		Input: showContent(s.Input), Output: showContent(s.Output),
+	}
+	if s.HasEnded() {
+		end, ms := s.End.UTC(), s.Duration().Milliseconds()
+		out.EndedAt, out.DurationMS = &end, &ms
+	}
+	if attributes, err := json.Marshal(s.Attributes); err == nil {
+		out.Attributes = attributes
+	}
+	if s.Usage != nil {
+		usage := costs.TokenUsage(*s.Usage)
+		out.TokenUsage.Value = &usage
+	}
+	if s.Cost != nil {
+		cost := costs.NewCost(store.Cost{Currency: store.Currency(s.Cost.Currency), Nanos: s.Cost.Nanos})
+		out.Cost.Value = &cost
+	}
+	return out
+}
+
+func showContent(content json.RawMessage) any {
+	if content == nil {
+		return nil
+	}
+	return content
+}
+
+func showLine(l *runtrace.Line) LogLine {
+	return LogLine{
+		At: l.At.UTC(), Level: LogLevel(l.Level), Message: l.Text, Fields: rest.Object(l.Fields), Position: rest.Optional(l.Position),
+		SpanID: l.SpanID,
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runs_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/runs"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// tracedEntries are the journal of a run that calls a tool.
+var tracedEntries = []store.JournalEntry{
+	{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"hello","turn":1,"model":"openai/gpt-5","at":"2026-03-02T10:00:00Z","ms":250,
+		"content":{"parts":[{"functionCall":{"id":"c1","name":"lookup","args":{"order":"4711"}}}]},"usage":{"input_tokens":100,"output_tokens":20,"total_tokens":120},
+		"cost":{"currency":"EUR","nanos":1500000000}}`)},
+	{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"hello","call_id":"c1","tool":"lookup","arguments":{"order":"4711"},"at":"2026-03-02T10:00:01Z"}`)},
+	{Sequence: 3, Kind: store.JournalToolResult, Data: json.RawMessage(`{"call_id":"c1","tool":"lookup","ms":40,"error":"no such order","code":"script_error","more_log":2,
+		"log":[{"level":"warn","text":"slow","fields":{"ms":40},"position":"tools/a.star:3:2"}]}`)},
+}
+
+func getRun(t *testing.T, w *apiservertest.ProjectWithHistory, key, id string) runs.Run {
+	t.Helper()
+	status, answer := w.Call(t, key, http.MethodGet, "/runs/"+id, "")
+	require.Equal(t, http.StatusOK, status, "%s", answer)
+	return apiservertest.Decode[runs.Run](t, answer)
+}
+
+// A run shows the steps and log lines of its journal while it is open and after its end. Lists show none.
+func TestGetRun_ShowsTrace(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key, lease := w.CreateKey(t, nil), w.ClaimRun(t)
+	id := lease.Run.ID.String()
+	require.NoError(t, w.Store.AppendJournal(t.Context(), lease, tracedEntries[:2]))
+
+	open := getRun(t, w, key, id)
+	require.Len(t, open.Traces, 4)
+	require.Equal(t, runs.SpanKind("tool"), open.Traces[3].Kind)
+	require.Nil(t, open.Traces[3].EndedAt)
+	require.JSONEq(t, `{"order":"4711"}`, encode(t, open.Traces[3].Input))
+	require.Empty(t, open.Logs)
+
+	ends, err := w.Store.Complete(t.Context(), []store.Completion{{
+		Lease: lease, Status: store.RunCompleted, Output: "Sorry", Journal: tracedEntries[2:],
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []error{nil}, ends)
+	ended := getRun(t, w, key, id)
+	require.Len(t, ended.Traces, 4)
+	for i, name := range []string{"run hello", "invoke_agent hello", "chat gpt-5", "execute_tool lookup"} {
+		require.Equal(t, name, ended.Traces[i].Name)
+		require.NotNil(t, ended.Traces[i].EndedAt, name)
+	}
+	request, call := ended.Traces[2], ended.Traces[3]
+	require.EqualValues(t, 250, *request.DurationMS)
+	require.EqualValues(t, 120, request.TokenUsage.Value.TotalTokens)
+	require.InDelta(t, 1.5, request.Cost.Value.Amount, 1e-9)
+	require.JSONEq(t, `[{"role":"assistant","parts":[{"type":"tool_call","id":"c1","name":"lookup","arguments":{"order":"4711"}}]}]`, encode(t, request.Output))
+	require.Equal(t, "script_error", *call.ErrorType)
+	require.Equal(t, "no such order", *call.Error)
+	require.Equal(t, runtrace.SpanID(id, "c1"), call.ID)
+	require.Equal(t, ended.Traces[1].ID, *call.ParentID)
+	require.Len(t, ended.Logs, 1)
+	require.Equal(t, "tools/a.star:3:2", *ended.Logs[0].Position)
+	require.Equal(t, runs.LogLevel("warning"), ended.Logs[0].Level)
+	require.JSONEq(t, `{"ms":40}`, string(ended.Logs[0].Fields))
+	require.Equal(t, call.ID, ended.Logs[0].SpanID)
+	require.Equal(t, 2, ended.MoreLogs)
+
+	_, listed := w.Call(t, key, http.MethodGet, "/runs", "")
+	for _, run := range apiservertest.Decode[runs.RunList](t, listed).Items {
+		require.Empty(t, run.Traces)
+		require.Empty(t, run.Logs)
+	}
+}
+
+// An entry that cannot be read hides only itself.
+func TestGetRun_SkipsUnreadableEntry(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key, lease := w.CreateKey(t, nil), w.ClaimRun(t)
+	unreadable := store.JournalEntry{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":7}`)}
+	require.NoError(t, w.Store.AppendJournal(t.Context(), lease, []store.JournalEntry{tracedEntries[0], unreadable, tracedEntries[2]}))
+	require.Len(t, getRun(t, w, key, lease.Run.ID.String()).Traces, 4)
+}
+
+func encode(t *testing.T, value any) string {
+	t.Helper()
+	data, err := json.Marshal(value)
+	require.NoError(t, err)
+	return string(data)
+}

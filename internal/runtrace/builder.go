@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runtrace
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/tracecontext"
+)
+
+// Builder computes a trace from a journal that is read in pages.
+type Builder struct {
+	run      string
+	spans    []*Span
+	at       map[string]*Span // spans by position
+	parents  map[*Span]string // position of the span around a span
+	beyond   map[string]bool  // IDs of spans beyond MaxSpans
+	waiting  *Span
+	lines    []Line
+	contents int
+	moreLine int
+}
+
+// Added is what one entry added to a trace.
+type Added struct {
+	// Ended is the span that ended, or nil.
+	Ended *Span
+	Lines []Line
+	// MoreLines is the number of lines that did not fit.
+	MoreLines int
+}
+
+// NewBuilder returns a builder for the journal of a run.
+func NewBuilder(run string) *Builder {
+	return &Builder{run: run, at: map[string]*Span{}, parents: map[*Span]string{}, beyond: map[string]bool{}}
+}
+
+// Positions of spans that have no ID in the journal.
+const (
+	agentPosition   = "agent:"
+	modelPosition   = "model:"
+	failurePosition = "failure:"
+	waitPosition    = "wait:"
+	// effectSeparator separates the ID of a call or step from the number of an effect inside.
+	effectSeparator = "/"
+)
+
+// Limits of what a journal of a foreign runner can make of a trace.
+const (
+	// maxPath limits the path of an agent in bytes, maxPathDepth its number of agents.
+	maxPath      = 4 << 10
+	maxPathDepth = 100
+	// maxName limits names and texts of attributes in bytes, maxErrorText the text of an error.
+	maxName      = 256
+	maxErrorText = 2 << 10
+)
+
+// stepStarted is the outcome of a step that has begun. An entry with the same ID follows when it ends.
+const stepStarted = "started"
+
+// SpanID returns the ID of the span at a position of a run, as in the traceparent of requests.
+func SpanID(run, position string) string { return tracecontext.SpanOf(run, position).String() }
+
+// AddEntry reads the next entry. Entries of an unknown kind add nothing.
+func (b *Builder) AddEntry(e *Entry) (added Added, err error) {
+	switch e.Kind {
+	case dispatchapi.JournalModelAnswer, dispatchapi.JournalModelFailure:
+		var a answerEntry
+		if err = decodeEntry(e, &a); err == nil {
+			added.Ended = b.addAnswer(e, &a)
+		}
+	case dispatchapi.JournalToolStarted:
+		var s startedEntry
+		if err = decodeEntry(e, &s); err == nil {
+			b.addStart(e, &s)
+		}
+	case dispatchapi.JournalToolResult:
+		var r resultEntry
+		if err = decodeEntry(e, &r); err == nil {
+			added = b.addResult(e, &r)
+		}
+	case dispatchapi.JournalStep:
+		var s stepEntry
+		if err = decodeEntry(e, &s); err == nil {
+			added = b.addStep(e, &s)
+		}
+	case dispatchapi.JournalWait:
+		var w waitEntry
+		if err = decodeEntry(e, &w); err == nil {
+			b.addWait(e, &w)
+		}
+	case dispatchapi.JournalResumed, dispatchapi.JournalExpired:
+		added.Ended = b.endWait(e)
+	}
+	return added, err
+}
+
+func decodeEntry(e *Entry, into any) error {
+	if err := exactjson.Decode(e.Data, into); err != nil {
+		return fmt.Errorf("reading journal entry %d: %w", e.Sequence, err)
+	}
+	return nil
+}
+
+// newSpan adds a span, or only counts it beyond the limit. A position has one span: another one at the same position is not part
+// of the trace. The caller sets the rest.
+func (b *Builder) newSpan(position string, kind Kind, name string) *Span {
+	s := &Span{ID: SpanID(b.run, position), Position: position, Kind: kind, Name: cutName(name), Attributes: map[string]any{}}
+	switch {
+	case b.at[position] != nil:
+		return s
+	case len(b.spans) >= MaxSpans-1: // one is the run
+		b.beyond[s.ID] = true
+		return s
+	}
+	b.spans = append(b.spans, s)
+	b.at[position] = s
+	return s
+}
+
+// cutName cuts a name, or a text of an attribute.
+func cutName(name string) string { return excerpt.Of(name, maxName, excerpt.Ellipsis) }
+
+// setParent puts a span of the trace into the span at a position.
+func (b *Builder) setParent(s *Span, position string) {
+	if b.at[s.Position] == s {
+		b.parents[s] = position
+	}
+}
+
+// agentOf returns the span of the agent at a path, and creates the spans of the agents around it. It returns nil for a path that
+// no engine writes, or whose position another span has.
+func (b *Builder) agentOf(path string) *Span {
+	if path == "" || len(path) > maxPath || strings.Count(path, "/") >= maxPathDepth {
+		return nil
+	}
+	if known := b.at[agentPosition+path]; known != nil {
+		if known.Kind != KindAgent {
+			return nil
+		}
+		return known
+	}
+	around, name := "", path
+	if i := strings.LastIndex(path, "/"); i >= 0 {
+		around = path[:i]
+		if _, agent, ok := strings.Cut(path[i+1:], ":"); ok {
+			name = agent
+		} else {
+			return b.agentOf(around) // a tool of a step
+		}
+	}
+	parent := b.agentOf(around)
+	s := b.newSpan(agentPosition+path, KindAgent, "invoke_agent "+name)
+	s.Attributes["gen_ai.operation.name"] = "invoke_agent"
+	s.Attributes["gen_ai.agent.name"] = cutName(name)
+	if parent != nil {
+		b.setParent(s, parent.Position)
+		parent.Name = strings.Replace(parent.Name, "invoke_agent", "invoke_workflow", 1)
+		parent.Attributes["gen_ai.operation.name"] = "invoke_workflow"
+	}
+	return s
+}
+
+// placeSpan puts a span into the span at a position, or else into an agent.
+func (b *Builder) placeSpan(s *Span, owner, agent string) {
+	if owner != "" && b.at[owner] != nil {
+		b.setParent(s, owner)
+	} else if a := b.agentOf(agent); a != nil {
+		b.setParent(s, a.Position)
+	} else if owner != "" {
+		b.setParent(s, owner) // it may follow
+	}
+}
+
+func (b *Builder) addAnswer(e *Entry, a *answerEntry) *Span {
+	position := modelPosition + a.Agent + ":" + strconv.Itoa(a.Turn)
+	if a.Error != "" {
+		position = failurePosition + strconv.FormatInt(e.Sequence, 10)
+	}
+	provider, model, ok := strings.Cut(a.Model, "/")
+	if !ok {
+		provider, model = "", a.Model
+	}
+	b.agentOf(a.Agent)
+	s := b.newSpan(position, KindModel, "chat "+model)
+	b.placeSpan(s, "", a.Agent)
+	s.Start, s.End = a.timesOf(e.At)
+	s.Sequence, s.Cost, s.Usage = e.Sequence, a.Cost, &a.Usage
+	s.ErrorType = cutName(a.Error)
+	if a.Error != "" {
+		s.Error = "the answer of the model was not usable"
+	}
+	s.Attributes["gen_ai.operation.name"] = "chat"
+	s.Attributes["gen_ai.request.model"] = cutName(model)
+	if provider != "" {
+		s.Attributes["gen_ai.provider.name"] = cutName(cmp.Or(providers[provider], provider))
+	}
+	if a.FinishReason != "" {
+		s.Attributes["gen_ai.response.finish_reasons"] = []string{cutName(a.FinishReason)}
+	}
+	if a.Turn > 0 {
+		s.Attributes["agentplatform.turn"] = a.Turn
+	}
+	for name, n := range map[string]int64{
+		"gen_ai.usage.input_tokens":            a.Usage.InputTokens,
+		"gen_ai.usage.output_tokens":           a.Usage.OutputTokens + a.Usage.ThinkingTokens,
+		"gen_ai.usage.cache_read.input_tokens": a.Usage.CachedInputTokens,
+		"gen_ai.usage.reasoning.output_tokens": a.Usage.ThinkingTokens,
+	} {
+		if n > 0 {
+			s.Attributes[name] = n
+		}
+	}
+	s.Output = b.keepContent(a.outputMessages())
+	return s
+}
+
+// providers are the values of gen_ai.provider.name for usual prefixes of models. Others are used as they are.
+var providers = map[string]string{"gemini": "gcp.gemini", "google": "gcp.gemini"}
+
+func (b *Builder) addStart(e *Entry, started *startedEntry) {
+	s := b.callSpan(started.CallID, started.Tool, started.Type, started.Agent, started.Digest)
+	s.Start, _ = started.timesOf(e.At)
+	s.Sequence = e.Sequence
+	s.Input = b.keepContent(started.Arguments)
+}
+
+// callSpan adds the span of a call of a tool, or of an effect inside a script.
+func (b *Builder) callSpan(id, tool, toolType, agent, digest string) *Span {
+	if digest != "" {
+		s := b.newSpan(id, KindEffect, tool)
+		owner := id
+		if i := strings.LastIndex(id, effectSeparator); i >= 0 {
+			owner = id[:i]
+		}
+		s.Attributes["agentplatform.effect.name"] = cutName(tool)
+		b.placeSpan(s, owner, agent)
+		return s
+	}
+	kind := KindTool
+	if toolType == TypeMCP {
+		kind = KindMCP
+	}
+	s := b.newSpan(id, kind, "execute_tool "+tool)
+	s.Attributes["gen_ai.operation.name"] = "execute_tool"
+	s.Attributes["gen_ai.tool.name"] = cutName(tool)
+	s.Attributes["gen_ai.tool.call.id"] = cutName(id)
+	s.Attributes["gen_ai.tool.type"] = cmp.Or(toolTypes[toolType], "function")
+	if toolType != "" {
+		s.Attributes["agentplatform.tool.type"] = cutName(toolType)
+	}
+	if kind == KindMCP {
+		s.Attributes["mcp.method.name"] = "tools/call"
+	}
+	b.placeSpan(s, "", agent)
+	return s
+}
+
+func (b *Builder) addResult(e *Entry, r *resultEntry) Added {
+	s := b.at[r.CallID]
+	if s == nil { // a read, which has no start
+		s = b.callSpan(r.CallID, r.Tool, "", r.Agent, r.Digest)
+		s.Start, s.End = r.timesOf(e.At)
+	} else if r.Milliseconds != nil {
+		s.End = s.Start.Add(time.Duration(*r.Milliseconds) * time.Millisecond)
+	} else {
+		s.End = e.At
+	}
+	s.Sequence = e.Sequence
+	if r.Error != "" {
+		s.ErrorType, s.Error = cutName(cmp.Or(r.Code, "tool_error")), excerpt.Of(r.Error, maxErrorText, excerpt.Ellipsis)
+	} else {
+		s.Output = b.keepContent(r.Result)
+	}
+	lines, more := b.addLines(e, s, r.logged)
+	return Added{Ended: s, Lines: lines, MoreLines: more}
+}
+
+func (b *Builder) addStep(e *Entry, entry *stepEntry) Added {
+	s := b.at[entry.ID]
+	if s == nil {
+		kind, owner := stepKind(entry.ID)
+		s = b.newSpan(entry.ID, kind, cmp.Or(entry.Kind, string(kind)))
+		s.Start, _ = entry.timesOf(e.At)
+		if entry.Agent == "" && b.at[owner] == nil {
+			entry.Agent = owner
+		}
+		b.placeSpan(s, owner, entry.Agent)
+	}
+	s.Sequence = e.Sequence
+	if entry.Outcome == stepStarted {
+		return Added{}
+	}
+	_, s.End = entry.timesOf(e.At)
+	s.Attributes["agentplatform.outcome"] = cutName(entry.Outcome)
+	s.Output = b.keepContent(entry.Result)
+	lines, more := b.addLines(e, s, entry.logged)
+	return Added{Ended: s, Lines: lines, MoreLines: more}
+}
+
+// stepKind returns the kind and the owner of a step from its ID, which is <kind>:<owner>:<number or name>. The owner is the
+// path of an agent, or the ID of a call.
+func stepKind(id string) (kind Kind, owner string) {
+	before, rest, _ := strings.Cut(id, ":")
+	if i := strings.LastIndex(rest, ":"); i >= 0 {
+		owner = rest[:i]
+	}
+	if kind := Kind(before); slices.Contains([]Kind{KindMiddleware, KindHook, KindGuardrail}, kind) {
+		return kind, owner
+	}
+	return KindStep, owner
+}
+
+func (b *Builder) addWait(e *Entry, w *waitEntry) {
+	s := b.newSpan(waitPosition+strconv.FormatInt(e.Sequence, 10), KindWait, strings.TrimSpace("wait "+w.Kind))
+	s.Start, s.Sequence = e.At, e.Sequence
+	b.waiting = s
+}
+
+func (b *Builder) endWait(e *Entry) *Span {
+	s := b.waiting
+	if s == nil {
+		return nil
+	}
+	b.waiting = nil
+	s.End, s.Sequence = e.At, e.Sequence
+	s.Attributes["agentplatform.outcome"] = e.Kind
+	return s
+}
+
+// keepContent returns a content as it is shown, and nil for null.
+func (b *Builder) keepContent(value json.RawMessage) json.RawMessage {
+	if len(value) == 0 || string(value) == "null" {
+		return nil
+	}
+	if len(value) > MaxContent || b.contents+len(value) > MaxContents {
+		return fmt.Appendf(nil, `{"omitted_bytes": %d}`, len(value))
+	}
+	b.contents += len(value)
+	return slices.Clone(value)
+}

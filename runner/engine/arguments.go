@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/jsonschema"
+	"github.com/agentplatform/agentplatform/runner/model"
+)
+
+// CodeArguments is the code of a run whose model cannot call a tool with valid arguments.
+const CodeArguments = "tool_arguments_invalid"
+
+// maxRejections is the number of invalid calls of one tool in a row that fail a run.
+const maxRejections = 3
+
+// checkCalls returns the problem of each call, "" for a valid call. It depends on the calls and on
+// the hidden tools, so it is the same in each attempt. The error ends a run whose model does not learn from the problems.
+func (l *llmAgent) checkCalls(calls []*model.Call) (problems []string, err error) {
+	problems = make([]string, len(calls))
+	for i, c := range calls {
+		tool := l.findTool(c.Name)
+		switch {
+		case tool == nil:
+			problems[i] = fmt.Sprintf("there is no tool %q; call one of the tools of the request", truncateText(c.Name, maxToolName))
+			if l.findTool(bundle.SearchTools) != nil {
+				problems[i] += ", or find one with " + bundle.SearchTools
+			}
+		case l.hidden[tool.Name]:
+			problems[i] = fmt.Sprintf("the tool %q is not available now; call one of the tools of the request", tool.Name)
+			tool = nil
+		case c.Problem != "":
+			problems[i] = c.Problem
+		case tool.Schema != nil:
+			if err := CheckArguments(tool.Schema, c.Args); err != nil {
+				problems[i] = err.Error()
+			}
+		}
+		if tool == nil {
+			continue
+		}
+		if problems[i] == "" {
+			delete(l.rejections, tool.Name)
+			continue
+		}
+		l.rejections[tool.Name]++
+		if l.rejections[tool.Name] >= maxRejections && err == nil {
+			err = &failure{code: CodeArguments, message: fmt.Sprintf(
+				"the model of agent %q called tool %q %d times in a row with invalid arguments, at last: %s", l.agent.Name, tool.Name, maxRejections, problems[i])}
+		}
+	}
+	return problems, err
+}
+
+// CompileArguments compiles the JSON Schema of a tool's arguments. A tool without parameters takes no
+// arguments.
+func CompileArguments(tool string, parameters map[string]any) (*jsonschema.Schema, error) {
+	if parameters == nil {
+		parameters = map[string]any{"type": "object", "additionalProperties": false}
+	}
+	schema, err := jsonschema.Compile(parameters)
+	if err != nil {
+		return nil, fmt.Errorf("the parameters of tool %q: %w", tool, err)
+	}
+	return schema, nil
+}
+
+// CheckArguments returns the error for the model if the arguments of a call do not fit the schema:
+// some problems as "field: problem" in one line. Arguments are decoded by exactjson.
+func CheckArguments(schema *jsonschema.Schema, args map[string]any) error {
+	if args == nil {
+		args = map[string]any{}
+	}
+	if err := checkJSON("arguments", args); err != nil {
+		return err
+	}
+	problems := schema.Check(args)
+	if len(problems) == 0 {
+		return nil
+	}
+	return errors.New("the arguments do not fit: " + strings.Join(problems, "; "))
+}

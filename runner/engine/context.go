@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"sync"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// runContext holds the values of a run that prompts, expressions and scripts see. Scripts change only values that no
+// event brought along. Parallel calls use it at the same time.
+type runContext struct {
+	from    *runContext // of the steps before, if steps that run at the same time have a copy each
+	mu      sync.Mutex
+	values  map[string]any   // nil for a copy before begin
+	changed map[string]bool  // keys that scripts set
+	changes []map[string]any // of a copy since begin
+}
+
+// RunContext returns the values of the run's context. The caller may change the map, but not the values.
+func (s *Scope) RunContext() map[string]any { return s.values.copyValues() }
+
+func (c *runContext) copyValues() map[string]any {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.values == nil && c.from != nil {
+		return c.from.copyValues()
+	}
+	return maps.Clone(c.values)
+}
+
+// splitValues returns the changeable values and the read-only values for scripts.
+func (c *runContext) splitValues() (changeable, readOnly map[string]any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changeable, readOnly = map[string]any{}, make(map[string]any, len(c.values))
+	for key, value := range c.values {
+		if c.changed[key] {
+			changeable[key] = value
+		} else {
+			readOnly[key] = value
+		}
+	}
+	return changeable, readOnly
+}
+
+// applyChanges changes values; a nil deletes one. Values of the run's event stay.
+func (c *runContext) applyChanges(changes map[string]any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.from != nil && len(changes) > 0 {
+		c.changes = append(c.changes, changes)
+	}
+	for key, value := range changes {
+		if _, known := c.values[key]; known && !c.changed[key] {
+			continue
+		}
+		if value == nil {
+			delete(c.values, key)
+			delete(c.changed, key)
+			continue
+		}
+		c.values[key], c.changed[key] = value, true
+	}
+}
+
+// encodeChanged returns the values that scripts set, as JSON, or nil if there are none or too many.
+func (c *runContext) encodeChanged() (json.RawMessage, error) {
+	changed, _ := c.splitValues()
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(changed)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("encoding the context: %w", err)
+	case len(text) > dispatchapi.MaxContext:
+		return nil, &failure{code: CodeContextTooLarge, message: fmt.Sprintf(
+			"the scripts of the run set a context of %d bytes, the limit is %d; set less", len(text), dispatchapi.MaxContext)}
+	}
+	return text, nil
+}
+
+// ContextParts returns the changeable and the read-only values of the run's context for scripts.
+func (s *Scope) ContextParts() (changeable, readOnly map[string]any) { return s.values.splitValues() }
+
+// fork returns a copy for a step that runs at the same time as others, so that none sees the changes of another one.
+func (c *runContext) fork() *runContext { return &runContext{from: c} }
+
+// begin takes over the values of the steps before. Without a copy it does nothing.
+func (c *runContext) begin() {
+	if c.from == nil {
+		return
+	}
+	c.from.mu.Lock()
+	defer c.from.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.values, c.changed, c.changes = maps.Clone(c.from.values), maps.Clone(c.from.changed), nil
+}
+
+// join applies the changes of a copy to the original, after all steps that ran at the same time.
+func (c *runContext) join() {
+	if c.from == nil {
+		return
+	}
+	for _, changes := range c.changes {
+		c.from.applyChanges(changes)
+	}
+}

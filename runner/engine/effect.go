@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// CodeDiverged is the code of a run whose script asked for something else than in an earlier attempt.
+const CodeDiverged = "script_diverged"
+
+const (
+	// maxEffects limits the effects of one call, because each has an entry in the journal.
+	maxEffects = 1000
+	// maxShownArguments limits the arguments of an effect in the journal, as JSON in bytes.
+	maxShownArguments = 16 << 10
+)
+
+// effectSeparator separates the owner of an effect from its number. No call ID of a model contains it.
+const effectSeparator = "/"
+
+// Effects performs the effects of a script, one at a time, once over all attempts. A script that runs again gets the
+// recorded results, and continues with the first effect that has none.
+type Effects struct {
+	scope *Scope
+	owner string
+	// keys begins the idempotency keys of the effects.
+	keys  string
+	count int
+	// tells is true if the model learns of an interrupted effect.
+	tells bool
+}
+
+// Effect is what a script does to the outside world.
+type Effect struct {
+	// Name is the name of the function, such as "http.post".
+	Name      string
+	Arguments map[string]any
+	// Read is true if the effect changes nothing. It is done again if its result was lost.
+	Read bool
+	// Idempotent is true if a repetition changes nothing more. Otherwise an interrupted effect fails the run.
+	Idempotent bool
+	// Run performs the effect. key identifies the effect in the run, for requests that carry an idempotency key. The
+	// script sees the text of an error.
+	Run func(ctx context.Context, key string) (map[string]any, error)
+}
+
+// Effects returns the effects of a call of a tool.
+func (c *Call) Effects() *Effects {
+	return &Effects{scope: c.Scope, owner: c.ID, keys: c.IdempotencyKey(), tells: !reserved(c.ID) && c.Scope.agent.ToolOptions.TellsInterrupted()}
+}
+
+// Count returns the number of effects so far.
+func (e *Effects) Count() int { return e.count }
+
+// Do performs the next effect or returns its recorded result. Its error ends the attempt; an error for the script is
+// part of the result.
+func (e *Effects) Do(ctx context.Context, effect Effect) (Result, error) {
+	e.count++
+	if e.count > maxEffects {
+		return Result{Error: fmt.Sprintf("a call can have at most %d requests and variables", maxEffects)}, nil
+	}
+	id := e.owner + effectSeparator + strconv.Itoa(e.count)
+	digest, err := effectDigest(effect)
+	if err != nil {
+		return Result{Error: "the arguments of " + effect.Name + " are not JSON"}, nil
+	}
+	unsafe := !effect.Read && !effect.Idempotent
+	a := action{
+		started: toolStarted{
+			Agent: e.scope.path, CallID: id, Tool: effect.Name, Arguments: shownArguments(effect.Arguments), Digest: digest, Tells: unsafe && e.tells,
+		},
+		unsafe: unsafe && !e.tells, read: effect.Read,
+		run: func(ctx context.Context, _ startedTool) (map[string]any, error) {
+			return effect.Run(ctx, cmp.Or(e.keys, e.scope.in.RunID+effectSeparator+e.owner)+strings.TrimPrefix(id, e.owner))
+		},
+	}
+	return e.scope.perform(ctx, a)
+}
+
+// SendConnector sends a payload to an outbound connector, by its name, over a link of the mode middleware. It is the next
+// effect. A payload is sent once, because it is sent under the position of its journal entry.
+func (e *Effects) SendConnector(ctx context.Context, name string, payload any) (Result, error) {
+	if e.scope.in.Outbound == nil {
+		return Result{Error: "sending is not available here"}, nil
+	}
+	e.count++
+	effect := Effect{Name: sendConnector, Arguments: map[string]any{"action_name": name, "payload": payload}}
+	digest, err := effectDigest(effect)
+	if err != nil {
+		return Result{Error: "the payload cannot be written as JSON"}, nil
+	}
+	return e.scope.perform(ctx, action{
+		started: toolStarted{
+			Agent: e.scope.path, CallID: e.owner + effectSeparator + strconv.Itoa(e.count), Tool: sendConnector, Sends: true,
+			Arguments: shownArguments(effect.Arguments), Digest: digest,
+		},
+		positioned: true,
+		run: func(ctx context.Context, began startedTool) (map[string]any, error) {
+			return e.scope.sendPayload(ctx, dispatchapi.SendRequest{Mode: dispatchapi.SendByMiddleware, Name: name, Position: began.position}, payload)
+		},
+	})
+}
+
+// shownArguments returns the arguments for the journal, or their size if they are large. The digest identifies them.
+func shownArguments(args map[string]any) map[string]any {
+	text, err := json.Marshal(args)
+	if err != nil || len(text) <= maxShownArguments {
+		return args
+	}
+	return map[string]any{"bytes": len(text)}
+}
+
+// effectDigest identifies the name and the arguments of an effect.
+func effectDigest(effect Effect) (string, error) {
+	text, err := json.Marshal([]any{effect.Name, effect.Arguments}) // maps are written in the order of their keys
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// diverged returns the failure of a run whose script asks for another effect than before.
+func diverged(s toolStarted, before string) *failure {
+	return &failure{code: CodeDiverged, message: fmt.Sprintf(
+		"the script of %q did %q as effect %s before, and asks for %q with other arguments or at another position now; "+
+			"a script must do the same in each attempt", s.Agent, before, s.CallID, s.Tool)}
+}

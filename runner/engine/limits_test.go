@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/engine"
+)
+
+// A run that needs more than a limit fails before the next request or call, in one attempt and in several.
+func TestLimits_FailRun(t *testing.T) {
+	t.Parallel()
+	const script = `steps: [{turn: 1, tool_calls: [{name: look}, {name: charge}], tokens: {input: 40, output: 10}},
+		{turn: 2, tool_calls: [{name: charge}], tokens: {input: 40, output: 10}}, {text: done, tokens: {input: 40, output: 10}}]`
+	prices := func() (runnerconfig.Prices, error) {
+		return runnerconfig.Prices{Prices: map[string]runnerconfig.Price{"scripted/main": {Currency: "USD", Input: 1_000_000, Output: 1_000_000}}}, nil
+	}
+	for name, row := range map[string]struct {
+		limits, problem string // "" completes
+		called          int
+	}{
+		"no limit":             {"", "", 3},
+		"enough":               {"limits: {tool_calls: 3, tokens: 101, cost: '0.000101 USD'}", "", 3},
+		"tool calls":           {"limits: {tool_calls: 2}", `agent "main" made more than 2 tool calls in this run, which is its limit (limits.tool_calls)`, 2},
+		"first answer's calls": {"limits: {tool_calls: 1}", `agent "main" made more than 1 tool calls in this run, which is its limit (limits.tool_calls)`, 0},
+		"tokens":               {"limits: {tokens: 100}", `agent "main" used 100 tokens in this run, which is its limit (limits.tokens)`, 3},
+		"cost":                 {"limits: {cost: '0.00005 USD'}", `agent "main" spent 0.00005 USD in this run, which is its limit (limits.cost)`, 2},
+		"other currency":       {"limits: {cost: '0.00005 EUR'}", `agent "main" has a limit in EUR (limits.cost), but the prices of its models have another currency; use their currency`, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := project(t, "agents/main.yaml", "name: main\ntype: sequential\nagents: [one]\n"+row.limits+"\n",
+				"agents/one.yaml", "name: one\nmodel: scripted/main\ntools: [look, charge]\n", "models/main.yaml", script)
+			h := &house{}
+			e := engine.New(engine.Config{Models: h, Tools: h.tools(), Prices: prices})
+			in := input(p, h)
+			out := e.Execute(t.Context(), in)
+			require.Equal(t, row.problem, out.Error, out.Cause)
+			require.Len(t, h.called, row.called)
+			journal := slices.Concat(h.appended, out.Trailing)
+			for cut := range journal {
+				again := &house{}
+				e := engine.New(engine.Config{Models: again, Tools: again.tools(), Prices: prices})
+				in := input(p, again)
+				in.Prior = slices.Clone(journal[:cut])
+				resumed := e.Execute(t.Context(), in)
+				if resumed.ErrorCode == engine.CodeToolInterrupted {
+					continue
+				}
+				require.Equal(t, row.problem, resumed.Error, "resumed after entry %d", cut)
+			}
+		})
+	}
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mcp
+
+import "context"
+
+// Wait waits for the requests in the background.
+func (c *Client) Wait() { c.background.Wait() }
+
+// CutMiddle is cutMiddle.
+func CutMiddle(text string, limit int) string { return cutMiddle(text, limit) }
+
+// MaxPeers is maxPeers.
+const MaxPeers = maxPeers
+
+// Peers returns the number of servers whose state is kept.
+func (c *Client) Peers() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.peers)
+}
+
+// TokensOf returns a function that returns the token of a server.
+func (c *Client) TokensOf(server Server) func(context.Context) (string, error) {
+	p := c.acquirePeer(server)
+	defer c.releasePeer(p)
+	return p.tokens.currentToken
+}

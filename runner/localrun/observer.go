@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package localrun
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
+)
+
+// observer sees what happens in a run: agents and tools as a feature, models and HTTP requests as a wrapper.
+type observer struct {
+	now       func() time.Time
+	began     time.Time
+	show      func(Step)
+	prices    runnerconfig.Prices
+	variables runnerconfig.Variables
+	mask      *mask
+
+	mu        sync.Mutex // guards the fields below, and calls of show
+	steps     []Step
+	costs     []dispatchapi.Cost
+	called    map[string]bool // IDs of calls that were executed or shown as rejected
+	answers   []modelAnswer
+	exchanges []exchange
+	results   []toolResult
+}
+
+// toolResult is the result of an executed call.
+type toolResult struct {
+	tool      *engine.Tool
+	agent     *bundle.Agent
+	arguments map[string]any
+	result    engine.Result
+}
+
+func newObserver(opts Options) *observer {
+	o := &observer{
+		now: opts.Now, began: opts.Now(), show: opts.Show, prices: opts.Prices, variables: opts.Variables, mask: &mask{}, called: map[string]bool{},
+	}
+	for _, secret := range opts.Secrets {
+		o.mask.addSecret(secret)
+	}
+	for _, v := range opts.Variables.Variables {
+		if v.Sensitive {
+			o.mask.addSecret(v.Value)
+		}
+	}
+	return o
+}
+
+// pathKey is the key of an agent's position in a context.
+type pathKey struct{}
+
+// pathOf returns the position of the agent in the tree.
+func pathOf(ctx context.Context) string {
+	path, _ := ctx.Value(pathKey{}).(string)
+	return path
+}
+
+// feature shows agents and calls of tools.
+func (o *observer) feature() engine.Feature {
+	return engine.Feature{
+		Name: "the observer of a local run",
+		WrapAgent: func(at *engine.Scope, next engine.AgentFunc) engine.AgentFunc {
+			return func(ctx context.Context, in engine.Message) (engine.Message, error) {
+				o.addStep(Step{Kind: AgentStarted, Agent: at.Path(), Model: at.Agent().Model})
+				return next(context.WithValue(ctx, pathKey{}, at.Path()), in)
+			}
+		},
+		WrapCall: func(next engine.CallFunc) engine.CallFunc {
+			return func(ctx context.Context, call *engine.Call) (engine.Result, error) {
+				return o.watchCall(ctx, call, next)
+			}
+		},
+	}
+}
+
+// watchCall executes a call and shows it.
+func (o *observer) watchCall(ctx context.Context, call *engine.Call, next engine.CallFunc) (engine.Result, error) {
+	path := call.Scope.Path()
+	o.mu.Lock()
+	o.called[call.ID] = true
+	o.mu.Unlock()
+	o.addStep(Step{Kind: ToolStarted, Agent: path, CallID: call.ID, Tool: call.Tool.Name, Arguments: call.Arguments})
+	begin := o.now()
+	result, err := next(context.WithValue(ctx, pathKey{}, path), call)
+	for _, line := range call.Logged() {
+		o.addStep(Step{Kind: Log, Agent: path, CallID: call.ID, Tool: call.Tool.Name, Line: &line})
+	}
+	s := Step{Kind: ToolResult, Agent: path, CallID: call.ID, Tool: call.Tool.Name, MS: o.elapsedSince(begin), Result: result.Value, Error: result.Error}
+	var stop *engine.Stop
+	switch {
+	case errors.As(err, &stop):
+		s.Result = map[string]any{"stop": stop.Output}
+	case err != nil:
+		s.Error = err.Error()
+	default:
+		o.mu.Lock()
+		o.results = append(o.results, toolResult{call.Tool, call.Scope.Agent(), call.Arguments, result})
+		o.mu.Unlock()
+	}
+	o.addStep(s)
+	return result, err
+}
+
+// models are the models of a run.
+type models struct {
+	next     engine.Models
+	observer *observer
+}
+
+// Resolve implements engine.Models.
+func (m *models) Resolve(reference string, project *bundle.Project, settings model.Settings) (model.Model, error) {
+	found, err := m.next.Resolve(reference, project, settings)
+	if err != nil {
+		return nil, err
+	}
+	return &observedModel{Model: found, reference: reference, observer: m.observer}, nil
+}
+
+// observedModel is a model whose requests are shown and kept.
+type observedModel struct {
+	model.Model
+	reference string // in the repository
+	observer  *observer
+}
+
+// modelAnswer is a request of an agent with the answer or the error of its model.
+type modelAnswer struct {
+	reference, agent, conversation string
+	turn                           int
+	answer                         *model.Answer
+	failure                        *model.Error
+}
+
+// Generate implements model.Model.
+func (m *observedModel) Generate(ctx context.Context, req *model.Request) (*model.Answer, error) {
+	o := m.observer
+	o.showRejected(ctx, req)
+	turn, conversation := model.ReadConversation(req.Contents)
+	begin := o.now()
+	answer, err := m.Model.Generate(ctx, req)
+	s := Step{Kind: ModelAnswer, Agent: pathOf(ctx), Turn: turn, Model: m.Name(), MS: o.elapsedSince(begin)}
+	kept := modelAnswer{reference: m.reference, agent: pathOf(ctx), conversation: conversation, turn: turn, answer: answer}
+	if err != nil {
+		failed, isModel := model.AsError(err)
+		if s.Kind, s.Error = ModelFailure, err.Error(); isModel {
+			s.Usage, kept.failure = failed.Usage, failed
+		}
+	} else {
+		s.Model, s.Usage, s.Text = cmp.Or(answer.Model, m.Name()), answer.Usage, answer.Content.Text()
+		if answer.Content != nil {
+			for _, c := range answer.Content.Calls() {
+				s.Calls = append(s.Calls, engine.CallRecord{Tool: c.Name, Arguments: c.Args})
+			}
+		}
+	}
+	if price, known := o.prices.Prices[s.Model]; known && s.Usage != nil {
+		s.Cost = &dispatchapi.Cost{Currency: price.Currency, Nanos: price.Nanos(runnerconfig.Tokens{
+			Input: s.Usage.InputTokens, CachedInput: s.Usage.CachedInputTokens, Output: s.Usage.OutputTokens, Thinking: s.Usage.ThinkingTokens,
+		})}
+	}
+	if err == nil || kept.failure != nil {
+		o.mu.Lock()
+		o.answers = append(o.answers, kept)
+		o.mu.Unlock()
+	}
+	o.addStep(s)
+	return answer, err
+}
+
+// showRejected shows the calls of the last answer that the engine rejected before it executed them.
+func (o *observer) showRejected(ctx context.Context, req *model.Request) {
+	if len(req.Contents) == 0 {
+		return
+	}
+	var rejected []Step
+	o.mu.Lock()
+	for _, part := range req.Contents[len(req.Contents)-1].Parts {
+		if r := part.Result; r != nil && !o.called[r.ID] {
+			o.called[r.ID] = true
+			text, _ := r.Response["error"].(string)
+			rejected = append(rejected, Step{Kind: ToolRejected, Agent: pathOf(ctx), CallID: r.ID, Tool: r.Name, Error: text})
+		}
+	}
+	o.mu.Unlock()
+	for _, s := range slices.Clip(rejected) {
+		o.addStep(s)
+	}
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"context"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// Model answers requests. Implementations are safe for concurrent use and keep no state between requests.
+type Model interface {
+	// Name returns the reference, provider/model.
+	Name() string
+	// Generate returns the answer to a request. It does not change the request. The error is an *Error, or the error of
+	// the context.
+	Generate(ctx context.Context, req *Request) (*Answer, error)
+}
+
+// Request asks a model for the next message of a conversation.
+type Request struct {
+	// Instructions are the system prompt, "" without one.
+	Instructions string
+	// Contents is the conversation. Its last message is not the model's.
+	Contents []*Content
+	// Tools are the tools that the model may call.
+	Tools []ToolDeclaration
+	// Temperature is nil for the default of the model.
+	Temperature *float64
+}
+
+// ToolDeclaration describes a tool to a model.
+type ToolDeclaration struct {
+	Name, Description string
+	// Parameters is the JSON Schema of the arguments; nil for none.
+	Parameters any
+}
+
+// Answer is a model's answer.
+type Answer struct {
+	Content *Content
+	// Model is the reference of the model that answered.
+	Model        string
+	FinishReason FinishReason
+	// Usage is nil if the service did not report it.
+	Usage *dispatchapi.TokenUsage
+}
+
+// FinishReason is the reason for the end of an answer.
+type FinishReason string
+
+// Reasons for the end of an answer.
+const (
+	FinishStop      FinishReason = "STOP"
+	FinishMaxTokens FinishReason = "MAX_TOKENS"
+	FinishSafety    FinishReason = "SAFETY"
+)
+
+// Roles of messages.
+const (
+	RoleUser  = "user"
+	RoleModel = "model"
+)
+
+// Content is one message of a conversation. Its JSON is a part of journals and never changes.
+type Content struct {
+	Parts []*Part `json:"parts,omitempty"`
+	// Role is RoleUser, also for results of tools, or RoleModel.
+	Role string `json:"role,omitempty"`
+}
+
+// Part is a part of a message: a text, a file, a call of a tool, or the result of a call.
+type Part struct {
+	File   *File   `json:"inlineData,omitempty"`
+	Call   *Call   `json:"functionCall,omitempty"`
+	Result *Result `json:"functionResponse,omitempty"`
+	Text   string  `json:"text,omitempty"`
+	// Thought marks a text as the model's reasoning, which is no part of its answer.
+	Thought bool `json:"thought,omitempty"`
+	// ThoughtSignature is data of the model service that belongs to its reasoning.
+	ThoughtSignature []byte `json:"thoughtSignature,omitempty"`
+}
+
+// Call is a call of a tool.
+type Call struct {
+	// ID is unique in a run after the engine has recorded the answer.
+	ID   string         `json:"id,omitempty"`
+	Args map[string]any `json:"args,omitempty"`
+	Name string         `json:"name,omitempty"`
+	// Problem says why the arguments cannot be read; "" if they can. The model gets it as the result.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Result is the result of a call.
+type Result struct {
+	ID       string         `json:"id,omitempty"`
+	Name     string         `json:"name,omitempty"`
+	Response map[string]any `json:"response,omitempty"`
+}
+
+// File is an attachment.
+type File struct {
+	Name     string `json:"displayName,omitempty"`
+	MIMEType string `json:"mimeType,omitempty"`
+	Data     []byte `json:"data,omitempty"`
+}
+
+// TextContent returns a message with one text.
+func TextContent(role, text string) *Content {
+	return &Content{Role: role, Parts: []*Part{{Text: text}}}
+}
+
+// Text returns the texts of a message without the model's reasoning.
+func (c *Content) Text() string {
+	if c == nil {
+		return ""
+	}
+	text := ""
+	for _, part := range c.Parts {
+		if !part.Thought {
+			text += part.Text
+		}
+	}
+	return text
+}
+
+// Calls returns the calls of tools in a message.
+func (c *Content) Calls() (calls []*Call) {
+	for _, part := range c.Parts {
+		if part.Call != nil {
+			calls = append(calls, part.Call)
+		}
+	}
+	return calls
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	// maxWarm limits idle children. An idle child ends after warmTime.
+	maxWarm  = 4
+	warmTime = time.Minute
+	// defaultMaxChildren limits children of a pool.
+	defaultMaxChildren = 32
+)
+
+// Options are the settings of a pool.
+type Options struct {
+	// Memory limits the memory of each script in bytes. The default is DefaultMemory.
+	Memory uint64
+	// MaxChildren limits scripts that are executed at the same time. More calls wait. The default depends on the memory
+	// limit of the container, and is at most 32.
+	MaxChildren int
+	// Command starts a child: a program that calls Main. The default is this program with the argument script.
+	Command []string
+	// Log gets a warning if the system cannot filter the system calls of children; optional.
+	Log *slog.Logger
+}
+
+// Pool executes scripts in child processes. It starts a child when a call needs one, and keeps a few idle children.
+type Pool struct {
+	options Options
+	clock   clock
+	slots   chan struct{}
+	// open counts calls, and children that are ended.
+	open sync.WaitGroup
+
+	mu     sync.Mutex // guards the fields below
+	idle   []*idleProcess
+	closed bool
+}
+
+// idleProcess is a child that waits for a call. stop ends its timer.
+type idleProcess struct {
+	*process
+	stop func() bool
+}
+
+// clock is the time of a pool.
+type clock struct {
+	now func() time.Time
+	// after calls f once after d, unless stop is called before.
+	after func(d time.Duration, f func()) (stop func() bool)
+}
+
+var realClock = clock{time.Now, func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }}
+
+// NewPool returns a pool. Close ends its children.
+func NewPool(options Options) (*Pool, error) {
+	if options.Memory == 0 {
+		options.Memory = DefaultMemory
+	}
+	if options.MaxChildren == 0 {
+		options.MaxChildren = childrenFor(memoryLimit(), options.Memory)
+	}
+	if options.Command == nil {
+		program, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("finding this program: %w", err)
+		}
+		options.Command = []string{program, "script"}
+	}
+	if err := hideProcess(); err != nil {
+		return nil, err
+	}
+	if options.Log != nil && !canFilterCalls() {
+		options.Log.Warn("system calls of scripts are not filtered, because this system does not support seccomp filters")
+	}
+	options.Command = append(options.Command, fmt.Sprintf("--memory=%d", options.Memory))
+	return &Pool{options: options, clock: realClock, slots: make(chan struct{}, options.MaxChildren)}, nil
+}
+
+// ErrClosed is the error of calls of a closed pool.
+var ErrClosed = errors.New("the pool of scripts is closed")
+
+// Close ends idle children, and waits for open calls and for the end of all children.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	p.closed = true
+	idle := p.idle
+	p.idle = nil
+	p.mu.Unlock()
+	for _, one := range idle {
+		one.stop()
+		p.discard(one.process)
+	}
+	p.open.Wait()
+}
+
+// Run executes a call. The error is an *Error if the script failed, the error of the host if the host ended the script, or
+// the context's. The result has the logs of the script in any case.
+func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return Result{}, ctx.Err()
+	}
+	if call.Limits == (Limits{}) {
+		call.Limits = LimitsOf(call.Owner)
+	}
+	if !p.beginCall() {
+		return Result{}, ErrClosed
+	}
+	defer p.open.Done()
+	child, wasIdle, err := p.takeChild(call.Digest)
+	if err != nil {
+		return Result{}, err
+	}
+	run := &execution{pool: p, child: child, call: &call, host: host}
+	result, err := run.execute(ctx)
+	if err != nil && wasIdle && run.wasDead {
+		p.discard(child)
+		if child, err = startProcess(p.options.Command); err != nil {
+			return Result{}, err
+		}
+		run = &execution{pool: p, child: child, call: &call, host: host}
+		result, err = run.execute(ctx)
+	}
+	if run.reusable {
+		p.keepChild(child)
+	} else {
+		p.discard(child)
+	}
+	return result, err
+}
+
+// begin counts a call, unless the pool is closed.
+func (p *Pool) beginCall() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.open.Add(1)
+	return true
+}
+
+// take returns an idle child, if possible one that has the sources, or starts a child.
+func (p *Pool) takeChild(digest string) (child *process, wasIdle bool, err error) {
+	p.mu.Lock()
+	best := len(p.idle) - 1
+	for i, one := range p.idle {
+		if one.digest == digest {
+			best = i
+		}
+	}
+	if best < 0 {
+		p.mu.Unlock()
+		child, err = startProcess(p.options.Command)
+		return child, false, err
+	}
+	one := p.idle[best]
+	p.idle = append(p.idle[:best], p.idle[best+1:]...)
+	p.mu.Unlock()
+	one.stop()
+	return one.process, true, nil
+}
+
+// keep keeps a child for the next call, or ends it if there are enough.
+func (p *Pool) keepChild(child *process) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || len(p.idle) >= maxWarm {
+		p.discard(child)
+		return
+	}
+	one := &idleProcess{process: child}
+	one.stop = p.clock.after(warmTime, func() { p.expireChild(one) })
+	p.idle = append(p.idle, one)
+}
+
+// expire ends a child that was idle for too long.
+func (p *Pool) expireChild(one *idleProcess) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.idle {
+		if other == one {
+			p.idle = append(p.idle[:i], p.idle[i+1:]...)
+			p.discard(one.process)
+			return
+		}
+	}
+}
+
+// discard ends a child in the background.
+func (p *Pool) discard(child *process) { p.open.Go(child.release) }

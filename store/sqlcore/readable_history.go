@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Conditions for readable history. Every read of history uses one of them. Rows that they hide are
+// erased, or will be deleted.
+
+// since limits history rows by ID to the retention of their project. project is its ID, as an
+// argument or a column.
+func since(id, project string) string { return ` AND ` + isSince(id, project) }
+
+func isSince(id, project string) string {
+	return id + ` >= COALESCE((SELECT id_at(now_us() - p.history_us) FROM projects p WHERE p.project_id = ` + project + ` AND p.history_us <> 0), '` + uuid.Nil.String() + `')`
+}
+
+// sinceOrOpen limits rows that belong to runs in the same way, but includes the rows of open runs,
+// which continue.
+func sinceOrOpen(run, project string) string {
+	return ` AND (` + isSince(run, project) + ` OR EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = ` + project + ` AND o.id = ` + run + `))`
+}
+
+// readable limits ended runs r to the retention and excludes erased ones.
+func readable(project string) string { return unerased("r") + since("r.id", project) }
+
+// unerased excludes erased runs.
+func unerased(alias string) string { return ` AND ` + alias + `.erased_at IS NULL` }
+
+// readableSince returns the time from which history of a project is readable, 0 if all of it is.
+func (c *Core) readableSince(ctx context.Context, q Queryer, project uuid.UUID) (us int64, err error) {
+	err = found(q.QueryRowContext(ctx, `SELECT now_us() - p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil
+	}
+	return max(us, 0), wrap(err, "reading the retention of project %s", project)
+}
+
+// openForOf returns SQL for how long rows of a project may be open, in microseconds: the argument
+// age, or a day less than the project's retention if that is shorter.
+func openForOf(project, age string) string {
+	return `COALESCE((SELECT CASE WHEN p.history_us - ` + dayUS + ` < ` + age + ` THEN p.history_us - ` + dayUS + ` ELSE ` + age + ` END
+		FROM projects p WHERE p.project_id = ` + project + ` AND p.history_us <> 0), ` + age + `)`
+}
+
+// openFor returns the value of openForOf for a project.
+func (c *Core) openFor(ctx context.Context, q Queryer, project uuid.UUID, age time.Duration) (time.Duration, error) {
+	var us int64
+	err := found(q.QueryRowContext(ctx, `SELECT p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
+	if errors.Is(err, store.ErrNotFound) {
+		return age, nil
+	}
+	return min(age, time.Duration(us)*time.Microsecond-day), wrap(err, "reading the retention of project %s", project)
+}

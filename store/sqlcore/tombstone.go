@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// departedMargin is how much longer than history the remaining rows of a deleted object are kept.
+// By then the last day of its history is deleted.
+const departedMargin = 2 * day
+
+// recordDeletion records the deletion of an object whose rollups and builds stay as long as its history. An
+// object that is re-created with the same ID gets them back.
+func recordDeletion(ctx context.Context, tx *Tx, kind string, key store.Key) error {
+	return recordNamedDeletion(ctx, tx, kind, key, "")
+}
+
+// recordNamedDeletion also records the name, which is shown with the remaining rows.
+func recordNamedDeletion(ctx context.Context, tx *Tx, kind string, key store.Key, name string) error {
+	_, err := tx.exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
+		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at,
+			name = CASE WHEN excluded.name = '' THEN departed.name ELSE excluded.name END`, key.ProjectID, kind, key.ID, name)
+	return wrap(err, "recording the deletion")
+}
+
+// Selects the first object that was deleted before $1 and has been re-created, or has expired: it
+// has no open rows, no outbox rows and no history.
+const (
+	isBack = `EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = d.project_id AND k.id = d.id AND k.kind = d.kind)`
+	isOver = `CASE d.kind WHEN '` + store.KindProject + `' THEN
+			NOT EXISTS (SELECT 1 FROM object_ids k WHERE k.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM open_connector_runs r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM deliveries r WHERE r.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox_rollups o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox_words o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM outbox_traces o WHERE o.project_id = d.project_id)
+			AND NOT EXISTS (SELECT 1 FROM stored_days s WHERE s.project_id = d.project_id)
+		ELSE TRUE END`
+	pickDeparted = `SELECT d.project_id, d.id, d.kind, ` + isBack + ` FROM departed d WHERE d.gone_at < $1 AND (` + isBack + ` OR ` + isOver + `)`
+)
+
+// departure is a deleted object.
+type departure struct {
+	store.Key
+	kind string
+	back bool
+}
+
+func scanDeparture(row scanner) (d departure, err error) {
+	err = row.Scan(&d.ProjectID, &d.ID, &d.kind, &d.back)
+	return d, err
+}
+
+// departures is the name under which objects are set aside whose rows cannot be deleted.
+const departures = "departures"
+
+// dropDeparted deletes about limit rows of objects that were deleted longer than age ago, and
+// returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
+func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	now, err := c.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	c.asides.turn(departures)
+	before := now.Add(-age - departedMargin).UnixMicro()
+	var failed []error
+	for ctx.Err() == nil {
+		l := list{args: []any{before}}
+		others := ``
+		if passed := c.asides.passed(departures); len(passed) > 0 {
+			others = ` AND NOT (` + c.keys(&l, "d.id", passed) + `)`
+		}
+		d, err := scanDeparture(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.args...))
+		if err = found(err); errors.Is(err, store.ErrNotFound) {
+			break
+		}
+		if err == nil {
+			err = isolation[departure]{
+				all: func(ctx context.Context, of []departure) (err error) {
+					n, err = c.dropLeftBy(ctx, of[0], before, limit)
+					return err
+				},
+				atFault: c.atFault, can: c.canWrite,
+				aside: func(_ context.Context, d departure, because error) error {
+					return c.asides.put(departures, d.Key, because)
+				},
+			}.apart(ctx, []departure{d})
+		}
+		var aside *store.SetAsideError
+		if failed = append(failed, wrap(err, "deleting the remaining rows of %s %s", d.kind, d.ID)); !errors.As(err, &aside) {
+			break
+		}
+	}
+	return n, joinAsides(failed...)
+}
+
+// dropLeftBy deletes about limit rows of an object that was deleted before a time.
+func (c *Core) dropLeftBy(ctx context.Context, d departure, before int64, limit int) (n int, err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
+			return err
+		}
+		// It may have been re-created and deleted again meanwhile.
+		d, err := scanDeparture(tx.QueryRowContext(ctx, pickDeparted+` AND d.project_id = $2 AND d.id = $3 AND d.kind = $4`,
+			before, d.ProjectID, d.ID, d.kind))
+		if err = found(err); errors.Is(err, store.ErrNotFound) {
+			n = 1 // there may be another one
+			return nil
+		}
+		if err == nil {
+			n, err = c.forget(ctx, tx, d, min(limit, chunk))
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// isInUse selects whether a deployment $2 is live, one of the last $3 deployed ones of an existing
+// environment, the source of a connector in effect, or the deployment of an open run.
+const isInUse = `SELECT EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
+		JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id AND k.kind = '` + store.KindEnvironment + `'
+		WHERE d.project_id = $1 AND d.id = $2 AND (d.id = e.live_deployment_id OR ` + isOneOfTheLast + `))
+	OR EXISTS (SELECT 1 FROM connectors c WHERE c.project_id = $1 AND c.deployment_id = $2 AND NOT c.retired)
+	OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.deployment_id = $2)`
+
+// staysInUse reports whether the remaining rows of an object are in use, which only happens for a
+// deployment. If so, it sets the time of deletion to now, which keeps the rows of its time as long.
+func (d departure) staysInUse(ctx context.Context, tx *Tx) (used bool, err error) {
+	if d.kind != store.KindDeployment {
+		return false, nil
+	}
+	if err := tx.QueryRowContext(ctx, isInUse, d.ProjectID, d.ID, store.BundlesKept).Scan(&used); err != nil || !used {
+		return false, wrap(err, "reading the uses of deployment %s", d.ID)
+	}
+	return true, recordDeletion(ctx, tx, d.kind, d.Key)
+}
+
+// forget deletes about limit rows of an object, and its record after the last one.
+func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	if !d.back {
+		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
+			return 1, err
+		}
+		if n, err = c.dropLeft(ctx, tx, d, limit); err != nil || n >= limit {
+			return n, err
+		}
+	}
+	_, err = tx.exec(ctx, `DELETE FROM departed WHERE project_id = $1 AND kind = $2 AND id = $3`, d.ProjectID, d.kind, d.ID)
+	return n + 1, err
+}
+
+func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	if n, err = dropNumbers(ctx, tx, d, limit); err != nil || n >= limit {
+		return n, err
+	}
+	left := map[string]func() []string{
+		store.KindProject: leftByProject, store.KindEnvironment: func() []string { return nil }, store.KindConnector: leftByConnector,
+		store.KindDeployment: leftByDeployment,
+	}
+	for _, statement := range left[d.kind]() {
+		args := []any{d.ProjectID, limit - n, d.ID}
+		if d.kind == store.KindProject {
+			args = args[:2]
+		}
+		went, err := tx.exec(ctx, statement, args...)
+		if n += int(went); err != nil || n >= limit {
+			return n, err
+		}
+	}
+	switch d.kind {
+	case store.KindProject:
+	case store.KindDeployment:
+		return n, dropDeployment(ctx, tx, d.Key)
+	default:
+		return n, nil
+	}
+	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
+	return n + blobs, err
+}
+
+// dropNumbers deletes some rollups of an object and subtracts their stored bytes.
+func dropNumbers(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+	of, grown := map[string][]string{store.KindEnvironment: numbersOfEnvironment(), store.KindConnector: numbersOfConnector()}, growth{}
+	for _, statement := range of[d.kind] {
+		if n >= limit {
+			break
+		}
+		went, err := tx.exec(ctx, statement, d.ProjectID, limit-n, d.ID)
+		if err != nil {
+			return n, err
+		}
+		grown.rows(d.ProjectID, -went)
+		n += int(went)
+	}
+	return n, grown.write(ctx, tx)
+}
+
+// dropBlobsOf deletes some blobs of a project.
+func (c *Core) dropBlobsOf(ctx context.Context, tx *Tx, project uuid.UUID, limit int) (n int, err error) {
+	blobs, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
+	if err != nil {
+		return 0, err
+	}
+	some := someOf(blobs)
+	if err := c.dropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+		return len(some), err
+	}
+	return limit, nil // there are more
+}
+
+// leftByProject returns statements that delete $2 rows of a project ($1) in every table except
+// history and blobs. Each table follows the tables that refer to it.
+func leftByProject() []string {
+	return []string{
+		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT deployment_id, number FROM build_log WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT deployment_id, name FROM deployment_agents WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT id FROM deployments WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM connector_rollups WHERE project_id = $1 AND (connector_id, grain, begins_at, trigger_type, status) IN
+			(SELECT connector_id, grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM agent_totals WHERE project_id = $1 AND (environment_id, agent_name, test_name) IN
+			(SELECT environment_id, agent_name, test_name FROM agent_totals WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM bundles WHERE project_id = $1 AND digest IN (SELECT digest FROM bundles WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM uploads WHERE project_id = $1 AND digest IN (SELECT digest FROM uploads WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM idempotency_keys WHERE project_id = $1 AND (connector_id, key) IN (SELECT connector_id, key FROM idempotency_keys WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM links WHERE project_id = $1 AND id IN (SELECT id FROM links WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM connectors WHERE project_id = $1 AND id IN (SELECT id FROM connectors WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM cron_ticks WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM destinations WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM destinations WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM rejections WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM rejections WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM replays WHERE project_id = $1 AND id IN (SELECT id FROM replays WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM derivations WHERE project_id = $1 AND (connector_id, version) IN (SELECT connector_id, version FROM derivations WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM concurrency_slots WHERE project_id = $1 AND run_id IN (SELECT run_id FROM concurrency_slots WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM sends WHERE project_id = $1 AND (run_id, position) IN (SELECT run_id, position FROM sends WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM audit_days WHERE project_id = $1 AND day IN (SELECT day FROM audit_days WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM runners WHERE project_id = $1 AND (environment_id, id) IN (SELECT environment_id, id FROM runners WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM pools WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM pools WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM environment_places WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM environment_places WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM environments WHERE project_id = $1 AND id IN (SELECT id FROM environments WHERE project_id = $1 LIMIT $2)`,
+		`DELETE FROM departed WHERE project_id = $1 AND kind <> '` + store.KindProject + `' AND (kind, id) IN (SELECT kind, id FROM departed
+			WHERE project_id = $1 AND kind <> '` + store.KindProject + `' LIMIT $2)`,
+		`DELETE FROM looks WHERE project_id = $1 AND $2 > 0`,
+		`DELETE FROM stored_bytes WHERE project_id = $1 AND $2 > 0`,
+	}
+}
+
+// numbersOfEnvironment returns statements for the rollups of an environment ($3). Its deployments
+// are deleted separately.
+func numbersOfEnvironment() []string {
+	return []string{
+		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+		`DELETE FROM agent_totals WHERE project_id = $1 AND environment_id = $3 AND (agent_name, test_name) IN
+			(SELECT agent_name, test_name FROM agent_totals WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
+	}
+}
+
+// numbersOfConnector returns statements for the rollups of a connector ($3).
+func numbersOfConnector() []string {
+	return []string{
+		`DELETE FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 AND (grain, begins_at, trigger_type, status) IN
+			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
+	}
+}
+
+// leftByConnector returns statements for the other rows of a connector.
+func leftByConnector() []string {
+	return []string{
+		`DELETE FROM destinations WHERE project_id = $1 AND connector_id = $3 AND $2 > 0`,
+	}
+}
+
+// leftByDeployment returns statements for the rows of a deployment ($3), except its own row.
+func leftByDeployment() []string {
+	return []string{
+		`DELETE FROM build_log WHERE project_id = $1 AND deployment_id = $3 AND number IN
+			(SELECT number FROM build_log WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+		`DELETE FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 AND name IN
+			(SELECT name FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
+	}
+}
+
+// dropDeployment deletes the row of a deployment and subtracts its stored bytes.
+func dropDeployment(ctx context.Context, tx *Tx, key store.Key) error {
+	var size int64
+	err := found(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
+		key.ProjectID, key.ID).Scan(&size))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err == nil:
+		err = addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
+	}
+	return wrap(err, "deleting deployment %s", key)
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Telemetry is the export of a project's traces to an OTLP collector.
+type Telemetry struct {
+	// Endpoint is the base URL of the collector, without /v1/traces.
+	Endpoint string `json:"endpoint"`
+	// WithContent is true if spans have prompts, arguments and results, as the journal has them.
+	WithContent bool `json:"with_content"`
+	// SamplePercent is the share of exported runs, from 0 to 100.
+	SamplePercent int `json:"sample_percent"`
+	// Environments limit the export to their runs; empty means all environments.
+	Environments []uuid.UUID `json:"environments"`
+	// SealedHeaders are the sealed headers of requests; nil without any. SealedKey is the ID of the key
+	// that sealed them, or "".
+	SealedHeaders []byte `json:"-"`
+	SealedKey     string `json:"-"`
+}
+
+// Covers reports whether runs of an environment are exported.
+func (t Telemetry) Covers(environment uuid.UUID) bool {
+	return len(t.Environments) == 0 || slices.Contains(t.Environments, environment)
+}
+
+// TraceClaim is a request for ended runs whose traces are due.
+type TraceClaim struct {
+	// Without are projects that get nothing, for example because their collector is busy.
+	Without []uuid.UUID
+	// Projects is the maximum number of projects, Runs the maximum number of runs of each.
+	Projects, Runs int
+	// Lease is the time after which the runs are due again.
+	Lease time.Duration
+}
+
+// DueTraces are ended runs of a project whose traces are due.
+type DueTraces struct {
+	ProjectID uuid.UUID
+	Telemetry Telemetry
+	Runs      []uuid.UUID
+}
+
+// Traces exports ended runs, each at least once.
+type Traces interface {
+	// ClaimTraces claims ended runs of projects that export traces, round robin.
+	ClaimTraces(ctx context.Context, c TraceClaim) ([]DueTraces, error)
+	// DelayTraces makes claimed runs of a project due again after a time.
+	DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error
+	// EndTraces ends the export of runs of a project.
+	EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error
+	// DropTraces ends the export of at most limit runs that ended longer than age ago. It returns their number.
+	DropTraces(ctx context.Context, age time.Duration, limit int) (int, error)
+	// RunTraceparent returns the W3C traceparent of the event of a run; "" without one or
+	// without the run.
+	RunTraceparent(ctx context.Context, run Key) (string, error)
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// maxEnds and maxEndBytes limit the completions that share a transaction. The first one always
+	// fits.
+	maxEnds     = 128
+	maxEndBytes = 4 << 20
+	// maxWaitingEnds limits the bytes of completions that wait or are being stored. A project gets
+	// a share. Each completion counts endOverhead in addition to its data.
+	maxWaitingEnds = 32 << 20
+	endOverhead    = 1 << 10
+	// maxApart limits the projects whose completions are stored separately at the same time.
+	// apartFor is how long a project stays separate.
+	maxApart = 4
+	apartFor = time.Minute
+	// endTimeout limits a transaction.
+	endTimeout = 20 * time.Second
+)
+
+var errStopped = errors.New("the gateway is stopping")
+
+// ends stores runs that end at the same time in one transaction. If the store is idle, no run waits
+// for others. If it is busy, one fsync serves many. Projects take turns round-robin.
+//
+// If a batch fails, its completions are stored one by one, and the whole batch waits. These
+// completions are therefore stored beside the common batch:
+//
+//   - completions of a project with a failed completion, for apartFor
+//   - completions of a failed batch
+//   - completions of a run that was already reported as ended
+//   - completions with texts that are first stored as blobs
+type endCommitter struct {
+	store   store.Dispatch
+	room    *quota.Places
+	arrived chan struct{} // capacity 1: a batch may be ready
+	suspect *cache.Cache[uuid.UUID, struct{}]
+
+	mutex           sync.Mutex
+	together, apart endQueues
+	busy            bool               // with a batch of all projects
+	busyApart       map[uuid.UUID]bool // with a batch of one project
+	stopped         bool
+}
+
+// pendingEnd is a completion that waits for its result.
+type pendingEnd struct {
+	completion store.Completion
+	size       int64
+	release    func()
+	answer     chan error // capacity 1
+}
+
+// answerCaller sends the result and frees the memory.
+func (e *pendingEnd) answerCaller(err error) {
+	e.release()
+	e.answer <- err
+}
+
+func newEndCommitter(dispatch store.Dispatch) *endCommitter {
+	return &endCommitter{
+		store: dispatch, room: quota.NewPlaces(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
+		suspect:  cache.New[uuid.UUID, struct{}](maxRecent, apartFor, nil),
+		together: newEndQueues(), apart: newEndQueues(), busyApart: map[uuid.UUID]bool{},
+	}
+}
+
+// complete ends a run. again means that its end was reported before. It returns a Problem if there
+// is no capacity.
+func (e *endCommitter) complete(ctx context.Context, c store.Completion, again bool) error {
+	own := &pendingEnd{completion: c, size: completionSize(c), answer: make(chan error, 1)}
+	if err := e.room.Take(c.Run.ProjectID, own.size); err != nil {
+		return quota.Refusal(err, errProjectInFlight, errInFlight)
+	}
+	own.release = func() { e.room.Give(c.Run.ProjectID, own.size) }
+	e.enqueueEnd(own, again)
+	select {
+	case err := <-own.answer:
+		return err
+	case <-ctx.Done(): // the run ends anyway, and a retry gets the result
+		return context.Cause(ctx)
+	}
+}
+
+func (e *endCommitter) enqueueEnd(own *pendingEnd, again bool) {
+	_, suspect := e.suspect.Get(own.completion.Run.ProjectID)
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	switch {
+	case e.stopped:
+		own.answerCaller(errStopped)
+		return
+	case suspect || again || isLarge(own.completion):
+		e.apart.pushEnd(own)
+	default:
+		e.together.pushEnd(own)
+	}
+	e.notifyLoop()
+}
+
+func (e *endCommitter) notifyLoop() {
+	select {
+	case e.arrived <- struct{}{}:
+	default: // already notified
+	}
+}
+
+// isLarge reports whether a completion writes blobs before its transaction.
+func isLarge(c store.Completion) bool {
+	return len(c.Output) > store.MaxInlineText ||
+		slices.ContainsFunc(c.Journal, func(e store.JournalEntry) bool { return len(e.Data) > store.MaxInlineText })
+}
+
+func completionSize(c store.Completion) int64 {
+	n := int64(endOverhead + len(c.Output) + len(c.Error))
+	for _, entry := range c.Journal {
+		n += entry.Size()
+	}
+	return n
+}
+
+// runLoop stores completions until ctx ends. Then it fails the waiting ones.
+func (e *endCommitter) runLoop(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	for {
+		select {
+		case <-e.arrived:
+			for batch := e.nextBatch(); batch != nil; batch = e.nextBatch() {
+				group.Go(func() { e.storeBatch(ctx, batch) })
+			}
+		case <-ctx.Done():
+			e.failWaiting()
+			return
+		}
+	}
+}
+
+func (e *endCommitter) failWaiting() {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.stopped = true
+	for _, own := range append(e.together.All(), e.apart.All()...) {
+		own.answerCaller(errStopped)
+	}
+}
+
+// endBatch is a set of completions for one transaction.
+type endBatch struct {
+	ends  []*pendingEnd
+	apart bool // all of one project
+}
+
+func (b *endBatch) project() uuid.UUID { return b.ends[0].completion.Run.ProjectID }
+
+// hasSeveralProjects reports whether a batch has completions of several projects.
+func (b *endBatch) hasSeveralProjects() bool {
+	for _, own := range b.ends {
+		if own.completion.Run.ProjectID != b.project() {
+			return true
+		}
+	}
+	return false
+}
+
+// nextBatch returns a batch that can be stored beside the running ones, or nil.
+func (e *endCommitter) nextBatch() *endBatch {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if !e.busy {
+		if taken := e.together.collect(); len(taken) > 0 {
+			e.busy = true
+			return &endBatch{ends: taken}
+		}
+	}
+	for project := range e.apart.Projects() {
+		if len(e.busyApart) < maxApart && !e.busyApart[project] {
+			e.busyApart[project] = true
+			return &endBatch{ends: e.apart.collectOf(project), apart: true}
+		}
+	}
+	return nil
+}
+
+// storeBatch stores a batch and sends the results.
+func (e *endCommitter) storeBatch(ctx context.Context, b *endBatch) {
+	within, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	completions := make([]store.Completion, len(b.ends))
+	for i, own := range b.ends {
+		completions[i] = own.completion
+	}
+	answers, err := e.store.Complete(within, completions)
+	if err == nil && len(answers) != len(b.ends) {
+		err = fmt.Errorf("store answered %d of %d completions", len(answers), len(b.ends))
+	}
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	if b.apart {
+		delete(e.busyApart, b.project())
+	} else {
+		e.busy = false
+	}
+	e.notifyLoop()
+	for i, own := range b.ends {
+		switch {
+		case err != nil && b.hasSeveralProjects() && !e.stopped: // one of them may be the cause, so each project is stored separately
+			e.apart.pushEnd(own)
+		default:
+			failed := err
+			if failed == nil {
+				failed = answers[i]
+			}
+			if failed != nil {
+				e.suspect.Put(own.completion.Run.ProjectID, struct{}{})
+			}
+			own.answerCaller(failed)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+const (
+	// attendEvery is the interval for recording all waiting runners in one batch, and for checking
+	// their queues in case a hint was lost.
+	attendEvery = 20 * time.Second
+	// attendTimeout limits this batch.
+	attendTimeout = 10 * time.Second
+	// attendChunk is the number of runners per statement.
+	attendChunk = 500
+	// quietFor is how long an empty claim result is repeated without a store query, unless a hint
+	// reports work.
+	quietFor = 5 * time.Minute
+)
+
+// idleRunners has the runners whose claims wait.
+type idleRunners struct {
+	mutex   sync.Mutex
+	waiting map[store.RunnerKey]int
+	// known counts how often all cached knowledge about the queues was dropped.
+	known uint64
+	// quiet has the runners with an empty claim result.
+	quiet *cache.Cache[store.RunnerKey, emptyAnswer]
+}
+
+// emptyAnswer is the request of a runner with an empty result, and the number of hints at that time.
+type emptyAnswer struct {
+	said  [sha256.Size]byte
+	rung  uint64
+	known uint64 // of attendance
+}
+
+func newIdleRunners() *idleRunners {
+	return &idleRunners{waiting: map[store.RunnerKey]int{}, quiet: cache.New[store.RunnerKey, emptyAnswer](maxRecent, quietFor, nil)}
+}
+
+// addWaiting counts a waiting claim until leave is called.
+func (a *idleRunners) addWaiting(runner store.RunnerKey) (leave func()) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.waiting[runner]++
+	return func() {
+		a.mutex.Lock()
+		defer a.mutex.Unlock()
+		if a.waiting[runner]--; a.waiting[runner] == 0 {
+			delete(a.waiting, runner)
+		}
+	}
+}
+
+// waitingRunners returns the waiting runners.
+func (a *idleRunners) waitingRunners() []store.RunnerKey {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	runners := make([]store.RunnerKey, 0, len(a.waiting))
+	for runner := range a.waiting {
+		runners = append(runners, runner)
+	}
+	return runners
+}
+
+// requestHash returns a digest of the fields of a request that its result depends on, apart from the
+// store.
+func requestHash(req dispatchapi.ClaimRequest) [sha256.Size]byte {
+	text, _ := json.Marshal([]any{req.Digests, req.Refused, req.Places}) // these types can always be marshalled
+	return sha256.Sum256(text)
+}
+
+// rememberEmpty records that a runner got an empty result.
+func (a *idleRunners) rememberEmpty(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) {
+	a.quiet.Put(runner, emptyAnswer{requestHash(req), rung, a.generation()})
+}
+
+func (a *idleRunners) generation() uint64 {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.known
+}
+
+// invalidateAll makes all runners query the store again.
+func (a *idleRunners) invalidateAll() {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.known++
+}
+
+// invalidate makes the next request of a runner query the store.
+func (a *idleRunners) invalidate(runner store.RunnerKey) { a.quiet.Put(runner, emptyAnswer{}) }
+
+// isStillEmpty reports whether the result for a runner is still empty: it holds no run that could be lost,
+// its last response arrived, its request has not changed, and there was no hint since.
+func (a *idleRunners) isStillEmpty(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {
+	q, known := a.quiet.Get(runner)
+	return known && len(req.Holding) == 0 && !req.Unanswered && q == emptyAnswer{requestHash(req), rung, a.generation()}
+}
+
+// recordWaitingRunners records the waiting runners at intervals and wakes the runners with work, until ctx ends.
+func (h *Handler) recordWaitingRunners(ctx context.Context) {
+	ticks := time.NewTicker(attendEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ticks.C:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.attendOnce(ctx); err != nil && ctx.Err() == nil {
+			h.opts.Logger.Error("recording the waiting runners", "error", err)
+			// Waiting runners learn that the store is unavailable, and connect to another replica.
+			h.attendance.invalidateAll()
+			h.wakeups.wakeAll()
+		}
+	}
+}
+
+func (h *Handler) attendOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, attendTimeout)
+	defer cancel()
+	runners := h.attendance.waitingRunners()
+	for len(runners) > 0 {
+		n := min(len(runners), attendChunk)
+		queued, err := h.opts.Store.Attend(ctx, runners[:n])
+		if err != nil {
+			return err
+		}
+		for _, environment := range queued {
+			h.wakeups.notifyEnvironment(environment)
+		}
+		runners = runners[n:]
+	}
+	return nil
+}
