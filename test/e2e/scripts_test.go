@@ -106,10 +106,8 @@ var _ = Describe("A script", func() {
 	It("sends each request once although its runner is killed between two of them", perInstallation, func(ctx SpecContext) {
 		t, s := newTeam(ctx, 2), startShop()
 		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
-		Expect(cluster.Get(ctx, client.ObjectKeyFromObject(environment), environment)).To(Succeed())
-		before := environment.DeepCopy()
-		environment.Spec.Variables = append(environment.Spec.Variables, v1alpha1.EnvironmentVariable{Name: "SHOP_URL", Value: ptr.To(s.url)})
-		Expect(cluster.Patch(ctx, environment, client.MergeFrom(before))).To(Succeed())
+		eventually(ctx, environment, ready(environment))
+		t.setVariables(ctx, environment, fmt.Sprintf(`[{"name": "SHOP_URL", "value": %q, "sensitive": false}]`, s.url))
 		files := agents("scripts")
 		files["agents/refund.yaml"] = ptr.To("name: refund\nmodel: scripted/refund\ntools: [orders.refund]\n")
 		files["models/refund.yaml"] = ptr.To(refundModel)
@@ -120,7 +118,7 @@ var _ = Describe("A script", func() {
 		})
 		d := t.deploy(ctx, "scripts", head)
 		eventually(ctx, d, func() bool { return d.Status.Live })
-		t.running(ctx, 2)
+		t.replaced(ctx, 2)
 
 		accepted := t.hook(ctx, "events", v1alpha1.ModeInbound, "refund").post(ctx, cluster.gateway, `{}`)
 		Expect(accepted.Status).To(Equal(http.StatusOK), "%s", accepted.Body)

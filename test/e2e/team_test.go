@@ -217,6 +217,18 @@ func (t *team) running(ctx context.Context, runners int32) {
 	eventually(ctx, environment, func() bool { return environment.Status.Runner.ReadyReplicas == runners })
 }
 
+// replaced waits until the pool consists of the given number of ready runners and no runner of an
+// earlier configuration is left, which could still claim a run while it stops.
+func (t *team) replaced(ctx context.Context, runners int) {
+	GinkgoHelper()
+	t.running(ctx, int32(runners))
+	Eventually(ctx, func() ([]corev1.Pod, error) {
+		list := &corev1.PodList{}
+		err := cluster.List(ctx, list, client.InNamespace(t.namespace), client.MatchingLabels{"app.kubernetes.io/component": "runner"})
+		return list.Items, err
+	}).WithTimeout(patience).WithPolling(interval).Should(HaveLen(runners))
+}
+
 // hook is a webhook with the values that its caller needs.
 type hook struct {
 	team   *team
