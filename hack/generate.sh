@@ -26,6 +26,9 @@ for part in manager:controllers apiserver:apiserver; do
     "output:rbac:artifacts:config=config/rbac/${part%:*}"
 done
 
+# The first migration of both stores, from the templates.
+go run ./hack/schema store/schema store/postgres/migrations/00001_init.sql store/sqlite/migrations/00001_init.sql
+
 # The tables of agent keys, from the tags in bundle/.
 go run ./hack/keys docs/spec/repository.md
 
