@@ -33,8 +33,9 @@ func (t Telemetry) Covers(environment uuid.UUID) bool {
 
 // TraceClaim is a request for ended runs whose traces are due.
 type TraceClaim struct {
-	// Without are projects that get nothing, for example because their collector is busy.
-	Without []uuid.UUID
+	// Without are projects that get nothing, for example because their collector is busy. Only limits the claim to projects;
+	// empty means all projects. A claim has one of both.
+	Without, Only []uuid.UUID
 	// Projects is the maximum number of projects, Runs the maximum number of runs of each.
 	Projects, Runs int
 	// Lease is the time after which the runs are due again.
@@ -48,6 +49,14 @@ type DueTraces struct {
 	Runs      []uuid.UUID
 }
 
+// TracedRun is an ended run to export.
+type TracedRun struct {
+	// Run has no output.
+	Run Run
+	// Traceparent is the W3C traceparent of the event of the run; "" without one.
+	Traceparent string
+}
+
 // Traces exports ended runs, each at least once.
 type Traces interface {
 	// ClaimTraces claims ended runs of projects that export traces, round robin.
@@ -58,7 +67,9 @@ type Traces interface {
 	EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error
 	// DropTraces ends the export of at most limit runs that ended longer than age ago. It returns their number.
 	DropTraces(ctx context.Context, age time.Duration, limit int) (int, error)
-	// RunTraceparent returns the W3C traceparent of the event of a run; "" without one or
-	// without the run.
-	RunTraceparent(ctx context.Context, run Key) (string, error)
+	// TracedRuns returns ended runs of a project by ID, without missing, erased and expired ones.
+	TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) ([]TracedRun, error)
+	// RunJournals passes the journals of runs of a project to visit, in the order of the IDs of the runs. It reads pages of
+	// at most MaxEntries entries and MaxJournalPage bytes, and ends with the first error of visit.
+	RunJournals(ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e JournalEntry) error) error
 }

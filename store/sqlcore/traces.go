@@ -7,6 +7,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -50,7 +52,23 @@ func (c *Core) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.
 
 // ClaimTraces implements store.Traces.
 func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []store.DueTraces, err error) {
-	projects, err := c.traceTurns.next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	projects, err := claim.Only, error(nil)
+	if len(projects) == 0 {
+		projects, err = c.tracingProjects(ctx, claim)
+	}
+	if err != nil || len(projects) == 0 {
+		return nil, wrap(err, "reading projects with due traces")
+	}
+	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		due, err = c.claimTraces(ctx, tx, claim, projects)
+		return err
+	})
+	return due, wrap(err, "claiming traces")
+}
+
+// tracingProjects returns the projects with due traces whose turn it is.
+func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
+	return c.traceTurns.next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		l := list{args: []any{after, limit}}
 		without := ``
 		if len(claim.Without) > 0 {
@@ -61,27 +79,26 @@ func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []s
 				WHERE o.project_id = p.project_id AND o.due_at <= now_us())
 			ORDER BY CASE WHEN p.project_id > $1 THEN 0 ELSE 1 END, p.project_id LIMIT $2`, l.args...)
 	})
-	if err != nil || len(projects) == 0 {
-		return nil, wrap(err, "reading projects with due traces")
+}
+
+// claimTraces claims due runs of projects that export traces.
+func (c *Core) claimTraces(ctx context.Context, tx *Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
+	var l list
+	due, err := collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
+		WHERE telemetry IS NOT NULL AND project_id IN `+l.ids(projects), l.args...)
+	if err != nil {
+		return nil, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		var l list
-		if due, err = collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
-			WHERE telemetry IS NOT NULL AND project_id IN `+l.ids(projects), l.args...); err != nil {
-			return err
+	for i := range due {
+		due[i].Runs, err = collect(ctx, tx, scanID, `UPDATE outbox_traces SET due_at = now_us() + $3
+			WHERE project_id = $1 AND run_id IN (SELECT o.run_id FROM outbox_traces o
+				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.skipLocked+`) RETURNING run_id`,
+			due[i].ProjectID, claim.Runs, claim.Lease.Microseconds())
+		if err != nil {
+			return nil, err
 		}
-		for i := range due {
-			due[i].Runs, err = collect(ctx, tx, scanID, `UPDATE outbox_traces SET due_at = now_us() + $3
-				WHERE project_id = $1 AND run_id IN (SELECT o.run_id FROM outbox_traces o
-					WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.skipLocked+`) RETURNING run_id`,
-				due[i].ProjectID, claim.Runs, claim.Lease.Microseconds())
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return due, wrap(err, "claiming traces")
+	}
+	return slices.DeleteFunc(due, func(d store.DueTraces) bool { return len(d.Runs) == 0 }), nil
 }
 
 // DelayTraces implements store.Traces.
@@ -119,8 +136,91 @@ func (c *Core) DropTraces(ctx context.Context, age time.Duration, limit int) (n 
 	return n, wrap(err, "dropping traces")
 }
 
-// RunTraceparent implements store.Traces.
-func (c *Core) RunTraceparent(ctx context.Context, run store.Key) (string, error) {
-	from, err := c.originOf(ctx, c.engine.Reader(), run)
-	return from.traceparent, wrap(err, "reading the traceparent of run %s", run)
+// TracedRuns implements store.Traces.
+func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
+	var starts []start
+	for _, same := range c.ByPart("ended_runs", runs) {
+		l := list{args: []any{project}}
+		some, err := pastRows(ctx, c, c.engine.Reader(), same[0], func(row scanner) (store.TracedRun, error) {
+			t := store.TracedRun{Run: store.Run{ProjectID: project}}
+			from := start{input: store.Key{ProjectID: project}}
+			err := row.Scan(&t.Run.ID, &t.Run.EnvironmentID, &t.Run.AgentName, &t.Run.Status, &t.Run.ErrorCode, &t.Run.Error,
+				&t.Run.Attempt, at(&t.Run.QueuedAt), maybeAt(&t.Run.StartedAt), maybeAt(&t.Run.EndedAt), &from.input.ID)
+			from.run = t.Run.Key()
+			starts = append(starts, from)
+			return t, err
+		}, `SELECT r.id, r.environment_id, r.agent_name, r.status, r.error_code, r.error, r.attempt, r.queued_at, r.started_at,
+				r.ended_at, r.input_id FROM {ended_runs} r
+			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("$1"), l.args...)
+		if err != nil {
+			return nil, wrap(err, "reading ended runs of project %s", project)
+		}
+		found = append(found, some...)
+	}
+	origins, err := c.originsByRun(ctx, c.engine.Reader(), starts)
+	if err != nil {
+		return nil, wrap(err, "reading the traceparents of runs of project %s", project)
+	}
+	for i := range found {
+		found[i].Traceparent = origins[found[i].Run.Key()].traceparent
+	}
+	slices.SortFunc(found, func(a, b store.TracedRun) int { return compareIDs(a.Run.ID, b.Run.ID) })
+	return found, nil
+}
+
+// runEntry is a journal entry of a run.
+type runEntry struct {
+	run uuid.UUID
+	pastEntry
+}
+
+// RunJournals implements store.Traces.
+func (c *Core) RunJournals(
+	ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e store.JournalEntry) error,
+) error {
+	for _, same := range c.ByPart("journal", slices.SortedFunc(slices.Values(runs), compareIDs)) {
+		for after := (runEntry{}); len(same) > 0; {
+			rows, entries, err := c.runEntries(ctx, project, same, after)
+			if err != nil {
+				return wrap(err, "reading journals of runs of project %s", project)
+			}
+			for i, e := range entries {
+				if err := visit(rows[i].run, e); err != nil {
+					return err
+				}
+			}
+			if len(rows) == 0 || store.LastJournalPage(entries, store.MaxEntries) {
+				break
+			}
+			after = rows[len(rows)-1]
+			same = slices.DeleteFunc(same, func(id uuid.UUID) bool { return compareIDs(id, after.run) < 0 })
+		}
+	}
+	return nil
+}
+
+// runEntries reads a page of the journals of runs of one day, as JournalAfter.
+func (c *Core) runEntries(
+	ctx context.Context, project uuid.UUID, runs []uuid.UUID, after runEntry,
+) (rows []runEntry, entries []store.JournalEntry, err error) {
+	l := list{args: []any{project, after.run, after.Sequence, store.MaxEntries}}
+	rows, err = pastRows(ctx, c, c.engine.Reader(), runs[0], func(row scanner) (e runEntry, err error) {
+		err = row.Scan(&e.run, &e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, at(&e.At))
+		return e, err
+	}, `SELECT j.run_id, `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
+			OVER (ORDER BY n.run_id, n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
+		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.keys(&l, "j.run_id", keysOf(project, runs))+`
+			AND (j.run_id, j.sequence) > ($2, $3)`+since("j.run_id", "$1")+`
+			ORDER BY j.run_id, j.sequence LIMIT $4) AS n) AS j
+		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.run_id, j.sequence`, l.args...)
+	if err != nil {
+		return nil, nil, err
+	}
+	past := make([]pastEntry, len(rows))
+	for i, row := range rows {
+		past[i] = row.pastEntry
+	}
+	entries, err = c.wholeEntries(ctx, c.engine.Reader(), project, past)
+	return rows, entries, err
 }

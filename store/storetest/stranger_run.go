@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -109,10 +110,15 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(s.s.DelayTraces(s.ctx, s.project, []uuid.UUID{s.spent}, time.Hour))
 	},
 	"EndTraces": func(s *stranger) { s.NoError(s.s.EndTraces(s.ctx, s.project, []uuid.UUID{s.spent})) },
-	"RunTraceparent": func(s *stranger) {
-		text, err := s.s.RunTraceparent(s.ctx, s.key(s.spent))
+	"TracedRuns": func(s *stranger) {
+		found, err := s.s.TracedRuns(s.ctx, s.project, []uuid.UUID{s.spent})
 		s.NoError(err)
-		s.Empty(text)
+		s.Empty(found)
+	},
+	"RunJournals": func(s *stranger) {
+		s.NoError(s.s.RunJournals(s.ctx, s.project, []uuid.UUID{s.spent, s.running.Run.ID}, func(run uuid.UUID, _ store.JournalEntry) error {
+			return fmt.Errorf("an entry of run %s", run)
+		}))
 	},
 	"RunHeaders": func(s *stranger) {
 		_, err := s.s.RunHeaders(s.ctx, s.key(s.running.Run.ID))

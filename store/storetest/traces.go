@@ -3,6 +3,9 @@
 package storetest
 
 import (
+	"bytes"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,21 +87,85 @@ var tracePromises = []promise{
 		w.NoError(err)
 		w.Equal(1, n)
 	}},
-	{"a run has the traceparent of its event", func(w *world) {
+	{"a claim can name its projects", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
-		e.Traceparent = traceparent
-		w.accept(&e)
-		for range 2 { // open, then ended
-			text, err := w.s.RunTraceparent(w.ctx, w.key(e.Runs[0].ID))
+		w.exporting()
+		run := w.endsRun()
+		other := w.twin()
+		other.deploy("one", "first")
+		other.exporting()
+		theirs := other.endsRun()
+		for of, want := range map[uuid.UUID]uuid.UUID{w.project.ID: run, other.project.ID: theirs} {
+			due, err := w.s.ClaimTraces(w.ctx, store.TraceClaim{Only: []uuid.UUID{of}, Runs: 10, Lease: time.Hour})
 			w.NoError(err)
-			w.Equal(traceparent, text)
-			for _, run := range w.claim(1, lease) {
-				w.NoError(w.complete(completed(run)))
+			w.Len(due, 1)
+			w.Equal([]uuid.UUID{want}, due[0].Runs)
+			due, err = w.s.ClaimTraces(w.ctx, store.TraceClaim{Only: []uuid.UUID{of}, Runs: 10})
+			w.NoError(err)
+			w.Empty(due, "it has no due runs")
+		}
+	}},
+	{"ended runs are read with their traceparents", func(w *world) {
+		w.deploy("one", "first")
+		traced, erased := w.endsRun(), w.endsRun()
+		e := w.single()
+		w.accept(&e)
+		plain := e.Runs[0].ID
+		read := func() []store.TracedRun {
+			found, err := w.s.TracedRuns(w.ctx, w.project.ID, []uuid.UUID{plain, v7(), erased, traced})
+			w.NoError(err)
+			return found
+		}
+		w.Len(read(), 2, "one is open")
+		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
+		w.NoError(w.s.EraseRun(w.ctx, w.key(erased)))
+		want := []store.TracedRun{{Run: w.run(traced), Traceparent: traceparent}, {Run: w.run(plain)}}
+		for i := range want {
+			want[i].Run = store.Run{
+				ID: want[i].Run.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID, AgentName: "first", Status: store.RunCompleted,
+				Attempt: 1, QueuedAt: want[i].Run.QueuedAt, StartedAt: want[i].Run.StartedAt, EndedAt: want[i].Run.EndedAt,
 			}
 		}
-		text, err := w.s.RunTraceparent(w.ctx, w.key(v7()))
-		w.NoError(err)
-		w.Empty(text)
+		w.Equal(want, read())
+	}},
+	{"journals of many runs are read together", func(w *world) {
+		w.deploy("one", "first")
+		const many = store.MaxEntries*2/3 + 1 // a page ends within the second run
+		want, runs := map[uuid.UUID][]store.JournalEntry{}, []uuid.UUID{}
+		for _, count := range []int64{many, many, 0, 1} {
+			_, c := w.running(lease)
+			var entries []store.JournalEntry
+			for i := range count {
+				entries = append(entries, answer(i+1, 100))
+			}
+			if count == 1 {
+				entries[0] = answer(1, store.MaxModelAnswer) // in a blob
+			}
+			if count > 0 {
+				w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
+				want[c.Run.ID] = entries
+			}
+			w.NoError(w.complete(completed(c)))
+			runs = append([]uuid.UUID{c.Run.ID}, runs...)
+		}
+		got, order := map[uuid.UUID][]store.JournalEntry{}, []uuid.UUID{}
+		w.NoError(w.s.RunJournals(w.ctx, w.project.ID, runs, func(run uuid.UUID, e store.JournalEntry) error {
+			if len(got[run]) == 0 {
+				order = append(order, run)
+			}
+			got[run] = append(got[run], e)
+			return nil
+		}))
+		w.Len(got, len(want))
+		for run, entries := range want {
+			w.sameEntries(entries, got[run])
+		}
+		w.True(slices.IsSortedFunc(order, func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }))
+		enough, visits := errors.New("enough"), 0
+		w.ErrorIs(w.s.RunJournals(w.ctx, w.project.ID, runs, func(uuid.UUID, store.JournalEntry) error {
+			visits++
+			return enough
+		}), enough)
+		w.Equal(1, visits)
 	}},
 }

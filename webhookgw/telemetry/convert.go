@@ -3,7 +3,6 @@
 package telemetry
 
 import (
-	"context"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	resource "go.opentelemetry.io/proto/otlp/resource/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/store"
@@ -39,29 +37,12 @@ func newResource(project uuid.UUID) *trace.ResourceSpans {
 	}
 }
 
-// computeTrace computes the trace of a run from its journal, page by page.
-func (e *Exporter) computeTrace(ctx context.Context, run store.Run) (runtrace.Trace, error) {
-	b := runtrace.NewBuilder(run.ID.String())
-	for after := int64(0); ; {
-		page, err := e.opts.Store.JournalAfter(ctx, run.Key(), after, store.MaxEntries)
-		if err != nil {
-			return runtrace.Trace{}, err
-		}
-		for _, entry := range page {
-			after = entry.Sequence
-			// An entry that cannot be read adds nothing.
-			_, _ = b.AddEntry(&runtrace.Entry{JournalEntry: dispatchapi.JournalEntry{
-				Sequence: entry.Sequence, Kind: string(entry.Kind), Data: entry.Data, Unsafe: entry.Unsafe,
-			}})
-		}
-		if len(page) == 0 || store.LastJournalPage(page, store.MaxEntries) {
-			break
-		}
-	}
+// buildTrace returns the trace of a run, whose journal the builder has.
+func buildTrace(run store.Run, b *runtrace.Builder) runtrace.Trace {
 	return b.BuildTrace(runtrace.Run{
 		ID: run.ID.String(), AgentName: run.AgentName, Status: string(run.Status), ErrorCode: string(run.ErrorCode), Error: run.Error,
 		Attempt: run.Attempt, Queued: run.QueuedAt, Started: timeOf(run.StartedAt), Ended: timeOf(run.EndedAt),
-	}), nil
+	})
 }
 
 func timeOf(at *time.Time) time.Time {

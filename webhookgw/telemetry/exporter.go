@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +19,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -25,20 +26,21 @@ import (
 const (
 	// maxAge is how long after its end a run is exported.
 	maxAge = time.Hour
-	// interval is the time between two looks for ended runs.
+	// interval is the time between two looks for ended runs, unless a project has more.
 	interval = 2 * time.Second
-	// atOnce limits the projects whose traces a gateway exports at the same time, batch the runs of each.
-	atOnce = 16
-	batch  = 100
-	// lease is the time after which claimed runs are due again. workTime limits the work on them.
-	lease    = 3 * time.Minute
-	workTime = lease / 2
-	// requestTime limits a request to a collector, storeTime a call of the store.
+	// batch limits the runs of a turn of a project. turnTime is the time after which a turn begins no further upload.
+	batch    = 100
+	turnTime = 30 * time.Second
+	// lease is the time after which claimed runs are due again: longer than a turn with its last upload.
+	lease = 5 * time.Minute
+	// readTime limits reading the journals of an upload, and the wait for it. sendTime limits sending an upload, requestTime a
+	// request to a collector, and storeTime another call of the store. No phase uses the time of another.
+	readTime    = 30 * time.Second
+	sendTime    = 30 * time.Second
 	requestTime = 10 * time.Second
 	storeTime   = 20 * time.Second
-	// firstPause is the pause of a project after a failed request. It doubles up to lastPause.
-	firstPause = 5 * time.Second
-	lastPause  = 5 * time.Minute
+	// readersAtOnce limits the projects whose journals are read at the same time, because pages of journals are large.
+	readersAtOnce = 4
 	// dropBatch limits the runs that one call drops.
 	dropBatch = 10_000
 )
@@ -49,9 +51,8 @@ type Store interface {
 	DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error
 	EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error
 	DropTraces(ctx context.Context, age time.Duration, limit int) (int, error)
-	RunTraceparent(ctx context.Context, run store.Key) (string, error)
-	Run(ctx context.Context, key store.Key) (store.Run, error)
-	JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error)
+	TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) ([]store.TracedRun, error)
+	RunJournals(ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e store.JournalEntry) error) error
 }
 
 // Keys opens the headers for collectors.
@@ -69,23 +70,24 @@ type Options struct {
 	Metrics *metrics.Gateway
 	// Now is the clock for pauses of projects; nil means time.Now.
 	Now func() time.Time
+	// WithTimeout limits phases of the work; nil means context.WithTimeout.
+	WithTimeout func(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc)
+	// AfterFunc calls a function after a time, unless it is stopped; nil means time.AfterFunc.
+	AfterFunc func(after time.Duration, call func()) (stop func() bool)
 }
 
 // Exporter exports ended runs. Each gateway can run one, because a claim gives a run to one of them.
 type Exporter struct {
-	opts   Options
-	sender *sender
-
-	mu       sync.Mutex
-	projects map[uuid.UUID]*project
+	opts    Options
+	sender  *sender
+	readers chan struct{}
+	// more has a value if a project has more due runs. interval is the time between two looks without it.
+	more     chan struct{}
+	interval time.Duration
 	active   sync.WaitGroup
-}
 
-// project is the state of the export of a project. Exporter.mu guards it.
-type project struct {
-	isBusy   bool
-	failures int
-	until    time.Time // the end of its pause
+	mu    sync.Mutex
+	slots slots
 }
 
 // New returns an Exporter.
@@ -93,125 +95,205 @@ func New(opts Options) *Exporter {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.WithTimeout == nil {
+		opts.WithTimeout = context.WithTimeout
+	}
+	if opts.AfterFunc == nil {
+		opts.AfterFunc = func(after time.Duration, call func()) func() bool { return time.AfterFunc(after, call).Stop }
+	}
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
-	return &Exporter{opts: opts, sender: newSender(opts.Guard), projects: map[uuid.UUID]*project{}}
+	return &Exporter{
+		opts: opts, sender: newSender(opts.Guard), readers: make(chan struct{}, readersAtOnce), more: make(chan struct{}, 1),
+		interval: interval, slots: slots{projects: map[uuid.UUID]*project{}},
+	}
 }
 
 // Run exports ended runs until ctx ends.
 func (e *Exporter) Run(ctx context.Context) error {
 	defer e.active.Wait()
-	for {
-		if err := e.exportDue(ctx); err != nil && ctx.Err() == nil {
+	ticks := time.NewTicker(e.interval)
+	defer ticks.Stop()
+	for drop := true; ; {
+		var err error
+		if drop {
+			err = e.dropOld(ctx)
+		}
+		if err = errors.Join(err, e.exportDue(ctx)); err != nil && ctx.Err() == nil {
 			e.opts.Logger.Error("exporting traces", "error", err)
 		}
-		if pause.For(ctx, interval) != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-ticks.C:
+			drop = true
+		case <-e.more:
+			drop = false
 		}
 	}
 }
 
-// exportDue begins the export of due runs, and drops runs that are too old.
-func (e *Exporter) exportDue(ctx context.Context) error {
-	limited, cancel := context.WithTimeout(ctx, storeTime)
+// dropOld drops runs that are too old.
+func (e *Exporter) dropOld(ctx context.Context) error {
+	ctx, cancel := e.opts.WithTimeout(ctx, storeTime)
 	defer cancel()
-	dropped, err := e.opts.Store.DropTraces(limited, maxAge, dropBatch)
-	if err != nil {
-		return err
-	}
+	dropped, err := e.opts.Store.DropTraces(ctx, maxAge, dropBatch)
 	e.opts.Metrics.Traced(metrics.TraceDropped, dropped)
-	without, free := e.unavailableProjects()
-	if free <= 0 {
+	return err
+}
+
+// exportDue begins the export of due runs.
+func (e *Exporter) exportDue(ctx context.Context) error {
+	e.mu.Lock()
+	fast, without, slow := e.slots.claimable(e.opts.Now())
+	e.mu.Unlock()
+	if len(slow) > 0 {
+		if err := e.claimRuns(ctx, slowSlot, store.TraceClaim{Only: slow}); err != nil {
+			return err
+		}
+	}
+	if fast <= 0 {
 		return nil
 	}
-	due, err := e.opts.Store.ClaimTraces(limited, store.TraceClaim{Without: without, Projects: free, Runs: batch, Lease: lease})
+	return e.claimRuns(ctx, fastSlot, store.TraceClaim{Without: without, Projects: fast})
+}
+
+// claimRuns claims runs and begins their export.
+func (e *Exporter) claimRuns(ctx context.Context, kind slot, claim store.TraceClaim) error {
+	limited, cancel := e.opts.WithTimeout(ctx, storeTime)
+	defer cancel()
+	claim.Runs, claim.Lease = batch, lease
+	due, err := e.opts.Store.ClaimTraces(limited, claim)
 	if err != nil {
 		return err
 	}
 	for _, d := range due {
-		e.beginProject(d.ProjectID)
-		e.active.Go(func() {
-			err := e.exportSafely(ctx, d)
-			e.endProject(d.ProjectID, err)
-			if err != nil && ctx.Err() == nil {
-				e.opts.Logger.Warn("exporting traces of a project", "project", d.ProjectID, "error", err)
-			}
-		})
-	}
-	return nil
-}
-
-// unavailableProjects returns the projects that are being exported or pause, and the number of further ones that can begin.
-func (e *Exporter) unavailableProjects() (without []uuid.UUID, free int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	free = atOnce
-	for id, p := range e.projects {
-		switch {
-		case p.isBusy:
-			free--
-			without = append(without, id)
-		case e.opts.Now().Before(p.until):
-			without = append(without, id)
-		case p.failures == 0 || e.opts.Now().Sub(p.until) > lastPause:
-			delete(e.projects, id)
+		e.mu.Lock()
+		canBegin := e.slots.begin(d.ProjectID, kind, hostOf(d.Telemetry.Endpoint), e.opts.Now())
+		e.mu.Unlock()
+		if canBegin {
+			e.active.Go(func() { e.takeTurn(ctx, d) })
+		} else {
+			err = errors.Join(err, e.opts.Store.DelayTraces(limited, d.ProjectID, d.Runs, 0))
 		}
 	}
-	return without, free
+	return err
 }
 
-func (e *Exporter) beginProject(id uuid.UUID) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.projects[id] == nil {
-		e.projects[id] = &project{}
+// hostOf returns the host and port of an endpoint.
+func hostOf(endpoint string) string {
+	parsed, err := url.Parse(endpoint)
+	if err != nil {
+		return endpoint
 	}
-	e.projects[id].isBusy = true
+	return parsed.Host
 }
 
-// endProject ends the work on a project, which then pauses if it failed.
-func (e *Exporter) endProject(id uuid.UUID, err error) {
+// takeTurn exports claimed runs of a project. After an error the remaining runs are due again once the project has paused.
+func (e *Exporter) takeTurn(ctx context.Context, d store.DueTraces) {
+	left, err := e.exportSafely(ctx, d)
+	hasFailed := err != nil && !errors.Is(err, errSlow) && ctx.Err() == nil
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := e.projects[id]
-	p.isBusy = false
-	if err == nil {
-		p.failures = 0
-		return
+	wait := time.Duration(0)
+	if hasFailed {
+		wait = pauseAfter(e.slots.projects[d.ProjectID].failures)
 	}
-	p.until = e.opts.Now().Add(pauseAfter(p.failures))
-	p.failures++
+	e.mu.Unlock()
+	if hasFailed {
+		e.opts.Metrics.Traced(metrics.TraceFailed, len(left))
+	}
+	if delayErr := e.delayRuns(ctx, d.ProjectID, left, wait, errors.Is(err, errRead)); delayErr != nil {
+		err = errors.Join(err, delayErr)
+	}
+	e.mu.Lock()
+	e.slots.end(d.ProjectID, hasFailed, e.opts.Now())
+	e.mu.Unlock()
+	if err != nil && ctx.Err() == nil {
+		e.opts.Logger.Warn("exporting traces of a project", "project", d.ProjectID, "error", err)
+	}
+	if !hasFailed && (len(left) > 0 || len(d.Runs) == batch) {
+		select {
+		case e.more <- struct{}{}:
+		default:
+		}
+	}
 }
 
-// pauseAfter returns the pause after so many failures before this one.
-func pauseAfter(failures int) time.Duration {
-	return min(firstPause<<min(failures, 10), lastPause)
+// delayRuns makes claimed runs due again after a time. If the journal of the first run cannot be read, only that run waits.
+func (e *Exporter) delayRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration, isUnreadable bool) error {
+	ctx, cancel := e.opts.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	if !isUnreadable || len(runs) == 0 {
+		return e.opts.Store.DelayTraces(ctx, project, runs, wait)
+	}
+	return errors.Join(e.opts.Store.DelayTraces(ctx, project, runs[:1], lastPause), e.opts.Store.DelayTraces(ctx, project, runs[1:], 0))
 }
 
-// exportSafely returns a panic as an error: the data of a run must not end the gateway.
-func (e *Exporter) exportSafely(ctx context.Context, d store.DueTraces) (err error) {
+// exportSafely returns a panic as an error, so that it does not end the gateway.
+func (e *Exporter) exportSafely(ctx context.Context, d store.DueTraces) (left []uuid.UUID, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+			left, err = d.Runs, fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return e.exportProject(ctx, d)
+	return e.exportRuns(ctx, d)
 }
 
-// exportProject exports claimed runs of a project. After an error the remaining runs are due again once the project has paused.
-func (e *Exporter) exportProject(ctx context.Context, d store.DueTraces) error {
-	ctx, cancel := context.WithTimeout(ctx, workTime)
+// exportRuns exports claimed runs in uploads of bounded size, until the time of its turn is over. It returns the runs that are
+// left.
+func (e *Exporter) exportRuns(ctx context.Context, d store.DueTraces) (left []uuid.UUID, err error) {
+	headers, err := e.openHeaders(d)
+	if err != nil {
+		return d.Runs, err
+	}
+	runs, err := e.readRuns(ctx, d)
+	if err != nil {
+		return d.Runs, err
+	}
+	for end := e.opts.Now().Add(turnTime); len(runs) > 0 && e.opts.Now().Before(end); {
+		next, err := e.readUpload(ctx, d, runs)
+		if err != nil {
+			return idsOf(runs), err
+		}
+		done, err := e.sendUpload(ctx, d, headers, next)
+		if endErr := e.endRuns(ctx, d.ProjectID, idsOf(runs[:done])); endErr != nil {
+			return idsOf(runs), errors.Join(err, endErr)
+		}
+		if runs = runs[done:]; err != nil {
+			return idsOf(runs), err
+		}
+	}
+	return idsOf(runs), nil
+}
+
+// readRuns reads claimed runs. Runs that are no longer stored have no trace.
+func (e *Exporter) readRuns(ctx context.Context, d store.DueTraces) ([]store.TracedRun, error) {
+	limited, cancel := e.opts.WithTimeout(ctx, storeTime)
 	defer cancel()
-	left, err := e.sendRuns(ctx, d)
-	if err == nil {
+	runs, err := e.opts.Store.TracedRuns(limited, d.ProjectID, d.Runs)
+	if err != nil {
+		return nil, err
+	}
+	stored := idsOf(runs)
+	missing := slices.DeleteFunc(slices.Clone(d.Runs), func(id uuid.UUID) bool { return slices.Contains(stored, id) })
+	return runs, e.endRuns(ctx, d.ProjectID, missing)
+}
+
+// endRuns ends the export of runs, also of a gateway that stops.
+func (e *Exporter) endRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error {
+	if len(runs) == 0 {
 		return nil
 	}
-	e.opts.Metrics.Traced(metrics.TraceFailed, len(left))
-	e.mu.Lock()
-	wait := pauseAfter(e.projects[d.ProjectID].failures)
-	e.mu.Unlock()
-	limited, cancelWrite := context.WithTimeout(context.WithoutCancel(ctx), storeTime)
-	defer cancelWrite()
-	return errors.Join(err, e.opts.Store.DelayTraces(limited, d.ProjectID, left, wait))
+	ctx, cancel := e.opts.WithTimeout(context.WithoutCancel(ctx), storeTime)
+	defer cancel()
+	return e.opts.Store.EndTraces(ctx, project, runs)
+}
+
+func idsOf(runs []store.TracedRun) []uuid.UUID {
+	ids := make([]uuid.UUID, len(runs))
+	for i, run := range runs {
+		ids[i] = run.Run.ID
+	}
+	return ids
 }

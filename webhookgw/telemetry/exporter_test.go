@@ -3,6 +3,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,27 +47,46 @@ const sentHeader = "tok3n"
 type fakeStore struct {
 	mu       sync.Mutex
 	due      []store.DueTraces
-	without  [][]uuid.UUID
-	delayed  map[uuid.UUID]time.Duration // by project
+	claims   []store.TraceClaim
+	delays   map[uuid.UUID]time.Duration // by run
 	ended    []uuid.UUID
+	reads    int
 	dropped  int
 	parent   string
 	env      uuid.UUID
 	toolText string
+	// readEntry is called before each entry is read.
+	readEntry func(ctx context.Context, run uuid.UUID) error
 }
 
 func (f *fakeStore) ClaimTraces(_ context.Context, c store.TraceClaim) (claimed []store.DueTraces, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.without = append(f.without, c.Without)
-	claimed, f.due = f.due, nil
+	f.claims = append(f.claims, c)
+	var left []store.DueTraces
+	for _, d := range f.due {
+		if slices.Contains(c.Without, d.ProjectID) || len(c.Only) > 0 && !slices.Contains(c.Only, d.ProjectID) ||
+			len(c.Only) == 0 && len(claimed) == c.Projects {
+			left = append(left, d)
+			continue
+		}
+		if len(d.Runs) > c.Runs {
+			more := d
+			d.Runs, more.Runs = d.Runs[:c.Runs], d.Runs[c.Runs:]
+			left = append(left, more)
+		}
+		claimed = append(claimed, d)
+	}
+	f.due = left
 	return claimed, nil
 }
 
-func (f *fakeStore) DelayTraces(_ context.Context, project uuid.UUID, _ []uuid.UUID, wait time.Duration) error {
+func (f *fakeStore) DelayTraces(_ context.Context, _ uuid.UUID, runs []uuid.UUID, wait time.Duration) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.delayed[project] = wait
+	for _, run := range runs {
+		f.delays[run] = wait
+	}
 	return nil
 }
 
@@ -84,28 +105,81 @@ func (f *fakeStore) DropTraces(context.Context, time.Duration, int) (int, error)
 	return n, nil
 }
 
-func (f *fakeStore) RunTraceparent(context.Context, store.Key) (string, error) { return f.parent, nil }
-
-func (f *fakeStore) Run(_ context.Context, key store.Key) (store.Run, error) {
-	begin := time.Unix(1000, 0)
-	end := begin.Add(time.Second)
-	return store.Run{
-		ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.env, AgentName: "clerk", Status: store.RunFailed, ErrorCode: "tool_failed",
-		Error: canary, QueuedAt: begin, StartedAt: &begin, EndedAt: &end,
-	}, nil
+// endedRuns returns the runs whose export has ended.
+func (f *fakeStore) endedRuns() []uuid.UUID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.ended)
 }
 
-func (f *fakeStore) JournalAfter(_ context.Context, _ store.Key, after int64, _ int) ([]store.JournalEntry, error) {
-	if after > 0 {
-		return nil, nil
+// addDue adds due runs.
+func (f *fakeStore) addDue(due ...store.DueTraces) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.due = append(f.due, due...)
+}
+
+// lastClaim returns the last claim.
+func (f *fakeStore) lastClaim() store.TraceClaim {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.claims[len(f.claims)-1]
+}
+
+func (f *fakeStore) TracedRuns(_ context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
+	begin := time.Unix(1000, 0)
+	end := begin.Add(time.Second)
+	for _, id := range sortedIDs(runs) {
+		found = append(found, store.TracedRun{Traceparent: f.parent, Run: store.Run{
+			ID: id, ProjectID: project, EnvironmentID: f.env, AgentName: "clerk", Status: store.RunFailed, ErrorCode: "tool_failed",
+			Error: canary, QueuedAt: begin, StartedAt: &begin, EndedAt: &end,
+		}})
 	}
+	return found, nil
+}
+
+func (f *fakeStore) RunJournals(ctx context.Context, _ uuid.UUID, runs []uuid.UUID, visit func(uuid.UUID, store.JournalEntry) error) error {
+	f.mu.Lock()
+	f.reads++
+	f.mu.Unlock()
 	result, err := json.Marshal(map[string]any{"call_id": "call_1", "tool": "look", "result": map[string]any{"text": canary + f.toolText}, "at": "1970-01-01T00:16:40.5Z"})
-	return []store.JournalEntry{
-		{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"clerk","turn":1,"model":"openai/gpt-5","content":{"role":"model","parts":[{"text":"` + canary +
-			`"}]},"finish_reason":"stop","usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5},"at":"1970-01-01T00:16:40Z","ms":100}`)},
-		{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"clerk","call_id":"call_1","tool":"look","arguments":{"q":"` + canary + `"},"at":"1970-01-01T00:16:40.2Z"}`)},
-		{Sequence: 3, Kind: store.JournalToolResult, Data: result},
-	}, err
+	if err != nil {
+		return err
+	}
+	for _, run := range sortedIDs(runs) {
+		for _, entry := range []store.JournalEntry{
+			{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"clerk","turn":1,"model":"openai/gpt-5","content":{"role":"model","parts":[{"text":"` + canary +
+				`"}]},"finish_reason":"stop","usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5},"at":"1970-01-01T00:16:40Z","ms":100}`)},
+			{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"clerk","call_id":"call_1","tool":"look","arguments":{"q":"` + canary + `"},"at":"1970-01-01T00:16:40.2Z"}`)},
+			{Sequence: 3, Kind: store.JournalToolResult, Data: result},
+		} {
+			if f.readEntry != nil {
+				if err := f.readEntry(ctx, run); err != nil {
+					return err
+				}
+			}
+			if err := visit(run, entry); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func sortedIDs(ids []uuid.UUID) []uuid.UUID {
+	return slices.SortedFunc(slices.Values(ids), func(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) })
+}
+
+// newRuns returns IDs of runs.
+func newRuns(n int) []uuid.UUID {
+	ids := make([]uuid.UUID, n)
+	for i := range ids {
+		ids[i] = uuid.New()
+	}
+	return ids
 }
 
 // fakeKeys opens any headers.
@@ -168,13 +242,39 @@ func (c *clock) advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
+// timers has functions that an Exporter wants to call later. Tests call them.
+type timers struct {
+	mu    sync.Mutex
+	calls []func()
+}
+
+// AfterFunc is the option of an Exporter.
+func (t *timers) AfterFunc(_ time.Duration, call func()) func() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, call)
+	return func() bool { return true }
+}
+
+// fire calls the functions.
+func (t *timers) fire() {
+	t.mu.Lock()
+	calls := t.calls
+	t.calls = nil
+	t.mu.Unlock()
+	for _, call := range calls {
+		call()
+	}
+}
+
 // newExporter returns an exporter that may reach this machine.
 func newExporter(f *fakeStore, registry prometheus.Registerer) (*Exporter, *clock) {
 	c := &clock{now: time.Unix(5000, 0)}
-	f.delayed = map[uuid.UUID]time.Duration{}
+	f.delays = map[uuid.UUID]time.Duration{}
 	return New(Options{
 		Store: f, Keys: fakeKeys{}, Logger: slog.New(slog.DiscardHandler), Now: c.Now, Metrics: metrics.NewGateway(registry),
-		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}}),
+		AfterFunc: (&timers{}).AfterFunc,
+		Guard:     egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}}),
 	}), c
 }
 
@@ -188,6 +288,7 @@ func dueAt(url string, withContent bool, runs ...uuid.UUID) store.DueTraces {
 // exportAll exports what is due and waits for it.
 func exportAll(t *testing.T, e *Exporter) {
 	t.Helper()
+	require.NoError(t, e.dropOld(t.Context()))
 	require.NoError(t, e.exportDue(t.Context()))
 	e.active.Wait()
 }
@@ -297,45 +398,15 @@ func TestExporter_RepeatsFailedRequests(t *testing.T) {
 		f.due = []store.DueTraces{due}
 		exportAll(t, e)
 		require.Len(t, (<-requests).spans[0].ScopeSpans[0].Spans, 8, "both runs in one request")
-		require.Equal(t, wait, f.delayed[due.ProjectID], n)
-		require.NotContains(t, f.without[len(f.without)-1], due.ProjectID)
+		require.Equal(t, wait, f.delays[due.Runs[0]], n)
+		require.NotContains(t, f.lastClaim().Without, due.ProjectID)
 		exportAll(t, e)
-		require.Contains(t, f.without[len(f.without)-1], due.ProjectID, "it pauses")
+		require.Contains(t, f.lastClaim().Without, due.ProjectID, "it pauses")
 		now.advance(wait)
 	}
 	require.Empty(t, f.ended)
 	require.Equal(t, map[string]float64{"dropped": 3, "exported": 0, "failed": 6}, countsOf(t, registry))
 	require.Equal(t, lastPause, pauseAfter(100))
-}
-
-// A collector that hangs delays its own project only.
-func TestExporter_KeepsProjectsApart(t *testing.T) {
-	t.Parallel()
-	arrived, release := make(chan struct{}), make(chan struct{})
-	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		close(arrived)
-		<-release
-	}))
-	t.Cleanup(hanging.Close)
-	url, requests := newCollector(t, http.StatusOK)
-	f := &fakeStore{}
-	e, _ := newExporter(f, nil)
-	slow := dueAt(hanging.URL, false, uuid.New())
-	f.due = []store.DueTraces{slow}
-	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, e.exportDue(ctx))
-	<-arrived
-	f.mu.Lock()
-	f.due = []store.DueTraces{dueAt(url, false, uuid.New())}
-	f.mu.Unlock()
-	require.NoError(t, e.exportDue(ctx))
-	<-requests
-	f.mu.Lock()
-	require.Equal(t, []uuid.UUID{slow.ProjectID}, f.without[1])
-	f.mu.Unlock()
-	cancel()
-	close(release)
-	e.active.Wait()
 }
 
 // Nothing reaches an address that the platform does not allow for the purpose.
@@ -413,7 +484,7 @@ func TestExporter_EndsRefusedRuns(t *testing.T) {
 			exportAll(t, e)
 			require.EqualValues(t, row.requests, requests.Load())
 			require.ElementsMatch(t, due.Runs, f.ended)
-			require.Empty(t, f.delayed)
+			require.Empty(t, f.delays)
 			require.Equal(t, row.counts, countsOf(t, registry))
 		})
 	}

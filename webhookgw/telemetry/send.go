@@ -4,19 +4,14 @@ package telemetry
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
@@ -26,8 +21,6 @@ import (
 )
 
 const (
-	// maxRequest is the size in bytes from which a request is sent before more runs are added. Collectors accept 4 MiB or more.
-	maxRequest = 1 << 20
 	// maxResponse limits the response of a collector in bytes.
 	maxResponse = 64 << 10
 	// maxLogged limits what a collector can write into the log, in bytes.
@@ -84,80 +77,69 @@ func (s *sender) sendSpans(ctx context.Context, endpoint string, headers map[str
 	return err
 }
 
-// upload has the spans of runs that are sent together.
-type upload struct {
-	// runs are the runs that the upload ends, also those without spans.
-	runs []uuid.UUID
-	// spans are the spans of each exported run.
-	spans [][]*trace.Span
-	size  int
+// errSlow means that a request ended early because it was slow and no slow slot was free.
+var errSlow = errors.New("the collector is slow")
+
+// sendUpload sends the spans of runs in one request. If the collector refuses it, the halves are sent, and a run that is refused
+// alone is dropped. It returns the number of runs that are done, which are the first ones.
+func (e *Exporter) sendUpload(ctx context.Context, d store.DueTraces, headers map[string]string, runs []runSpans) (done int, err error) {
+	ctx, cancel := e.opts.WithTimeout(ctx, sendTime)
+	defer cancel()
+	return e.sendRuns(ctx, d, headers, runs)
 }
 
-func (u *upload) add(run uuid.UUID, spans []*trace.Span) {
-	u.runs = append(u.runs, run)
-	if len(spans) == 0 {
-		return
-	}
-	u.spans = append(u.spans, spans)
-	for _, span := range spans {
-		u.size += proto.Size(span)
-	}
-}
-
-// sendRuns sends the traces of claimed runs, in requests of bounded size. It returns the runs that are left after an error.
-func (e *Exporter) sendRuns(ctx context.Context, d store.DueTraces) (left []uuid.UUID, err error) {
-	left = d.Runs
-	headers, err := e.openHeaders(d)
-	if err != nil {
-		return left, err
-	}
-	next := &upload{}
-	for i, id := range d.Runs {
-		found, err := e.spansOf(ctx, d, store.Key{ProjectID: d.ProjectID, ID: id})
-		if err != nil {
-			return left, err
-		}
-		if next.add(id, found); next.size < maxRequest && i < len(d.Runs)-1 {
-			continue
-		}
-		if err := e.sendRequest(ctx, d, headers, next.spans); err != nil {
-			return left, fmt.Errorf("sending to the collector: %s", excerpt.Of(err.Error(), maxLogged, excerpt.Ellipsis))
-		}
-		if err := e.opts.Store.EndTraces(ctx, d.ProjectID, next.runs); err != nil {
-			return left, err
-		}
-		left, next = d.Runs[i+1:], &upload{}
-	}
-	return nil, nil
-}
-
-// sendRequest sends the spans of runs in one request. If the collector refuses it, each run is sent alone, and a run that is
-// refused again is dropped.
-func (e *Exporter) sendRequest(ctx context.Context, d store.DueTraces, headers map[string]string, runs [][]*trace.Span) error {
-	if len(runs) == 0 {
-		return nil
-	}
+func (e *Exporter) sendRuns(ctx context.Context, d store.DueTraces, headers map[string]string, runs []runSpans) (done int, err error) {
 	spans := newResource(d.ProjectID)
-	spans.ScopeSpans[0].Spans = slices.Concat(runs...)
-	err := e.sender.sendSpans(ctx, d.Telemetry.Endpoint, headers, spans)
+	for _, run := range runs {
+		spans.ScopeSpans[0].Spans = append(spans.ScopeSpans[0].Spans, run...)
+	}
+	if len(spans.ScopeSpans[0].Spans) == 0 {
+		return len(runs), nil
+	}
+	err = e.sendRequest(ctx, d, headers, spans)
 	switch {
 	case err == nil:
 		e.opts.Metrics.Traced(metrics.TraceExported, len(runs))
-		return nil
+		return len(runs), nil
 	case !errors.Is(err, errRefused):
-		return err
+		return 0, err
 	case len(runs) == 1:
 		e.opts.Metrics.Traced(metrics.TraceDropped, 1)
-		e.opts.Logger.WarnContext(ctx, "a collector refuses a trace", "project", d.ProjectID,
-			"error", excerpt.Of(err.Error(), maxLogged, excerpt.Ellipsis))
-		return nil
+		e.opts.Logger.WarnContext(ctx, "a collector refuses a trace", "project", d.ProjectID, "error", err)
+		return 1, nil
 	}
-	for _, one := range runs {
-		if err := e.sendRequest(ctx, d, headers, [][]*trace.Span{one}); err != nil {
-			return err
+	half := len(runs) / 2
+	if done, err = e.sendRuns(ctx, d, headers, runs[:half]); err != nil {
+		return done, err
+	}
+	more, err := e.sendRuns(ctx, d, headers, runs[half:])
+	return done + more, err
+}
+
+// sendRequest sends a request. If it is slow, the project continues in a slow slot; without one, the request ends.
+func (e *Exporter) sendRequest(ctx context.Context, d store.DueTraces, headers map[string]string, spans *trace.ResourceSpans) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := e.opts.AfterFunc(slowAfter, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.slots.makeSlow(d.ProjectID) {
+			cancel(errSlow)
 		}
+	})
+	defer stop()
+	err := e.sender.sendSpans(ctx, d.Telemetry.Endpoint, headers, spans)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), errSlow):
+		return errSlow
 	}
-	return nil
+	text := excerpt.Of(err.Error(), maxLogged, excerpt.Ellipsis)
+	if errors.Is(err, errRefused) {
+		return fmt.Errorf("%w: %s", errRefused, text)
+	}
+	return fmt.Errorf("sending to the collector: %s", text)
 }
 
 // openHeaders returns the headers for a collector.
@@ -174,33 +156,4 @@ func (e *Exporter) openHeaders(d store.DueTraces) (headers map[string]string, er
 		return nil, errors.New("the headers for the collector cannot be read")
 	}
 	return headers, nil
-}
-
-// isSampled decides by the ID of the run, so every gateway and attempt decides alike.
-func isSampled(run uuid.UUID, percent int) bool {
-	sum := sha256.Sum256(run[:])
-	return binary.BigEndian.Uint64(sum[:8])%100 < uint64(max(percent, 0))
-}
-
-// spansOf returns the spans of a run; none if it is not exported or no longer stored.
-func (e *Exporter) spansOf(ctx context.Context, d store.DueTraces, key store.Key) ([]*trace.Span, error) {
-	if !isSampled(key.ID, d.Telemetry.SamplePercent) {
-		return nil, nil
-	}
-	run, err := e.opts.Store.Run(ctx, key)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !d.Telemetry.Covers(run.EnvironmentID) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	traceparent, err := e.opts.Store.RunTraceparent(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	computed, err := e.computeTrace(ctx, run)
-	if err != nil {
-		return nil, err
-	}
-	return convertTrace(run, traceparent, computed, d.Telemetry.WithContent), nil
 }
