@@ -118,7 +118,7 @@ func TestRateLimit_CountsForbiddenRequestsApart(t *testing.T) {
 			require.Equal(t, http.StatusTooManyRequests, answer.Code, "%s", answer.Body)
 			require.Equal(t, "60", answer.Header().Get("Retry-After"))
 			require.Empty(t, answer.Header().Get("Allow"))
-			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, "were answered 403 or 405")
+			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, "with status 403 or 405")
 			key := w.CreateKey(t, nil)
 			for range usual {
 				require.Equal(t, http.StatusOK, w.SendTo(t, facade, key, http.MethodGet, project+"environments", "").Code)
@@ -147,7 +147,7 @@ func TestRateLimit_FollowsPlan(t *testing.T) {
 		require.Equal(t, fmt.Sprintf(`"project";q=%d;w=60`, allowed), answer.Header().Get("RateLimit-Policy"))
 		require.Regexp(t, fmt.Sprintf(`^"project";r=%d;t=`, left), answer.Header().Get("RateLimit"))
 		if status == http.StatusTooManyRequests {
-			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, fmt.Sprintf("made %d requests in the last minute", allowed))
+			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, fmt.Sprintf("reached its limit of %d requests per minute", allowed))
 		}
 	}
 	ask(http.StatusOK, usual, usual-1)

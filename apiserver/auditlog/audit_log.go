@@ -104,7 +104,7 @@ var listAuditLog = rest.Handle((*API).listAuditLog, rest.Endpoint{
 func (s *API) listAuditLog(ctx context.Context, c *rest.Caller, in *AuditLogQuery) (rest.Response[AuditLog], error) {
 	if c.Key.Spec.EnvironmentAccess == v1alpha1.AccessSelected {
 		return rest.Response[AuditLog]{}, rest.NewProblem(http.StatusForbidden, httpserver.CodeForbidden,
-			"the audit log is of the whole project, and the key reaches some environments only")
+			"the audit log covers the whole project, but the key is limited to some environments")
 	}
 	before, err := in.Before(rest.AuditCursor)
 	if err != nil {

@@ -135,7 +135,7 @@ func (s *API) applyWebhook(c *rest.Caller, id uuid.UUID, spec *v1alpha1.Connecto
 	}
 	if t := in.TimeoutSeconds; t != nil {
 		if spec.Mode == v1alpha1.ModeInbound {
-			return rest.InvalidField("body.config.timeout_seconds", "is for mode sync: an inbound webhook answers at once")
+			return rest.InvalidField("body.config.timeout_seconds", "is a field of mode sync: an inbound webhook responds at once")
 		}
 		if *t < 1 || *t > 900 {
 			return rest.InvalidField("body.config.timeout_seconds", "must be 1 to 900")
@@ -175,9 +175,9 @@ func (s *API) sealSecret(
 	case sent == nil:
 		return "", nil
 	case spec.SecretRef != nil:
-		return "", rest.InvalidField(at, fmt.Sprintf("is that of the Secret %q: change it there", spec.SecretRef.Name))
+		return "", rest.InvalidField(at, fmt.Sprintf("comes from the Secret %q: change it there", spec.SecretRef.Name))
 	case authentication == v1alpha1.AuthenticationNone:
-		return "", rest.InvalidField(at, "is for callers that prove themselves: authentication is none")
+		return "", rest.InvalidField(at, "has no effect because authentication is none: leave the secret out, or choose another authentication")
 	case *sent != "" && *sent != rest.Masked && seal.CheckBrought(*sent) != "":
 		return "", rest.InvalidField(at, seal.CheckBrought(*sent))
 	}
@@ -213,7 +213,7 @@ func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, e
 	case named == "":
 		return "", rest.InvalidField("body.config.authentication", "must be one of "+strings.Join(authentications(), ", "))
 	case in.RequireAuthentication != nil && *in.RequireAuthentication == (named == v1alpha1.AuthenticationNone):
-		return "", rest.InvalidField("body.config.require_authentication", "contradicts authentication: leave one of both out")
+		return "", rest.InvalidField("body.config.require_authentication", "contradicts authentication: leave out one of the two fields")
 	}
 	return named, nil
 }

@@ -125,7 +125,7 @@ func (s *API) nameIsFree(ctx context.Context, c *rest.Caller, conn *v1alpha1.Con
 			return err
 		case retired:
 			return rest.NewProblem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf(
-				"a retired connector of the environment has the name %q: delete that one, or choose another name", other.Title()))
+				"a retired connector of the environment has the name %q; delete that connector, or choose another name", other.Title()))
 		case other.DefinedInCode():
 			return rest.NewProblem(http.StatusConflict, httpserver.CodeNameTaken, fmt.Sprintf(
 				"the project's code defines a connector with the name %q (%s); choose another name", other.Title(), other.File()))

@@ -45,7 +45,7 @@ func (CronConfigInput) Doc() string {
 // applyCron reads a config in its REST shape into the spec of a cron connector.
 func applyCron(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	if spec.Mode != v1alpha1.ModeInbound {
-		return rest.InvalidField("body.mode", "is inbound for a cron connector: leave it out")
+		return rest.InvalidField("body.mode", "must be inbound for a cron connector: leave it out")
 	}
 	var in CronConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {

@@ -25,10 +25,10 @@ func errInCode(conn *v1alpha1.Connector) error {
 func errLinkInCode(conn *v1alpha1.Connector) error {
 	if conn.Retired() {
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeDefinedInCode,
-			fmt.Sprintf("the connector is retired, and its links stay as they were: deploy code that has %s", conn.File()))
+			fmt.Sprintf("the connector is retired, so its links cannot change; deploy code that has %s", conn.File()))
 	}
 	return rest.NewProblem(http.StatusConflict, httpserver.CodeDefinedInCode,
-		fmt.Sprintf("links of this connector are defined in code (%s): change the file and deploy", conn.File()))
+		fmt.Sprintf("the project's code defines the links of this connector: change %s and deploy", conn.File()))
 }
 
 // mustNotBeInCode answers 409 for a connector that the project's code defines; one
@@ -110,8 +110,8 @@ func (s *API) deleteConnector(ctx context.Context, c *rest.Caller, in *rest.Conn
 		}
 	}
 	if len(left) > 0 {
-		return rest.Response[rest.Done]{}, rest.NewProblem(http.StatusInternalServerError, httpserver.CodeInternal, "the connector is deleted, but not its links "+
-			strings.Join(left, ", ")+", which have no effect without it; delete these ConnectorLinks with kubectl")
+		return rest.Response[rest.Done]{}, rest.NewProblem(http.StatusInternalServerError, httpserver.CodeInternal, "the connector is deleted, but its links "+
+			strings.Join(left, ", ")+" could not be deleted; they have no effect; delete these ConnectorLinks with kubectl")
 	}
 	return done, nil
 }

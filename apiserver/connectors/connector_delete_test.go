@@ -139,7 +139,7 @@ func TestDeleteConnector_ReportsRemainingLinks(t *testing.T) {
 			answer := w.Request(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k")
 			heal()
 			require.Equal(t, http.StatusInternalServerError, answer.Code)
-			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, "the connector is deleted, but not its links")
+			require.Contains(t, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Detail, "the connector is deleted, but its links")
 			require.Equal(t, http.StatusNotFound, w.Request(t, key, http.MethodGet, path, "").Code)
 			require.Equal(t, http.StatusOK, w.Request(t, key, http.MethodDelete, path, "", "Idempotency-Key", "k").Code)
 		})
@@ -162,9 +162,9 @@ func TestDeleteConnector_RejectsConnectorOfCode(t *testing.T) {
 	path := "/connectors/" + ids["connector"]
 	for _, c := range []struct{ method, path, body, says string }{
 		{http.MethodDelete, path, "", "remove connectors/"},
-		{http.MethodDelete, path + "/links/" + ids["link"], "", "change the file and deploy"},
-		{http.MethodPatch, path + "/links/" + ids["link"], `{}`, "change the file and deploy"},
-		{http.MethodPost, path + "/links", `{"agent_name":"other"}`, "change the file and deploy"},
+		{http.MethodDelete, path + "/links/" + ids["link"], "", "and deploy"},
+		{http.MethodPatch, path + "/links/" + ids["link"], `{}`, "and deploy"},
+		{http.MethodPost, path + "/links", `{"agent_name":"other"}`, "and deploy"},
 	} {
 		t.Run(c.method+" "+c.path+" "+c.body, func(t *testing.T) {
 			answer := w.Request(t, key, c.method, c.path, c.body)

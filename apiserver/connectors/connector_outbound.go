@@ -72,13 +72,13 @@ func (s *API) applyOutbound(c *rest.Caller, id uuid.UUID, spec *v1alpha1.Connect
 		return rest.InvalidField("body.config.timeout_seconds", "must be 1 to 60")
 	}
 	if r := in.Retry; r != nil && r.MaxAttempts != nil && *r.MaxAttempts < 1 {
-		return rest.InvalidField("body.config.retry", "has at least one attempt")
+		return rest.InvalidField("body.config.retry", "must have max_attempts of at least 1")
 	}
 	if named := in.HeadersSecret; named != nil && (spec.HeadersSecretRef == nil || string(spec.HeadersSecretRef.Name) != *named) {
-		return rest.InvalidField("body.config.headers_secret", "is set by headersSecretRef of the Connector object alone")
+		return rest.InvalidField("body.config.headers_secret", "can be set only by headersSecretRef of the Connector object")
 	}
 	if spec.HeadersSecretRef != nil && len(in.Headers) > 0 {
-		return rest.InvalidField("body.config.headers", fmt.Sprintf("are those of the Secret %q: change them there", spec.HeadersSecretRef.Name))
+		return rest.InvalidField("body.config.headers", fmt.Sprintf("come from the Secret %q: change them there", spec.HeadersSecretRef.Name))
 	}
 	var problems []rest.FieldError
 	for _, w := range append(in.config().Check(), outbound.CheckHeaders(in.Headers)...) {

@@ -212,7 +212,7 @@ func TestGetConnector_SaysHowDeliveriesGo(t *testing.T) {
 		mark               func()
 	}{
 		"delivering": {`failures = 0, rejected = 0, paused_generation = NULL`, "delivering", "", conn.MarkDelivering},
-		"failing":    {`failures = 5, rejected = 0, paused_generation = NULL`, "failing", "one after the other", conn.MarkDestinationFailing},
+		"failing":    {`failures = 5, rejected = 0, paused_generation = NULL`, "failing", "the last attempts failed", conn.MarkDestinationFailing},
 		"rejecting":  {`failures = 0, rejected = 1, rejected_reason = '401', paused_generation = NULL`, "rejecting", "401", func() { conn.MarkDeliveriesFailing("401") }},
 		"paused":     {fmt.Sprintf(`failures = 0, rejected = 0, paused_generation = %d, paused_reason = '410 Gone'`, conn.Generation), "paused", "410 Gone", func() { conn.MarkPaused("410 Gone") }},
 	} {

@@ -32,9 +32,9 @@ func TestGetConnector_ShowsDisabledReason(t *testing.T) {
 	}{
 		"works":                  {func(*v1alpha1.Connector) {}, ""},
 		"disabled":               {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off; c.MarkDisabled() }, "disabled"},
-		"disabled, nobody knows": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "to be disabled; until then webhooks are taken"},
-		"enabled, nobody knows":  {func(c *v1alpha1.Connector) { c.MarkDisabled() }, "not taken it up yet"},
-		"new":                    {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not taken it up yet"},
+		"disabled, nobody knows": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "being disabled; until then webhooks are accepted"},
+		"enabled, nobody knows":  {func(c *v1alpha1.Connector) { c.MarkDisabled() }, "not processed the object yet"},
+		"new":                    {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not processed the object yet"},
 		"taken":                  {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
 		"homeless":               {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
 		"no secret": {func(c *v1alpha1.Connector) {
@@ -233,7 +233,7 @@ func TestGetLink_ShowsReadiness(t *testing.T) {
 		"stalled": {func(l *v1alpha1.ConnectorLink) {
 			v1alpha1.MarkStalled(l, v1alpha1.ReasonDuplicateLink, "another link is there")
 		}, false, "duplicate_link", "another link is there"},
-		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "progressing", "not taken it up"},
+		"new": {func(l *v1alpha1.ConnectorLink) { l.Status.Conditions = nil }, false, "progressing", "not processed the object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link := &v1alpha1.ConnectorLink{ObjectMeta: w.Meta("link-" + name), Spec: v1alpha1.ConnectorLinkSpec{Connector: "tickets", Agent: v1alpha1.AgentName(name)}}

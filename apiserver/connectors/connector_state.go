@@ -66,9 +66,9 @@ func (out *Connector) setDelivering(conn *v1alpha1.Connector, to store.Destinati
 	is := &Delivering{State: DeliveringState(state)}
 	switch state {
 	case store.DestinationFailing:
-		is.Reason = rest.Optional("attempts fail one after the other, and deliveries wait for one that succeeds: see the attempts of the connector's runs")
+		is.Reason = rest.Optional("the last attempts failed; one delivery is retried until it succeeds, and the others wait; read the attempts of the connector's runs")
 	case store.DestinationRejecting:
-		is.Reason = rest.Optional("the delivery that ended last was not taken: " + reason + "; replay those that failed")
+		is.Reason = rest.Optional("the destination rejected the last delivery: " + reason + "; replay the failed deliveries")
 	case store.DestinationPaused:
 		is.Reason = rest.Optional("paused: " + reason + "; set enabled to true to send again")
 		out.DisabledReason = is.Reason
@@ -94,7 +94,7 @@ func (s *API) showRetired(ctx context.Context, c *rest.Caller, conns []v1alpha1.
 				return err
 			}
 		}
-		why := "retired: the project's code has the connector no more"
+		why := "retired: the project's code no longer has the connector"
 		if id := deployments[conns[i].Labels[v1alpha1.LabelActivation]]; id != "" && conns[i].Retired() {
 			why += ", since deployment " + id
 		}

@@ -37,7 +37,7 @@ var errOnlyEnabled = rest.NewProblem(http.StatusConflict, httpserver.CodeDefined
 
 // errRetired is the answer for enabling what a deployment has retired.
 var errRetired = rest.NewProblem(http.StatusConflict, httpserver.CodeConnectorRetired,
-	"the connector was removed from the project's code and cannot be enabled any more")
+	"the connector was removed from the project's code, so it cannot be enabled; deploy code that has it")
 
 var updateConnector = rest.Handle((*API).updateConnector, rest.Endpoint{
 	Method: rest.Patch, Path: "/connectors/{connector_id}", ID: "updateConnector",
@@ -86,9 +86,9 @@ func (s *API) updateConnector(ctx context.Context, c *rest.Caller, in *Connector
 func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, in *ConnectorUpdate) error {
 	switch {
 	case in.Type != "" && in.Type != rest.ConnectorType(conn.Type()):
-		return rest.InvalidField("body.type", "never changes: create another connector")
+		return rest.InvalidField("body.type", "cannot change: create another connector")
 	case in.Mode != "" && in.Mode != rest.ConnectorMode(conn.Spec.Mode.Word()):
-		return rest.InvalidField("body.mode", "never changes: create another connector")
+		return rest.InvalidField("body.mode", "cannot change: create another connector")
 	case conn.DefinedInCode() && (in.Name != nil || in.Type != "" || in.Mode != "" || in.Config.given()):
 		return errOnlyEnabled
 	}
@@ -119,7 +119,7 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 	}
 	err := s.applyConfig(c, c.ObjectKey(conn).ID, conn, rest.ConnectorType(conn.Type()), in.Config)
 	if err == nil && !conn.HasSecret() && conn.Type() == v1alpha1.ConnectorWebhook && conn.SpecID() == "" {
-		return rest.InvalidField("body.config.authentication", "cannot become none: the id of this connector follows from its name, and would be its only secret; create another connector")
+		return rest.InvalidField("body.config.authentication", "cannot become none: the ID of this connector is derived from its name and would be its only secret; create another connector")
 	}
 	return err
 }

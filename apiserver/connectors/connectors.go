@@ -309,16 +309,16 @@ func (s *API) secretOf(
 // not refuse them yet although the connector is disabled; nil while it takes them as
 // it should, whatever else there is to say of it.
 func disabledReason(conn *v1alpha1.Connector) *string {
-	still := "webhooks are taken"
+	still := "webhooks are accepted"
 	switch {
 	case conn.Type() == v1alpha1.ConnectorCron:
-		still = "its schedule goes on"
+		still = "its schedule continues"
 	case conn.Sends():
 		still = "results are sent"
 	}
 	switch takes := conn.TakesEvents(); {
 	case !conn.IsEnabled() && takes:
-		return rest.Optional("to be disabled; until then " + still + ": " + rest.NotReadyMessage(conn))
+		return rest.Optional("being disabled; until then " + still + ": " + rest.NotReadyMessage(conn))
 	case !conn.IsEnabled():
 		return rest.Optional("disabled")
 	case takes:

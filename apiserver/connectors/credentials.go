@@ -25,7 +25,7 @@ func keepCredentials[T any](location string, sent map[string]string, stored map[
 		case there:
 			kept[name] = value
 		default:
-			missing = append(missing, rest.FieldError{Location: location + "." + name, Message: "has no stored value that it could keep"})
+			missing = append(missing, rest.FieldError{Location: location + "." + name, Message: "has no stored value to keep: send the value"})
 		}
 	}
 	if len(missing) > 0 {

@@ -29,7 +29,7 @@ func TestCredentials_KeepMaskedAndEmptyValues(t *testing.T) {
 	var p rest.Problem
 	require.ErrorAs(t, err, &p)
 	require.Equal(t, httpserver.Fields{
-		invalidAt("body.config.headers.A", "has no stored value that it could keep"), invalidAt("body.config.headers.B", "has no stored value that it could keep"),
+		invalidAt("body.config.headers.A", "has no stored value to keep: send the value"), invalidAt("body.config.headers.B", "has no stored value to keep: send the value"),
 	}, p.Errors)
 	require.NotContains(t, err.Error(), "CANARY")
 }

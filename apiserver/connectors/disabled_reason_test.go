@@ -18,7 +18,7 @@ func TestGetConnector_ShowsDisabledReasonOfSchedule(t *testing.T) {
 	c.MarkRoutesReady()
 	require.Nil(t, disabledReason(c))
 	c.Spec.Enabled = &off
-	require.Contains(t, *disabledReason(c), "its schedule goes on")
+	require.Contains(t, *disabledReason(c), "its schedule continues")
 	c.MarkDisabled()
 	require.Equal(t, "disabled", *disabledReason(c))
 }

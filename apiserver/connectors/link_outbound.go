@@ -70,9 +70,9 @@ func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec, conn *v1alpha1.
 	filesRequired := in.FilesRequired != nil && *in.FilesRequired
 	switch {
 	case in.Outbound != nil && !conn.Sends():
-		return rest.InvalidField("body.outbound", "is for links to outbound connectors")
+		return rest.InvalidField("body.outbound", "is a field of links to outbound connectors")
 	case filesRequired && conn.Sends():
-		return rest.InvalidField("body.files_required", "is for links to connectors that start runs")
+		return rest.InvalidField("body.files_required", "is a field of links to connectors that start runs")
 	}
 	spec.FilesRequired, spec.Outbound = filesRequired, nil
 	if in.Outbound == nil {
@@ -101,9 +101,9 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 		name, found := from.named(uuid.UUID(id).String())
 		switch {
 		case !found:
-			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is no connector of the environment that starts runs")
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is not a connector of the environment that starts runs")
 		case slices.Contains(out.SourceConnectors, name):
-			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is there twice")
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.source_connector_ids[%d]", i), "is in the list twice")
 		}
 		out.SourceConnectors = append(out.SourceConnectors, name)
 	}
@@ -113,7 +113,7 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 		case word == "":
 			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.statuses[%d]", i), "must be completed, failed, cancelled or delivery_failed")
 		case slices.Contains(out.Statuses, word):
-			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.statuses[%d]", i), "is there twice")
+			return nil, rest.InvalidField(fmt.Sprintf("body.outbound.statuses[%d]", i), "is in the list twice")
 		}
 		out.Statuses = append(out.Statuses, word)
 	}

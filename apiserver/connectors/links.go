@@ -271,16 +271,16 @@ func refusal(link *v1alpha1.ConnectorLink) error {
 		return linkedAlready
 	case rest.IsStalledBy(link, v1alpha1.ReasonLimitReached):
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeLimitReached,
-			fmt.Sprintf("the connector has %d links, or the agent %d to outbound connectors in the environment, as many as it may have",
+			fmt.Sprintf("the connector has reached its limit of %d links, or the agent its limit of %d links to outbound connectors in the environment",
 				store.MaxLinks, store.MaxOutboundLinks))
 	case rest.IsStalledBy(link, v1alpha1.ReasonActionNameTaken):
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeNameTaken, "the agent has another tool of this action_name in the environment")
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeNameTaken, "another tool of the agent in the environment has this action_name; choose another")
 	default:
 		return nil
 	}
 }
 
-var linkedAlready = rest.NewProblem(http.StatusConflict, httpserver.CodeAlreadyExists, "this agent is linked to the connector already")
+var linkedAlready = rest.NewProblem(http.StatusConflict, httpserver.CodeAlreadyExists, "the agent is already linked to the connector")
 
 // newLink ties an agent to a connector, with an id and a name of its own.
 func newLink(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {

@@ -57,8 +57,8 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 		}
 		last := max(conn.SecretVersion(), conn.SecretVersionInEffect())
 		if last >= v1alpha1.MaxSecretVersion {
-			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("its secret is of version %d, which is the last: "+
-				"make another connector, or bring a secret of your own", last))
+			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("the connector's secret has version %d, which is the highest; "+
+				"create another connector, or send your own secret as config.secret", last))
 		}
 		var grace *int32
 		if in.Body != nil {
@@ -74,7 +74,7 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 	out, err := s.amended(ctx, c, conn, was)
 	if err == nil && conn.SecretVersionInEffect() < conn.SecretVersion() {
 		return rest.Response[Connector]{}, rest.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotInEffect,
-			"the new secret is not in effect yet; send the call again under the same Idempotency-Key, or read the connector later")
+			"the new secret is not in effect yet; send the call again with the same Idempotency-Key, or read the connector later")
 	}
 	return out, err
 }
@@ -87,15 +87,15 @@ func mustRotate(conn *v1alpha1.Connector) error {
 		return errOnlyEnabled
 	case conn.Spec.SecretRef != nil:
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret,
-			fmt.Sprintf("the connector's secret is the project's own: change it in the Secret %q", conn.Spec.SecretRef.Name))
+			fmt.Sprintf("the connector's secret comes from the Secret %q: change it there", conn.Spec.SecretRef.Name))
 	case conn.SealedSecret() != "":
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector's secret is the project's own: send another one as config.secret")
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the platform did not generate the connector's secret; send a new secret as config.secret")
 	case conn.Type() == v1alpha1.ConnectorCron:
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: nobody calls a schedule")
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "a cron connector has no secret")
 	case !conn.HasSecret():
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: its authentication is none")
 	case len(conn.Unsupported()) > 0, routes != nil && routes.Status == metav1.ConditionFalse:
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, and so no secret of it could be: "+rest.NotReadyMessage(conn))
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, so its secret cannot be rotated: "+rest.NotReadyMessage(conn))
 	default:
 		return nil
 	}

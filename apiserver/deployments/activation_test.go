@@ -127,7 +127,7 @@ func TestActivateDeployment_ReturnsReasonOfController(t *testing.T) {
 	}
 	w.Server.Service.Client = w.FacadeClient // nobody is there
 	p := apiservertest.RequireCode(t, http.StatusServiceUnavailable, httpserver.CodeNotInEffect, w.Project, key, http.MethodPost, path, "", "Idempotency-Key", "k")
-	require.Contains(t, p.Detail, "not carried out yet")
+	require.Contains(t, p.Detail, "not complete")
 	asked := w.DeploymentObject(t, first).Spec.Activation.RequestedAt
 	require.Equal(t, second, liveDeployment(t, w))
 	require.NoError(t, w.Reconcile(t.Context(), reconcileActivation(t, w.Project, first)))

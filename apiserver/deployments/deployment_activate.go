@@ -72,7 +72,7 @@ func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *Activa
 		}
 		if o.Spec.Activation.IsAhead(s.Service.Now()) {
 			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("spec.activation.requestedAt of Deployment %q is far in the future, "+
-				"and nothing later can be asked for: remove its spec.activation, and activate it again", o.Name))
+				"so no later activation is possible; remove its spec.activation and activate it again", o.Name))
 		}
 		own := d.ActivationRequestedAt // which an object that was made again does not have
 		if o.Spec.Activation != nil && (own == nil || o.Spec.Activation.RequestedAt.After(*own)) {
@@ -108,7 +108,7 @@ func (s *API) answeredBefore(ctx context.Context, c *rest.Caller, id rest.ID) (b
 // activatable is the object of a deployment that can be live, made again where it is gone.
 func (s *API) activatable(ctx context.Context, c *rest.Caller, d store.Deployment, o *v1alpha1.Deployment) (*v1alpha1.Deployment, error) {
 	if d.Status != store.DeploymentDeployed {
-		return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeNotDeployed, "only a deployed deployment can be live: this one is "+standing(d))
+		return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeNotDeployed, "only a deployment with status deployed can be activated; its status is "+standing(d))
 	}
 	environment, err := s.Service.Environment(ctx, c, rest.ID(d.EnvironmentID))
 	switch {
@@ -121,7 +121,7 @@ func (s *API) activatable(ctx context.Context, c *rest.Caller, d store.Deploymen
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeBundleGone,
-			"what was built is not stored any more; redeploy the deployment, which builds it again")
+			"the bundle of the deployment is no longer stored; redeploy the deployment to build it again")
 	case err != nil:
 		return nil, fmt.Errorf("looking for the bundle of deployment %s: %w", d.ID, err)
 	}
@@ -169,7 +169,7 @@ func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec
 		}
 	}
 	return v1alpha1.DeploymentSpec{}, rest.NewProblem(http.StatusConflict, httpserver.CodeGone,
-		"the Deployment is deleted, and what its spec was is not known; redeploy the deployment")
+		"the Deployment object was deleted, and its spec is unknown; redeploy the deployment")
 }
 
 // lastDecision is when somebody asked for what is live now; nil where it activated itself.
@@ -238,7 +238,7 @@ func (s *API) awaitActivation(ctx context.Context, o *v1alpha1.Deployment) error
 	}
 	if o.ActivationPending() {
 		return rest.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotInEffect,
-			"the activation is asked for, and not carried out yet ("+whyWaiting(o)+"); send the same request again to learn of it")
+			"the activation is requested, but not complete ("+whyWaiting(o)+"); send the same request again to wait for it")
 	}
 	outcome := o.Status.Activation
 	code, refused := activationCodes[outcome.Result]
@@ -253,7 +253,7 @@ func whyWaiting(o v1alpha1.ConditionedObject) string {
 	if v1alpha1.IsStalled(o) || !v1alpha1.IsReady(o) {
 		return rest.NotReadyMessage(o)
 	}
-	return "the platform has not seen it yet"
+	return "the platform has not processed it yet"
 }
 
 // activationCodes are the codes of failed activations.

@@ -113,7 +113,7 @@ func (s *API) deployAnyway(ctx context.Context, c *rest.Caller, in *DeploymentPa
 	tests, connectors := d.FailureReason == store.FailureTests, d.FailureReason == store.FailureConnectors
 	if !tests && !connectors {
 		return rest.Response[Deployment]{}, rest.NewProblem(http.StatusBadRequest, httpserver.CodeNothingToOverride,
-			"neither the tests nor the connectors of the deployment failed: it is "+standing(d))
+			"neither the tests nor the connectors of the deployment failed; its status is "+standing(d))
 	}
 	spec, err := s.sameSource(ctx, d)
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *API) sameSource(ctx context.Context, d store.Deployment) (v1alpha1.Depl
 	err := s.Store.HasUpload(ctx, d.ProjectID, d.UploadDigest)
 	if errors.Is(err, store.ErrNotFound) {
 		return spec, rest.NewProblem(http.StatusConflict, httpserver.CodeUploadGone, fmt.Sprintf(
-			"what was uploaded is not stored any more: it is kept for %d days after a deployment of it last began; upload the folder again", store.UploadKept/(24*time.Hour)))
+			"the upload is no longer stored: it expires %d days after the last start of one of its deployments; upload the folder again", store.UploadKept/(24*time.Hour)))
 	}
 	if err != nil {
 		return spec, fmt.Errorf("looking for the upload of deployment %s: %w", d.ID, err)
@@ -167,7 +167,7 @@ func (s *API) launchAgain(ctx context.Context, c *rest.Caller, d store.Deploymen
 	return s.launch(ctx, c, environment, spec)
 }
 
-var environmentGone = rest.NewProblem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment is deleted")
+var environmentGone = rest.NewProblem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment was deleted")
 
 // mayDeployTo says 409 of an environment that is not in effect, and what CheckTestEnvironment says.
 func mayDeployTo(c *rest.Caller, environment *v1alpha1.Environment, skipTests bool) error {

@@ -119,7 +119,7 @@ func errManyUploads(status int) rest.Problem {
 	if status == http.StatusTooManyRequests {
 		code = httpserver.CodeRateLimited
 	}
-	p := rest.NewProblem(status, code, "as many uploads as may are coming in at the moment; try again")
+	p := rest.NewProblem(status, code, "too many concurrent uploads; try again")
 	p.RetryAfter = uploadRetry
 	return p
 }
@@ -144,7 +144,7 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 	start, known := archives[media]
 	switch {
 	case err != nil || !known:
-		return "", rest.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia, "the body must be a tar archive of application/gzip or application/zstd, and Content-Type say which")
+		return "", rest.NewProblem(http.StatusUnsupportedMediaType, httpserver.CodeUnsupportedMedia, "the body must be a tar archive with Content-Type application/gzip or application/zstd")
 	case in.request.ContentLength > store.MaxUpload:
 		return "", errUploadTooLarge
 	}
@@ -155,7 +155,7 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 	n, err := io.ReadFull(body, begin)
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && errors.Is(body.err, io.EOF), err == nil && string(begin) != start:
-		return "", rest.InvalidField("body", "is not of the type that Content-Type names")
+		return "", rest.InvalidField("body", "does not have the format that Content-Type names")
 	case err != nil:
 		return "", body.problem(err)
 	}
@@ -168,7 +168,7 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 }
 
 var errUploadTooLarge = rest.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge,
-	fmt.Sprintf("an upload has at most %d MiB; leave out what agents do not need", store.MaxUpload>>20))
+	fmt.Sprintf("an upload can have at most %d MiB; leave out files that agents do not need", store.MaxUpload>>20))
 
 // noted is a body that keeps the error by which reading it ended.
 type noted struct {
@@ -190,7 +190,7 @@ func (b *noted) problem(err error) error {
 	var full *store.StorageFullError
 	switch {
 	case errors.As(err, &full):
-		p := rest.NewProblem(http.StatusTooManyRequests, httpserver.CodeStorageFull, full.Error()+"; ask the operator for a plan with more storage")
+		p := rest.NewProblem(http.StatusTooManyRequests, httpserver.CodeStorageFull, full.Error()+"; ask the platform operator for a plan with more storage")
 		p.RetryAfter = storageRetry
 		return p
 	case errors.Is(err, store.ErrTooLarge):
@@ -198,7 +198,7 @@ func (b *noted) problem(err error) error {
 	case b.err == nil, errors.Is(b.err, io.EOF):
 		return err
 	case httpserver.TooSlow(b.err):
-		return rest.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "the body did not come in time")
+		return rest.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, "the body did not arrive in time")
 	}
-	return rest.NewProblem(http.StatusBadRequest, httpserver.CodeMalformed, "the body could not be read whole")
+	return rest.NewProblem(http.StatusBadRequest, httpserver.CodeMalformed, "the body could not be read to its end")
 }

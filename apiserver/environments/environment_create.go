@@ -60,7 +60,7 @@ func mustReachAll(c *rest.Caller) error {
 	if c.ReachesAll() {
 		return nil
 	}
-	return rest.NewProblem(http.StatusForbidden, httpserver.CodeForbidden, "the key is limited to some environments and can create no other")
+	return rest.NewProblem(http.StatusForbidden, httpserver.CodeForbidden, "the key is limited to some environments and cannot create environments")
 }
 
 var createEnvironment = rest.Handle((*API).createEnvironment, rest.Endpoint{
@@ -199,14 +199,14 @@ func (s *API) mustHaveRoom(ctx context.Context, c *rest.Caller, others int) erro
 		return err
 	}
 	if most := project.Status.Limits.Environments; most != nil && others >= int(*most) {
-		return rest.NewProblem(http.StatusForbidden, httpserver.CodePlan, fmt.Sprintf("the project has %d environments, as many as its plan allows", others))
+		return rest.NewProblem(http.StatusForbidden, httpserver.CodePlan, fmt.Sprintf("the project has %d environments, which is the limit of its plan", others))
 	}
 	return nil
 }
 
 func slugTaken(e *v1alpha1.Environment) error {
 	p := rest.NewProblem(http.StatusBadRequest, httpserver.CodeSlugTaken,
-		fmt.Sprintf("another environment of the project has the slug %q, which is made from the name; choose another name", e.WantedSlug()))
+		fmt.Sprintf("another environment of the project has the slug %q, which is derived from the name; choose another name", e.WantedSlug()))
 	p.Errors = []rest.FieldError{{Location: "body.name", Message: "has the slug of another environment"}}
 	return p
 }

@@ -145,7 +145,7 @@ func (s *API) mustStay(ctx context.Context, project *v1alpha1.Project, e *v1alph
 	case err != nil:
 		return fmt.Errorf("reading environment %q: %w", e.Name, err)
 	case isLeaving(e, s.leaving(project)):
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is being deleted, or becomes one of another kind")
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is being deleted, or its kind is changing")
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (s *API) mustBeSpare(ctx context.Context, c *rest.Caller, project *v1alpha1
 	}
 	if isDefault(e) {
 		return rest.NewProblem(http.StatusBadRequest, httpserver.CodeDefaultEnvironment,
-			"the default environment cannot "+what+"; make another one the default before")
+			"the default environment cannot "+what+"; make another environment the default first")
 	}
 	if e.IsTest() {
 		return nil

@@ -120,9 +120,9 @@ func (s *API) writeTestSession(
 		active := e.ActiveTestSession(s.Service.Now())
 		switch {
 		case !e.IsTest():
-			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is none for tests: its kind is standard")
+			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is not a test environment")
 		case active != nil && active.Holder != holder:
-			return rest.NewProblem(http.StatusConflict, httpserver.CodeTestSession, "somebody else tests in the environment: "+heldBy(active))
+			return rest.NewProblem(http.StatusConflict, httpserver.CodeTestSession, "another test session is active: "+heldBy(active))
 		}
 		before := e.DeepCopy()
 		e.Status.TestSession = to()
@@ -148,13 +148,13 @@ func (s *API) writeTestSession(
 // mustBeUnused answers 409 while somebody tests in an environment.
 func (s *API) mustBeUnused(e *v1alpha1.Environment) error {
 	if active := e.ActiveTestSession(s.Service.Now()); active != nil {
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeTestSession, "somebody tests in the environment: "+heldBy(active))
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeTestSession, "a test session is active: "+heldBy(active))
 	}
 	return nil
 }
 
 func heldBy(session *v1alpha1.TestSession) string {
-	return fmt.Sprintf("%q, until %s unless the session is renewed", session.Holder, session.ExpiresAt.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("its holder is %q, and it expires at %s unless it is renewed", session.Holder, session.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
 // showTestSession is nil for none.

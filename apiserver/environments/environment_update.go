@@ -107,7 +107,7 @@ func (s *API) changeKind(ctx context.Context, leaves *departure, e *v1alpha1.Env
 	if err := s.mustBeUnused(e); err != nil {
 		return err
 	}
-	begin := func() error { return leaves.begin(ctx, e, "become one for tests") }
+	begin := func() error { return leaves.begin(ctx, e, "become a test environment") }
 	if e.IsTest() { // what becomes a standard one counts as such once it is in effect
 		begin = func() error { return leaves.note(ctx, e, func(*v1alpha1.Project) error { return nil }) }
 	}

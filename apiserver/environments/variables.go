@@ -224,7 +224,7 @@ func (s *Variables) editVariables(c *rest.Caller, e *v1alpha1.Environment, sent 
 			return nil, err
 		}
 		if _, twice := asked[v.Name]; twice {
-			wrong = &rest.FieldError{Location: "name", Message: "is there twice"}
+			wrong = &rest.FieldError{Location: "name", Message: "is in the list twice"}
 		}
 		if wrong != nil {
 			problems = append(problems, rest.FieldError{Location: fmt.Sprintf("body[%d].%s", i, wrong.Location), Message: wrong.Message})
@@ -259,17 +259,17 @@ func (s *Variables) editVariable(c *rest.Caller, e *v1alpha1.Environment, in *Va
 	}
 	switch ref := in.SecretRef.To.Value; {
 	case ref != nil && (stored == nil || stored.SecretKeyRef == nil || *ref != KeyOfInput{string(stored.SecretKeyRef.Name), stored.SecretKeyRef.Key}):
-		return wrong("secret_ref", "is set by secretKeyRef of the Environment object alone")
+		return wrong("secret_ref", "can be set only by secretKeyRef of the Environment object")
 	case ref != nil && !stays:
-		return wrong("value", "is that of the Secret in secret_ref: change it there, or send secret_ref null")
+		return wrong("value", "comes from the Secret in secret_ref: change it there, or send secret_ref null")
 	case !stays:
 		return s.withValue(c, e, asked, *in.Value)
 	case in.SecretRef.Given && ref == nil && stored != nil && stored.SecretKeyRef != nil:
-		return wrong("value", "is missing: secret_ref null takes away the Secret that it comes from; send the value that it is to have, or leave secret_ref out to keep the Secret's")
+		return wrong("value", "is required because secret_ref is null: send a value, or leave secret_ref out to keep the value of the Secret")
 	case stored == nil:
-		return wrong("value", "is missing: there is no stored one that it could keep")
+		return wrong("value", "is required: the variable has no stored value to keep")
 	case stored.IsSensitive() && !in.Sensitive:
-		return wrong("sensitive", "stays true as long as the value stays: send the value to make it readable")
+		return wrong("sensitive", "can become false only with a new value: send the value")
 	case !stored.IsSensitive() && in.Sensitive:
 		return s.withValue(c, e, asked, *stored.Value)
 	}
@@ -282,7 +282,7 @@ func (s *Variables) withValue(
 	c *rest.Caller, e *v1alpha1.Environment, v v1alpha1.EnvironmentVariable, value string,
 ) (v1alpha1.EnvironmentVariable, *rest.FieldError, error) {
 	if len(value) > runnerconfig.MaxVariable {
-		return v, &rest.FieldError{Location: "value", Message: fmt.Sprintf("has more than the %d bytes that it may have", runnerconfig.MaxVariable)}, nil
+		return v, &rest.FieldError{Location: "value", Message: fmt.Sprintf("must have at most %d bytes", runnerconfig.MaxVariable)}, nil
 	}
 	if !v.Sensitive {
 		v.Value = &value
@@ -364,7 +364,7 @@ func (s *Variables) copyVariables(ctx context.Context, c *rest.Caller, from rest
 		value, err := s.variableValue(c, source, v)
 		if err != nil {
 			return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-				fmt.Sprintf("the variable %q of that environment cannot be opened and not be copied; send its value there again", v.Name))
+				fmt.Sprintf("the value of variable %q in the source environment cannot be decrypted; set the value there again", v.Name))
 		}
 		if v.SealedValue, err = s.sealVariable(c, uuid.MustParse(string(to)), v.Name, value); err != nil {
 			return nil, err

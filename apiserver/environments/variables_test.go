@@ -144,7 +144,7 @@ func TestReplaceVariables_RemovesSecretRefOnlyWithValue(t *testing.T) {
 			got := w.Request(t, key, http.MethodPut, path, `[`+rest+`,{"name":"TOKEN",`+value+ref+`"sensitive":true}]`)
 			if ref == `"secret_ref":null,` {
 				apiservertest.RequireField(t, got.Code, got.Body.Bytes(), "body[3].value")
-				require.Contains(t, got.Body.String(), "send the value that it is to have, or leave secret_ref out")
+				require.Contains(t, got.Body.String(), "send a value, or leave secret_ref out")
 			} else {
 				require.Equal(t, http.StatusOK, got.Code, "%s%s: %s", value, ref, got.Body)
 			}

@@ -78,7 +78,7 @@ func errManySearches(status int) rest.Problem {
 	if status == http.StatusTooManyRequests {
 		code = httpserver.CodeRateLimited
 	}
-	p := rest.NewProblem(status, code, "as many searches as may go on at the moment; try again")
+	p := rest.NewProblem(status, code, "too many concurrent searches; try again")
 	p.RetryAfter = searchRetry
 	return p
 }

@@ -74,7 +74,7 @@ func (s *Service) ownRights(ctx context.Context, err error) error {
 	}
 	s.Logger.ErrorContext(ctx, "the facade lacks rights at the Kubernetes API", "error", err)
 	return NewProblem(http.StatusServiceUnavailable, httpserver.CodeClusterUnavailable,
-		"the service lacks rights at the Kubernetes API; tell its operator")
+		"the service lacks permissions at the Kubernetes API; tell the platform operator")
 }
 
 // authenticate answers 401 without a valid key, and 403 for another project's,

@@ -14,7 +14,7 @@ import (
 func NotReadyMessage(o v1alpha1.ConditionedObject) string {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if ready == nil || ready.Message == "" || ready.Status == metav1.ConditionTrue {
-		return "the platform has not taken it up yet"
+		return "the platform has not processed the object yet"
 	}
 	return ready.Message
 }

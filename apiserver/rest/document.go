@@ -323,7 +323,7 @@ var errorExamples = []Problem{
 	NewProblem(413, httpserver.CodeRequestTooLarge, "request body is too large limit=1048576 bytes"),
 	NewProblem(415, httpserver.CodeUnsupportedMedia, "unknown content type: text/plain"),
 	Invalid(FieldError{Location: "query.environment_id", Message: "must be a UUID"}),
-	NewProblem(429, httpserver.CodeRateLimited, "the project has made 120 requests in the last minute, as many as it may; wait and try again"),
+	NewProblem(429, httpserver.CodeRateLimited, "the project has reached its limit of 120 requests per minute; wait and try again"),
 	NewProblem(500, httpserver.CodeInternal, internalDetail),
 	NewProblem(503, httpserver.CodeClusterUnavailable, "the Kubernetes API does not answer; try again"),
 }

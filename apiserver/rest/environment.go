@@ -33,7 +33,7 @@ func IsRejected(e *v1alpha1.Environment) bool {
 func CheckTestEnvironment(c *Caller, environment *v1alpha1.Environment, skipTests bool) error {
 	if with := environment.Spec.TestEnvironment; with != "" && !skipTests && !c.Reaches(string(with)) {
 		return NewProblem(http.StatusForbidden, httpserver.CodeForbidden,
-			"the tests of this environment are run with the model providers and variables of another one (its testEnvironment), which the key does not reach")
+			"the tests of this environment use the model providers and variables of another environment (its testEnvironment), and the key does not reach that environment")
 	}
 	return nil
 }

@@ -40,32 +40,32 @@ type failure struct {
 var failures = []failure{
 	{is: wrapped(store.ErrNotFound), status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: wrapped(store.ErrSearchTooBroad), status: http.StatusUnprocessableEntity, code: httpserver.CodeSearchTooBroad,
-		detail: "more runs would have to be looked at than there is time for, or than numbers are made of at once: choose a shorter window, or add words or equalities that an index answers"},
+		detail: "the search reads more runs than its limits allow; choose a shorter window, or add search terms or equalities that the index covers"},
 	{is: wrapped(store.ErrSearchBusy), status: http.StatusServiceUnavailable, code: httpserver.CodeBusy,
-		detail: "the search has waited for others and could look at nothing; try again"},
+		detail: "the search spent its time waiting for other searches; try again"},
 	{is: lacksKey, status: http.StatusServiceUnavailable, code: httpserver.CodeKeyring,
-		detail: "a key of the platform is being brought into use; try again in a minute"},
-	{is: isIDTaken, status: http.StatusConflict, code: httpserver.CodeConflict, detail: "another object of the project holds this id"},
-	{is: wrapped(context.Canceled), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp, detail: "the request was given up"},
+		detail: "the platform has not loaded an encryption key yet; try again in a minute"},
+	{is: isIDTaken, status: http.StatusConflict, code: httpserver.CodeConflict, detail: "another object of the project has this ID"},
+	{is: wrapped(context.Canceled), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp, detail: "the client cancelled the request"},
 
 	{is: isTerminating, status: http.StatusConflict, code: httpserver.CodeTerminating,
-		detail: "the project's namespace is being deleted: nothing can be created in it"},
+		detail: "the project's namespace is being deleted; no objects can be created in it"},
 	{is: apierrors.IsAlreadyExists, status: http.StatusConflict, code: httpserver.CodeAlreadyExists,
-		detail: "somebody else created an object of this name at the same time; try again"},
+		detail: "another request created an object with this name at the same time; try again"},
 	{is: apierrors.IsConflict, status: http.StatusConflict, code: httpserver.CodeConflict,
-		detail: "somebody else changed this at the same time; try again"},
+		detail: "another request changed the object at the same time; try again"},
 	{is: isDenied, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
 	{is: isQuota, status: http.StatusForbidden, code: httpserver.CodeQuotaExceeded, say: quotaDetail},
 	{is: apierrors.IsForbidden, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
 	{is: apierrors.IsNotFound, status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: apierrors.IsRequestEntityTooLargeError, status: http.StatusRequestEntityTooLarge, code: httpserver.CodeRequestTooLarge,
-		detail: "the object is larger than Kubernetes takes"},
+		detail: "the object is larger than Kubernetes accepts; make it smaller"},
 	{is: isClusterAway, status: http.StatusServiceUnavailable, code: httpserver.CodeClusterUnavailable,
 		detail: "the Kubernetes API does not answer; try again"},
 
 	{is: isStoreAway, status: http.StatusServiceUnavailable, code: httpserver.CodeStoreUnavailable, detail: "the store does not answer; try again"},
 	{is: wrapped(context.DeadlineExceeded), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp,
-		detail: "the request took too long and was given up; try again"},
+		detail: "the request took too long and was cancelled; try again"},
 }
 
 // ProblemOf is what a caller sees of an error; what it must not see is logged.
@@ -137,7 +137,7 @@ func isQuota(err error) bool {
 // quotaDetail says which quota, how much was asked for, is used and is allowed.
 func quotaDetail(err error) string {
 	_, rest, _ := strings.Cut(err.Error(), quotaMark)
-	return "a quota of the project's namespace is used up: " + rest
+	return "the request exceeds a quota of the project's namespace: " + rest
 }
 
 // refusedDetail is Kubernetes' reason, without its words for the object.

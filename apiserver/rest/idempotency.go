@@ -108,7 +108,7 @@ func (s *Service) makeOne(ctx context.Context, o client.Object) (made bool, err 
 
 // ErrKeyReused is the response if another request had the same Idempotency-Key.
 var ErrKeyReused = NewProblem(http.StatusUnprocessableEntity, httpserver.CodeKeyReused,
-	"this Idempotency-Key was sent before with another request; use a new key for every new request")
+	"another request was sent with this Idempotency-Key; use a new key for each new request")
 
 // cameThrough says whether a call about what is done may have been the one that did
 // it: it succeeded, or it was cut off, or it failed on our side.

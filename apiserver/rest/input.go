@@ -119,7 +119,7 @@ func checkQuery(ctx huma.Context) error {
 	raw := ctx.URL()
 	query, err := url.ParseQuery(raw.RawQuery)
 	if err != nil {
-		return InvalidField("query", "cannot be read: parameters stand as name=value, with & between them")
+		return InvalidField("query", "is malformed: write parameters as name=value, separated by &")
 	}
 	known, lists, ids := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, p := range ctx.Operation().Parameters {
@@ -140,7 +140,7 @@ func checkQuery(ctx huma.Context) error {
 		case slices.Contains(values, ""):
 			at.Message = "must not be empty: leave it out"
 		case ids[name] && slices.Contains(values, uuid.Nil.String()):
-			at.Message = "is the id of nothing: leave it out"
+			at.Message = "is the nil UUID, which no object has: leave it out"
 		default:
 			continue
 		}

@@ -47,10 +47,10 @@ const (
 // use up the requests of all others. That window has the usual size, whatever the plan says.
 func (s *Service) take(ctx context.Context, c *Caller, refused bool) error {
 	header := trailOf(ctx).header
-	of, policy, detail := c.ProjectID, "project", "the project has made %d requests in the last minute, as many as it may; wait and try again"
+	of, policy, detail := c.ProjectID, "project", "the project has reached its limit of %d requests per minute; wait and try again"
 	if refused {
 		of, policy = uuid.NewSHA1(c.ProjectID, []byte("forbidden")), "forbidden"
-		detail = "%d requests of the project were answered 403 or 405 in the last minute, as many as may be; give the key the permissions that it needs"
+		detail = "the project has reached its limit of %d requests per minute with status 403 or 405; give the key the permissions that it needs"
 	}
 	verdict, err := s.Store.TakeRequest(ctx, of, store.RateLimit{Requests: s.RequestsPerMinute, Window: RateWindow})
 	if err != nil {

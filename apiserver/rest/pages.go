@@ -40,7 +40,7 @@ func NewCursor(list byte, id uuid.UUID) *string {
 func readCursor(list byte, text string) (*uuid.UUID, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(data) != 1+len(uuid.UUID{}) || data[0] != list {
-		return nil, InvalidField("query.cursor", "is not a cursor of this list: send the next_cursor of the page before as it is")
+		return nil, InvalidField("query.cursor", "is not a cursor of this list: send next_cursor of the previous page unchanged")
 	}
 	id := uuid.UUID(data[1:])
 	return &id, nil

@@ -233,7 +233,7 @@ var requestFields = map[string]map[string]string{
 func causes(err error) []FieldError {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		return []FieldError{{Location: "body", Message: "Kubernetes refused the object that would be made of it"}}
+		return []FieldError{{Location: "body", Message: "Kubernetes rejected the object that the request describes"}}
 	}
 	details := status.Status().Details
 	var out []FieldError

@@ -58,7 +58,7 @@ func errManyReadings(status int) Problem {
 	if status == http.StatusTooManyRequests {
 		code = httpserver.CodeRateLimited
 	}
-	p := NewProblem(status, code, "as many lists and statistics as may are being read at the moment; try again")
+	p := NewProblem(status, code, "too many concurrent requests for lists and statistics; try again")
 	p.RetryAfter = readingRetry
 	return p
 }

@@ -143,7 +143,7 @@ func (s *Service) Mount(sections []BoundSection, descriptions map[string][]byte)
 func (s *Service) notPublic(w http.ResponseWriter, r *http.Request) {
 	rest, below := strings.CutPrefix(r.URL.Path, "/v1/projects/")
 	if !below {
-		httpserver.WriteProblem(w, NewProblem(http.StatusNotFound, httpserver.CodeNotFound, "there is nothing at this path"))
+		httpserver.WriteProblem(w, NewProblem(http.StatusNotFound, httpserver.CodeNotFound, "no endpoint has this path"))
 		return
 	}
 	forbidden := func(*Caller) error {

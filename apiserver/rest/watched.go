@@ -84,7 +84,7 @@ func (w *watched) run(ctx context.Context) error {
 				w.refused[i].Store(true)
 			}
 			if ctx.Err() == nil && !apierrors.IsResourceExpired(err) {
-				w.logger.WarnContext(ctx, "reading from Kubernetes; it is tried again", "what", w.name, "namespace", namespace, "error", err)
+				w.logger.WarnContext(ctx, "reading from Kubernetes failed; the informer retries", "what", w.name, "namespace", namespace, "error", err)
 			}
 		})
 		if err != nil {
@@ -103,7 +103,7 @@ func (w *watched) run(ctx context.Context) error {
 func (w *watched) synced() error {
 	for i, informer := range w.informers {
 		if !informer.HasSynced() && !w.refused[i].Load() {
-			return fmt.Errorf("the %s of namespace %q are not read yet", w.name, w.namespaces[i])
+			return fmt.Errorf("the informer of %s in namespace %q has not synced yet", w.name, w.namespaces[i])
 		}
 	}
 	return nil

@@ -135,12 +135,12 @@ func (s *Replays) createReplay(ctx context.Context, c *rest.Caller, in *ReplayCr
 	made, verdict, err := s.Store.StartReplay(ctx, wanted)
 	switch {
 	case errors.Is(err, store.ErrReplayRunning):
-		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeAlreadyExists, "the connector has a replay that has not ended; wait for it, or cancel it")
+		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeAlreadyExists, "the connector has an open replay; wait until it ends, or cancel it")
 	case errors.Is(err, store.ErrTooManyReplays):
 		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeLimitReached, fmt.Sprintf(
-			"the project has %d replays that have not ended, as many as it may have; wait for one, or cancel one", store.MaxRunningReplays))
+			"the project has reached its limit of %d open replays; wait until one ends, or cancel one", store.MaxRunningReplays))
 	case errors.Is(err, store.ErrNotFound):
-		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, and so it has nothing that could be replayed")
+		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, so it has nothing to replay")
 	case err != nil:
 		return rest.Response[Replay]{}, fmt.Errorf("making a replay of connector %q: %w", conn.Name, err)
 	case verdict == store.KeyReused:
@@ -271,7 +271,7 @@ func (s *Replays) repeatedCancelReplay(ctx context.Context, c *rest.Caller, in *
 	}
 	if !again {
 		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-			"the replay has ended and cannot be cancelled any more: it is "+string(r.Status))
+			"the replay has ended and cannot be cancelled: its status is "+string(r.Status))
 	}
 	return rest.NewResponse(showReplay(r), nil)
 }

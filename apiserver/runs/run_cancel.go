@@ -69,7 +69,7 @@ func (s *API) repeatedCancel(ctx context.Context, c *rest.Caller, id rest.ID) (r
 	}
 	if !again {
 		return rest.Response[Run]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-			"the run has ended and cannot be cancelled any more: it is "+string(run.Status))
+			"the run has ended and cannot be cancelled: its status is "+string(run.Status))
 	}
 	return rest.NewResponse(s.wholeRun(ctx, run))
 }

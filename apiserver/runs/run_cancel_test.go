@@ -74,10 +74,10 @@ func TestCancelRun_RejectsEndedRun(t *testing.T) {
 		key, idk string
 		words    string
 	}{
-		"completed":                   {w.CompletedRun, key, "one", "it is completed"},
-		"failed":                      {w.FailedRun, key, "two", "it is failed"},
-		"cancelled, by another call":  {cancelled, key, "two", "it is cancelled"},
-		"cancelled, by somebody else": {cancelled, other, "one", "it is cancelled"},
+		"completed":                   {w.CompletedRun, key, "one", "its status is completed"},
+		"failed":                      {w.FailedRun, key, "two", "its status is failed"},
+		"cancelled, by another call":  {cancelled, key, "two", "its status is cancelled"},
+		"cancelled, by somebody else": {cancelled, other, "one", "its status is cancelled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := w.Request(t, c.key, http.MethodPost, path(c.run), "", "Idempotency-Key", c.idk)
@@ -115,7 +115,7 @@ func TestCancelRun_RepetitionShowsOtherEnd(t *testing.T) {
 	w.CompleteRun(t)
 	answer := w.Request(t, key, http.MethodPost, path, "", "Idempotency-Key", "one")
 	require.Equal(t, http.StatusConflict, answer.Code, "%s", answer.Body)
-	require.Contains(t, answer.Body.String(), "it is completed")
+	require.Contains(t, answer.Body.String(), "its status is completed")
 }
 
 // The caller needs the project, the environment and the permission.

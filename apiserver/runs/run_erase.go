@@ -43,7 +43,7 @@ func (s *API) eraseRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.R
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		return rest.Response[rest.Done]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-			"the run is "+string(run.Status)+": what has not ended is not erased; cancel it first, by POST to its path and /cancel")
+			"only a run that has ended can be erased: its status is "+string(run.Status)+"; cancel it first (POST /runs/{run_id}/cancel)")
 	case errors.Is(err, store.ErrNotFound): // somebody else was faster, or it is as old as what goes
 		return s.Service.RepeatedDelete(ctx, c, in.RunID, rest.NotFound("run"))
 	case err != nil:

@@ -97,7 +97,7 @@ func errManyFiles(status int) rest.Problem {
 	if status == http.StatusTooManyRequests {
 		code = httpserver.CodeRateLimited
 	}
-	p := rest.NewProblem(status, code, "as many files as may are being sent at the moment; try again")
+	p := rest.NewProblem(status, code, "too many concurrent file downloads; try again")
 	p.RetryAfter = fileRetry
 	return p
 }
@@ -141,7 +141,7 @@ func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader
 	defer paced.Done()
 	n, err := io.Copy(paced, body)
 	if err == nil && n != file.Size {
-		err = fmt.Errorf("%d of %d bytes are there", n, file.Size)
+		err = fmt.Errorf("%d of %d bytes are stored", n, file.Size)
 	}
 	return err
 }

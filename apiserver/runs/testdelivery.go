@@ -45,7 +45,7 @@ func (s *ConnectorRuns) testConnector(ctx context.Context, c *rest.Caller, in *r
 	case errors.As(err, &refused):
 		return rest.Response[ConnectorRun]{}, asRefusal(refused)
 	case errors.Is(err, store.ErrNotFound):
-		return rest.Response[ConnectorRun]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, and so it sends nothing: "+rest.NotReadyMessage(conn))
+		return rest.Response[ConnectorRun]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, so it sends nothing: "+rest.NotReadyMessage(conn))
 	case err != nil:
 		return rest.Response[ConnectorRun]{}, fmt.Errorf("testing connector %q: %w", conn.Name, err)
 	case a.Verdict == store.KeyReused:

@@ -56,21 +56,21 @@ func Document(gatewayURL string) ([]byte, error) {
 			},
 		},
 		"webhooks": rest.Node{
-			"result":         rest.Node{"post": outgoing("result", "result", "A run has ended", aboutResult, rest.RefNode("schemas", "Envelope"))},
-			"payload":        rest.Node{"post": outgoing("payload", "payload", "An agent sends something", aboutPayload, rest.Node{"description": "Any JSON of at most 256 KiB."})},
-			"test":           rest.Node{"post": outgoing("test", string(store.DeliverTest), "Somebody tests the connector", aboutTest, rest.RefNode("schemas", "TestEnvelope"))},
-			"deliveryFailed": rest.Node{"post": outgoing("deliveryFailed", store.StatusDeliveryFailed, "A delivery has failed", aboutDeliveryFailed, rest.RefNode("schemas", "FailedDelivery"))},
+			"result":         rest.Node{"post": outgoing("result", "result", "Result of a run", aboutResult, rest.RefNode("schemas", "Envelope"))},
+			"payload":        rest.Node{"post": outgoing("payload", "payload", "Payload of an agent", aboutPayload, rest.Node{"description": "Any JSON of at most 256 KiB."})},
+			"test":           rest.Node{"post": outgoing("test", string(store.DeliverTest), "Test delivery", aboutTest, rest.RefNode("schemas", "TestEnvelope"))},
+			"deliveryFailed": rest.Node{"post": outgoing("deliveryFailed", store.StatusDeliveryFailed, "Report of a failed delivery", aboutDeliveryFailed, rest.RefNode("schemas", "FailedDelivery"))},
 		},
 		"components": rest.Node{"schemas": all, "headers": rest.Node{
 			"Retry-After":         rest.ResponseHeaders["Retry-After"],
-			"Allow":               rest.HeaderNode("string", "The methods that a webhook takes.", "GET, POST"),
+			"Allow":               rest.HeaderNode("string", "The methods that the webhook accepts.", "GET, POST"),
 			"WWW-Authenticate":    rest.ResponseHeaders["WWW-Authenticate"],
-			"Idempotent-Replayed": rest.HeaderNode("string", "That the request is a repetition of an earlier one, and has started nothing.", "true"),
-			"Preference-Applied":  rest.HeaderNode("string", "That the answer did not wait for the agents.", "respond-async"),
+			"Idempotent-Replayed": rest.HeaderNode("string", "true if the request repeats an earlier request and started nothing.", "true"),
+			"Preference-Applied":  rest.HeaderNode("string", "respond-async if the response did not wait for the agents.", "respond-async"),
 		}, "securitySchemes": rest.Node{
 			"secretHeader": rest.Node{"type": "apiKey", "in": "header", "name": "X-Service-Secret", "description": "The connector's secret."},
 			"bearer":       rest.Node{"type": "http", "scheme": "bearer", "description": "The connector's secret."},
-			"secretQuery":  rest.Node{"type": "apiKey", "in": "query", "name": "secret", "description": "The connector's secret, which others may read in logs."},
+			"secretQuery":  rest.Node{"type": "apiKey", "in": "query", "name": "secret", "description": "The connector's secret. Proxies and servers can log it."},
 		}},
 	}, "", "  ")
 	if err != nil {
@@ -101,7 +101,7 @@ func webhookSchemas() (rest.Node, error) {
 		schema["description"] = aboutWebhookSchemas[name]
 	}
 	all["Problem"].(rest.Node)["properties"].(rest.Node)["run_id"] = rest.Node{
-		"type": "string", "format": "uuid", "description": "The run that goes on; with status 504, and at the end of a stream, alone.",
+		"type": "string", "format": "uuid", "description": "The run that continues. Only with status 504, and at the end of a stream.",
 	}
 	return all, nil
 }
@@ -121,10 +121,10 @@ func incoming(id, summary, description string, body rest.Node) rest.Node {
 		"operationId": id, "tags": []any{"webhooks"}, "summary": summary, "description": description, "responses": incomingResponses(),
 		"security": []any{rest.Node{"secretHeader": []any{}}, rest.Node{"bearer": []any{}}, rest.Node{"secretQuery": []any{}}, rest.Node{}},
 		"parameters": []any{
-			parameter("Idempotency-Key", "header", "Makes a repetition within 24 hours the same request, if its body is the same; at most 255 printable characters of ASCII.", text),
-			parameter("webhook-id", "header", "Likewise, without comparing bodies; counts where there is no Idempotency-Key.", text),
-			parameter(webhookapi.HopsHeader, "header", "How many deliveries of platforms the request has come by; more than 8 are refused.", text),
-			parameter("Prefer", "header", "respond-async: a sync webhook answers 202 at once, as an inbound one does.", text),
+			parameter("Idempotency-Key", "header", "A request with the same key and the same body within 24 hours repeats this request and starts nothing. At most 255 printable ASCII characters.", text),
+			parameter("webhook-id", "header", "Like Idempotency-Key, without comparing bodies. Ignored if the request has an Idempotency-Key.", text),
+			parameter(webhookapi.HopsHeader, "header", "Number of platform deliveries that led to the request. The webhook rejects more than 8.", text),
+			parameter("Prefer", "header", "respond-async: a sync webhook returns 202 at once, like an inbound webhook.", text),
 		},
 	}
 	if body != nil {
@@ -139,9 +139,9 @@ func incomingBody() rest.Node {
 		return rest.Node{"schema": rest.Node{"type": "object", "additionalProperties": true, "description": description}}
 	}
 	return rest.Node{"required": true, "description": "An event of at most 16 MiB.", "content": rest.Node{
-		"application/json":                  object("The agent's input. Objects with data in the list files are attachments: name, mime_type, and data in base64."),
-		"application/x-www-form-urlencoded": object("Each field is a text of the input; repeated ones are a list."),
-		"multipart/form-data":               object("Parts without a file name are texts of the input, those with one are attachments."),
+		"application/json":                  object("The agent's input. Objects with data in the list `files` are attachments, with name, mime_type, and data in base64."),
+		"application/x-www-form-urlencoded": object("Each field is a text in the input. A repeated field is a list."),
+		"multipart/form-data":               object("Parts without a file name are texts in the input. Parts with a file name are attachments."),
 	}}
 }
 
@@ -149,15 +149,15 @@ func incomingBody() rest.Node {
 func incomingResponses() rest.Node {
 	accepted, replayed := rest.RefNode("schemas", "Accepted"), rest.Node{"Idempotent-Replayed": rest.RefNode("headers", "Idempotent-Replayed")}
 	out := rest.Node{
-		"200": rest.Node{"headers": replayed, "description": "The event is stored. An inbound webhook says which runs were started, a sync one what came of them. Or a handshake is answered, which is no event.", "content": rest.Node{
+		"200": rest.Node{"headers": replayed, "description": "The event is stored. An inbound webhook returns the IDs of the started runs, and a sync webhook returns their results. The response to a handshake stores no event.", "content": rest.Node{
 			"application/json": rest.Node{"schema": rest.Node{"anyOf": []any{rest.RefNode("schemas", "Results"), accepted, rest.RefNode("schemas", "Handshake")}}},
 			"text/event-stream": rest.Node{"schema": rest.Node{"type": "string", "contentMediaType": "text/event-stream", "contentSchema": rest.Node{
 				"description": "The data of an event.", "anyOf": []any{rest.RefNode("schemas", "Results"), accepted, rest.RefNode("schemas", "Progress"), rest.RefNode("schemas", "Problem")},
-			}, "description": "With Accept: text/event-stream, of a sync webhook: the events accepted (Accepted), " +
+			}, "description": "For sync webhooks with Accept: text/event-stream. The events are: accepted (Accepted), " +
 				"progress (Progress), and then result (Results) or error (Problem)."}},
 		}},
 		"202": rest.Node{
-			"description": "The event of a sync webhook is stored, and the caller did not want to wait.", "content": rest.Node{"application/json": rest.Node{"schema": accepted}},
+			"description": "The event of a sync webhook is stored, and the caller asked not to wait.", "content": rest.Node{"application/json": rest.Node{"schema": accepted}},
 			"headers": rest.Node{"Preference-Applied": rest.RefNode("headers", "Preference-Applied"), "Idempotent-Replayed": rest.RefNode("headers", "Idempotent-Replayed")},
 		},
 	}
@@ -170,18 +170,18 @@ func incomingResponses() rest.Node {
 func pushed() rest.Node {
 	parameters, of := []any{}, rest.Node{"type": "string"}
 	for _, header := range []string{"X-GitHub-Event", "X-Gitlab-Event", "X-Gitea-Event", "X-Forgejo-Event"} {
-		parameters = append(parameters, parameter(header, "header", "What has happened, by the provider's word.", of))
+		parameters = append(parameters, parameter(header, "header", "The provider's name of the event.", of))
 	}
 	answer := rest.Node{"application/json": rest.Node{"schema": rest.RefNode("schemas", "Pushed")}}
 	out := rest.Node{
-		"200": rest.Node{"description": "The event is no push, and is ignored.", "content": answer},
-		"202": rest.Node{"description": "A look at the repository is asked for, which is stored.", "content": answer},
+		"200": rest.Node{"description": "The event is not a push and was ignored.", "content": answer},
+		"202": rest.Node{"description": "A poll of the repository is requested, and the request is stored.", "content": answer},
 	}
 	refusals(out, webhookapi.PushProblems, aboutPushProblems)
 	return rest.Node{
-		"operationId": "postPush", "tags": []any{"webhooks"}, "summary": "Tell of a push", "description": aboutPush, "parameters": parameters,
+		"operationId": "postPush", "tags": []any{"webhooks"}, "summary": "Report a push", "description": aboutPush, "parameters": parameters,
 		"security": []any{}, "responses": out,
-		"requestBody": rest.Node{"description": "Anything of at most 16 MiB. It is read, and nothing in it counts.", "content": rest.Node{"*/*": rest.Node{"schema": rest.Node{}}}},
+		"requestBody": rest.Node{"description": "Any body of at most 16 MiB. Its content is ignored.", "content": rest.Node{"*/*": rest.Node{"schema": rest.Node{}}}},
 	}
 }
 
@@ -206,17 +206,17 @@ func refusals(out rest.Node, problems map[int][]httpserver.Code, about map[int]s
 
 // outgoing is what is sent to the destination of an outbound webhook, with a body like that.
 func outgoing(id, event, summary, description string, body rest.Node) rest.Node {
-	named := parameter("X-Service-Event", "header", "What the delivery carries.", rest.Node{"type": "string", "const": event})
+	named := parameter("X-Service-Event", "header", "The kind of the delivery.", rest.Node{"type": "string", "const": event})
 	named["required"] = true
 	parameters := []any{named}
 	for _, h := range []struct{ name, about string }{
-		{"X-Service-Delivery", "The id of the delivery, the same in all attempts."},
-		{"X-Service-Timestamp", "When the attempt was signed, in seconds since 1970. Refuse what is older than 300 s."},
-		{"X-Service-Signature", "HMAC-SHA256 of timestamp, a dot and the body, by the signing secret, in hexadecimal."},
-		{"webhook-id", "The id of the delivery, as Standard Webhooks has it."},
-		{"webhook-timestamp", "When the attempt was signed, as Standard Webhooks has it."},
-		{"webhook-signature", "v1, a comma and the base64 of the HMAC-SHA256 of id, timestamp and body, joined by dots, by the decoded part after whsec_ of the signing secret. Several with a space between while a rotated secret is valid."},
-		{webhookapi.HopsHeader, "How many deliveries of platforms it has come by, this one among them: a webhook refuses it where that is more than 8."},
+		{"X-Service-Delivery", "The ID of the delivery. All attempts have the same ID."},
+		{"X-Service-Timestamp", "The time of the signature in seconds since 1970. Reject requests older than 300 seconds."},
+		{"X-Service-Signature", "HMAC-SHA256 of the timestamp, a dot and the body with the signing secret, in hexadecimal."},
+		{"webhook-id", "The ID of the delivery in the format of Standard Webhooks."},
+		{"webhook-timestamp", "The time of the signature in the format of Standard Webhooks."},
+		{"webhook-signature", "v1, a comma and the base64 of an HMAC-SHA256. The message is the ID, the timestamp and the body, joined by dots. The key is the decoded part of the signing secret after whsec_. While an earlier secret is valid, the header has one signature per secret, separated by spaces."},
+		{webhookapi.HopsHeader, "Number of platform deliveries that led to this request, including this delivery. A webhook of the platform rejects more than 8."},
 	} {
 		p := parameter(h.name, "header", h.about, rest.Node{"type": "string"})
 		p["required"] = true
@@ -227,9 +227,9 @@ func outgoing(id, event, summary, description string, body rest.Node) rest.Node 
 		"security":    []any{},
 		"requestBody": rest.Node{"required": true, "content": rest.Node{"application/json": rest.Node{"schema": body}}},
 		"responses": rest.Node{
-			"2XX":     rest.Node{"description": "It was taken."},
-			"410":     rest.Node{"description": "Nothing more is wanted: the connector is paused."},
-			"default": rest.Node{"description": "3xx, 408, 425, 429, 5xx and no answer: it is sent again later; redirects are not followed. Any other 4xx: it has failed."},
+			"2XX":     rest.Node{"description": "The receiver accepted the delivery."},
+			"410":     rest.Node{"description": "The receiver accepts no further deliveries. The platform pauses the connector."},
+			"default": rest.Node{"description": "3xx, 408, 425, 429, 5xx and no response: the platform retries the delivery. It does not follow redirects. Other 4xx: the delivery has failed."},
 		},
 	}
 }

@@ -82,7 +82,7 @@ webhook. -o json and -o yaml have the results as connector_results.`,
 
 func (o *deployOptions) deployAndFollow(ctx context.Context) error {
 	if o.skipTests && o.folder == "" {
-		return errors.New("--skip-tests: needs --upload; a commit decides itself about its tests")
+		return errors.New("--skip-tests: needs --upload; only the tests of an upload can be skipped")
 	}
 	start := o.startCommit
 	if o.folder != "" {

@@ -153,7 +153,7 @@ func TestCancel_CancelsBuilds(t *testing.T) {
 	p.cancels = false
 	p.updateDeployment(id, `"status":"pending","message":"the environment is suspended"`)
 	_, _, err = p.agentctl("cancel", id)
-	require.EqualError(t, err, "deployment "+id+" was not cancelled because it is not being built: it is pending: the environment is suspended")
+	require.EqualError(t, err, "deployment "+id+" was not cancelled because it is not being built: its status is pending: the environment is suspended")
 	require.Equal(t, exitFailed, exitCode(err))
 	_, _, err = p.agentctl("cancel", "first-one")
 	require.ErrorContains(t, err, `DEPLOYMENT: the project has no "first-one"`)

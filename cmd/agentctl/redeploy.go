@@ -43,7 +43,7 @@ func (o *deployOptions) cancelDeployment(ctx context.Context, id string) error {
 	case err != nil:
 		return err
 	case !done.Value.OK:
-		return fmt.Errorf("deployment %s was not cancelled because it is not being built: it is %s%s", id, d.stateText(), d.detailText())
+		return fmt.Errorf("deployment %s was not cancelled because it is not being built: its status is %s%s", id, d.stateText(), d.detailText())
 	case d.isOpen():
 		fmt.Fprintln(o.messages, "the deployment is being cancelled")
 	}

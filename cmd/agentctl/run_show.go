@@ -203,7 +203,7 @@ func (o *runOptions) outcome(ctx context.Context, r *localrun.Result) error {
 var remedies = map[string]string{
 	model.CodeUnknownProvider: "set the address and the key of the service, such as OPENAI_API_KEY for openai/..., or replace the model with --model",
 	model.CodeUnauthorized:    "correct the key of the service in the environment variable, such as OPENAI_API_KEY",
-	model.CodeUnavailable:     "look whether the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
+	model.CodeUnavailable:     "check that the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
 	model.CodeRateLimited:     "wait and run the agent again, or replace the model with --model",
 	model.CodeRejected:        "correct the request: the name of the model, the size of the input, or the step of the script that is missing",
 	model.CodeForbidden:       "use another address for the service; link-local addresses are not allowed",

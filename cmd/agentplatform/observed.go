@@ -56,7 +56,7 @@ func cachesSynced(caches cache.Cache) probe.Check {
 		ctx, cancel := context.WithTimeout(ctx, syncPatience)
 		defer cancel()
 		if !caches.WaitForCacheSync(ctx) {
-			return errors.New("the caches of Kubernetes' objects are not filled yet")
+			return errors.New("the informer caches have not synced yet")
 		}
 		return nil
 	}

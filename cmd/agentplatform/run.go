@@ -139,7 +139,7 @@ func (p *process) readable(ctx context.Context, r client.Reader) (namespaces.Set
 	case err != nil:
 		return nil, err
 	case len(p.within) > 0 && len(within) == 0:
-		return nil, fmt.Errorf("--watch-namespaces: in none of %v the manager has its rights; bind its role there", []string(p.within))
+		return nil, fmt.Errorf("--watch-namespaces: the manager has no permissions in any of %v; bind its role there", []string(p.within))
 	case len(forbidden) > 0:
 		p.logger.ErrorContext(ctx, "namespaces are left out until the next start: bind the manager's role there", "namespaces", forbidden)
 	}

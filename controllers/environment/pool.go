@@ -183,7 +183,7 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 		return false, err
 	case seen.problem != "" && enough && seen.ready > 0:
 		e.ShowRunnersFailing(seen.problem)
-		v1alpha1.MarkReady(e, "in effect, but "+strconv.Itoa(int(seen.ready))+" of "+strconv.Itoa(int(wrote.replicas))+" runners are all that there are: "+seen.problem)
+		v1alpha1.MarkReady(e, "in effect, but only "+strconv.Itoa(int(seen.ready))+" of "+strconv.Itoa(int(wrote.replicas))+" runners are ready: "+seen.problem)
 		return false, nil
 	case seen.problem != "":
 		e.MarkRunnersFailing(seen.problem)

@@ -146,7 +146,7 @@ func wrongField(schedule string) string {
 		alone := []string{"*", "*", "*", "*", "*"}
 		alone[i] = part
 		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
-			return fmt.Sprintf("has %q for the %s, which must be * or of %s, as a list, a range or with a step such as */2", part, fields[i].name, fields[i].values)
+			return fmt.Sprintf("has %q for the %s; use *, or values of %s as a list, as a range, or with a step such as */2", part, fields[i].name, fields[i].values)
 		}
 	}
 	return ""

@@ -58,7 +58,7 @@ func (s *Scope) ownTool(ctx context.Context) (Tool, error) {
 			return offered[at], nil
 		}
 	}
-	return Tool{}, &failure{code: CodeToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or look at its MCP server",
+	return Tool{}, &failure{code: CodeToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or check its MCP server",
 		s.agent.ToolName, s.agent.Name)}
 }
 

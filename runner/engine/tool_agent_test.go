@@ -239,7 +239,7 @@ func TestToolAgent_CallsOfferedTool(t *testing.T) {
 		fail    string
 	}{
 		"offered":     {offered: []engine.Tool{{Name: "other"}, echo(t, map[string]any{})}, output: `{"got":{"name":"Ada"}}`},
-		"not offered": {offered: []engine.Tool{{Name: "other"}}, fail: `tool "echo" of agent "main" is not available; correct tool_name, or look at its MCP server`},
+		"not offered": {offered: []engine.Tool{{Name: "other"}}, fail: `tool "echo" of agent "main" is not available; correct tool_name, or check its MCP server`},
 		"failure":     {failure: engine.NewFailure("x", "no variables", errors.New("y")), fail: "no variables"},
 	} {
 		t.Run(name, func(t *testing.T) {

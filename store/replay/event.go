@@ -83,7 +83,7 @@ func (r *replayed) copyInput(ctx context.Context) (store.EventInput, error) {
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		err = &Refused{Gone, "The input of the event is not stored any more, and so the event cannot be replayed."}
+		err = &Refused{Gone, "The input of the event is no longer stored, so the event cannot be replayed."}
 	}
 	return in, err
 }

@@ -234,7 +234,7 @@ func decodeRequest(w http.ResponseWriter, r *http.Request, limit int64, into any
 	case errors.As(err, new(*http.MaxBytesError)):
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, fmt.Sprintf("This request has at most %d KiB.", limit>>10))
 	case errors.Is(err, dispatchapi.ErrTooMany):
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Not taken: "+err.Error()+".")
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Rejected: "+err.Error()+".")
 	case err != nil:
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request has an invalid format: "+err.Error())
 	}

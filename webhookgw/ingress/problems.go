@@ -21,9 +21,9 @@ var (
 	errAllWait = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
 		"Too many requests wait to be recorded. Send the request again.")
 	errManyWrong = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyWrong,
-		"Too many requests to this connector have a wrong secret or signature, including this one. Requests with a right one are always accepted.")
+		"Too many requests to this connector have a wrong secret or signature, including this one. Requests with the correct secret or signature are always accepted.")
 	errManyUnverified = temporaryProblem(http.StatusTooManyRequests, httpserver.CodeTooManyUnverified,
-		"Too many bytes without a right signature were sent to this connector. Send the request again.")
+		"Too many bytes without a valid signature were sent to this connector. Send the request again.")
 	errSecretChanged = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeSecretChanged,
 		"The connector's secret changed while this request arrived. Send it again.")
 	errKeyring = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeKeyring,
