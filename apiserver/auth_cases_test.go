@@ -146,15 +146,16 @@ func TestNew_NamesMissingOptions(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProject(t)
 	for name, lose := range map[string]func(*apiserver.Options){
-		"client": func(o *apiserver.Options) { o.Client = nil }, "index": func(o *apiserver.Options) { o.Index = nil },
-		"store": func(o *apiserver.Options) { o.Store = nil }, "claims": func(o *apiserver.Options) { o.Claims = nil },
-		"platform id": func(o *apiserver.Options) { o.PlatformID = uuid.Nil }, "keys": func(o *apiserver.Options) { o.Keys = nil },
+		"Client": func(o *apiserver.Options) { o.Client = nil }, "Index": func(o *apiserver.Options) { o.Index = nil },
+		"Store": func(o *apiserver.Options) { o.Store = nil }, "Claims": func(o *apiserver.Options) { o.Claims = nil },
+		"PlatformID": func(o *apiserver.Options) { o.PlatformID = uuid.Nil }, "Keys": func(o *apiserver.Options) { o.Keys = nil },
+		"Store, Keys": func(o *apiserver.Options) { o.Store, o.Keys = nil, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := w.Options
 			lose(&options)
 			_, err := apiserver.New(options)
-			require.ErrorContains(t, err, name)
+			require.EqualError(t, err, "creating the REST facade: set the options "+name)
 		})
 	}
 	options := w.Options

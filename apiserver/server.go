@@ -8,8 +8,9 @@
 package apiserver
 
 import (
-	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/google/uuid"
@@ -50,9 +51,8 @@ type Claims interface {
 // Options configure a facade.
 type Options struct {
 	rest.Options
-	// Store replaces the store of the embedded options.
 	Store Store
-	// Claims claims the IDs of created objects. It replaces Claims of the embedded options.
+	// Claims claims the IDs of created objects.
 	Claims Claims
 	// Keys derive the generated secrets in responses.
 	Keys *keyring.Keys
@@ -82,16 +82,32 @@ type Server struct {
 
 // New makes a facade; an error names the missing options.
 func New(opts Options) (*Server, error) {
-	if opts.Client == nil || opts.Index == nil || opts.Store == nil || opts.Claims == nil || opts.Keys == nil || opts.PlatformID == uuid.Nil {
-		return nil, errors.New("making the REST facade: client, index, store, claims, platform id and keys are needed")
+	if missing := opts.missing(); len(missing) > 0 {
+		return nil, fmt.Errorf("creating the REST facade: set the options %s", strings.Join(missing, ", "))
 	}
 	webhooks, err := webhooks.Document(opts.GatewayURL)
 	if err != nil {
 		return nil, err
 	}
-	opts.Options.Store, opts.Options.Claims = opts.Store, opts.Claims
-	s := newServer(rest.New(opts.Options), opts)
+	s := newServer(rest.New(opts.Options, opts.Store, opts.Claims), opts)
 	return s, s.Service.Mount(s.Sections(), map[string][]byte{"/v1/webhooks.json": webhooks})
+}
+
+// missing returns the names of the required options that are not set.
+func (o *Options) missing() []string {
+	var names []string
+	for _, option := range []struct {
+		name  string
+		isSet bool
+	}{
+		{"Client", o.Client != nil}, {"Index", o.Index != nil}, {"PlatformID", o.PlatformID != uuid.Nil},
+		{"Store", o.Store != nil}, {"Claims", o.Claims != nil}, {"Keys", o.Keys != nil},
+	} {
+		if !option.isSet {
+			names = append(names, option.name)
+		}
+	}
+	return names
 }
 
 // Handler serves /v1.

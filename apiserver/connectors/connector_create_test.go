@@ -158,21 +158,6 @@ func (l *lostClaims) ClaimID(ctx context.Context, key store.Key, ref store.Objec
 	return l.Claims.ClaimID(ctx, key, ref)
 }
 
-// Waiting ends when the client disconnects, and otherwise after the timeout.
-func TestAwaitReady_EndsWithClientOrTimeout(t *testing.T) {
-	t.Parallel()
-	w := apiservertest.NewProject(t)
-	conn := w.CreateConnector(t, "tickets", func(*v1alpha1.Connector) {})
-	conn.Status.Conditions = nil
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w.Server.Service.ReadyTimeout = time.Hour
-	w.Server.Service.WaitReady(ctx, conn)
-	w.Server.Service.ReadyTimeout = 0
-	w.Server.Service.WaitReady(t.Context(), conn)
-	w.Server.Service.WaitReady(t.Context())
-}
-
 // The created object exists even if Kubernetes does not respond.
 func TestAwaitReady_EndsIfKubernetesFails(t *testing.T) {
 	t.Parallel()

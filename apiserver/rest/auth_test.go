@@ -42,7 +42,7 @@ func TestFirst_PrefersHolderOfID(t *testing.T) {
 		return &v1alpha1.APIKey{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(uid)}}
 	}
 	project, holders := uuid.New(), holders{}
-	s := &Service{Options: Options{Store: &holders}}
+	s := &Service{Store: &holders}
 	a, b := made("a", "1"), made("b", "2")
 	first := func(keys ...*v1alpha1.APIKey) *v1alpha1.APIKey {
 		key, err := s.first(t.Context(), project, keys)

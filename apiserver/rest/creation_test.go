@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,4 +37,31 @@ func TestUndo_DeletesExactObjects(t *testing.T) {
 	require.NoError(t, c.Create(t.Context(), again))
 	s.undo(t.Context(), []v1alpha1.ConditionedObject{conn})
 	require.NoError(t, c.Get(t.Context(), key, again))
+}
+
+// Wait gives up if the client has left or the timeout has passed. Without both, it polls until the condition holds.
+func TestWait_EndsWithClientOrTimeout(t *testing.T) {
+	t.Parallel()
+	const enough = 12 // polls
+	left, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx     context.Context
+		timeout time.Duration
+		ends    bool
+	}{
+		"client has left":    {left, time.Hour, true},
+		"timeout has passed": {t.Context(), 0, true},
+		"neither":            {t.Context(), time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			polls := 0
+			(&Service{Options: Options{ReadyTimeout: c.timeout}}).Wait(c.ctx, func() bool {
+				polls++
+				return polls == enough
+			})
+			require.Equal(t, c.ends, polls < enough)
+		})
+	}
 }

@@ -41,7 +41,7 @@ const idFormat = "uuid"
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := uuid.ParseBytes(text)
 	if err != nil || len(text) != uuidLength {
-		return errors.New("must be a UUID")
+		return errors.New(messageUUID)
 	}
 	*id = ID(parsed)
 	return nil
@@ -67,7 +67,7 @@ type Moment struct {
 // UnmarshalText implements encoding.TextUnmarshaler.
 func (m *Moment) UnmarshalText(text []byte) (err error) {
 	if m.At, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
-		return errors.New("must be a time such as 2026-07-01T00:00:00Z")
+		return errors.New(messageTime)
 	}
 	if epoch := time.Unix(0, 0); m.At.Before(epoch) { // nothing is as old, and the zero time is none at all
 		m.At = epoch

@@ -97,13 +97,14 @@ var modelOnce sync.Once
 func ConfigureHuma() {
 	modelOnce.Do(func() {
 		huma.DefaultArrayNullable, huma.ValidateStrictCasing = false, true
+		setValidationMessages()
 		huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
 			var fields []FieldError
 			for _, err := range errs[:min(len(errs), maxFieldErrors)] {
 				var detailer huma.ErrorDetailer
 				if errors.As(err, &detailer) {
 					d := detailer.ErrorDetail()
-					fields = append(fields, plain(d))
+					fields = append(fields, fieldError(d))
 				}
 			}
 			switch status {
@@ -111,7 +112,7 @@ func ConfigureHuma() {
 				return invalidFields(len(fields)+max(0, len(errs)-maxFieldErrors), fields)
 			case http.StatusBadRequest: // the body is missing, or is not JSON
 				if len(fields) == 0 {
-					fields = append(fields, plain(&huma.ErrorDetail{Location: "body", Message: message}))
+					fields = append(fields, fieldError(&huma.ErrorDetail{Location: "body", Message: message}))
 				}
 				return Invalid(fields...)
 			}
@@ -125,56 +126,6 @@ func ConfigureHuma() {
 			return NewProblem(status, code, message)
 		}
 	})
-}
-
-// missing matches what huma says of a field that is not there.
-var missing = regexp.MustCompile(`^expected required property (\S+) to be present$`)
-
-// plain is what huma says in our words: without what it puts before those of a type
-// of ours, with the name of a field that is missing where names stand, and of a value
-// that a later release has that it is not there yet.
-func plain(d *huma.ErrorDetail) FieldError {
-	if m := missing.FindStringSubmatch(d.Message); m != nil {
-		return FieldError{Location: d.Location + "." + m[1], Message: "is required"}
-	}
-	if isForLater(d.Location, d.Value) {
-		return notSupported(d.Location)
-	}
-	message := strings.TrimPrefix(d.Message, "invalid value: ")
-	for _, w := range wordings {
-		if w.of.MatchString(message) {
-			return FieldError{Location: d.Location, Message: w.of.ReplaceAllString(message, w.say)}
-		}
-	}
-	return FieldError{Location: d.Location, Message: message}
-}
-
-// wordings are what huma says of values, and how this API says the same.
-var wordings = []struct {
-	of  *regexp.Regexp
-	say string
-}{
-	{regexp.MustCompile(`^(?:invalid|expected) boolean$`), "must be true or false"},
-	{regexp.MustCompile(`^(?:invalid|expected) integer$`), "must be an integer"},
-	{regexp.MustCompile(`^invalid (?:float|number)$|^expected number$`), "must be a number"},
-	{regexp.MustCompile(`^expected string$`), "must be a string"},
-	{regexp.MustCompile(`^expected array$`), "must be a list"},
-	{regexp.MustCompile(`^expected object$`), "must be an object"},
-	{regexp.MustCompile(`^expected length >= 1$`), "must not be empty"},
-	{regexp.MustCompile(`^expected length >= (\d+)$`), "must have at least $1 characters"},
-	{regexp.MustCompile(`^expected length <= (\d+)$`), "must have at most $1 characters"},
-	{regexp.MustCompile(`^expected array length >= (\d+)$`), "must have at least $1 items"},
-	{regexp.MustCompile(`^expected array length <= (\d+)$`), "must have at most $1 items"},
-	{regexp.MustCompile(`^expected array items to be unique$`), "must not have an item twice"},
-	{regexp.MustCompile(`^expected number >= (\S+)$`), "must be at least $1"},
-	{regexp.MustCompile(`^expected number <= (\S+)$`), "must be at most $1"},
-	{regexp.MustCompile(`^expected value to be one of "(.*)"$`), "must be one of $1"},
-	{regexp.MustCompile(`(?s)^expected string to be RFC 4122 uuid: .*$`), "must be a UUID"},
-	{regexp.MustCompile(`^expected string to be RFC 3339 date-time$`), "must be a time such as 2026-07-01T00:00:00Z"},
-	{regexp.MustCompile(`^expected string to match pattern (.*)$`), "must match the pattern $1"},
-	{regexp.MustCompile(`^expected string to be (.*)$`), "must be $1"},
-	{regexp.MustCompile(`^unexpected property$`), "is not a field of this call: remove it"},
-	{regexp.MustCompile(`^(?:required \w+ parameter is missing|request body is required)$`), "is required"},
 }
 
 // requestFields say which part of a request fills a field of an object's spec; the
@@ -265,7 +216,7 @@ func ruleOf(c metav1.StatusCause) string {
 	}
 	switch c.Type {
 	case metav1.CauseTypeFieldValueRequired:
-		return "is required"
+		return messageRequired
 	case metav1.CauseTypeTooLong:
 		return strings.ToLower(strings.TrimPrefix(c.Message, "Too long: "))
 	default:

@@ -49,9 +49,7 @@ type Options struct {
 	// Client reads uncached and writes. Its scheme has SubjectAccessReviews and the kinds of agentplatform.dev.
 	Client client.Client
 	// Index finds API keys and projects. The caller runs it.
-	Index  *Index
-	Store  Store
-	Claims Claims
+	Index *Index
 	// PlatformID is the namespace of the IDs of all projects.
 	PlatformID uuid.UUID
 	// TrustedProxies may set X-Forwarded-For.
@@ -90,6 +88,8 @@ func (o Options) withDefaults() Options {
 // the handlers access to the objects of the caller's project.
 type Service struct {
 	Options
+	Store  Store
+	Claims Claims
 	// Readings is the fair budget of reads of history.
 	Readings *quota.Budget
 
@@ -105,8 +105,8 @@ type Service struct {
 }
 
 // New returns a service that serves nothing before Mount.
-func New(opts Options) *Service {
-	s := &Service{Options: opts.withDefaults(), Readings: NewReadings(opts.Store.ListsAtOnce(), readingPatience)}
+func New(opts Options, stored Store, claims Claims) *Service {
+	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, Readings: NewReadings(stored.ListsAtOnce(), readingPatience)}
 	clock := func() time.Time { return s.Now() } // tests change Now
 	s.refusals = httpserver.NewRefusals("requests without a valid API key were rejected", s.Logger, clock)
 	s.keys = cache.New[askedKey, credential](cacheSize, KeyCacheTime, clock)
