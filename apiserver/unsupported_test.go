@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
@@ -41,20 +40,4 @@ func TestUnsupported_RejectsParameters(t *testing.T) {
 			require.Equal(t, "is not supported in this release", found[0].Message)
 		}
 	}
-}
-
-// Each unsupported field is rejected by name.
-func TestUnsupported_RejectsFields(t *testing.T) {
-	t.Parallel()
-	w := apiservertest.NewProjectWithHistory(t)
-	key := w.CreateKey(t, nil)
-	bodies := map[string]string{"outbound.mode: middleware": `{"agent_name":"hello","outbound":{"mode":"middleware"}}`}
-	for _, name := range unsupported.At(unsupported.Body) {
-		require.NotEmpty(t, bodies[name.String()], "which body has %s?", name)
-		status, body := w.Call(t, key, http.MethodPost, apiservertest.FillPath(t, "/connectors/{connector}/links", w.IDs), bodies[name.String()])
-		require.Equal(t, http.StatusUnprocessableEntity, status, "%s: %s", name, body)
-		require.Equal(t, httpserver.Fields{{Location: "body." + name.Field, Message: "is not supported in this release"}}, apiservertest.Decode[rest.Problem](t, body).Errors)
-		delete(bodies, name.String())
-	}
-	require.Empty(t, bodies)
 }

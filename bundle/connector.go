@@ -86,7 +86,7 @@ type Link struct {
 
 // LinkOutbound is the policy of a link of an outbound connector.
 type LinkOutbound struct {
-	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" unsupportedValues:"middleware" without:"automatic" doc:"Trigger of a delivery: 'automatic' is the end of a run, 'agent_tool' a tool of the agent."`
+	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" without:"automatic" doc:"Trigger of a delivery: 'automatic' is the end of a run, 'agent_tool' a tool of the agent, 'middleware' a call of 'send_connector' in the agent's middleware."`
 	ActionName       string   `yaml:"action_name" without:"send_to_ and the connector's name" doc:"Name of the tool, for the mode 'agent_tool'."`
 	SourceConnectors []string `yaml:"source_connectors" without:"all" doc:"Connectors whose runs are sent, by the stems of their files."`
 	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" without:"completed" doc:"Final statuses of the runs to send. 'delivery_failed' reports deliveries that fail."`

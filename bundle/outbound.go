@@ -76,6 +76,7 @@ func (p *repoParser) linkOutbound() {
 			if l.Outbound == nil {
 				continue
 			}
+			p.linkMiddleware(c, l)
 			for _, source := range l.Outbound.SourceConnectors {
 				if !starts[source] {
 					p.problems.add(c.At("links"),
@@ -89,6 +90,18 @@ func (p *repoParser) linkOutbound() {
 			tools[of] = c.SourcePath
 		}
 	}
+}
+
+// linkMiddleware rejects a link in the mode middleware over which nothing sends.
+func (p *repoParser) linkMiddleware(c *Connector, l Link) {
+	file := middlewareFolder.name + "/" + l.Agent + ".star"
+	if l.Outbound.Mode != outbound.Middleware || p.project.byName[l.Agent] == nil || p.project.SendsByMiddleware(l.Agent) {
+		return
+	}
+	if p.hasFile(file) && p.project.starlark[file] == nil {
+		return // The parser has reported the script.
+	}
+	p.problems.add(c.At("links"), `"outbound.mode": no middleware of agent %q calls %s; write the call in %s, or choose another mode`, l.Agent, SendConnector, file)
 }
 
 // Title returns the connector's name for people: DisplayName, or Key without one.

@@ -4,6 +4,7 @@ package bundle_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,46 @@ func TestParse_ReadsOutboundConnectors(t *testing.T) {
 	for _, c := range p.Connectors {
 		require.Empty(t, c.Unsupported())
 	}
+}
+
+// sendingScript is middleware that sends.
+const sendingScript = "def after(response, context):\n    send_connector(\"crm\", {\"payload\": 1})\n    return response\n"
+
+// A link in the mode middleware needs a script that sends: of the agent, of a variant's step, or of a library.
+func TestParse_RequiresMiddlewareOfLinks(t *testing.T) {
+	t.Parallel()
+	const quiet = "def after(response, context):\n    return response\n"
+	link := []string{"connectors/crm.yaml", outboundConnector + "links: [{agent: flow, outbound: {mode: middleware}}]\n", "agents/ok.yaml", okAgent,
+		"agents/flow.yaml", "name: flow\ntype: sequential\nagents: [ok]\n"}
+	const missing = `connectors/crm.yaml:4:1: "outbound.mode": no middleware of agent "flow" calls send_connector; write the call in middleware/flow.star, or choose another mode`
+	for name, c := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"none":        {nil, missing},
+		"a quiet one": {[]string{"middleware/flow.star", quiet}, missing},
+		"its own":     {[]string{"middleware/flow.star", sendingScript}, ""},
+		"of its step": {[]string{"middleware/ok.star", sendingScript}, ""},
+		"of a library": {[]string{"middleware/lib/out.star", "def tell():\n    send_connector(\"crm\", {\"payload\": 1})\n",
+			"middleware/flow.star", "load(\"//middleware/lib/out.star\", \"tell\")\n\ndef after(response, context):\n    tell()\n    return response\n"}, ""},
+		"of another": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript}, missing},
+		"of the step of a variant": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript,
+			"agents/flow.yaml", "name: flow\ntype: sequential\nagents: [ok]\nvariants: {b: 10}\n",
+			"agents/flow-test-b.yaml", "name: flow-test-b\ntype: sequential\nagents: [other]\n"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := bundle.Parse(newFiles(slices.Concat(link, c.files)...))
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			require.True(t, p.SendsByMiddleware("flow"))
+		})
+	}
+	_, err := bundle.Parse(newFiles(append([]string{"middleware/flow.star", "def after(:\n"}, link...)...))
+	require.ErrorContains(t, err, "middleware/flow.star:1")
+	require.NotContains(t, err.Error(), "outbound.mode", "the script has its own problem")
 }
 
 func TestParse_ReportsOutboundProblems(t *testing.T) {

@@ -324,7 +324,7 @@ func TestConnector_Unsupported(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
 		"type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\n":                                      "",
-		"type: webhook\nmode: outbound\nconfig: {url: '${A}'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n": `"links[0].outbound.mode": middleware is not supported by this release; use automatic or agent_tool`,
+		"type: webhook\nmode: outbound\nconfig: {url: '${A}'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n": "",
 		"type: webhook\nmode: inbound\nconfig: {authentication: none}\n":                                             "a file cannot define a webhook without authentication",
 		"type: webhook\nmode: inbound\nconfig: {require_authentication: false}\n":                                    "a file cannot define a webhook without authentication",
 		"type: webhook\nmode: inbound\nconfig: {require_authentication: true}\n":                                     "",

@@ -300,7 +300,7 @@ func (p *repoParser) findLoadCycles() {
 		state[f.path] = visiting
 		trail = append(trail, f.path)
 		for _, load := range f.loads {
-			target := p.project.starlark[strings.TrimPrefix(load.ModuleName(), loadPrefix)]
+			target := p.project.starlark[loadedFile(load)]
 			switch {
 			case target == nil || state[target.path] == done:
 			case state[target.path] == visiting:

@@ -18,6 +18,9 @@ const (
 	OwnerGuardrail  ScriptOwner = "guardrail"
 )
 
+// SendConnector is the name of the built-in with which middleware sends to an outbound connector.
+const SendConnector = "send_connector"
+
 // Effect tells what a built-in does outside of the script.
 type Effect string
 
@@ -218,11 +221,10 @@ var hostBuiltins = []Builtin{
 		Doc:     "Stores the body of a GET request as a file of the run, at most 10 MiB. Returns a map with `id`, `name`, `size` and `mime_type`.",
 		Errors:  "As `http.request`, and a body that is too large.",
 		Example: `http.save("https://shop.example/invoice.pdf", name="invoice.pdf")["mime_type"]`, Result: `"application/pdf"`},
-	{Name: "send_connector", Signature: `action_name, payload`, Effect: EffectWrite, Owners: []ScriptOwner{OwnerMiddleware},
-		Doc: "Sends to an outbound connector, by its name. The connector is linked to the agent in the mode `middleware`, which " +
-			"this release does not support yet for links. `payload` is a map with " +
-			"the key `payload`: its value is the JSON body. It is delivered in the background. Returns a map with `delivery_id` and " +
-			"`status`: `queued`, or `skipped` with a `reason`.",
+	{Name: SendConnector, Signature: `action_name, payload`, Effect: EffectWrite, Owners: []ScriptOwner{OwnerMiddleware},
+		Doc: "Sends to an outbound connector, by its name. A link in the mode `middleware` joins the connector and the agent of the run. " +
+			"`payload` is a map with the key `payload`: its value is the JSON body. It is delivered in the background. Returns a map with " +
+			"`delivery_id` and `status`: `queued`, or `skipped` with a `reason`.",
 		Errors:  "A connector that is not linked in this mode, a body of more than 256 KiB, more than 1,000 sends or 16 MiB in a run.",
 		Example: `send_connector("crm", {"payload": {"order": "4711"}})["status"]`, Result: `"queued"`},
 	{Name: "files.list", Unsupported: true, Signature: ``, Effect: EffectRead,

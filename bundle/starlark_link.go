@@ -46,6 +46,32 @@ func (p *Project) Middleware(agent string) *ScriptStages { return p.stages(middl
 // Hooks returns the hooks of an agent's tools, or nil.
 func (p *Project) Hooks(agent string) *ScriptStages { return p.stages(hooksFolder, agent) }
 
+// SendsByMiddleware reports whether middleware of an agent, of its A/B variants, or of an agent that one of them runs, calls
+// send_connector.
+func (p *Project) SendsByMiddleware(agent string) bool {
+	return slices.ContainsFunc(p.Agents, func(a *Agent) bool {
+		return (a.Name == agent || a.VariantOf == agent) && slices.ContainsFunc(p.Steps(a.Name), func(step *Agent) bool {
+			m := p.Middleware(p.BaseName(step.Name))
+			return m != nil && p.usesBuiltin(p.starlark[m.File], SendConnector, map[*starlarkFile]bool{})
+		})
+	})
+}
+
+// usesBuiltin reports whether a script, or one that it loads, names a built-in. seen are the scripts that do not.
+func (p *Project) usesBuiltin(f *starlarkFile, name string, seen map[*starlarkFile]bool) bool {
+	if f == nil || seen[f] {
+		return false
+	}
+	seen[f] = true
+	return slices.ContainsFunc(f.uses, func(u builtinUse) bool { return u.name == name }) ||
+		slices.ContainsFunc(f.loads, func(load *syntax.LoadStmt) bool { return p.usesBuiltin(p.starlark[loadedFile(load)], name, seen) })
+}
+
+// loadedFile returns the path of the script that a statement loads.
+func loadedFile(load *syntax.LoadStmt) string {
+	return strings.TrimPrefix(load.ModuleName(), loadPrefix)
+}
+
 // hasScriptsAround reports whether scripts run around an agent or its calls of tools.
 func (p *Project) hasScriptsAround(a *Agent) bool {
 	base := p.BaseName(a.Name)

@@ -24,6 +24,9 @@ type Agent struct {
 	// ConcurrencyKey and ConcurrencyDrop are the Expression and Drop of Concurrency.
 	ConcurrencyKey  string `json:"concurrency_key,omitempty"`
 	ConcurrencyDrop bool   `json:"concurrency_drop,omitempty"`
+	// SendsByMiddleware is true if middleware of its runs may send over links of the mode
+	// LinkMiddleware.
+	SendsByMiddleware bool `json:"sends_by_middleware,omitempty"`
 	// Config is the complete configuration with merged defaults; nil if agents are listed, see
 	// Catalog.AgentConfig.
 	Config json.RawMessage `json:"config,omitempty"`

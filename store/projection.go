@@ -390,6 +390,8 @@ type Catalog interface {
 	// HasAgent reports whether a deployment has an agent. A/B variants do not count, because runs
 	// belong to their base agents.
 	HasAgent(ctx context.Context, deployment Key, name string) (bool, error)
+	// SendsByMiddleware reports whether middleware of an agent of a deployment may send over links.
+	SendsByMiddleware(ctx context.Context, deployment Key, agent string) (bool, error)
 	// AgentNames lists the agents of a deployment by name, without variants, at most limit.
 	AgentNames(ctx context.Context, deployment Key, limit int) ([]string, error)
 	// Agents lists the agents of an environment by name:

@@ -213,6 +213,9 @@ const (
 	ReasonActionNameTaken = "ActionNameTaken"
 	// ReasonAgentUnknown: the environment's live deployment has no such agent.
 	ReasonAgentUnknown = "AgentUnknown"
+	// ReasonMiddlewareMissing: no middleware of the live agent sends, so a link in the mode
+	// Middleware has no effect.
+	ReasonMiddlewareMissing = "MiddlewareMissing"
 )
 
 // Reasons of an APIKey.

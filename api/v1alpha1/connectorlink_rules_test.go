@@ -30,7 +30,7 @@ func newToolLink() *v1alpha1.ConnectorLink {
 	return l
 }
 
-const automaticMessage = "sourceConnectors and statuses are for the mode Automatic: in other modes the agent chooses the payload"
+const automaticMessage = "sourceConnectors and statuses are for the mode Automatic: in other modes the agent or its middleware chooses the payload"
 
 var linkBreaches = []breach[*v1alpha1.ConnectorLink]{
 	{

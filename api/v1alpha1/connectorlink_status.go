@@ -35,7 +35,7 @@ func (l *ConnectorLink) SourceConnectors() []ConnectorName {
 
 // readyWas sets ReferencesResolved to the missing reference.
 func (l *ConnectorLink) readyWas(reason, message string) {
-	if reason == ReasonReferenceMissing || reason == ReasonAgentUnknown {
+	if reason == ReasonReferenceMissing || reason == ReasonAgentUnknown || reason == ReasonMiddlewareMissing {
 		setCondition(l, ConditionReferencesResolved, metav1.ConditionFalse, reason, message)
 	}
 }
@@ -65,6 +65,13 @@ func (l *ConnectorLink) MarkAgentUnknown(agents []string) {
 		"deploy it, or create a link with the right name",
 		l.Spec.Agent, cmp.Or(known, "none"))
 	MarkWaiting(l, ReasonAgentUnknown, message)
+}
+
+// MarkMiddlewareMissing reports that nothing sends over a link in the mode Middleware. A later
+// deployment can have the script.
+func (l *ConnectorLink) MarkMiddlewareMissing() {
+	MarkWaiting(l, ReasonMiddlewareMissing, fmt.Sprintf("spec.outbound.mode is Middleware, and no middleware of agent %q in the environment's live "+
+		"deployment calls send_connector; deploy middleware/%s.star with that call, or set another mode", l.Spec.Agent, l.Spec.Agent))
 }
 
 // MarkInvalid reports a spec that cannot have an effect.

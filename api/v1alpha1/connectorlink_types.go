@@ -111,10 +111,11 @@ type ActionName string
 // OutboundLink selects the data that a link to an outbound connector sends.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.actionName) || self.mode == 'AgentTool'",message="actionName is for the mode AgentTool: other modes have no tool"
-// +kubebuilder:validation:XValidation:rule="self.mode == 'Automatic' || !has(self.sourceConnectors) && !has(self.statuses)",message="sourceConnectors and statuses are for the mode Automatic: in other modes the agent chooses the payload"
+// +kubebuilder:validation:XValidation:rule="self.mode == 'Automatic' || !has(self.sourceConnectors) && !has(self.statuses)",message="sourceConnectors and statuses are for the mode Automatic: in other modes the agent or its middleware chooses the payload"
 type OutboundLink struct {
-	// Mode is Automatic, to send the result of each run when it ends, or AgentTool, to let the
-	// agent send by a tool during the run. Middleware is unsupported.
+	// Mode is Automatic, to send the result of each run when it ends, AgentTool, to let the agent
+	// send by a tool during the run, or Middleware, to let the agent's middleware send during the
+	// run with send_connector.
 	//
 	// +optional
 	// +kubebuilder:default=Automatic

@@ -252,6 +252,11 @@ func TestConnectorLinkStatus_Conditions(t *testing.T) {
 	require.Contains(t, l.Status.Condition(v1alpha1.ConditionReady).Message, "which has hello, bye")
 	require.Equal(t, "False AgentUnknown", condition(l, v1alpha1.ConditionReferencesResolved))
 	require.False(t, v1alpha1.IsStalled(l), "the next deployment may bring the agent")
+	l.MarkMiddlewareMissing()
+	require.Contains(t, l.Status.Condition(v1alpha1.ConditionReady).Message, "spec.outbound.mode")
+	require.Contains(t, l.Status.Condition(v1alpha1.ConditionReady).Message, "deploy middleware/"+string(l.Spec.Agent)+".star")
+	require.Equal(t, "False MiddlewareMissing", condition(l, v1alpha1.ConditionReferencesResolved))
+	require.False(t, v1alpha1.IsStalled(l), "the next deployment may bring the script")
 	l.MarkReferencesResolved()
 	require.Equal(t, "True Succeeded", condition(l, v1alpha1.ConditionReferencesResolved))
 }

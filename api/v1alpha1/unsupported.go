@@ -27,13 +27,8 @@ func (d *Deployment) Unsupported() []string { return nil }
 // Unsupported returns nil, because all of a Connector is supported.
 func (c *Connector) Unsupported() []string { return nil }
 
-// Unsupported returns the mode Middleware.
-func (l *ConnectorLink) Unsupported() []string {
-	if o := l.Spec.Outbound; o != nil && o.Mode == LinkMiddleware {
-		return []string{"spec.outbound.mode: " + string(LinkMiddleware)}
-	}
-	return nil
-}
+// Unsupported returns nil, because all of a ConnectorLink is supported.
+func (l *ConnectorLink) Unsupported() []string { return nil }
 
 // Unsupported returns nil, because all of an APIKey is supported.
 func (k *APIKey) Unsupported() []string { return nil }

@@ -36,7 +36,8 @@ type OutboundMode string
 // Schema describes the type.
 func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "OutboundMode", "When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent "+
-		"send a payload with a tool while it runs.", v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word())
+		"send a payload with a tool while it runs; middleware lets the agent's middleware send a payload with send_connector.",
+		v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word(), v1alpha1.LinkMiddleware.Word())
 }
 
 // LinkStatus is what an automatic link sends.

@@ -272,7 +272,7 @@ func TestLink_SelectsResults(t *testing.T) {
 		"body.outbound.statuses":                `{"outbound":{"mode":"agent_tool","statuses":["completed"]}}`,
 		"body.outbound.source_connector_ids":    `{"outbound":{"mode":"agent_tool","source_connector_ids":["` + in.ID + `"]}}`,
 		"body.outbound.action_name":             `{"outbound":{"action_name":"tell"}}`,
-		"body.outbound.mode":                    `{"outbound":{"mode":"middleware"}}`,
+		"body.outbound.mode":                    `{"outbound":{"mode":"by_hand"}}`,
 		"body.outbound.url":                     `{"outbound":{"url":"https://b.example"}}`,
 		"body.files_required":                   `{"files_required":true}`,
 	} {
@@ -297,6 +297,26 @@ func TestLink_SelectsResults(t *testing.T) {
 	require.Nil(t, linkObject(t, w, link.ID).Spec.Outbound, "what is left out gets its default")
 	status, body = w.Call(t, key, http.MethodPost, "/connectors/"+in.ID+"/links", `{"agent_name":"support","outbound":{}}`)
 	apiservertest.RequireField(t, status, body, "body.outbound")
+}
+
+// A link in the mode middleware has no tool and no statuses. A client can send the link that it has read.
+func TestLink_SendsByMiddleware(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProject(t)
+	key := w.CreateKey(t, nil)
+	out := w.CreateOutboundConnector(t, key, "Results", `{"url":"https://a.example"}`)
+	links := "/connectors/" + out.ID + "/links"
+	status, body := w.Call(t, key, http.MethodPost, links, `{"agent_name":"support","outbound":{"mode":"middleware"}}`)
+	require.Equal(t, http.StatusCreated, status, string(body))
+	link := apiservertest.Decode[connectors.Link](t, body)
+	require.Equal(t, &connectors.OutboundLink{Mode: "middleware", SourceConnectorIDs: []string{}, Statuses: []connectors.LinkStatus{}}, link.Outbound.Value)
+	require.Equal(t, v1alpha1.LinkMiddleware, linkObject(t, w, link.ID).Spec.Outbound.Mode)
+	read, err := json.Marshal(map[string]any{"outbound": link.Outbound.Value})
+	require.NoError(t, err)
+	status, body = w.Call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
+	require.Equal(t, http.StatusOK, status, string(body))
+	status, body = w.Call(t, key, http.MethodPatch, links+"/"+link.ID, `{"outbound":{"mode":"middleware","action_name":"tell"}}`)
+	apiservertest.RequireField(t, status, body, "body.outbound.action_name")
 }
 
 // A response with a source that was deleted since is invalid in a request.

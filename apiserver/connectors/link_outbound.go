@@ -22,7 +22,7 @@ type OutboundLink struct {
 	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
 	ActionName         *string      `json:"action_name" doc:"The name of the tool (agent_tool); null for other modes."`
 	SourceConnectorIDs []string     `json:"source_connector_ids" format:"uuid" doc:"The connectors whose runs are sent (automatic); empty for all runs of the agent."`
-	Statuses           []LinkStatus `json:"statuses" doc:"The statuses that are sent; empty for agent_tool."`
+	Statuses           []LinkStatus `json:"statuses" doc:"The statuses that are sent (automatic); empty for other modes."`
 }
 
 // Doc describes the type.
@@ -88,7 +88,7 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic}
 	if in.Mode != "" {
 		if out.Mode = v1alpha1.LinkModeOf(string(in.Mode)); out.Mode == "" {
-			return nil, rest.InvalidField("body.outbound.mode", "must be automatic or agent_tool in this release")
+			return nil, rest.InvalidField("body.outbound.mode", "must be automatic, agent_tool or middleware")
 		}
 	}
 	if err := in.fits(out.Mode); err != nil {
@@ -174,12 +174,13 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 			out.Statuses = append(out.Statuses, LinkStatus(status.Word()))
 		}
 	}
-	if out.Mode == OutboundMode(v1alpha1.LinkAgentTool.Word()) {
+	switch out.Mode {
+	case outbound.AgentTool:
 		out.ActionName = rest.Optional(cmp.Or(string(link.Spec.Outbound.ActionName), outbound.DefaultActionName(conn.Title())))
-		return out
-	}
-	if len(out.Statuses) == 0 {
-		out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
+	case outbound.Automatic:
+		if len(out.Statuses) == 0 {
+			out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
+		}
 	}
 	return out
 }

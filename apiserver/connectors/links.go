@@ -44,7 +44,7 @@ type Link struct {
 	Outbound      rest.Null[OutboundLink] `json:"outbound" doc:"The rules for sending results; null unless the connector is outbound."`
 	Ready         bool                    `json:"ready" doc:"Whether the link is in effect: events of the connector start the agent, or the connector sends the agent's results."`
 	// NotReadyReason is a condition's, as REST writes words.
-	NotReadyReason *string   `json:"not_ready_reason" doc:"Why the link is not in effect, as a code; null if it is. With agent_unknown the live deployment has no such agent, and events start runs that fail. New codes can be added." example:"agent_unknown"`
+	NotReadyReason *string   `json:"not_ready_reason" doc:"Why the link is not in effect, as a code; null if it is. With agent_unknown the live deployment has no such agent, and events start runs that fail. With middleware_missing no middleware of the agent sends over the link. New codes can be added." example:"agent_unknown"`
 	Message        *string   `json:"message" doc:"Why the link is not in effect, with the remedy; null if it is."`
 	CreatedAt      time.Time `json:"created_at" doc:"When the link was created."`
 	UpdatedAt      time.Time `json:"updated_at" doc:"When the link was last changed."`

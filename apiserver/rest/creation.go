@@ -113,7 +113,7 @@ func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
 	case v1alpha1.ReasonReferenceMissing:
 		// A connector names an Environment, which a person creates; a link may name a connector that is just created.
 		return o.ObjectKind() == store.KindConnector
-	case v1alpha1.ReasonAgentUnknown, v1alpha1.ReasonRunnersStarting, v1alpha1.ReasonRunnersFailing:
+	case v1alpha1.ReasonAgentUnknown, v1alpha1.ReasonMiddlewareMissing, v1alpha1.ReasonRunnersStarting, v1alpha1.ReasonRunnersFailing:
 		return true
 	}
 	return false

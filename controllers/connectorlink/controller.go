@@ -28,6 +28,7 @@ import (
 type Store interface {
 	PutLink(ctx context.Context, l store.Link) error
 	HasAgent(ctx context.Context, deployment store.Key, name string) (bool, error)
+	SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (bool, error)
 	AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error)
 }
 

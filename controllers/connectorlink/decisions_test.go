@@ -3,6 +3,7 @@
 package connectorlink
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func link(namespace, name, connector string, mark func(*v1alpha1.ConnectorLink)) *v1alpha1.ConnectorLink {
@@ -109,4 +111,39 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 	changed := link("team", "l", "other", asIs)
 	require.False(t, object.Changed(nothing).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
 	require.True(t, object.Changed(nothing).Delete(event.DeleteEvent{Object: changed}))
+}
+
+// scripts is a store with the agents whose middleware sends.
+type scripts struct {
+	Store
+	sending map[string]bool
+}
+
+func (s scripts) SendsByMiddleware(_ context.Context, _ store.Key, agent string) (bool, error) {
+	return s.sending[agent], nil
+}
+
+// Only a link in the mode Middleware waits for a script that sends.
+func TestFindMiddleware_RequiresSendingScript(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mode  v1alpha1.LinkMode
+		sends bool
+		ready bool
+	}{
+		"a script":   {v1alpha1.LinkMiddleware, true, true},
+		"no script":  {v1alpha1.LinkMiddleware, false, false},
+		"a tool":     {v1alpha1.LinkAgentTool, false, true},
+		"of results": {v1alpha1.LinkAutomatic, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := link("team", "a", "crm", func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: c.mode} })
+			r := &Reconciler{Store: scripts{sending: map[string]bool{"hello": c.sends}}}
+			require.NoError(t, r.findMiddleware(t.Context(), l, store.Key{}))
+			require.Equal(t, c.ready, v1alpha1.IsReady(l))
+			if !c.ready {
+				require.Equal(t, v1alpha1.ReasonMiddlewareMissing, l.Status.Condition(v1alpha1.ConditionReady).Reason)
+			}
+		})
+	}
 }

@@ -98,14 +98,29 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 		return object.FromStore(fmt.Errorf("finding the agent: %w", err))
 	}
 	if has {
-		link.MarkReferencesResolved()
-		v1alpha1.MarkReady(link, "")
-		return nil
+		return r.findMiddleware(ctx, link, live)
 	}
 	known, err := r.Store.AgentNames(ctx, live, v1alpha1.ShownAgents+1)
 	if err != nil {
 		return object.FromStore(fmt.Errorf("listing the live agents: %w", err))
 	}
 	link.MarkAgentUnknown(known)
+	return nil
+}
+
+// findMiddleware marks the link to an agent of the live deployment ready, unless it is for middleware that does not send.
+func (r *Reconciler) findMiddleware(ctx context.Context, link *v1alpha1.ConnectorLink, live store.Key) error {
+	if o := link.Spec.Outbound; o != nil && o.Mode == v1alpha1.LinkMiddleware {
+		sends, err := r.Store.SendsByMiddleware(ctx, live, string(link.Spec.Agent))
+		if err != nil {
+			return object.FromStore(fmt.Errorf("finding the middleware of the agent: %w", err))
+		}
+		if !sends {
+			link.MarkMiddlewareMissing()
+			return nil
+		}
+	}
+	link.MarkReferencesResolved()
+	v1alpha1.MarkReady(link, "")
 	return nil
 }

@@ -235,6 +235,7 @@ func TestConditions_MatchKstatus(t *testing.T) {
 		"name taken":         {marked(connector.DeepCopy(), func(c *v1alpha1.Connector) { c.MarkNameTaken("b") }), kstatus.FailedStatus},
 		"version went back":  {marked(connector.DeepCopy(), func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }), kstatus.FailedStatus},
 		"agent unknown":      {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkAgentUnknown(nil) }), kstatus.InProgressStatus},
+		"no middleware":      {marked(link.DeepCopy(), (*v1alpha1.ConnectorLink).MarkMiddlewareMissing), kstatus.InProgressStatus},
 		"duplicate":          {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("b") }), kstatus.FailedStatus},
 		"too many":           {marked(link.DeepCopy(), func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(1) }), kstatus.FailedStatus},
 		"revoked":            {marked(key.DeepCopy(), (*v1alpha1.APIKey).MarkRevoked), kstatus.CurrentStatus},

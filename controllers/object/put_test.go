@@ -55,9 +55,9 @@ func TestReconcilePut_ClaimsFreeIDOnce(t *testing.T) {
 			claims, put := &countedClaims{held: c.held}, false
 			var o, found v1alpha1.ConditionedObject = dev("u", 1), &v1alpha1.Environment{}
 			if c.unsupported {
-				o, found = &v1alpha1.ConnectorLink{ObjectMeta: dev("u", 1).ObjectMeta, Spec: v1alpha1.ConnectorLinkSpec{
-					Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware},
-				}}, &v1alpha1.ConnectorLink{}
+				o, found = &v1alpha1.Project{ObjectMeta: dev("u", 1).ObjectMeta, Spec: v1alpha1.ProjectSpec{
+					ModelProviders: []v1alpha1.ModelProvider{{Prefix: "claude", Type: v1alpha1.ModelProviderAnthropic}},
+				}}, &v1alpha1.Project{}
 			}
 			cluster := cached(t, o.(client.Object))
 			base := &object.Base{Client: cluster, Reader: cluster, Store: claims}

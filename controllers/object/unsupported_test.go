@@ -31,7 +31,6 @@ func TestReconcile_RejectsUnsupportedSpec(t *testing.T) {
 	require.NoError(t, v1alpha1.AddToScheme(scheme))
 	at := metav1.ObjectMeta{Namespace: "support", Name: "project", UID: "u", Generation: 2}
 	for _, o := range []v1alpha1.ConditionedObject{
-		&v1alpha1.ConnectorLink{ObjectMeta: at, Spec: v1alpha1.ConnectorLinkSpec{Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkMiddleware}}},
 		&v1alpha1.Project{ObjectMeta: at, Spec: v1alpha1.ProjectSpec{
 			ModelProviders: []v1alpha1.ModelProvider{{Prefix: "claude", Type: v1alpha1.ModelProviderAnthropic}},
 		}},

@@ -357,7 +357,9 @@ type Agent struct {
 	MaxConcurrentRuns int    `json:"max_concurrent_runs,omitempty"`
 	// ConcurrencyKey is the expression for the key of its runs, or "". With ConcurrencyDrop a run
 	// is cancelled if another run has its key.
-	ConcurrencyKey  string          `json:"concurrency_key,omitempty"`
-	ConcurrencyDrop bool            `json:"concurrency_drop,omitempty"`
-	Config          json.RawMessage `json:"config,omitempty"`
+	ConcurrencyKey  string `json:"concurrency_key,omitempty"`
+	ConcurrencyDrop bool   `json:"concurrency_drop,omitempty"`
+	// SendsByMiddleware is true if middleware of its runs may send to outbound connectors.
+	SendsByMiddleware bool            `json:"sends_by_middleware,omitempty"`
+	Config            json.RawMessage `json:"config,omitempty"`
 }

@@ -190,8 +190,9 @@ const (
 
 // Defines values for OutboundMode.
 const (
-	OutboundModeAgentTool OutboundMode = "agent_tool"
-	OutboundModeAutomatic OutboundMode = "automatic"
+	OutboundModeAgentTool  OutboundMode = "agent_tool"
+	OutboundModeAutomatic  OutboundMode = "automatic"
+	OutboundModeMiddleware OutboundMode = "middleware"
 )
 
 // Defines values for Permission.
@@ -1382,7 +1383,7 @@ type Link struct {
 	// Message Why the link is not in effect, with the remedy; null if it is.
 	Message nullable.Nullable[string] `json:"message"`
 
-	// NotReadyReason Why the link is not in effect, as a code; null if it is. With agent_unknown the live deployment has no such agent, and events start runs that fail. New codes can be added.
+	// NotReadyReason Why the link is not in effect, as a code; null if it is. With agent_unknown the live deployment has no such agent, and events start runs that fail. With middleware_missing no middleware of the agent sends over the link. New codes can be added.
 	//
 	// Examples: agent_unknown
 	NotReadyReason nullable.Nullable[string] `json:"not_ready_reason"`
@@ -1528,7 +1529,7 @@ type OutboundLink struct {
 	// SourceConnectorIds The connectors whose runs are sent (automatic); empty for all runs of the agent.
 	SourceConnectorIds []string `json:"source_connector_ids"`
 
-	// Statuses The statuses that are sent; empty for agent_tool.
+	// Statuses The statuses that are sent (automatic); empty for other modes.
 	Statuses []LinkStatus `json:"statuses"`
 }
 
@@ -1549,7 +1550,7 @@ type OutboundLinkInput struct {
 	Statuses *[]LinkStatus `json:"statuses,omitempty"`
 }
 
-// OutboundMode When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent send a payload with a tool while it runs.
+// OutboundMode When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent send a payload with a tool while it runs; middleware lets the agent's middleware send a payload with send_connector.
 type OutboundMode string
 
 // Permission A permission of a key and of its owner: area and action. This release has no endpoint yet for approvals, budgets, judges and retrieval: their permissions can be granted and are listed, but have no effect.

@@ -16,8 +16,7 @@ const (
 	// Object is a Kubernetes object: it is Stalled with NotSupported. Unsupported of its kind names the
 	// same values, because package api imports no other package of the project.
 	Object Location = "object"
-	// Body and Query are fields and parameters of the REST API: 422.
-	Body  Location = "body"
+	// Query is a parameter of the REST API: 422.
 	Query Location = "query"
 )
 
@@ -36,11 +35,8 @@ func (n Name) String() string {
 }
 
 var names = []Name{
-	{Object, "ConnectorLink.outbound.mode", "Middleware"},
 	{Object, "Project.modelProviders[].type", "Anthropic"},
 	{Object, "Project.modelProviders[].type", "Gemini"},
-
-	{Body, "outbound.mode", "middleware"},
 
 	{Query, "guardrail_outcome", ""},
 	{Query, "status_filter", "scheduled"},

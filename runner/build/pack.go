@@ -227,6 +227,7 @@ func uploadBundle(ctx context.Context, opts PackOptions, log *buildLog, project 
 		agent := dispatchapi.Agent{
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
 			VariantOf: a.VariantOf, TestName: a.TestName, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
+			SendsByMiddleware: project.SendsByMiddleware(a.Name),
 		}
 		if c := a.Concurrency; c != nil {
 			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.OnConflict == bundle.OnConflictDrop

@@ -201,7 +201,13 @@ func TestPack_ReportsConnectors(t *testing.T) {
 	d = &desk{}
 	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
 		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n"), d))
-	require.Contains(t, d.results[0].Message, `connectors/out.yaml:4:38: "links[0].outbound.mode": middleware is not supported by this release`)
+	require.Contains(t, d.results[0].Message, `connectors/out.yaml:4:1: "outbound.mode": no middleware of agent "ok" calls send_connector`)
+	d = &desk{}
+	require.NoError(t, packProject(t, fetched(t, build.Result{Commit: "abc"}, "agents/ok.yaml", okAgent,
+		"middleware/ok.star", "def after(response, context):\n    send_connector(\"out\", {\"payload\": 1})\n    return response\n",
+		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://example.com'}\nlinks: [{agent: ok, outbound: {mode: middleware}}]\n"), d))
+	require.Len(t, d.results[0].Agents, 1, d.results[0].Message)
+	require.True(t, d.results[0].Agents[0].SendsByMiddleware)
 }
 
 func TestPack_RejectsLinks(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 )
 
@@ -94,14 +95,14 @@ func (e *Effects) SendConnector(ctx context.Context, name string, payload any) (
 		return Result{Error: "sending is not available here"}, nil
 	}
 	e.count++
-	effect := Effect{Name: sendConnector, Arguments: map[string]any{"action_name": name, "payload": payload}}
+	effect := Effect{Name: bundle.SendConnector, Arguments: map[string]any{"action_name": name, "payload": payload}}
 	digest, err := effectDigest(effect)
 	if err != nil {
 		return Result{Error: "the payload cannot be written as JSON"}, nil
 	}
 	return e.scope.perform(ctx, action{
 		started: toolStarted{
-			Agent: e.scope.path, CallID: e.owner + effectSeparator + strconv.Itoa(e.count), Tool: sendConnector, Sends: true,
+			Agent: e.scope.path, CallID: e.owner + effectSeparator + strconv.Itoa(e.count), Tool: bundle.SendConnector, Sends: true,
 			Arguments: shownArguments(effect.Arguments), Digest: digest,
 		},
 		positioned: true,

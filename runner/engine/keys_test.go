@@ -218,10 +218,6 @@ func unsupportedUses() map[string]unsupportedUse {
 	uses := map[string]unsupportedUse{
 		"a tool that no engine has": {"agents/a.yaml", "name: a\nmodel: openai/x\ntools: [magic]\n", "agents/a.yaml:3:1: tool magic is unknown; use one of broken, charge, huge, look, refuses"},
 		"approval_decisions":        {"tests/a.yaml", "agent: main\ncases: [{name: a, payload: x, approval_decisions: [approve]}]\n", `tests/a.yaml:2:31: "cases[0].approval_decisions"` + rejected},
-		"mode middleware of a link": {
-			"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a.example'}\nlinks: [{agent: main, outbound: {mode: middleware}}]\n",
-			`connectors/a.yaml:4:40: "links[0].outbound.mode": middleware is not supported by this release; use automatic or agent_tool`,
-		},
 	}
 	for _, name := range bundle.UnsupportedFolders() {
 		uses["folder "+name] = unsupportedUse{name + "/lib/a.star", "", name + "/lib/a.star: the folder " + name + rejected}

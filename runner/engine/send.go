@@ -81,9 +81,6 @@ func (s *Scope) sendTool(action dispatchapi.Action) Tool {
 	}
 }
 
-// sendConnector is the name of the function with which middleware sends.
-const sendConnector = "send_connector"
-
 // sendPayload sends a payload and returns the result of a tool.
 func (s *Scope) sendPayload(ctx context.Context, req dispatchapi.SendRequest, payload any) (map[string]any, error) {
 	var err error

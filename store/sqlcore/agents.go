@@ -31,6 +31,13 @@ func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) 
 	return has, wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
+// SendsByMiddleware implements store.Catalog.
+func (c *Core) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, Text(agent)).Scan(&sends)
+	return sends, wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
+}
+
 // AgentNames implements store.Catalog.
 func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
 	names, err := collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents

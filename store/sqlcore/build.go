@@ -200,10 +200,11 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 		rows := make([]string, len(part))
 		for i, agent := range part {
 			rows[i] = "($1, $2, " + l.add(agent.Name) + ", " + l.add(JSON(agent.Config)) + ", " + l.add(agent.MaxConcurrentRuns) +
-				", " + l.add(Text(agent.ConcurrencyKey)) + ", " + l.add(agent.ConcurrencyDrop) + ", " + l.add(Text(agent.VariantOf)) + ", " + l.add(Text(agent.TestName)) + ")"
+				", " + l.add(Text(agent.ConcurrencyKey)) + ", " + l.add(agent.ConcurrencyDrop) + ", " + l.add(agent.SendsByMiddleware) +
+				", " + l.add(Text(agent.VariantOf)) + ", " + l.add(Text(agent.TestName)) + ")"
 		}
 		if _, err := tx.exec(ctx, `INSERT INTO deployment_agents (project_id, deployment_id, name, config, max_concurrent_runs, concurrency_expression,
-				concurrency_drop, variant_of, test_name)
+				concurrency_drop, sends_by_middleware, variant_of, test_name)
 			VALUES `+strings.Join(rows, ", ")+` ON CONFLICT DO NOTHING`, l.args...); err != nil {
 			return fmt.Errorf("recording agents: %w", err)
 		}

@@ -43,7 +43,7 @@ func (w *world) foreign(err error, lease string) {
 
 // controlReads are the read-only methods of a manager.
 var controlReads = []string{
-	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "AgentNames", "Agents", "Agent", "HasRuns",
+	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "SendsByMiddleware", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 	"AskedLooks", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
 	"Demand", "Rates", "LatestRate", "ProjectTelemetry",

@@ -336,6 +336,18 @@ var connectorPromises = []promise{
 			w.Equal(want, has, name)
 		}
 	}},
+	{"the middleware of a deployment's agents that sends is recorded", func(w *world) {
+		spec := w.newDeployment("one")
+		w.deployResult(spec, func(result *store.BuildResult) {
+			*result = w.result("bundle of one", "a", "b")
+			result.Agents[1].SendsByMiddleware = true
+		})
+		for name, want := range map[string]bool{"a": false, "b": true, "c": false} {
+			sends, err := w.s.SendsByMiddleware(w.ctx, spec.Key(), name)
+			w.NoError(err)
+			w.Equal(want, sends, name)
+		}
+	}},
 	{"an unchanged link costs no write", func(w *world) {
 		link := w.links[0]
 		for range 3 {

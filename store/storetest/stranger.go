@@ -191,6 +191,11 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.False(has)
 	},
+	"SendsByMiddleware": func(s *stranger) {
+		sends, err := s.s.SendsByMiddleware(s.ctx, s.key(s.live()), "first")
+		s.NoError(err)
+		s.False(sends)
+	},
 	"AgentNames": func(s *stranger) {
 		names, err := s.s.AgentNames(s.ctx, s.key(s.live()), 10)
 		s.NoError(err)

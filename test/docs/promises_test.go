@@ -120,7 +120,7 @@ func TestPromises_RefusedRowsAreUnsupported(t *testing.T) {
 		refused[folder] = true
 	}
 	var texts []string
-	for _, location := range []unsupported.Location{unsupported.Object, unsupported.Body, unsupported.Query} {
+	for _, location := range []unsupported.Location{unsupported.Object, unsupported.Query} {
 		for _, name := range unsupported.At(location) {
 			texts = append(texts, name.String())
 		}

@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,14 +27,19 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
 	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/engine/features"
 	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/script"
 	"github.com/agentplatform/agentplatform/runner/serve"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
+
+func TestMain(m *testing.M) { scripttest.Main(m) }
 
 const runnerToken = "a runner's"
 
@@ -74,8 +80,11 @@ func newPlace(t *testing.T) *place {
 	p.until(p.gateway.Run)
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + p.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
+	scripts, err := script.NewPool(script.Options{})
+	require.NoError(t, err)
+	t.Cleanup(scripts.Close)
 	server, err := serve.New(serve.Options{
-		Dispatch: client, RunnerID: "r", Grace: time.Second, Engine: engine.New(engine.Config{Models: &model.Registry{}}),
+		Dispatch: client, RunnerID: "r", Grace: time.Second, Engine: engine.New(engine.Config{Models: &model.Registry{}, Features: features.New(features.Config{Scripts: scripts})}),
 	})
 	require.NoError(t, err)
 	p.until(server.Run)
@@ -97,13 +106,17 @@ func ref(kind string) store.ObjectRef {
 	return store.ObjectRef{Namespace: "team", Kind: kind, Name: uuid.NewString(), ObjectUID: uuid.NewString(), Generation: 1}
 }
 
-// deploy makes a project live that has one agent of a script.
-func (p *place) deploy(agent, script string) {
+// deploy makes a project live that has one agent of a script, and more files of names and contents.
+func (p *place) deploy(agent, steps string, more ...string) {
 	ctx := p.t.Context()
 	var packed bytes.Buffer
-	digest, _, err := bundle.Pack(bundle.Files{
-		"agents/" + agent + ".yaml": []byte("name: " + agent + "\nmodel: scripted/" + agent + "\n"), "models/" + agent + ".yaml": []byte(script),
-	}, &packed)
+	files := bundle.Files{
+		"agents/" + agent + ".yaml": []byte("name: " + agent + "\nmodel: scripted/" + agent + "\n"), "models/" + agent + ".yaml": []byte(steps),
+	}
+	for i := 0; i < len(more); i += 2 {
+		files[more[i]] = []byte(more[i+1])
+	}
+	digest, _, err := bundle.Pack(files, &packed)
 	require.NoError(p.t, err)
 	_, err = p.store.PutBundle(ctx, store.Key{ProjectID: p.project}, digest, &packed, 1<<20)
 	require.NoError(p.t, err)
@@ -200,6 +213,45 @@ func TestSend_FromToolToDestination(t *testing.T) {
 	webhooktest.Delivery(t, webhooktest.Payload, got.headers, got.body)
 	webhooktest.Delivery(t, webhooktest.Payload, shout.headers, shout.body)
 	webhooktest.Delivery(t, webhooktest.DeliveryFailed, failure.headers, failure.body)
+}
+
+// Middleware sends a payload over a link in its mode, and learns what it cannot send.
+func TestSend_FromMiddlewareToDestination(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	in := p.connect("sync", `{}`, "hello", nil)
+	url, arrived := destination(t, http.StatusNoContent)
+	out := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkMiddleware})
+	tool := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"})
+	p.deploy("hello", `steps: [{text: done}]`, "middleware/hello.star", fmt.Sprintf(`
+def before(content, context):
+    if context["payload"]["to"] == "tool":
+        send_connector(%q, {"payload": 1})
+    return content
+
+def after(response, context):
+    send_connector(%q, {"payload": {"text": response["parts"][0]["text"], "order": context["payload"]["order"]}})
+    return response
+`, tool.Name, out.Name))
+	call := func(body string) (result struct{ Status, Output, Error string }) {
+		answer, err := http.Post(fmt.Sprintf("http://%s/hooks/%s/%s", p.gateway.PublicAddr(), p.project, in.ID), "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer func() { _ = answer.Body.Close() }()
+		var said struct {
+			Result *struct{ Status, Output, Error string } `json:"result"`
+		}
+		said.Result = &result
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&said))
+		return result
+	}
+	require.Equal(t, "done", call(`{"to":"crm","order":9007199254740993}`).Output)
+	got := <-arrived
+	require.Equal(t, `{"order":9007199254740993,"text":"done"}`, string(got.body))
+	require.Equal(t, "payload", got.headers.Get("X-Service-Event"))
+	webhooktest.Delivery(t, webhooktest.Payload, got.headers, got.body)
+	failed := call(`{"to":"tool","order":1}`)
+	require.Equal(t, "failed", failed.Status)
+	require.Contains(t, failed.Error, "before of middleware/hello.star failed: send_connector: Not sent: no link in the mode middleware joins")
 }
 
 // An agent whose results go to its own webhook.

@@ -47,8 +47,7 @@ func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token stor
 	case errors.As(err, &full): // not 429, because the run continues and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "Not sent: "+full.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
-		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound,
-			"Not sent: the run's agent has no link for this tool. The link may have been removed.")
+		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound, noLink(send.Mode))
 	case err != nil:
 		return err
 	}
@@ -58,6 +57,14 @@ func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token stor
 	}
 	httpserver.WriteJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// noLink is the text for a payload whose link does not exist.
+func noLink(mode store.LinkMode) string {
+	if mode == store.LinkMiddleware {
+		return "Not sent: no link in the mode middleware joins the run's agent and an outbound connector with this name. Create the link, or correct the name."
+	}
+	return "Not sent: the run's agent has no link for this tool. The link may have been removed."
 }
 
 // addActions adds the tools for sending to the runs, and returns their size in bytes. If they

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/pause"
@@ -50,7 +51,7 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 	switch r.Name {
 	case script.FileData:
 		return h.readFile(r.Args)
-	case sendConnector:
+	case bundle.SendConnector:
 		return h.sendConnector(ctx, args)
 	case "env", "hmac.sha256":
 		effect.Run = func(context.Context, string) (map[string]any, error) { return h.askVariables(r) }

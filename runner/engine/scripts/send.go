@@ -11,9 +11,6 @@ import (
 	"github.com/agentplatform/agentplatform/runner/script"
 )
 
-// sendConnector is the built-in that sends to an outbound connector.
-const sendConnector = "send_connector"
-
 // sendConnector sends the value under the key payload.
 func (h *host) sendConnector(ctx context.Context, args map[string]any) (json.RawMessage, error) {
 	name, isText := args["action_name"].(string)

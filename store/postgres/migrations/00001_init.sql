@@ -350,6 +350,7 @@ CREATE TABLE deployment_agents (
     -- '' where its runs have no concurrency key.
     concurrency_expression text NOT NULL,
     concurrency_drop boolean NOT NULL,
+    sends_by_middleware boolean NOT NULL,
     -- The agent of which it is a variant, '' of none, and the variant's name: no run is its own.
     variant_of text NOT NULL,
     test_name text NOT NULL,

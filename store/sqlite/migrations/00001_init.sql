@@ -314,6 +314,7 @@ CREATE TABLE deployment_agents (
     -- '' where its runs have no concurrency key.
     concurrency_expression TEXT NOT NULL,
     concurrency_drop BOOLEAN NOT NULL,
+    sends_by_middleware BOOLEAN NOT NULL,
     -- The agent of which it is a variant, '' of none, and the variant's name: no run is its own.
     variant_of TEXT NOT NULL,
     test_name TEXT NOT NULL,
