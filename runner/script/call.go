@@ -65,6 +65,8 @@ const maxLogLine = 4 << 10
 
 // Call is a call of a function of a script.
 type Call struct {
+	// Run is the run of the script. Runs share the slots of a pool fairly.
+	Run string
 	// Digest identifies the sources. A child that has the sources of the digest is not sent them again.
 	Digest string
 	// Sources returns all scripts of the bundle, by path.

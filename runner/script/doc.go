@@ -9,11 +9,12 @@
 //
 // # The parent
 //
-// A Pool starts children when calls need them, and keeps up to four idle ones for a minute:
+// A Pool starts children when calls need them, and keeps up to four idle ones for a minute. A script that waits for its host
+// leaves its slot to other scripts, and runs take turns (slotQueue):
 //
 //	pool, err := script.NewPool(script.Options{})
 //	result, err := pool.Run(ctx, script.Call{
-//		Digest: digest, Sources: project.ScriptFiles,
+//		Run: runID, Digest: digest, Sources: project.ScriptFiles,
 //		File: tool.File, Function: tool.Function, Args: arguments,
 //		Owner: bundle.OwnerTool, Now: started, Seed: sha256.Sum256(…), Logs: script.MaxLogs,
 //		Offers: func(name string) bool { … },

@@ -20,6 +20,7 @@ import (
 type execution struct {
 	pool  *Pool
 	child *process
+	slot  *slot
 	call  *Call
 	host  Host
 	// requests, writes, reads and web count requests to the host.
@@ -27,7 +28,8 @@ type execution struct {
 	result                       Result
 	// hostError is the error of the host that ended the script.
 	hostError error
-	own       stopwatch
+	// own is the computing time of the script, total the time of the call. Neither includes waits for a slot.
+	own, total *stopwatch
 	// reusable is true if the child can execute another call.
 	reusable bool
 	// heard is true if the child sent a message. wasDead is true if the child had ended before the call, which then had no
@@ -35,10 +37,10 @@ type execution struct {
 	heard, wasDead bool
 }
 
-// stopwatch kills a child whose script has used up its own time. It stands still while the host works.
+// stopwatch ends a script that has used up its time. It can stand still.
 type stopwatch struct {
 	clock clock
-	// expire ends the child.
+	// expire ends the script.
 	expire  func()
 	mu      sync.Mutex // guards the fields below
 	left    time.Duration
@@ -47,7 +49,11 @@ type stopwatch struct {
 	expired bool
 }
 
+// resumeTimer continues. A nil stopwatch does nothing.
 func (s *stopwatch) resumeTimer() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.since = s.clock.now()
@@ -60,6 +66,9 @@ func (s *stopwatch) resumeTimer() {
 }
 
 func (s *stopwatch) pauseTimer() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stop()
@@ -77,13 +86,13 @@ var errTotalTime = errors.New("the script took too long")
 
 // execute sends the call to the child and serves its requests.
 func (e *execution) execute(ctx context.Context) (Result, error) {
-	if e.call.Limits.TotalTime > 0 {
-		limited, cancel := context.WithTimeoutCause(ctx, e.call.Limits.TotalTime, errTotalTime)
-		defer cancel()
-		ctx = limited
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	defer context.AfterFunc(ctx, e.child.killChild)()
-	e.own = stopwatch{clock: e.pool.clock, expire: e.child.killChild, left: e.call.Limits.OwnTime}
+	e.own = &stopwatch{clock: e.pool.clock, expire: e.child.killChild, left: e.call.Limits.OwnTime}
+	if e.call.Limits.TotalTime > 0 {
+		e.total = &stopwatch{clock: e.pool.clock, expire: func() { cancel(errTotalTime) }, left: e.call.Limits.TotalTime}
+	}
 	message, err := e.message()
 	if err != nil {
 		e.reusable = true // The child does not know of the call.
@@ -122,6 +131,8 @@ func (e *execution) explainLoss(ctx context.Context, err error) error {
 func (e *execution) converse(ctx context.Context, message toChild) (*doneMessage, error) {
 	e.own.resumeTimer()
 	defer e.own.pauseTimer()
+	e.total.resumeTimer()
+	defer e.total.pauseTimer()
 	if err := e.child.loadSources(e.call); err != nil {
 		return nil, err
 	}
@@ -141,9 +152,10 @@ func (e *execution) converse(ctx context.Context, message toChild) (*doneMessage
 				e.result.Logs = append(e.result.Logs, *message.Log)
 			}
 		case message.Request != nil:
-			e.own.pauseTimer()
-			answer := e.answerRequest(ctx, message.Request)
-			e.own.resumeTimer()
+			answer, err := e.serveRequest(ctx, message.Request)
+			if err != nil {
+				return nil, err
+			}
 			if err := writeMessage(e.child.in, toChild{Answer: answer}); err != nil {
 				return nil, err
 			}
@@ -171,7 +183,22 @@ func (e *execution) message() (toChild, error) {
 	return toChild{Call: message}, nil
 }
 
-// serve answers a request of the script.
+// serveRequest answers a request while the script does not compute. Other scripts have its slot until the answer is there.
+// A value that the runner has is no reason to wait, and the script keeps its slot. The error is the context's.
+func (e *execution) serveRequest(ctx context.Context, message *requestMessage) (*answerMessage, error) {
+	e.own.pauseTimer()
+	defer e.own.resumeTimer()
+	if effectOf(message.Name) == bundle.EffectLocal {
+		return e.answerRequest(ctx, message), nil
+	}
+	e.pool.pauseSlot(e.slot, e.child)
+	answer := e.answerRequest(ctx, message)
+	e.total.pauseTimer()
+	defer e.total.resumeTimer()
+	return answer, e.pool.resumeSlot(ctx, e.slot)
+}
+
+// answerRequest answers a request of the script.
 func (e *execution) answerRequest(ctx context.Context, message *requestMessage) *answerMessage {
 	request := Request{Name: message.Name, Args: message.Args, Position: message.Position}
 	if effect := effectOf(message.Name); effect != bundle.EffectLocal {

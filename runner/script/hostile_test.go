@@ -52,7 +52,9 @@ func TestPool_ConfinesHostileScripts(t *testing.T) {
 	var neighbour sync.WaitGroup
 	neighbour.Go(func() {
 		for ctx.Err() == nil {
-			result, err := pool.Run(t.Context(), callOn(body("return 1"), ""), nil)
+			call := callOn(body("return 1"), "")
+			call.Run = "neighbour"
+			result, err := pool.Run(t.Context(), call, nil)
 			require.NoError(t, err)
 			require.Equal(t, "1", string(result.Value))
 		}

@@ -59,7 +59,7 @@ func leaveOrphan() {
 	call := unlimited(time.Hour, 0)
 	call.Function = "forever"
 	run := &execution{pool: pool, child: child, call: &call}
-	run.own = stopwatch{clock: realClock, expire: child.killChild, left: time.Hour}
+	run.own = &stopwatch{clock: realClock, expire: child.killChild, left: time.Hour}
 	message, err := run.message()
 	if err == nil {
 		err = child.loadSources(&call)

@@ -3,6 +3,7 @@
 package script
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"strconv"
@@ -16,15 +17,6 @@ const (
 	childMemory  = 32 << 20
 )
 
-// childrenFor returns how many children with a memory limit can run in a container, at least one. Kubernetes ends all
-// processes of a container that exceeds its limit, so the children together must not.
-func childrenFor(container, memory uint64) int {
-	if container <= parentMemory {
-		return 1
-	}
-	return int(min(max((container-parentMemory)/(memory+childMemory), 1), defaultMaxChildren))
-}
-
 // memoryLimit returns the memory limit of this process's container in bytes, the maximum without one.
 func memoryLimit() uint64 {
 	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
@@ -36,4 +28,17 @@ func memoryLimit() uint64 {
 		return math.MaxUint64 // "max"
 	}
 	return limit
+}
+
+// privateMemory returns the memory in bytes that a process shares with no other process, the maximum if it is unknown.
+func privateMemory(pid int) uint64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return math.MaxUint64
+	}
+	var size, resident, shared uint64
+	if _, err := fmt.Sscan(string(text), &size, &resident, &shared); err != nil || shared > resident {
+		return math.MaxUint64
+	}
+	return (resident - shared) * uint64(os.Getpagesize()) //nolint:gosec // A page size is positive.
 }

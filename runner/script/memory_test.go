@@ -3,14 +3,17 @@
 package script
 
 import (
+	"bytes"
 	"math"
+	"os"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// The children of a pool fit into the memory of their container.
-func TestChildrenFor_FitsContainer(t *testing.T) {
+// The scripts that compute fit into the memory of their container.
+func TestLimitsFor_FitContainer(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		container, memory uint64
@@ -25,11 +28,25 @@ func TestChildrenFor_FitsContainer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := childrenFor(row.container, row.memory)
-			require.Equal(t, row.want, got)
-			if got > 1 {
-				require.LessOrEqual(t, uint64(got)*(row.memory+childMemory)+parentMemory, row.container)
+			got := limitsFor(row.container, row.memory, defaultMaxChildren)
+			require.Equal(t, row.want, got.computing)
+			require.Equal(t, row.memory+childMemory, got.each)
+			require.LessOrEqual(t, uint64(got.computing)*got.each, got.memory)
+			if got.computing > 1 {
+				require.LessOrEqual(t, got.memory+parentMemory, row.container)
 			}
 		})
 	}
+}
+
+// The memory of a process is measured, and a process that is gone counts with the maximum.
+func TestPrivateMemory_MeasuresProcess(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/statm"); err != nil {
+		t.Skip("needs /proc")
+	}
+	block := bytes.Repeat([]byte{1}, 64<<20)
+	require.Greater(t, privateMemory(os.Getpid()), uint64(64<<20))
+	runtime.KeepAlive(block)
+	require.Equal(t, uint64(math.MaxUint64), privateMemory(math.MaxInt32))
 }

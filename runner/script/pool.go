@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,8 +25,8 @@ const (
 type Options struct {
 	// Memory limits the memory of each script in bytes. The default is DefaultMemory.
 	Memory uint64
-	// MaxChildren limits scripts that are executed at the same time. More calls wait. The default depends on the memory
-	// limit of the container, and is at most 32.
+	// MaxChildren limits scripts that have begun and not ended. More calls wait. The default is 32. The memory limit of the
+	// container limits how many scripts compute at the same time, and the memory of scripts that wait for the host.
 	MaxChildren int
 	// Command starts a child: a program that calls Main. The default is this program with the argument script.
 	Command []string
@@ -37,19 +38,22 @@ type Options struct {
 type Pool struct {
 	options Options
 	clock   clock
-	slots   chan struct{}
+	// measure returns the memory of a process in bytes.
+	measure func(pid int) uint64
 	// open counts calls, and children that are ended.
 	open sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
+	slots  *slotQueue
 	idle   []*idleProcess
 	closed bool
 }
 
-// idleProcess is a child that waits for a call. stop ends its timer.
+// idleProcess is a child that waits for a call, with its memory in bytes. stop ends its timer.
 type idleProcess struct {
 	*process
-	stop func() bool
+	memory uint64
+	stop   func() bool
 }
 
 // clock is the time of a pool.
@@ -67,7 +71,7 @@ func NewPool(options Options) (*Pool, error) {
 		options.Memory = DefaultMemory
 	}
 	if options.MaxChildren == 0 {
-		options.MaxChildren = childrenFor(memoryLimit(), options.Memory)
+		options.MaxChildren = defaultMaxChildren
 	}
 	if options.Command == nil {
 		program, err := os.Executable()
@@ -83,7 +87,8 @@ func NewPool(options Options) (*Pool, error) {
 		options.Log.Warn("system calls of scripts are not filtered, because this system does not support seccomp filters")
 	}
 	options.Command = append(options.Command, fmt.Sprintf("--memory=%d", options.Memory))
-	return &Pool{options: options, clock: realClock, slots: make(chan struct{}, options.MaxChildren)}, nil
+	limits := limitsFor(memoryLimit(), options.Memory, options.MaxChildren)
+	return &Pool{options: options, clock: realClock, measure: privateMemory, slots: newSlotQueue(limits)}, nil
 }
 
 // ErrClosed is the error of calls of a closed pool.
@@ -106,12 +111,11 @@ func (p *Pool) Close() {
 // Run executes a call. The error is an *Error if the script failed, the error of the host if the host ended the script, or
 // the context's. The result has the logs of the script in any case.
 func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return Result{}, ctx.Err()
+	place, err := p.takeSlot(ctx, call.Run)
+	if err != nil {
+		return Result{}, err
 	}
+	defer p.releaseSlot(place)
 	if call.Limits == (Limits{}) {
 		call.Limits = LimitsOf(call.Owner)
 	}
@@ -123,14 +127,14 @@ func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	run := &execution{pool: p, child: child, call: &call, host: host}
+	run := &execution{pool: p, child: child, slot: place, call: &call, host: host}
 	result, err := run.execute(ctx)
 	if err != nil && wasIdle && run.wasDead {
 		p.discard(child)
 		if child, err = startProcess(p.options.Command); err != nil {
 			return Result{}, err
 		}
-		run = &execution{pool: p, child: child, call: &call, host: host}
+		run = &execution{pool: p, child: child, slot: place, call: &call, host: host}
 		result, err = run.execute(ctx)
 	}
 	if run.reusable {
@@ -139,6 +143,60 @@ func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
 		p.discard(child)
 	}
 	return result, err
+}
+
+// takeSlot waits for a slot for a new script.
+func (p *Pool) takeSlot(ctx context.Context, run string) (*slot, error) {
+	p.mu.Lock()
+	s := p.slots.requestSlot(run)
+	p.mu.Unlock()
+	if err := s.waitForGrant(ctx); err != nil {
+		p.releaseSlot(s)
+		return nil, err
+	}
+	return s, nil
+}
+
+// pauseSlot gives the slot of a script to other scripts while the script waits for its host.
+func (p *Pool) pauseSlot(s *slot, child *process) {
+	memory := p.measure(child.cmd.Process.Pid)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slots.pauseScript(s, memory)
+}
+
+// resumeSlot waits for a slot for a script that has waited for its host. Its error is the context's.
+func (p *Pool) resumeSlot(ctx context.Context, s *slot) error {
+	p.mu.Lock()
+	p.slots.resumeScript(s)
+	p.mu.Unlock()
+	if err := s.waitForGrant(ctx); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.trimIdle()
+	return nil
+}
+
+func (p *Pool) releaseSlot(s *slot) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slots.releaseSlot(s)
+}
+
+// trimIdle ends the idle children for which the scripts leave no memory. The caller holds the lock.
+func (p *Pool) trimIdle() {
+	spare := p.slots.spareMemory()
+	for i := len(p.idle) - 1; i >= 0; i-- { // The newest first: it is the next to be used.
+		if p.idle[i].memory <= spare {
+			spare -= p.idle[i].memory
+			continue
+		}
+		p.idle[i].stop()
+		p.discard(p.idle[i].process)
+		p.idle = slices.Delete(p.idle, i, i+1)
+	}
 }
 
 // begin counts a call, unless the pool is closed.
@@ -162,12 +220,14 @@ func (p *Pool) takeChild(digest string) (child *process, wasIdle bool, err error
 		}
 	}
 	if best < 0 {
+		p.trimIdle()
 		p.mu.Unlock()
 		child, err = startProcess(p.options.Command)
 		return child, false, err
 	}
 	one := p.idle[best]
 	p.idle = append(p.idle[:best], p.idle[best+1:]...)
+	p.trimIdle()
 	p.mu.Unlock()
 	one.stop()
 	return one.process, true, nil
@@ -175,13 +235,14 @@ func (p *Pool) takeChild(digest string) (child *process, wasIdle bool, err error
 
 // keep keeps a child for the next call, or ends it if there are enough.
 func (p *Pool) keepChild(child *process) {
+	memory := p.measure(child.cmd.Process.Pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed || len(p.idle) >= maxWarm {
 		p.discard(child)
 		return
 	}
-	one := &idleProcess{process: child}
+	one := &idleProcess{process: child, memory: memory}
 	one.stop = p.clock.after(warmTime, func() { p.expireChild(one) })
 	p.idle = append(p.idle, one)
 }

@@ -63,6 +63,7 @@ func (f *feature) invoke(ctx context.Context, i invocation) (out outcome, err er
 	lines, bytes := i.scope.LogBudget()
 	p := i.scope.Project()
 	call := script.Call{
+		Run:    i.scope.RunID(),
 		Digest: scriptDigest(p), Sources: p.ScriptFiles, File: i.file, Function: i.function, Args: args,
 		Context: context, ReadOnly: fixed, TakesContext: i.takesContext, Owner: i.owner,
 		Logs: script.LogBudget{Lines: lines, Bytes: bytes}, Offers: func(name string) bool { return Offers(i.owner, name) }, Now: i.began,
