@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,8 @@ type execution struct {
 	hostError error
 	// own is the computing time of the script, total the time of the call. Neither includes waits for a slot.
 	own, total *stopwatch
+	// offers are the built-ins that the script may request.
+	offers []string
 	// reusable is true if the child can execute another call.
 	reusable bool
 	// heard is true if the child sent a message. wasDead is true if the child had ended before the call, which then had no
@@ -81,6 +84,9 @@ func (s *stopwatch) hasExpired() bool {
 	return s.expired
 }
 
+// errUnconfined is the error of a child that cannot confine its process.
+var errUnconfined = errors.New("the process of a script could not be confined")
+
 // errTotalTime is the cause of a context whose script took too long.
 var errTotalTime = errors.New("the script took too long")
 
@@ -117,6 +123,10 @@ func (e *execution) explainLoss(ctx context.Context, err error) error {
 		return limitError("the script needs more than %s", limits.TotalTime)
 	case e.hostError != nil:
 		return e.hostError
+	case errors.Is(err, errUnconfined):
+		return err
+	case errors.Is(err, errTakenOver):
+		return &Error{Code: CodeError, Message: errTakenOver.Error(), Cause: err.Error()}
 	case errors.Is(err, errUnsent):
 		return fmt.Errorf("calling %s in %s: %w", e.call.Function, e.call.File, err)
 	case ctx.Err() != nil:
@@ -145,12 +155,14 @@ func (e *execution) converse(ctx context.Context, message toChild) (*doneMessage
 		switch {
 		case err != nil:
 			return nil, err
+		case message.Unconfined != "":
+			return nil, fmt.Errorf("%w: %s", errUnconfined, oneLine(message.Unconfined))
 		case message.Done != nil:
-			return message.Done, nil
+			return message.Done, e.checkDone(message.Done)
 		case message.Log != nil:
-			if len(e.result.Logs) < MaxLogs.Lines { // The child counts too, but it is not trusted.
-				e.result.Logs = append(e.result.Logs, *message.Log)
-			}
+			e.keepLine(message.Log)
+		case message.Request != nil && !e.canRequest(message.Request.Name):
+			return nil, fmt.Errorf("%w: it asked for %s", errTakenOver, oneLine(strconv.Quote(message.Request.Name)))
 		case message.Request != nil:
 			answer, err := e.serveRequest(ctx, message.Request)
 			if err != nil {
@@ -176,10 +188,11 @@ func (e *execution) message() (toChild, error) {
 		Payload: c.Payload, Files: c.Files, Owner: c.Owner, Limits: c.Limits, Logs: c.Logs, Now: c.Now, Seed: c.Seed[:],
 	}
 	for _, b := range bundle.Builtins() {
-		if b.Effect != bundle.EffectNone && c.Offers != nil && c.Offers(b.Name) {
+		if b.Effect != bundle.EffectNone && b.IsFor(c.Owner) && c.Offers != nil && c.Offers(b.Name) {
 			message.Offers = append(message.Offers, b.Name)
 		}
 	}
+	e.offers = message.Offers
 	return toChild{Call: message}, nil
 }
 
@@ -249,10 +262,8 @@ const maxHTTP = 20
 
 // effectOf returns the effect of a request. A signature with a sensitive key is computed by the host, and has none.
 func effectOf(name string) bundle.Effect {
-	for _, b := range bundle.Builtins() {
-		if b.Name == name && b.Effect != bundle.EffectNone {
-			return b.Effect
-		}
+	if b := builtins[name]; b != nil && b.Effect != bundle.EffectNone {
+		return b.Effect
 	}
 	return bundle.EffectLocal
 }

@@ -3,7 +3,9 @@
 package script
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime/debug"
 )
@@ -24,7 +26,14 @@ func Main(memory uint64) error {
 	// The collector works harder before the process reaches its limit and dies.
 	debug.SetMemoryLimit(int64(memory / 4 * 3))
 	if err := confine(memory); err != nil {
-		return err
+		return reportUnconfined(err)
 	}
 	return Serve(os.Stdin, os.Stdout, func() { os.Exit(0) })
+}
+
+// reportUnconfined tells the parent why the child executes no scripts, and waits until the parent has read it.
+func reportUnconfined(err error) error {
+	sent := writeMessage(os.Stdout, fromChild{Unconfined: err.Error()})
+	_, drained := io.Copy(io.Discard, os.Stdin)
+	return errors.Join(err, sent, drained)
 }

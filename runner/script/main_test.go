@@ -5,6 +5,7 @@ package script
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -32,12 +33,20 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	if len(os.Args) == 3 && os.Args[1] == "probe" {
+	if len(os.Args) == 3 && strings.HasPrefix(os.Args[1], "probe") {
 		parent, err := strconv.Atoi(os.Args[2])
 		if err != nil {
 			panic(err)
 		}
-		probeSandbox(parent)
+		probeSandbox(parent, os.Args[1] == "probe-thread")
+		return
+	}
+	if len(os.Args) == 3 && os.Args[1] == "unconfined" {
+		_ = reportUnconfined(errors.New("setting limit 2: operation not permitted"))
+		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == "hijacked" {
+		sendHijacked(os.Args[2])
 		return
 	}
 	if len(os.Args) == 2 && os.Args[1] == "orphan" {

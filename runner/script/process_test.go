@@ -301,9 +301,14 @@ func TestPool_IsolatesChild(t *testing.T) {
 		require.NoError(t, err)
 		require.Regexp(t, `^(pipe:|/dev/null$|anon_inode:|/sys/fs/cgroup/)`, target)
 	}
-	status, err := os.ReadFile(proc + "status")
+	threads, err := os.ReadDir(proc + "task")
 	require.NoError(t, err)
-	require.Contains(t, string(status), "NoNewPrivs:\t1\n")
+	require.NotEmpty(t, threads)
+	for _, thread := range threads {
+		status, err := os.ReadFile(filepath.Join(proc, "task", thread.Name(), "status"))
+		require.NoError(t, err)
+		require.Contains(t, string(status), "NoNewPrivs:\t1\n")
+	}
 	limits, err := os.ReadFile(proc + "limits")
 	require.NoError(t, err)
 	var limit uint64

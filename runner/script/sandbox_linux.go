@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,9 +18,20 @@ import (
 // confine limits the memory that the process can add to what it has, and takes from it the ability to gain privileges, to
 // write files and core dumps, and to use system calls that it does not need. It has no error if the system cannot filter
 // system calls: NewPool logs that.
-func confine(memory uint64) error {
-	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
-		return fmt.Errorf("setting no_new_privs: %w", errno)
+func confine(memory uint64) error { return confineThreads(memory, setNoNewPrivileges) }
+
+// setNoNewPrivileges sets no_new_privs for all threads. A program with C code gets ENOTSUP.
+func setNoNewPrivileges() syscall.Errno {
+	_, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
+	return errno
+}
+
+func confineThreads(memory uint64, setNoNewPrivileges func() syscall.Errno) error {
+	// filterCalls needs the thread that has set no_new_privs.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := rejectPrivileges(setNoNewPrivileges()); err != nil {
+		return err
 	}
 	base, err := dataSize()
 	if err != nil {
@@ -40,6 +52,23 @@ func confine(memory uint64) error {
 		return nil
 	}
 	return filterCalls()
+}
+
+// rejectPrivileges continues after setNoNewPrivileges. If no_new_privs could not be set for all threads, it sets it for the calling
+// thread, and filterCalls extends it to the others.
+func rejectPrivileges(problem syscall.Errno) error {
+	switch {
+	case problem == 0:
+		return nil
+	case problem != syscall.ENOTSUP:
+		return fmt.Errorf("setting no_new_privs: %w", problem)
+	case !canFilterCalls():
+		return errors.New("setting no_new_privs: a program that is built with CGO_ENABLED=1 needs a kernel with seccomp filters")
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("setting no_new_privs: %w", err)
+	}
+	return nil
 }
 
 // hideProcess keeps other processes of the same user, such as a child, from tracing this process and reading its memory.

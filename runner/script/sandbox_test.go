@@ -6,10 +6,12 @@ package script
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,10 +22,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probeSandbox confines this process as a child, tries what a script must not do, and prints the errors.
-func probeSandbox(parent int) {
-	if err := confine(DefaultMemory); err != nil {
+// probeSandbox confines this process as a child, tries forbidden system calls, and prints the errors. With oneThread it sets
+// no_new_privs as a program with C code.
+func probeSandbox(parent int, oneThread bool) {
+	set := setNoNewPrivileges
+	if oneThread {
+		set = func() syscall.Errno { return syscall.ENOTSUP }
+	}
+	statuses := openStatuses()
+	if err := confineThreads(DefaultMemory, set); err != nil {
 		panic(err)
+	}
+	for _, file := range statuses {
+		text := make([]byte, 8<<10)
+		if n, err := file.ReadAt(text, 0); !strings.Contains(string(text[:n]), "NoNewPrivs:\t1\n") {
+			panic(fmt.Sprintf("a thread can gain privileges: %v %s", err, text[:n]))
+		}
 	}
 	errno := func(call uintptr, args ...uintptr) string {
 		args = append(args, 0, 0, 0, 0, 0, 0)
@@ -47,10 +61,17 @@ func probeSandbox(parent int) {
 		"fork":           errno(unix.SYS_CLONE, uintptr(unix.SIGCHLD)),
 		"new code":       errno(unix.SYS_MMAP, 0, 4096, unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON),
 		"limits":         errno(unix.SYS_PRLIMIT64, uintptr(parent)),
+		"owner of pipe":  errno(unix.SYS_FCNTL, 1, unix.F_SETOWN, uintptr(parent)),
+		"signal of pipe": errno(unix.SYS_FCNTL, 1, unix.F_SETSIG, uintptr(unix.SIGKILL)),
+		"size of pipe":   errno(unix.SYS_FCNTL, 1, unix.F_SETPIPE_SZ, 4096),
+	}
+	// The runtime still reads and sets the mode of pipes.
+	if _, _, problem := unix.RawSyscall(unix.SYS_FCNTL, 1, unix.F_GETFL, 0); problem != 0 {
+		found["mode of pipe"] = problem.Error()
 	}
 	// The runtime still starts threads, allocates memory and collects it, and finds time zones.
 	var threads sync.WaitGroup
-	for range 20 {
+	for range 8 { // With C code, each thread reserves 8 MiB of the limit for its stack.
 		threads.Go(func() {
 			runtime.LockOSThread()
 			_ = make([]byte, 1<<20)
@@ -64,21 +85,52 @@ func probeSandbox(parent int) {
 	_ = json.NewEncoder(os.Stdout).Encode(found)
 }
 
+// openStatuses opens the statuses of some threads. They can be read later, also by a process that can open no files.
+func openStatuses() (files []*os.File) {
+	opened := make(chan *os.File)
+	for range 3 {
+		go func() {
+			runtime.LockOSThread()
+			file, err := os.Open(fmt.Sprintf("/proc/self/task/%d/status", unix.Gettid()))
+			if err != nil {
+				panic(err)
+			}
+			opened <- file
+			select {} // The thread stays.
+		}()
+	}
+	for range 3 {
+		files = append(files, <-opened)
+	}
+	return files
+}
+
 // A child can do nothing to its machine and to its parent, although it has the same user.
 func TestSandbox_DeniesSystemCalls(t *testing.T) {
 	t.Parallel()
 	if !canFilterCalls() {
 		t.Skip("this system cannot filter system calls")
 	}
-	out, err := exec.CommandContext(t.Context(), os.Args[0], "probe", strconv.Itoa(os.Getpid())).Output()
-	require.NoError(t, err)
-	var found map[string]string
-	require.NoError(t, json.Unmarshal(out, &found), string(out))
-	require.NotContains(t, found, "time zone")
-	require.Len(t, found, 13)
-	for name, problem := range found {
-		t.Run(name, func(t *testing.T) { require.Equal(t, syscall.EPERM.Error(), problem) })
+	for _, mode := range []string{"probe", "probe-thread"} {
+		out, err := exec.CommandContext(t.Context(), os.Args[0], mode, strconv.Itoa(os.Getpid())).Output()
+		require.NoError(t, err)
+		var found map[string]string
+		require.NoError(t, json.Unmarshal(out, &found), string(out))
+		require.NotContains(t, found, "time zone")
+		require.Len(t, found, 16)
+		for name, problem := range found {
+			t.Run(mode+" "+name, func(t *testing.T) { require.Equal(t, syscall.EPERM.Error(), problem) })
+		}
 	}
+}
+
+// The error of a child that cannot be confined tells why, and is no error of the script.
+func TestPool_ReportsUnconfinedChild(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, Options{Command: []string{os.Args[0], "unconfined"}})
+	_, err := pool.Run(t.Context(), callOn(body("return 1"), ""), nil)
+	require.EqualError(t, err, "the process of a script could not be confined: setting limit 2: operation not permitted")
+	require.Empty(t, pool.pids())
 }
 
 // A process with a pool cannot be traced by other processes of its user.

@@ -16,7 +16,7 @@ import (
 // allowedCalls are the system calls that Go's runtime needs after its start, and pipes. All others fail with EPERM: a script
 // that took over its process could open no file and no socket, start no program, and look into no other process.
 var allowedCalls = []uint32{
-	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_PREAD64,
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_PREAD64,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_MEMBARRIER,
 	unix.SYS_FUTEX, unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_RSEQ, unix.SYS_SET_ROBUST_LIST, unix.SYS_SET_TID_ADDRESS,
 	unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME, unix.SYS_GETTIMEOFDAY, unix.SYS_SETITIMER,
@@ -60,6 +60,19 @@ func ruleFor(call, argument uint32, comparison uint16, value, ifTrue, ifFalse ui
 	}
 }
 
+// fcntlCommands are the commands of fcntl that Go's runtime needs.
+var fcntlCommands = []uint32{unix.F_GETFD, unix.F_GETFL, unix.F_SETFL}
+
+// rulesForFcntl allows some commands of fcntl. The command is the second argument, and the kernel reads its lower half.
+func rulesForFcntl() []unix.SockFilter {
+	length := uint8(2 * len(fcntlCommands)) //nolint:gosec // Some commands.
+	rules := []unix.SockFilter{jump(unix.BPF_JEQ, unix.SYS_FCNTL, 0, length+2), load(offsetArgument + 8)}
+	for _, command := range fcntlCommands {
+		rules = append(rules, jump(unix.BPF_JEQ, command, 0, 1), decide(unix.SECCOMP_RET_ALLOW))
+	}
+	return append(rules, decide(denied))
+}
+
 // filterProgram returns the filter for the process with an ID.
 func filterProgram(pid uint32) []unix.SockFilter {
 	program := []unix.SockFilter{load(offsetArch), jump(unix.BPF_JEQ, auditArch, 1, 0), decide(denied), load(offsetNumber)}
@@ -75,11 +88,15 @@ func filterProgram(pid uint32) []unix.SockFilter {
 		ruleFor(unix.SYS_MPROTECT, 2, unix.BPF_JSET, unix.PROT_EXEC, denied, unix.SECCOMP_RET_ALLOW),
 		// The runtime interrupts its own threads by signals.
 		ruleFor(unix.SYS_TGKILL, 0, unix.BPF_JEQ, pid, unix.SECCOMP_RET_ALLOW, denied),
+		// The runtime reads and sets the mode of pipes. Other commands could make the kernel send signals to the parent
+		// (F_SETOWN with F_SETSIG).
+		rulesForFcntl(),
 		[]unix.SockFilter{decide(denied)},
 	)
 }
 
-// filterCalls restricts all threads of the process to the system calls that it needs. The process has set no_new_privs.
+// filterCalls restricts all threads of the process to the system calls that it needs. The calling thread has set no_new_privs,
+// and the kernel sets it for the other threads too.
 func filterCalls() error {
 	program := filterProgram(uint32(os.Getpid()))                          //nolint:gosec // A process ID is positive.
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]} //nolint:gosec // The program has some hundred instructions.

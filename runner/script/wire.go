@@ -3,6 +3,7 @@
 package script
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -54,7 +55,7 @@ type callMessage struct {
 	Owner        bundle.ScriptOwner `json:"owner"`
 	Limits       Limits             `json:"limits"`
 	Logs         LogBudget          `json:"logs"`
-	// Offers are the built-ins with effects that the script may call.
+	// Offers are the built-ins with effects that the script may call. The parent rejects requests of others.
 	Offers []string  `json:"offers,omitempty"`
 	Now    time.Time `json:"now"`
 	Seed   []byte    `json:"seed"`
@@ -74,6 +75,8 @@ type fromChild struct {
 	Request *requestMessage `json:"request,omitempty"`
 	Log     *LogLine        `json:"log,omitempty"`
 	Done    *doneMessage    `json:"done,omitempty"`
+	// Unconfined is why the child could not confine its process. It executes no scripts.
+	Unconfined string `json:"unconfined,omitempty"`
 }
 
 type requestMessage struct {
@@ -97,16 +100,19 @@ var errUnsent = errors.New("encoding a message")
 
 // writeMessage writes a message with one write.
 func writeMessage(w io.Writer, message any) error {
-	text, err := json.Marshal(message)
-	if err != nil {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // A value keeps its size, which has been checked.
+	if err := encoder.Encode(message); err != nil {
 		return fmt.Errorf("%w: %w", errUnsent, err)
 	}
+	text := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 	if len(text) > maxMessage {
 		return fmt.Errorf("%w: it has %d bytes, at most %d are allowed", errUnsent, len(text), maxMessage)
 	}
 	framed := make([]byte, 4, 4+len(text))
 	binary.BigEndian.PutUint32(framed, uint32(len(text))) //nolint:gosec // It is at most maxMessage.
-	_, err = w.Write(append(framed, text...))
+	_, err := w.Write(append(framed, text...))
 	return err
 }
 
