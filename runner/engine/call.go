@@ -26,7 +26,7 @@ func runCall(ctx context.Context, call *Call) (Result, error) {
 			return s.runTool(ctx, call)
 		},
 		finish: func(t *toolResult) {
-			t.Context, t.Log = call.changes, s.logs.takeLines(call.log)
+			t.Context, t.Log = call.changes, s.journal.logs.takeLines(call.log)
 			t.MoreLog = call.moreLog + len(call.log) - len(t.Log)
 		},
 	})

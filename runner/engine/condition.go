@@ -97,7 +97,7 @@ func (l *llmAgent) logCondition(t *bundle.Tool, problem error) error {
 	}
 	line := LogLine{Level: "warn", Text: fmt.Sprintf("the condition of tool %s cannot be evaluated, so the tool is hidden: %v", t.Reference, problem), Position: at.String()}
 	_, err := l.journal.recordStep(stepEntry{
-		ID: id, Agent: l.path, Kind: conditionKind, At: l.engine.cfg.Now().UTC(), Outcome: conditionFailed, Log: l.logs.takeLines([]LogLine{line}),
+		ID: id, Agent: l.path, Kind: conditionKind, At: l.engine.cfg.Now().UTC(), Outcome: conditionFailed, Log: l.journal.logs.takeLines([]LogLine{line}),
 	})
 	return err
 }

@@ -218,7 +218,6 @@ type attempt struct {
 	end     deadline // of the run
 	journal *recorder
 	values  *runContext
-	logs    logBudget
 	// scriptLimits counts scripts that exceeded a limit.
 	scriptLimits atomic.Int32
 }

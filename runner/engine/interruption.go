@@ -33,7 +33,7 @@ func (s *Scope) tellInterrupted(ctx context.Context, a action) (Result, error) {
 			finish(t)
 		}
 		t.Code = CodeToolInterrupted
-		t.Log = append(t.Log, s.logs.takeLines([]LogLine{{Level: "warn", Text: fmt.Sprintf("the call of tool %q was interrupted; its outcome is unknown", t.Tool)}})...)
+		t.Log = append(t.Log, s.journal.logs.takeLines([]LogLine{{Level: "warn", Text: fmt.Sprintf("the call of tool %q was interrupted; its outcome is unknown", t.Tool)}})...)
 	}
 	return s.recordOutcome(ctx, a, s.engine.periodSince(s.engine.cfg.Now()), map[string]any{
 		"error": outcomeUnknown,

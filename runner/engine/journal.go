@@ -190,11 +190,13 @@ func (r *recorder) loadEntry(e dispatchapi.JournalEntry) (err error) {
 		var t toolResult
 		if err = exactjson.Decode(e.Data, &t); err == nil {
 			r.results[t.CallID] = t
+			r.logs.countLines(t.Log)
 		}
 	case dispatchapi.JournalStep:
 		var s stepEntry
 		if err = exactjson.Decode(e.Data, &s); err == nil {
 			r.steps[s.ID] = s
+			r.logs.countLines(s.Log)
 		}
 	case dispatchapi.JournalWait:
 		var w waitEntry

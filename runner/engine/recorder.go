@@ -49,6 +49,7 @@ type recorder struct {
 	waiting   *waitEntry                // the last wait, nil if it ended
 	calls     map[string]bool           // IDs of answered calls
 	tokens    dispatchapi.TokenUsage
+	logs      logBudget
 	err       error // first error that ended the attempt
 	broken    error // the prior journal cannot be read
 

@@ -46,7 +46,7 @@ func (s *Scope) Step(ctx context.Context, id, kind string, run func(ctx context.
 
 // stepLog returns the lines of a step that fit into the run's log, and the number of the other lines.
 func (s *Scope) stepLog(step Step) (log []LogLine, more int) {
-	log = s.logs.takeLines(step.Log)
+	log = s.journal.logs.takeLines(step.Log)
 	return log, step.MoreLog + len(step.Log) - len(log)
 }
 

@@ -68,7 +68,7 @@ func traceOf(t *testing.T, journal []dispatchapi.JournalEntry) runtrace.Trace {
 	t.Helper()
 	entries := make([]runtrace.Entry, len(journal))
 	for i := range journal {
-		entries[i].JournalEntry = journal[i]
+		entries[i] = runtrace.NewEntry(journal[i].Sequence, journal[i].Kind, journal[i].Data, time.Time{})
 	}
 	trace, err := runtrace.ComputeTrace(runtrace.Run{ID: "r1", AgentName: "main"}, entries)
 	require.NoError(t, err)
@@ -141,4 +141,47 @@ func TestTrace_CountsDroppedLinesOfSteps(t *testing.T) {
 	require.Len(t, trace.Lines, 500)
 	require.Equal(t, 5, trace.MoreLines)
 	require.Equal(t, runtrace.KindMiddleware, trace.Spans[2].Kind)
+}
+
+// The limits of the log count the lines of all attempts of a run.
+func TestLog_CountsLinesOfEarlierAttempts(t *testing.T) {
+	t.Parallel()
+	feature := engine.Feature{Name: "logging", WrapAgent: func(at *engine.Scope, next engine.AgentFunc) engine.AgentFunc {
+		return func(ctx context.Context, in engine.Message) (engine.Message, error) {
+			for _, number := range []string{":1", ":2"} {
+				_, err := at.Step(ctx, engine.MiddlewareOwner+at.Path()+number, "before", func(context.Context) (engine.Step, error) {
+					return engine.Step{Outcome: "ended", Log: slices.Repeat([]engine.LogLine{{Level: "info", Text: "x"}}, 300)}, nil
+				})
+				if err != nil {
+					return engine.Message{}, err
+				}
+			}
+			return next(ctx, in)
+		}
+	}}
+	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\n", "models/main.yaml", "steps: [{text: done}]")
+	attempt := func(prior []dispatchapi.JournalEntry) []dispatchapi.JournalEntry {
+		h := &house{}
+		in := input(p, h)
+		in.Prior = prior
+		out := engine.New(engine.Config{Models: h, Features: []engine.Feature{feature}}).Execute(t.Context(), in)
+		require.Equal(t, engine.Completed, out.Status, out.Cause)
+		return slices.Concat(prior, h.appended, out.Trailing)
+	}
+	whole := attempt(nil)
+	for cut := range len(whole) {
+		journal := attempt(whole[:cut])
+		require.Equal(t, []int{300, 200}, []int{linesOf(t, journal[0]), linesOf(t, journal[1])}, "cut at %d", cut)
+		require.Equal(t, 100, traceOf(t, journal).MoreLines)
+	}
+}
+
+// linesOf returns the number of log lines in a journal entry.
+func linesOf(t *testing.T, e dispatchapi.JournalEntry) int {
+	t.Helper()
+	var logged struct {
+		Log []engine.LogLine `json:"log"`
+	}
+	require.NoError(t, json.Unmarshal(e.Data, &logged))
+	return len(logged.Log)
 }
