@@ -47,10 +47,12 @@ const (
 	ConsumerRollups OutboxConsumer = "rollups"
 	// ConsumerWords indexes ended runs for searches.
 	ConsumerWords OutboxConsumer = "words"
+	// ConsumerTraces exports the traces of ended runs.
+	ConsumerTraces OutboxConsumer = "traces"
 )
 
 // OutboxConsumers lists all consumers.
-var OutboxConsumers = []OutboxConsumer{ConsumerStorage, ConsumerDeliveries, ConsumerRollups, ConsumerWords}
+var OutboxConsumers = []OutboxConsumer{ConsumerStorage, ConsumerDeliveries, ConsumerRollups, ConsumerWords, ConsumerTraces}
 
 // QueueDepth is the number of queued runs in a state, over all environments.
 type QueueDepth struct {

@@ -4,6 +4,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -26,9 +28,16 @@ type Telemetry struct {
 	SealedKey     string `json:"-"`
 }
 
-// Covers reports whether runs of an environment are exported.
-func (t Telemetry) Covers(environment uuid.UUID) bool {
-	return len(t.Environments) == 0 || slices.Contains(t.Environments, environment)
+// Exports reports whether a run of an environment is exported. It is decided when the run ends.
+func (t Telemetry) Exports(environment, run uuid.UUID) bool {
+	return TraceBucket(run) < t.SamplePercent && (len(t.Environments) == 0 || slices.Contains(t.Environments, environment))
+}
+
+// TraceBucket returns a number from 0 to 99 that depends on the ID of a run only. A run is in the sample if its bucket is below
+// the percentage.
+func TraceBucket(run uuid.UUID) int {
+	sum := sha256.Sum256(run[:])
+	return int(binary.BigEndian.Uint64(sum[:8]) % 100) //nolint:gosec // below 100
 }
 
 // TraceClaim is a request for ended runs whose traces are due.

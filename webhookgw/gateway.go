@@ -55,8 +55,9 @@ type Options struct {
 	// Retention is the option of schedule.Options, at least store.MinRetention.
 	Retention time.Duration
 	// Keys derives and opens the secrets that sign deliveries and that providers sign with. Guard
-	// checks the destinations of deliveries. Without Keys the gateway sends no deliveries and
-	// rejects signed webhooks.
+	// checks the destinations of deliveries and traces; nil allows public addresses only. Without
+	// Keys the gateway sends no deliveries, rejects signed webhooks, and exports no traces with
+	// headers.
 	Keys  Keys
 	Guard *egress.Guard
 	// Now is the clock for cached store data; nil means time.Now.
@@ -91,8 +92,8 @@ type Gateway struct {
 	push             *push.Handler
 	dispatch         *dispatch.Handler
 	sweeper          *schedule.Sweeper
-	sender           *delivery.Sender    // nil without keys
-	exporter         *telemetry.Exporter // nil without keys
+	sender           *delivery.Sender // nil without keys
+	exporter         *telemetry.Exporter
 	ticker           *schedule.Ticker
 	replayer         *schedule.Replayer
 	stopping         atomic.Bool
@@ -122,10 +123,10 @@ func New(opts Options) (*Gateway, error) {
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
 		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Retention: opts.Retention, Metrics: counted, Logger: opts.Logger}),
 		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		exporter: telemetry.New(telemetry.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger}),
 		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {
-		g.exporter = telemetry.New(telemetry.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
 		g.sender = delivery.New(delivery.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})
 	}
 	if opts.Registry != nil {
@@ -167,6 +168,9 @@ func withDefaults(opts Options) Options {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
+	if opts.Guard == nil {
+		opts.Guard = egress.New(egress.Rules{})
+	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
@@ -197,8 +201,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	group.Go(func() error { return g.sweeper.Run(failed) })
 	if g.sender != nil {
 		group.Go(func() error { return g.sender.Run(failed) })
-		group.Go(func() error { return g.exporter.Run(failed) })
 	}
+	group.Go(func() error { return g.exporter.Run(failed) })
 	group.Go(func() error { return g.ticker.Run(failed) })
 	group.Go(func() error { return g.replayer.Run(failed) })
 	var ports sync.WaitGroup // until both ports are closed, webhooks are committed and runs end

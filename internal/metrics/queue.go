@@ -18,7 +18,7 @@ var (
 		"Runs in the whole store that wait for their concurrency key. agentplatform_queued_runs does not include them. Counts at most 100,000.", nil, nil)
 	OutboxOldestAge = prometheus.NewDesc("agentplatform_outbox_oldest_age_seconds",
 		"Age of the oldest outbox row by consumer: storage counts stored bytes, deliveries creates deliveries, "+
-			"rollups updates statistics, words updates the search index. 0 without rows.", []string{"consumer"}, nil)
+			"rollups updates statistics, words updates the search index, traces exports traces. 0 without rows.", []string{"consumer"}, nil)
 	OutboxSetAside = prometheus.NewDesc("agentplatform_outbox_set_aside",
 		"Outbox rows that failed by themselves. They are retried after a backoff of at most one hour. Counts at most 100,000.", nil, nil)
 	CronOldestDueAge = prometheus.NewDesc("agentplatform_cron_oldest_due_age_seconds",

@@ -22,9 +22,9 @@ import (
 var endStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
-		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[])
+		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[], $41::bigint[])
 		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished)
+			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished, bucket)
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -33,7 +33,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
-		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.context, g.unpublished, g.texts, g.input_tokens,
+		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.context, g.unpublished, g.bucket, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
 		` + sqlcore.SaidVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
@@ -89,8 +89,10 @@ var endStatement = `WITH given AS MATERIALIZED (
 	SELECT g.project_id, (array_agg(g.id))[1], array_agg(g.id), now_us() FROM gone g GROUP BY g.project_id
 ), to_export AS (
 	` + sqlcore.PostTraces + `
-	SELECT g.project_id, g.id, now_us(), now_us() FROM gone g
-	WHERE EXISTS (SELECT 1 FROM projects p WHERE p.project_id = g.project_id AND p.telemetry IS NOT NULL)
+	SELECT g.project_id, g.id, now_us(), now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM projects p
+		WHERE p.project_id = g.project_id AND p.telemetry IS NOT NULL AND g.bucket < (p.telemetry::jsonb->>'sample_percent')::bigint
+			AND (p.telemetry::jsonb->'environments' ? g.environment_id::text
+				OR COALESCE(p.telemetry::jsonb->'environments', 'null') IN ('null', '[]')))
 ), sent_on AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT g.project_id, 'deliveries', g.id, 0, now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM links l
@@ -158,6 +160,7 @@ type endColumns struct {
 	texts                                    []int64
 	context                                  []string
 	unpublished                              []bool
+	bucket                                   []int64
 	journal                                  entryColumns
 	models                                   callColumns
 }
@@ -172,6 +175,7 @@ func (c *endColumns) add(e sqlcore.Ending) {
 	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, maybe(blob))
 	c.texts = append(c.texts, e.TextBytes())
 	c.context, c.unpublished = append(c.context, string(e.Context)), append(c.unpublished, e.Unpublished)
+	c.bucket = append(c.bucket, int64(store.TraceBucket(e.Run.ID)))
 	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
 	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
 	c.total = append(c.total, e.Usage.TotalTokens)
@@ -196,7 +200,7 @@ func (c *endColumns) args(keyed bool) []any {
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket)
 }
 
 // entryColumns are journal entries as arrays.

@@ -122,6 +122,9 @@ func (e *erasure) all(ctx context.Context) error {
 	if err := e.journal(ctx); err != nil {
 		return err
 	}
+	if _, err := e.tx.exec(ctx, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
+		return err
+	}
 	last, err := e.isLastRun(ctx, row.event)
 	if err != nil {
 		return err

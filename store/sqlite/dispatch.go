@@ -50,12 +50,35 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			VALUES ($1, $2, $3, now_us())`, project, runs[0], idsText(runs)); err != nil {
 			return nil, err
 		}
-		if _, err := q.ExecContext(ctx, sqlcore.PostTraces+` SELECT p.project_id, r.value, now_us(), now_us()
-			FROM projects p, json_each($2) r WHERE p.project_id = $1 AND p.telemetry IS NOT NULL`, project, idsText(runs)); err != nil {
-			return nil, err
+	}
+	return ended, postTraces(ctx, q, ended)
+}
+
+// postTraces adds ended runs to the outbox of traces if their projects export them.
+func postTraces(ctx context.Context, q sqlcore.Queryer, ended []sqlcore.EndedRun) error {
+	telemetries := map[uuid.UUID]store.Telemetry{}
+	for _, run := range ended {
+		project := run.Run.ProjectID
+		telemetry, known := telemetries[project]
+		if !known {
+			var text string
+			err := q.QueryRowContext(ctx, `SELECT COALESCE(telemetry, '{}') FROM projects WHERE project_id = $1`, project).Scan(&text)
+			if errors.Is(err, sql.ErrNoRows) {
+				text, err = "{}", nil // without a percentage it exports none
+			}
+			if err = errors.Join(err, json.Unmarshal([]byte(text), &telemetry)); err != nil {
+				return err
+			}
+			telemetries[project] = telemetry
+		}
+		if !telemetry.Exports(run.Environment.ID, run.Run.ID) {
+			continue
+		}
+		if _, err := q.ExecContext(ctx, sqlcore.PostTraces+` VALUES ($1, $2, now_us(), now_us())`, project, run.Run.ID); err != nil {
+			return err
 		}
 	}
-	return ended, nil
+	return nil
 }
 
 // storedBy has the stored bytes of ended runs and connector runs by day of a project.

@@ -107,7 +107,7 @@ var queuePromises = []promise{
 			}
 			return out
 		}
-		ages := map[store.OutboxConsumer]int{store.ConsumerStorage: 0, store.ConsumerDeliveries: 0, store.ConsumerRollups: 0, store.ConsumerWords: 0}
+		ages := map[store.OutboxConsumer]int{store.ConsumerStorage: 0, store.ConsumerDeliveries: 0, store.ConsumerRollups: 0, store.ConsumerWords: 0, store.ConsumerTraces: 0}
 		w.Equal(ages, minutes())
 		for i, row := range []struct {
 			consumer store.OutboxConsumer
@@ -117,6 +117,7 @@ var queuePromises = []promise{
 			{store.ConsumerStorage, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $1, 0, $2)`, nil},
 			{store.ConsumerRollups, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at) VALUES ($1, $1, $2)`, nil},
 			{store.ConsumerWords, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $1, $3, $2)`, []any{`{}`}},
+			{store.ConsumerTraces, `INSERT INTO outbox_traces (project_id, run_id, ended_at, due_at) VALUES ($1, $1, $2, 0)`, nil},
 			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'failures', $1, 0, $2)`, nil},
 			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'deliveries', $1, 0, $2)`, nil},
 		} {

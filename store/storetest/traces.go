@@ -16,7 +16,7 @@ import (
 // exporting makes the project export its traces.
 func (w *world) exporting() store.Telemetry {
 	t := store.Telemetry{
-		Endpoint: "https://otlp.example", WithContent: true, SamplePercent: 50, Environments: []uuid.UUID{w.environment.ID},
+		Endpoint: "https://otlp.example", WithContent: true, SamplePercent: 100, Environments: []uuid.UUID{w.environment.ID},
 		SealedHeaders: []byte("sealed"), SealedKey: "key",
 	}
 	w.project.Telemetry = &t
@@ -104,6 +104,40 @@ var tracePromises = []promise{
 			w.NoError(err)
 			w.Empty(due, "it has no due runs")
 		}
+	}},
+	{"only runs of the sample and its environments are due", func(w *world) {
+		w.deploy("one", "first")
+		telemetry := w.exporting()
+		for _, row := range []struct {
+			percent      int
+			environments []uuid.UUID
+			isCovered    bool
+		}{
+			{0, nil, true}, {100, nil, true}, {50, []uuid.UUID{}, true},
+			{100, []uuid.UUID{v7()}, false}, {100, []uuid.UUID{v7(), w.environment.ID}, true},
+		} {
+			telemetry.SamplePercent, telemetry.Environments = row.percent, row.environments
+			w.project.Telemetry = &telemetry
+			w.NoError(w.s.PutProject(w.ctx, w.project))
+			want, due := []uuid.UUID{}, []uuid.UUID{}
+			for range 8 {
+				if run := w.endsRun(); row.isCovered && store.TraceBucket(run) < row.percent {
+					want = append(want, run)
+				}
+			}
+			for _, d := range w.dueTraces(0) {
+				due = append(due, d.Runs...)
+			}
+			w.ElementsMatch(want, due, "%d percent of %v", row.percent, row.environments)
+			w.NoError(w.s.EndTraces(w.ctx, w.project.ID, due))
+		}
+	}},
+	{"the trace of an erased run is not exported", func(w *world) {
+		w.deploy("one", "first")
+		w.exporting()
+		erased, other := w.endsRun(), w.endsRun()
+		w.NoError(w.s.EraseRun(w.ctx, w.key(erased)))
+		w.Equal([]uuid.UUID{other}, w.dueTraces(0)[0].Runs)
 	}},
 	{"ended runs are read with their traceparents", func(w *world) {
 		w.deploy("one", "first")

@@ -56,7 +56,8 @@ func awaitEnds(ctx context.Context, of records) error {
 	return poll(ctx, askEvery, func() (bool, error) {
 		before := left
 		err := ask(ctx, of, `SELECT (SELECT count(*) FROM open_runs) + (SELECT count(*) FROM open_connector_runs) + (SELECT count(*) FROM outbox)
-			+ (SELECT count(*) FROM outbox_rollups) + (SELECT count(*) FROM outbox_words) + (SELECT count(*) FROM deliveries)`, &left)
+			+ (SELECT count(*) FROM outbox_rollups) + (SELECT count(*) FROM outbox_words) + (SELECT count(*) FROM outbox_traces)
+			+ (SELECT count(*) FROM deliveries)`, &left)
 		if left != before {
 			changed = time.Now()
 		}
@@ -89,7 +90,8 @@ var never = []struct{ what, query string }{
 		WHERE (SELECT count(*) FROM model_calls m WHERE m.project_id = r.project_id AND m.run_id = r.id) <> e.answers`},
 	{"journal entries belong to no run that ended", `SELECT count(*) FROM journal j
 		WHERE NOT EXISTS (SELECT 1 FROM ended_runs r WHERE r.project_id = j.project_id AND r.id = j.run_id)`},
-	{"rows of the outbox are left", `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_rollups) + (SELECT count(*) FROM outbox_words)`},
+	{"rows of the outbox are left", `SELECT (SELECT count(*) FROM outbox) + (SELECT count(*) FROM outbox_rollups)
+		+ (SELECT count(*) FROM outbox_words) + (SELECT count(*) FROM outbox_traces)`},
 	{"ended runs are not indexed", `SELECT (SELECT count(*) FROM ended_runs) - (SELECT count(*) FROM run_words)`},
 	{"ended runs are rolled up too often or not", `SELECT abs((SELECT count(*) FROM ended_runs) - (SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE grain = 'hour'))
 		+ abs((SELECT count(*) FROM ended_runs) - (SELECT COALESCE(sum(runs), 0) FROM agent_totals))`},

@@ -96,6 +96,7 @@ var spoilt = map[string]struct{ spoil, broken string }{
 		SELECT project_id, run_id, 2, token, kind, data, unsafe, at FROM journal`, "2 runs that ended have not the answers"},
 	"a run lost":             {`DELETE FROM ended_runs`, "2 journal entries belong to no run that ended"},
 	"not consumed":           {`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) SELECT project_id, 'storage', id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
+	"a trace not exported":   {`INSERT INTO outbox_traces (project_id, run_id, ended_at, due_at) SELECT project_id, id, 1, 1 FROM ended_runs LIMIT 1`, "1 rows of the outbox are left"},
 	"consumed twice":         {`UPDATE stored_bytes SET bytes = bytes + 7`, "7 bytes are counted too many or too few"},
 	"never consumed":         {`DELETE FROM stored_bytes`, "bytes are counted too many or too few"},
 	"a key not counted":      {`DELETE FROM idempotency_keys`, "337 bytes are counted too many or too few"},

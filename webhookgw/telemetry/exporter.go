@@ -62,7 +62,8 @@ type Keys interface {
 
 // Options configure an Exporter.
 type Options struct {
-	Store  Store
+	Store Store
+	// Keys may be nil. Then projects with headers export nothing.
 	Keys   Keys
 	Guard  *egress.Guard
 	Logger *slog.Logger

@@ -422,34 +422,21 @@ func TestExporter_KeepsToAllowedAddresses(t *testing.T) {
 	require.Empty(t, requests)
 }
 
-// A run outside the sample, or of another environment, is not exported and is not due again.
-func TestExporter_SendsSample(t *testing.T) {
+// A gateway without keys exports the traces of projects without headers. Those of others fail until they are dropped.
+func TestExporter_NeedsKeysForHeaders(t *testing.T) {
 	t.Parallel()
-	for name, edit := range map[string]func(*store.Telemetry){
-		"no percent":        func(to *store.Telemetry) { to.SamplePercent = 0 },
-		"other environment": func(to *store.Telemetry) { to.Environments = []uuid.UUID{uuid.New()} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			url, requests := newCollector(t, http.StatusOK)
-			f := &fakeStore{env: uuid.New()}
-			e, _ := newExporter(f, nil)
-			due := dueAt(url, false, uuid.New())
-			edit(&due.Telemetry)
-			f.due = []store.DueTraces{due}
-			exportAll(t, e)
-			require.Equal(t, due.Runs, f.ended)
-			require.Empty(t, requests)
-		})
-	}
-	sampled := 0
-	for n := range 1000 {
-		run := uuid.NewSHA1(uuid.Nil, []byte{byte(n), byte(n >> 8)})
-		require.True(t, isSampled(run, 100))
-		if isSampled(run, 25) {
-			sampled++
-		}
-	}
-	require.InDelta(t, 250, sampled, 60)
+	url, requests := newCollector(t, http.StatusOK)
+	sealed, plain := dueAt(url, false, newRuns(1)...), dueAt(url, false, newRuns(1)...)
+	plain.Telemetry.SealedHeaders = nil
+	f := &fakeStore{due: []store.DueTraces{sealed, plain}}
+	registry := prometheus.NewRegistry()
+	e, _ := newExporter(f, registry)
+	e.opts.Keys = nil
+	exportAll(t, e)
+	require.Equal(t, plain.Runs, f.ended)
+	require.Len(t, requests, 1)
+	require.Equal(t, firstPause, f.delays[sealed.Runs[0]])
+	require.Equal(t, map[string]float64{"dropped": 0, "exported": 1, "failed": 1}, countsOf(t, registry))
 }
 
 // A request that the collector refuses for good does not take the other runs with it: each is sent alone. A request that is

@@ -148,6 +148,9 @@ func (e *Exporter) openHeaders(d store.DueTraces) (headers map[string]string, er
 	if len(d.Telemetry.SealedHeaders) == 0 {
 		return headers, nil
 	}
+	if e.opts.Keys == nil {
+		return nil, errors.New("the headers for the collector are sealed, and the gateway has no keys; set --keys-dir")
+	}
 	plain, err := e.opts.Keys.Open(seal.TelemetryField(d.ProjectID), d.Telemetry.SealedHeaders)
 	if err != nil {
 		return nil, fmt.Errorf("opening the headers for the collector: %w", err)

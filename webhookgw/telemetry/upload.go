@@ -4,8 +4,6 @@ package telemetry
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -128,14 +126,5 @@ func (e *Exporter) convertSafely(ctx context.Context, d store.DueTraces, run sto
 			spans = nil
 		}
 	}()
-	if !isSampled(run.Run.ID, d.Telemetry.SamplePercent) || !d.Telemetry.Covers(run.Run.EnvironmentID) {
-		return nil
-	}
 	return convertTrace(run.Run, run.Traceparent, buildTrace(run.Run, b), d.Telemetry.WithContent)
-}
-
-// isSampled decides by the ID of the run, so every gateway and attempt decides alike.
-func isSampled(run uuid.UUID, percent int) bool {
-	sum := sha256.Sum256(run[:])
-	return binary.BigEndian.Uint64(sum[:8])%100 < uint64(max(percent, 0))
 }

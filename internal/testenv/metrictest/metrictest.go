@@ -137,7 +137,7 @@ func formatLabels(labels map[string]string) string {
 // bounds are the allowed values of our metrics' labels, by label or by "metric label".
 var bounds = map[string]*regexp.Regexp{
 	"attempt":   regexp.MustCompile(`^(first|again)$`),
-	"consumer":  regexp.MustCompile(`^(storage|deliveries|rollups|words)$`),
+	"consumer":  regexp.MustCompile(`^(storage|deliveries|rollups|words|traces)$`),
 	"figure":    regexp.MustCompile(`^(queued|running|keys|outbox|set_aside|ticks)$`),
 	"goversion": regexp.MustCompile(`^go[0-9.]+`),
 	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
