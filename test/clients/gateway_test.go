@@ -28,14 +28,17 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
-// secret is the secret of all connectors.
-const secret = "whs_clients"
+// secret is the secret of all connectors, runnerToken the token of the runners.
+const (
+	secret      = "whs_clients"
+	runnerToken = "runner-token"
+)
 
 // platform is a gateway on SQLite with one agent.
 type platform struct {
 	t                    *testing.T
 	store                *sqlite.Store
-	url                  string
+	url, internalURL     string
 	keys                 *keyring.Keys
 	derivation           string
 	project, environment uuid.UUID
@@ -56,10 +59,14 @@ func startPlatform(t *testing.T) *platform {
 	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
 		Ref: objectRef("Environment", "dev"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
+	require.NoError(t, st.PutToken(ctx, store.Token{
+		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: p.project, EnvironmentID: p.environment,
+	}))
 	p.deployAgent()
+	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	gateway, err := webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler), Keys: p.keys,
-		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),
+		Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: local, egress.Telemetry: local}}),
 	})
 	require.NoError(t, err)
 	running, stop := context.WithCancel(context.Background())
@@ -69,7 +76,7 @@ func startPlatform(t *testing.T) *platform {
 		stop()
 		require.NoError(t, <-ended)
 	})
-	p.url = "http://" + gateway.PublicAddr()
+	p.url, p.internalURL = "http://"+gateway.PublicAddr(), "http://"+gateway.InternalAddr()
 	return p
 }
 

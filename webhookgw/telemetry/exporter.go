@@ -171,7 +171,7 @@ func (e *Exporter) claimRuns(ctx context.Context, kind slot, claim store.TraceCl
 	}
 	for _, d := range due {
 		e.mu.Lock()
-		canBegin := e.slots.begin(d.ProjectID, kind, hostOf(d.Telemetry.Endpoint), e.opts.Now())
+		canBegin := e.slots.beginTurn(d.ProjectID, kind, hostOf(d.Telemetry.Endpoint), e.opts.Now())
 		e.mu.Unlock()
 		if canBegin {
 			e.active.Go(func() { e.takeTurn(ctx, d) })
@@ -208,7 +208,7 @@ func (e *Exporter) takeTurn(ctx context.Context, d store.DueTraces) {
 		err = errors.Join(err, delayErr)
 	}
 	e.mu.Lock()
-	e.slots.end(d.ProjectID, hasFailed, e.opts.Now())
+	e.slots.endTurn(d.ProjectID, hasFailed, e.opts.Now())
 	e.mu.Unlock()
 	if err != nil && ctx.Err() == nil {
 		e.opts.Logger.Warn("exporting traces of a project", "project", d.ProjectID, "error", err)

@@ -256,8 +256,8 @@ func (t *timers) AfterFunc(_ time.Duration, call func()) func() bool {
 	return func() bool { return true }
 }
 
-// fire calls the functions.
-func (t *timers) fire() {
+// fireAll calls the functions.
+func (t *timers) fireAll() {
 	t.mu.Lock()
 	calls := t.calls
 	t.calls = nil

@@ -35,11 +35,11 @@ func hangingCollectors(t *testing.T, n int) (due []store.DueTraces, arrived <-ch
 	return due, requests
 }
 
-// busy returns the number of projects that use a slot.
-func (e *Exporter) busy(kind slot) int {
+// countBusy returns the number of projects that use a slot.
+func (e *Exporter) countBusy(kind slot) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.slots.count(kind, anyProject)
+	return e.slots.countProjects(kind, anyProject)
 }
 
 // Slow collectors give their slots to others: few continue in slow slots, and the others wait for one of these.
@@ -57,14 +57,14 @@ func TestExporter_KeepsProjectsApart(t *testing.T) {
 	}
 	require.NoError(t, e.exportDue(ctx))
 	require.Empty(t, f.lastClaim().Without, "all fast slots are taken: there is no second claim")
-	timers.fire()
-	require.Eventually(t, func() bool { return e.busy(fastSlot) == 0 }, hangTimeout, time.Millisecond)
-	require.Equal(t, slowSlots, e.busy(slowSlot))
+	timers.fireAll()
+	require.Eventually(t, func() bool { return e.countBusy(fastSlot) == 0 }, hangTimeout, time.Millisecond)
+	require.Equal(t, slowSlots, e.countBusy(slowSlot))
 	f.addDue(append(slow, dueAt(url, false, newRuns(3)...))...)
 	require.NoError(t, e.exportDue(ctx))
 	require.Len(t, (<-requests).spans[0].ScopeSpans[0].Spans, 12, "the other project is not delayed")
 	require.Len(t, f.lastClaim().Without, len(slow))
-	require.Eventually(t, func() bool { return e.busy(fastSlot) == 0 }, hangTimeout, time.Millisecond)
+	require.Eventually(t, func() bool { return e.countBusy(fastSlot) == 0 }, hangTimeout, time.Millisecond)
 	require.Len(t, f.delays, len(slow)-slowSlots)
 	for run, wait := range f.delays {
 		require.Zero(t, wait, "run %s: a slow collector has not failed", run)

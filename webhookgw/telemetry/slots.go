@@ -55,8 +55,8 @@ type slots struct {
 	turns    int
 }
 
-// count returns the number of projects that use a slot, and that match.
-func (s *slots) count(kind slot, matches func(*project) bool) (n int) {
+// countProjects returns the number of projects that use a slot, and that match.
+func (s *slots) countProjects(kind slot, matches func(*project) bool) (n int) {
 	for _, p := range s.projects {
 		if p.uses == kind && matches(p) {
 			n++
@@ -69,7 +69,7 @@ func anyProject(*project) bool { return true }
 
 // claimable returns how many further projects can begin, without some that cannot, and the slow projects that can begin.
 func (s *slots) claimable(now time.Time) (fast int, without, slow []uuid.UUID) {
-	s.forget(now)
+	s.forgetProjects(now)
 	room := map[string]int{}
 	for id, p := range s.projects {
 		waits := p.uses == noSlot && !now.Before(p.until)
@@ -90,16 +90,16 @@ func (s *slots) claimable(now time.Time) (fast int, without, slow []uuid.UUID) {
 		without = append(without, id)
 	}
 	slices.SortFunc(slow, func(a, b uuid.UUID) int { return cmp.Compare(s.projects[a].turn, s.projects[b].turn) })
-	return fastSlots - s.count(fastSlot, anyProject), without, slow[:min(len(slow), slowSlots-s.count(slowSlot, anyProject))]
+	return fastSlots - s.countProjects(fastSlot, anyProject), without, slow[:min(len(slow), slowSlots-s.countProjects(slowSlot, anyProject))]
 }
 
 // roomAt returns the free fast slots of a destination.
 func (s *slots) roomAt(destination string) int {
-	return slotsPerDestination - s.count(fastSlot, func(p *project) bool { return p.destination == destination })
+	return slotsPerDestination - s.countProjects(fastSlot, func(p *project) bool { return p.destination == destination })
 }
 
-// forget drops the state of projects that adds nothing.
-func (s *slots) forget(now time.Time) {
+// forgetProjects drops the state of projects that adds nothing.
+func (s *slots) forgetProjects(now time.Time) {
 	for id, p := range s.projects {
 		isOld := now.Sub(p.ended) > maxAge
 		if p.uses == noSlot && (isOld || !p.isSlow && !p.isHeld && (p.failures == 0 || now.Sub(p.until) > lastPause)) {
@@ -108,8 +108,8 @@ func (s *slots) forget(now time.Time) {
 	}
 }
 
-// begin takes a slot for a project. It reports false if the destination has none.
-func (s *slots) begin(id uuid.UUID, kind slot, destination string, now time.Time) bool {
+// beginTurn takes a slot for a project. It reports false if the destination has none.
+func (s *slots) beginTurn(id uuid.UUID, kind slot, destination string, now time.Time) bool {
 	p := s.projects[id]
 	if p == nil {
 		p = &project{ended: now}
@@ -133,7 +133,7 @@ func (s *slots) makeSlow(id uuid.UUID) bool {
 	}
 	p.isSlow, p.wasSlow = true, true
 	if p.uses == fastSlot {
-		if s.count(slowSlot, anyProject) >= slowSlots {
+		if s.countProjects(slowSlot, anyProject) >= slowSlots {
 			return false
 		}
 		p.uses = slowSlot
@@ -141,8 +141,8 @@ func (s *slots) makeSlow(id uuid.UUID) bool {
 	return true
 }
 
-// end returns the slot of a project, which then pauses if it failed. A project without a slow request is not slow any more.
-func (s *slots) end(id uuid.UUID, hasFailed bool, now time.Time) {
+// endTurn returns the slot of a project, which then pauses if it failed. A project without a slow request is not slow any more.
+func (s *slots) endTurn(id uuid.UUID, hasFailed bool, now time.Time) {
 	p := s.projects[id]
 	p.uses, p.ended = noSlot, now
 	if hasFailed {

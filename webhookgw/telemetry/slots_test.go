@@ -16,14 +16,14 @@ func TestSlots_LimitDestinations(t *testing.T) {
 	now, s := time.Unix(5000, 0), slots{projects: map[uuid.UUID]*project{}}
 	projects := newRuns(slotsPerDestination + 2)
 	for i, id := range projects {
-		require.Equal(t, i < slotsPerDestination, s.begin(id, fastSlot, "one:4318", now), i)
+		require.Equal(t, i < slotsPerDestination, s.beginTurn(id, fastSlot, "one:4318", now), i)
 	}
-	require.True(t, s.begin(uuid.New(), fastSlot, "other:4318", now))
+	require.True(t, s.beginTurn(uuid.New(), fastSlot, "other:4318", now))
 	fast, without, slow := s.claimable(now)
 	require.Equal(t, fastSlots-slotsPerDestination-1, fast)
 	require.Subset(t, without, projects)
 	require.Empty(t, slow)
-	s.end(projects[0], false, now)
+	s.endTurn(projects[0], false, now)
 	_, without, _ = s.claimable(now)
 	waiting := 0
 	for _, id := range projects[slotsPerDestination:] {
@@ -42,11 +42,11 @@ func TestSlots_ServeSlowProjectsInTurn(t *testing.T) {
 	now, s := time.Unix(5000, 0), slots{projects: map[uuid.UUID]*project{}}
 	projects := newRuns(slowSlots + 2)
 	for i, id := range projects {
-		require.True(t, s.begin(id, fastSlot, id.String(), now))
+		require.True(t, s.beginTurn(id, fastSlot, id.String(), now))
 		require.Equal(t, i < slowSlots, s.makeSlow(id), i)
 	}
 	for _, id := range projects {
-		s.end(id, false, now)
+		s.endTurn(id, false, now)
 	}
 	require.True(t, s.makeSlow(projects[0]), "after its end")
 	fast, without, slow := s.claimable(now)
@@ -54,12 +54,12 @@ func TestSlots_ServeSlowProjectsInTurn(t *testing.T) {
 	require.ElementsMatch(t, projects, without)
 	require.Equal(t, projects[:slowSlots], slow)
 	for _, id := range slow {
-		require.True(t, s.begin(id, slowSlot, id.String(), now))
+		require.True(t, s.beginTurn(id, slowSlot, id.String(), now))
 	}
 	_, _, none := s.claimable(now)
 	require.Empty(t, none, "all slow slots are taken")
-	s.end(projects[0], false, now)
-	s.end(projects[1], true, now)
+	s.endTurn(projects[0], false, now)
+	s.endTurn(projects[1], true, now)
 	_, without, slow = s.claimable(now)
 	require.Equal(t, projects[slowSlots:], slow)
 	require.NotContains(t, without, projects[0], "it is no longer slow")
