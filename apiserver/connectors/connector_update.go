@@ -64,7 +64,7 @@ func (s *API) updateConnector(ctx context.Context, c *rest.Caller, in *Connector
 		return rest.Response[Connector]{}, err
 	}
 	var before *v1alpha1.Connector
-	repeated, err := s.Service.Amend(ctx, c, conn, func() error {
+	repeated, err := s.Service.UpdateObject(ctx, c, conn, func() error {
 		before = conn.DeepCopy()
 		if err := s.editConnector(ctx, c, conn, &in.Body); err != nil || in.Body.Enabled == nil || !*in.Body.Enabled {
 			return err
@@ -79,7 +79,7 @@ func (s *API) updateConnector(ctx context.Context, c *rest.Caller, in *Connector
 		s.Service.Revert(ctx, conn, func() { conn.Spec, conn.Annotations = *before.Spec.DeepCopy(), before.Annotations })
 		return rest.Response[Connector]{}, nameTaken
 	}
-	return s.amended(ctx, c, conn, was)
+	return s.respondUpdated(ctx, c, conn, was)
 }
 
 // editConnector writes into a connector what a request asks for.
@@ -125,7 +125,7 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 }
 
 // amended answers with a connector as it is after a change, was before it.
-func (s *API) amended(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, was Connector) (rest.Response[Connector], error) {
+func (s *API) respondUpdated(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, was Connector) (rest.Response[Connector], error) {
 	shown, _, err := s.describeConnector(ctx, c, conn)
 	if err != nil {
 		return rest.Response[Connector]{}, err

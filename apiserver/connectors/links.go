@@ -232,7 +232,7 @@ func (s *Links) updateLink(ctx context.Context, c *rest.Caller, in *LinkUpdateIn
 	}
 	before := showLink(conn, link, from)
 	var was *v1alpha1.ConnectorLink
-	repeated, err := s.Service.Amend(ctx, c, link, func() error {
+	repeated, err := s.Service.UpdateObject(ctx, c, link, func() error {
 		if conn.DefinedInCode() {
 			return errLinkInCode(conn)
 		}

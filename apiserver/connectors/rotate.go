@@ -51,7 +51,7 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 	if err != nil {
 		return rest.Response[Connector]{}, err
 	}
-	_, err = s.Service.Amend(ctx, c, conn, func() error {
+	_, err = s.Service.UpdateObject(ctx, c, conn, func() error {
 		if err := mustRotate(conn); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 		return rest.Response[Connector]{}, err
 	}
 	s.Service.WaitReady(ctx, conn)
-	out, err := s.amended(ctx, c, conn, was)
+	out, err := s.respondUpdated(ctx, c, conn, was)
 	if err == nil && conn.SecretVersionInEffect() < conn.SecretVersion() {
 		return rest.Response[Connector]{}, rest.NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotInEffect,
 			"the new secret is not in effect yet; send the call again with the same Idempotency-Key, or read the connector later")

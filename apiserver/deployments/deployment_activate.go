@@ -66,7 +66,7 @@ func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *Activa
 	if err != nil {
 		return rest.Response[rest.Done]{}, err
 	}
-	_, err = s.Service.Amend(ctx, c, o, func() error {
+	_, err = s.Service.UpdateObject(ctx, c, o, func() error {
 		if stands, err := s.standsAsAsked(ctx, c, d, o, live); err != nil || stands && o.Spec.Activation.Force == in.Force {
 			return err // what is asked for anew begins anew
 		}

@@ -41,7 +41,7 @@ func (s *API) cancelDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 	if err != nil || before.Status != store.DeploymentBuilding {
 		return nothing, err
 	}
-	_, err = s.Service.Amend(ctx, c, o, func() error {
+	_, err = s.Service.UpdateObject(ctx, c, o, func() error {
 		o.Spec.Cancel = true
 		return nil
 	})

@@ -107,7 +107,7 @@ func (s *API) changeTestSession(
 	if err := s.writeTestSession(ctx, c, e, holder, to); err != nil {
 		return nil, err
 	}
-	_, err = s.Service.Amend(ctx, c, e, func() error { return nil }) // which notes an Idempotency-Key
+	_, err = s.Service.UpdateObject(ctx, c, e, func() error { return nil }) // which notes an Idempotency-Key
 	return e, err
 }
 

@@ -51,7 +51,7 @@ func (s *API) updateEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 	was := show(e)
 	var before *v1alpha1.Environment
 	leaves := departure{API: s, caller: c}
-	repeated, err := s.Service.Amend(ctx, c, e, func() error {
+	repeated, err := s.Service.UpdateObject(ctx, c, e, func() error {
 		before = e.DeepCopy()
 		return s.editEnvironment(ctx, &leaves, e, &in.Body)
 	})

@@ -146,7 +146,7 @@ func (s *Variables) replaceVariables(ctx context.Context, c *rest.Caller, in *Va
 		return rest.Response[[]Variable]{}, err
 	}
 	was := e.Spec.Variables
-	if _, err := s.Service.Amend(ctx, c, e, func() error {
+	if _, err := s.Service.UpdateObject(ctx, c, e, func() error {
 		was = e.Spec.Variables
 		variables, err := s.editVariables(c, e, in.Body)
 		if err == nil {

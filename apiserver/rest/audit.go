@@ -24,35 +24,31 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// trail is what is known of a request for the audit log. A call that changes
-// something is recorded in two steps: who wants what, once the key is known and
-// before anything else is done, and then what became of it. Where the first
-// cannot be written nothing is done, and the answer is 503. Where only the second
-// cannot be, the answer stands, the entry stays without an outcome, and the
-// server's own log says so.
+// trail records a request for the audit log. Calls that change something are recorded twice: before the call, once the
+// caller is known, and after it, with the outcome. If the first write fails, the call does nothing and returns 503. If
+// only the second write fails, the response stands, the entry has no outcome, and the server logs the error.
 type trail struct {
 	address   netip.Addr
 	requestID string
-	// arrived is when the request came.
+	// arrived is the arrival time of the request.
 	arrived time.Time
-	// changes says whether the method is one that changes something.
+	// changes reports that the method can change something.
 	changes bool
-	entry   store.AuditEntry // its id is nil until the first step
+	entry   store.AuditEntry // its ID is nil until the call is recorded
 	outcome store.AuditOutcome
 
-	// gone is closed when the client has gone, or the server breaks the request off.
+	// gone is closed if the client disconnects or the server ends the request.
 	gone <-chan struct{}
-	// header is that of the answer.
+	// header is the header of the response.
 	header http.Header
-	// path and query are the request's, in one form, and body is the digest of what
-	// was read of its body.
+	// path and query are the normalized path and query of the request. body is the digest of the body that was read.
 	path, query string
 	body        hash.Hash
 }
 
 type trailKey struct{}
 
-// trailOf is the trail that follow put into the context.
+// trailOf returns the trail that follow put into the context.
 func trailOf(ctx context.Context) *trail { return ctx.Value(trailKey{}).(*trail) }
 
 // ClientGone returns a channel that closes when the client disconnects or the server ends the request.
@@ -61,8 +57,7 @@ func ClientGone(ctx context.Context) <-chan struct{} { return trailOf(ctx).gone 
 // RequestDigest identifies path, query and body of a request.
 func RequestDigest(ctx context.Context) []byte { return []byte(trailOf(ctx).digest()) }
 
-// RecordChange notes what a call has changed: the object as it is shown, before (nil
-// when it was created) and after (nil when it was deleted).
+// RecordChange records the object before and after a call. before is nil for a created object, after for a deleted one.
 func RecordChange(ctx context.Context, object store.AuditObject, before, after any) {
 	t := trailOf(ctx)
 	t.outcome.Object = object
@@ -70,8 +65,8 @@ func RecordChange(ctx context.Context, object store.AuditObject, before, after a
 	t.outcome.After = redact.JSON(after, store.MaxAuditDocument)
 }
 
-// follow is around all routes: it gives each request an id, and holds back the
-// answer to one that changes something until its outcome is recorded.
+// follow handles all routes. It gives each request an ID, and withholds the response to a call that changes something
+// until its outcome is recorded.
 func (s *Service) follow(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t := &trail{
@@ -95,21 +90,19 @@ func (s *Service) follow(next http.Handler) http.Handler {
 	})
 }
 
-// digested is a body whose digest is taken while it is read.
+// digested is a body that computes its digest while it is read.
 type digested struct {
 	io.Reader
 	io.Closer
 }
 
-// changes says whether a method may change something.
+// changes reports whether a method can change something.
 func changes(method string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions
 }
 
-// identify authenticates a request and asks whether the caller is allowed to send it. Once the key is
-// known the request counts against the limit of the key's project, or against that of its refused
-// requests where it is answered 403 or 405. Where the limit lets it through its entry in the audit log
-// begins.
+// identify authenticates a request and asks allowed. Once the caller is known, the request counts toward a rate limit of
+// the project: requests with status 403 or 405 toward their own limit. Calls that change something are recorded then.
 func (s *Service) identify(ctx context.Context, header, project string, act store.AuditEntry, allowed func(*Caller) error) (*Caller, error) {
 	c, err := s.authenticate(ctx, header, project)
 	t := trailOf(ctx)
@@ -120,11 +113,11 @@ func (s *Service) identify(ctx context.Context, header, project string, act stor
 		if err == nil {
 			err = allowed(c)
 		}
-		if err := s.take(ctx, c, isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusMethodNotAllowed)); err != nil {
+		if err := s.takeRequest(ctx, c, isStatus(err, http.StatusForbidden) || isStatus(err, http.StatusMethodNotAllowed)); err != nil {
 			return nil, err
 		}
 		if t.changes {
-			if err := s.begin(ctx, c, act); err != nil {
+			if err := s.recordCall(ctx, c, act); err != nil {
 				return nil, err
 			}
 		}
@@ -132,14 +125,14 @@ func (s *Service) identify(ctx context.Context, header, project string, act stor
 	return c, err
 }
 
-// isStatus says whether an error is answered with a status.
+// isStatus reports whether the response to an error has a status.
 func isStatus(err error, status int) bool {
 	var p Problem
 	return errors.As(err, &p) && p.Status == status
 }
 
-// begin records that a caller wants to change something.
-func (s *Service) begin(ctx context.Context, c *Caller, act store.AuditEntry) error {
+// recordCall records a call before it changes something.
+func (s *Service) recordCall(ctx context.Context, c *Caller, act store.AuditEntry) error {
 	t := trailOf(ctx)
 	act.ProjectID, act.RequestID = c.ProjectID, t.requestID
 	act.Actor = store.AuditActor{
@@ -153,10 +146,10 @@ func (s *Service) begin(ctx context.Context, c *Caller, act store.AuditEntry) er
 	defer cancel()
 	id, err := s.Store.RecordAudit(bounded, act)
 	switch {
-	case err != nil && ctx.Err() != nil: // the client has gone
-		return NewProblem(http.StatusServiceUnavailable, httpserver.CodeGivenUp, "the request was given up")
+	case err != nil && ctx.Err() != nil: // the client has disconnected
+		return NewProblem(http.StatusServiceUnavailable, httpserver.CodeGivenUp, "the client cancelled the request")
 	case err != nil:
-		s.Logger.ErrorContext(ctx, "a call is refused because the audit log cannot be written", "request", t.requestID, "error", err)
+		s.Logger.ErrorContext(ctx, "rejecting a call because the audit log cannot be written", "request", t.requestID, "error", err)
 		return NewProblem(http.StatusServiceUnavailable, httpserver.CodeNotRecorded, "the call could not be recorded in the audit log, and nothing was done; try again")
 	}
 	act.ID = id
@@ -164,7 +157,7 @@ func (s *Service) begin(ctx context.Context, c *Caller, act store.AuditEntry) er
 	return nil
 }
 
-// conclude records the outcome of a call that was begun.
+// conclude records the outcome of a recorded call.
 func (s *Service) conclude(ctx context.Context, t *trail, answer *heldAnswer) {
 	if t.entry.ID == uuid.Nil {
 		return
@@ -174,30 +167,29 @@ func (s *Service) conclude(ctx context.Context, t *trail, answer *heldAnswer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTimeout)
 	defer cancel()
 	if err := s.Store.RecordAuditOutcome(ctx, t.entry.ProjectID, t.entry.ID, o); err != nil {
-		s.Logger.ErrorContext(ctx, "a call stays without an outcome in the audit log",
+		s.Logger.ErrorContext(ctx, "recording the outcome of a call in the audit log failed",
 			"entry", t.entry.ID, "request", t.requestID, "operation", t.entry.Operation, "status", o.Status, "error", err)
 	}
 }
 
-// act is what the audit log is told of a request to a route.
-func act(ctx huma.Context) store.AuditEntry {
+// auditEntryOf returns the audit entry of a request, without its actor.
+func auditEntryOf(ctx huma.Context) store.AuditEntry {
 	op := ctx.Operation()
 	out := store.AuditEntry{Operation: op.OperationID, Method: op.Method, Route: op.Path, IdempotencyKey: ctx.Header("Idempotency-Key")}
-	out.Object.Kind, out.Object.ID = named(op.Path, ctx.Param)
+	out.Object.Kind, out.Object.ID = targetOf(op.Path, ctx.Param)
 	return out
 }
 
-// named is the object that a path names last: connector and its id for
-// …/connectors/{connector_id}/links. Where it names none, that is the project.
-func named(path string, param func(string) string) (kind, id string) {
+// targetOf returns kind and ID of the last object in a path: connector and its ID for …/connectors/{connector_id}/links.
+// In a path without an object this is the project.
+func targetOf(path string, param func(string) string) (kind, id string) {
 	from := strings.LastIndexByte(path, '{') + 1
 	name, _, _ := strings.Cut(path[from:], "}")
 	kind, _, _ = strings.Cut(name, "_")
 	return kind, param(name)
 }
 
-// heldAnswer keeps an answer until it is sent. Answers of calls that change
-// something are small, and ours.
+// heldAnswer buffers a response. Calls that change something have small responses.
 type heldAnswer struct {
 	http.ResponseWriter
 	status int
@@ -210,10 +202,10 @@ func (h *heldAnswer) WriteHeader(status int) { h.status = status }
 // Write implements http.ResponseWriter.
 func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (h *heldAnswer) Unwrap() http.ResponseWriter { return h.ResponseWriter }
 
-// code is that of the problem that is answered; "" for success.
+// code returns the code of the problem in the response, or "" for a success.
 func (h *heldAnswer) code() string {
 	var p Problem
 	if h.status < http.StatusBadRequest || json.Unmarshal(h.body.Bytes(), &p) != nil {
@@ -224,5 +216,5 @@ func (h *heldAnswer) code() string {
 
 func (h *heldAnswer) send() {
 	h.ResponseWriter.WriteHeader(h.status)
-	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client may be gone
+	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client may have disconnected
 }

@@ -22,43 +22,43 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// askedKey is a key's hash and the project that a request asks for.
+// askedKey is the hash of a key and the project of the request.
 type askedKey struct {
 	hash    string
 	project uuid.UUID
 }
 
-// credential is what was found of a key for a project.
+// credential is the result of a key lookup for a project.
 type credential struct {
-	// key is nil when no object in the project's namespace has the hash.
+	// key is nil if no object in the project's namespace has the hash.
 	key *v1alpha1.APIKey
-	// elsewhere is the oldest object in another namespace that has it, or nil.
+	// elsewhere is the oldest object with the hash in another namespace, or nil.
 	elsewhere *v1alpha1.APIKey
 }
 
-// Caller is who sent a request.
+// Caller is the sender of a request.
 type Caller struct {
 	Key       *v1alpha1.APIKey
 	ProjectID uuid.UUID
 	Namespace string
-	// proof follows from the text of the key, which only its owner has.
+	// proof is derived from the text of the key, which the platform does not store.
 	proof [sha256.Size]byte
 
-	// Endpoint is the called one. The headers are set if it changes something.
+	// Endpoint is the endpoint of the call. The headers are set if the call can change something.
 	Endpoint                *Endpoint
 	IdempotencyKey, ifMatch string
 }
 
 type callerKey struct{}
 
-// callerOf is the caller that admit put into the context.
+// callerOf returns the caller that admit put into the context.
 func callerOf(ctx context.Context) *Caller { return ctx.Value(callerKey{}).(*Caller) }
 
-// Require returns 403 without the permission.
+// Require returns 403 if the caller lacks the permission.
 func (s *Service) Require(ctx context.Context, c *Caller, permission v1alpha1.Permission) error {
 	ok, err := s.HasPermission(ctx, c, permission)
 	if err != nil {
-		return s.ownRights(ctx, err)
+		return s.permissionError(ctx, err)
 	}
 	if !ok {
 		return NewProblem(http.StatusForbidden, httpserver.CodeForbidden, "the key, or its owner, lacks the permission "+string(permission))
@@ -66,19 +66,18 @@ func (s *Service) Require(ctx context.Context, c *Caller, permission v1alpha1.Pe
 	return nil
 }
 
-// ownRights is the error, or 503 where the facade itself was refused what it asks
-// about a caller, who is not at fault.
-func (s *Service) ownRights(ctx context.Context, err error) error {
+// permissionError returns err, or 503 if the facade itself lacks a permission to check a caller.
+func (s *Service) permissionError(ctx context.Context, err error) error {
 	if !apierrors.IsForbidden(err) {
 		return err
 	}
-	s.Logger.ErrorContext(ctx, "the facade lacks rights at the Kubernetes API", "error", err)
+	s.Logger.ErrorContext(ctx, "the facade lacks permissions at the Kubernetes API", "error", err)
 	return NewProblem(http.StatusServiceUnavailable, httpserver.CodeClusterUnavailable,
 		"the service lacks permissions at the Kubernetes API; tell the platform operator")
 }
 
-// authenticate answers 401 without a valid key, and 403 for another project's,
-// then with the caller: somebody known was refused.
+// authenticate returns 401 without a valid key. For a key of another project it returns 403 and the caller, so that the
+// request counts toward the limits of that project.
 func (s *Service) authenticate(ctx context.Context, header, project string) (*Caller, error) {
 	unauthorized := NewProblem(http.StatusUnauthorized, httpserver.CodeUnauthorized, "a valid API key is needed: Authorization: Bearer ap_…")
 	scheme, text, _ := strings.Cut(header, " ")
@@ -86,12 +85,12 @@ func (s *Service) authenticate(ctx context.Context, header, project string) (*Ca
 	if err != nil || !strings.EqualFold(scheme, "Bearer") {
 		return nil, unauthorized
 	}
-	projectID, _ := uuid.Parse(project) // no UUID is nobody's project
+	projectID, _ := uuid.Parse(project) // no project has the nil UUID
 	asked := askedKey{key.Hash(), projectID}
 	found, ok := s.keys.Get(asked)
 	if !ok {
 		if found, err = s.findKey(ctx, key, projectID); err != nil {
-			return nil, s.ownRights(ctx, err)
+			return nil, s.permissionError(ctx, err)
 		}
 		if found.key != nil {
 			s.keys.Put(asked, found)
@@ -111,12 +110,10 @@ func (s *Service) authenticate(ctx context.Context, header, project string) (*Ca
 	}, nil
 }
 
-// findKey looks for the key among the objects of all namespaces. A key's project
-// follows from its namespace alone: a copy of its object in another namespace is
-// another namespace's key, and disturbs nobody. Of several objects with the same
-// hash in a namespace the oldest is the key, in force or not, so that a copy
-// neither takes its place nor outlives its end. It counts once it holds its id,
-// as all that the controllers see to begins with that.
+// findKey finds the object of a key. The namespace of an object determines its project, so a copy of an APIKey in
+// another namespace is a key of another project. Of several objects with the hash in one namespace only the oldest
+// counts, even if it is revoked: a copy neither replaces a key nor outlives it. A key is valid once its object holds its
+// ID.
 func (s *Service) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID) (credential, error) {
 	objects, err := s.Index.find(ctx, key)
 	if err != nil {
@@ -131,15 +128,15 @@ func (s *Service) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID
 		}
 	}
 	var found credential
-	if found.key, err = s.first(ctx, projectID, oldest(here)); err != nil {
+	if found.key, err = s.chooseKey(ctx, projectID, oldestKeys(here)); err != nil {
 		return credential{}, err
 	}
-	if elsewhere = oldest(elsewhere); len(elsewhere) > 0 {
+	if elsewhere = oldestKeys(elsewhere); len(elsewhere) > 0 {
 		found.elsewhere = elsewhere[0]
 	}
 	switch {
 	case found.key != nil && s.IsValidKey(found.key):
-		return s.held(ctx, projectID, found)
+		return s.verify(ctx, projectID, found)
 	case found.key == nil && found.elsewhere != nil && s.IsValidKey(found.elsewhere):
 		return found, nil
 	default:
@@ -147,9 +144,8 @@ func (s *Service) findKey(ctx context.Context, key keys.Key, projectID uuid.UUID
 	}
 }
 
-// oldest are the keys that were created first: several where that was in the same
-// second, by their uids, which nobody chooses.
-func oldest(keys []*v1alpha1.APIKey) []*v1alpha1.APIKey {
+// oldestKeys returns the keys with the earliest creation time, which has a precision of one second, ordered by UID.
+func oldestKeys(keys []*v1alpha1.APIKey) []*v1alpha1.APIKey {
 	slices.SortFunc(keys, func(a, b *v1alpha1.APIKey) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
 	})
@@ -161,10 +157,9 @@ func oldest(keys []*v1alpha1.APIKey) []*v1alpha1.APIKey {
 	return keys
 }
 
-// first is the one of several keys of the same age that holds its id in the store,
-// so that a copy which comes in the same second does not take the place of a key
-// that is in use; where that decides nothing, the first of them. nil for none.
-func (s *Service) first(ctx context.Context, projectID uuid.UUID, equals []*v1alpha1.APIKey) (*v1alpha1.APIKey, error) {
+// chooseKey returns the key that holds its ID in the store, or else the first one, or nil. So a copy that was created in
+// the same second does not replace a key in use.
+func (s *Service) chooseKey(ctx context.Context, projectID uuid.UUID, equals []*v1alpha1.APIKey) (*v1alpha1.APIKey, error) {
 	if len(equals) == 0 {
 		return nil, nil
 	}
@@ -172,11 +167,11 @@ func (s *Service) first(ctx context.Context, projectID uuid.UUID, equals []*v1al
 		for _, k := range equals {
 			id, err := v1alpha1.ObjectID(projectID, k)
 			if err != nil {
-				continue // it holds none
+				continue // the key has no ID
 			}
 			holder, err := s.Store.Holder(ctx, store.Key{ProjectID: projectID, ID: id})
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return nil, fmt.Errorf("looking who holds the id of API key %q: %w", k.Name, err)
+				return nil, fmt.Errorf("finding the holder of the ID of API key %q: %w", k.Name, err)
 			}
 			if err == nil && holder.ObjectUID == string(k.UID) {
 				return k, nil
@@ -191,10 +186,9 @@ func (s *Service) IsValidKey(k *v1alpha1.APIKey) bool {
 	return !k.Spec.Revoked && k.DeletionTimestamp == nil && !k.Ended(s.Now())
 }
 
-// held is the credential if its key is in force at this moment, whatever the index
-// has not heard yet, and its namespace has a project in which the key holds its id;
-// else none.
-func (s *Service) held(ctx context.Context, projectID uuid.UUID, found credential) (credential, error) {
+// verify reads the current object of a key, because the index can be stale. It returns an empty credential if the key is
+// no longer valid, its namespace has no project, or another object holds its ID.
+func (s *Service) verify(ctx context.Context, projectID uuid.UUID, found credential) (credential, error) {
 	now := &v1alpha1.APIKey{}
 	err := s.Client.Get(ctx, client.ObjectKeyFromObject(found.key), now)
 	switch {
@@ -219,7 +213,7 @@ func (s *Service) held(ctx context.Context, projectID uuid.UUID, found credentia
 	return found, err
 }
 
-// IsNotFound says whether Kubernetes has no such object.
+// IsNotFound reports whether Kubernetes or this API has no such object.
 func IsNotFound(err error) bool {
 	var p Problem
 	return apierrors.IsNotFound(err) || errors.As(err, &p) && p.Status == http.StatusNotFound

@@ -30,7 +30,7 @@ func TestOldest_ReturnsFirstCreatedKeys(t *testing.T) {
 		"two of one age":      {[]*v1alpha1.APIKey{made("c", 2), made("b", 1), made("a", 1)}, []*v1alpha1.APIKey{made("a", 1), made("b", 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.want, oldest(c.given))
+			require.Equal(t, c.want, oldestKeys(c.given))
 		})
 	}
 }
@@ -45,7 +45,7 @@ func TestFirst_PrefersHolderOfID(t *testing.T) {
 	s := &Service{Store: &holders}
 	a, b := made("a", "1"), made("b", "2")
 	first := func(keys ...*v1alpha1.APIKey) *v1alpha1.APIKey {
-		key, err := s.first(t.Context(), project, keys)
+		key, err := s.chooseKey(t.Context(), project, keys)
 		require.NoError(t, err)
 		return key
 	}
@@ -55,7 +55,7 @@ func TestFirst_PrefersHolderOfID(t *testing.T) {
 	require.Equal(t, b, first(a, b))
 	require.Equal(t, a, first(a, made("b", "3")), "an earlier object with this name holds the ID")
 	holders.err = io.EOF
-	_, err := s.first(t.Context(), project, []*v1alpha1.APIKey{a, b})
+	_, err := s.chooseKey(t.Context(), project, []*v1alpha1.APIKey{a, b})
 	require.ErrorIs(t, err, io.EOF)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// NotReadyMessage is what a controller says of an object that is not ready.
+// NotReadyMessage returns the message of the controller about an object that is not ready.
 func NotReadyMessage(o v1alpha1.ConditionedObject) string {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if ready == nil || ready.Message == "" || ready.Status == metav1.ConditionTrue {
@@ -19,7 +19,7 @@ func NotReadyMessage(o v1alpha1.ConditionedObject) string {
 	return ready.Message
 }
 
-// IsStalledBy says whether a controller has refused an object for a reason.
+// IsStalledBy reports whether a controller has rejected an object for a reason.
 func IsStalledBy(o v1alpha1.ConditionedObject, reason string) bool {
 	return v1alpha1.IsStalled(o) && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
 }
@@ -33,6 +33,5 @@ func DurationMS(d *time.Duration) *int64 {
 	return &ms
 }
 
-// MaxClockSkew is how far ahead of this process' clock a decision may have been made that
-// the next one comes after.
+// MaxClockSkew is how far an earlier decision may be ahead of this process's clock.
 const MaxClockSkew = time.Minute

@@ -23,7 +23,7 @@ func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
 // ConnectorMode is the direction of a connector.
 type ConnectorMode string
 
-// Schema describes the type.
+// Schema describes the mode.
 func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
 	return Enumeration(r, "ConnectorMode", "The direction of a connector: inbound responds to an event with run IDs at once, sync responds "+
 		"with the agent's result, and outbound sends results.", "inbound", "sync", "outbound")

@@ -14,16 +14,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Creation creates the objects of one request and knows which of them are its own.
+// Creation creates the objects of one request, and can delete them if the request fails.
 type Creation struct {
 	*Service
 	Caller *Caller
 	fresh  []v1alpha1.ConditionedObject
 }
 
-// Create creates an object and claims its id.
+// Create creates an object and claims its ID.
 func (n *Creation) Create(ctx context.Context, o v1alpha1.ConditionedObject) error {
-	made, err := n.makeOne(ctx, o.(client.Object))
+	made, err := n.createOnce(ctx, o.(client.Object))
 	if made {
 		n.fresh = append(n.fresh, o)
 	}
@@ -36,18 +36,16 @@ func (n *Creation) Create(ctx context.Context, o v1alpha1.ConditionedObject) err
 	return nil
 }
 
-// Undo deletes what was created for a request that failed. Under an
-// Idempotency-Key it stays where it is not known why: a repetition completes it, and
-// another one may be under way.
+// Undo deletes the created objects of a failed request. If the request has an Idempotency-Key and the outcome is
+// unknown, they stay: a repetition completes the request, and another attempt may be in progress.
 func (n *Creation) Undo(ctx context.Context, why error) {
 	if n.Caller.IdempotencyKey == "" || n.ProblemOf(ctx, why).Status < http.StatusInternalServerError {
 		n.undo(ctx, n.fresh)
 	}
 }
 
-// undo deletes what was created, also of a request that was given up, and also
-// the last one: its creation may have been carried out although it failed.
-// Of what is known to have been created exactly that object is deleted.
+// undo deletes objects, even if the client has disconnected. It also deletes an object whose creation failed, because
+// Kubernetes may have created it. A UID as a precondition protects other objects of the name.
 func (s *Service) undo(ctx context.Context, objects []v1alpha1.ConditionedObject) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), UndoTimeout)
 	defer cancel()
@@ -62,9 +60,8 @@ func (s *Service) undo(ctx context.Context, objects []v1alpha1.ConditionedObject
 	}
 }
 
-// WaitReady returns once the controllers have come to an end with the objects,
-// one after the other, or one has stalled or waits for somebody, or nobody answers, or as
-// await does: they exist in any case.
+// WaitReady waits until the objects are ready, one after the other. It returns early if an object stalls or depends on
+// something that a user must do, if Kubernetes does not respond, or if Wait ends.
 func (s *Service) WaitReady(ctx context.Context, objects ...v1alpha1.ConditionedObject) {
 	looked := false
 	s.Wait(ctx, func() bool {
@@ -78,15 +75,13 @@ func (s *Service) WaitReady(ctx context.Context, objects ...v1alpha1.Conditioned
 		for looked = true; len(objects) > 0 && v1alpha1.IsReady(objects[0]); {
 			objects = objects[1:]
 		}
-		return len(objects) == 0 || v1alpha1.IsStalled(objects[0]) || waitsForSomebody(objects[0])
+		return len(objects) == 0 || v1alpha1.IsStalled(objects[0]) || waitsForUser(objects[0])
 	})
 }
 
-// Wait asks from time to time until something is done, or readyTimeout has passed, or
-// nobody waits.
+// Wait polls done until it returns true, ReadyTimeout has passed, or the client disconnects.
 func (s *Service) Wait(ctx context.Context, done func() bool) {
-	// No deadline on the context: a client that limits its rate refuses a call
-	// that would come after it, which is no error here.
+	// The context gets no deadline: a client with a rate limit fails a call that would start after the deadline.
 	timeout := time.NewTimer(s.ReadyTimeout)
 	defer timeout.Stop()
 	ticker := time.NewTicker(readyInterval)
@@ -102,16 +97,15 @@ func (s *Service) Wait(ctx context.Context, done func() bool) {
 	}
 }
 
-// waitsForSomebody says that a controller has looked at the object as it is and waits
-// for what only a person, a deployment or a node brings.
-func waitsForSomebody(o v1alpha1.ConditionedObject) bool {
+// waitsForUser reports whether a controller has processed the object and waits for a user, a deployment or a node.
+func waitsForUser(o v1alpha1.ConditionedObject) bool {
 	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
 	if ready == nil || ready.ObservedGeneration != o.GetGeneration() {
 		return false
 	}
 	switch ready.Reason {
 	case v1alpha1.ReasonReferenceMissing:
-		// A connector names an Environment, which a person creates; a link may name a connector that is just created.
+		// A user creates the Environment that a connector names. A link can name a connector of the same request.
 		return o.ObjectKind() == store.KindConnector
 	case v1alpha1.ReasonAgentUnknown, v1alpha1.ReasonMiddlewareMissing, v1alpha1.ReasonRunnersStarting, v1alpha1.ReasonRunnersFailing:
 		return true

@@ -30,7 +30,7 @@ const aboutAPI = "Manage and observe a project of Agent Platform: its environmen
 // describedConfig is the description without endpoints.
 func describedConfig(sections []BoundSection) huma.Config {
 	config := huma.DefaultConfig("Agent Platform", APIVersion)
-	// serveDocument serves the document, without pages and $schema.
+	// describedConfig serves the document, without pages and $schema.
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
 	config.Formats = map[string]huma.Format{"application/json": jsonFormat, "json": jsonFormat}
 	config.DefaultFormat = "application/json"
@@ -72,7 +72,7 @@ func (s *Service) serveDocument(router chi.Router, sections []BoundSection, more
 		router.Get(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", media)
 			w.Header().Set(httpserver.HeaderVersion, metrics.Version())
-			_, _ = w.Write(body) // the client may be gone
+			_, _ = w.Write(body) // the client may have disconnected
 		})
 	}
 	serve("/v1/openapi.json", jsonMedia, s.document)

@@ -227,7 +227,7 @@ func Handle[H, I, T any](method func(H, context.Context, *Caller, *I) (Response[
 	return EndpointOf[H]{Endpoint: e, mount: func(receiver H, s *Service, e *Endpoint, op huma.Operation) {
 		serve := func(ctx context.Context, c *Caller, in *I) (Response[T], error) {
 			if e.ReadsHistory {
-				end, err := s.waitForReading(ctx, c, in)
+				end, err := s.waitForHistoryRead(ctx, c, in)
 				if err != nil {
 					return Response[T]{}, err
 				}

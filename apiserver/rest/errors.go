@@ -25,18 +25,18 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failure is a kind of error, and what a caller is told of it.
+// failure is a kind of error and its response.
 type failure struct {
 	is     func(error) bool
 	status int
 	code   httpserver.Code
-	// detail is what is said; say makes it of the error where that helps.
-	detail string
-	say    func(error) string
+	// detail is the detail of the response; detailOf derives it from the error instead.
+	detail   string
+	detailOf func(error) string
 }
 
-// failures are all errors of Kubernetes and of the store that are not a mistake of
-// the service. The first that fits counts; what fits none is answered 500.
+// failures are the expected errors of Kubernetes and of the store. The first match counts. Other errors are errors of
+// the service and return 500.
 var failures = []failure{
 	{is: wrapped(store.ErrNotFound), status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: wrapped(store.ErrSearchTooBroad), status: http.StatusUnprocessableEntity, code: httpserver.CodeSearchTooBroad,
@@ -54,21 +54,21 @@ var failures = []failure{
 		detail: "another request created an object with this name at the same time; try again"},
 	{is: apierrors.IsConflict, status: http.StatusConflict, code: httpserver.CodeConflict,
 		detail: "another request changed the object at the same time; try again"},
-	{is: isDenied, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
-	{is: isQuota, status: http.StatusForbidden, code: httpserver.CodeQuotaExceeded, say: quotaDetail},
-	{is: apierrors.IsForbidden, status: http.StatusForbidden, code: httpserver.CodeRefused, say: refusedDetail},
+	{is: isDenied, status: http.StatusForbidden, code: httpserver.CodeRefused, detailOf: refusedDetail},
+	{is: isQuota, status: http.StatusForbidden, code: httpserver.CodeQuotaExceeded, detailOf: quotaDetail},
+	{is: apierrors.IsForbidden, status: http.StatusForbidden, code: httpserver.CodeRefused, detailOf: refusedDetail},
 	{is: apierrors.IsNotFound, status: http.StatusNotFound, code: httpserver.CodeNotFound, detail: "this project has no such object"},
 	{is: apierrors.IsRequestEntityTooLargeError, status: http.StatusRequestEntityTooLarge, code: httpserver.CodeRequestTooLarge,
 		detail: "the object is larger than Kubernetes accepts; make it smaller"},
-	{is: isClusterAway, status: http.StatusServiceUnavailable, code: httpserver.CodeClusterUnavailable,
+	{is: isClusterUnavailable, status: http.StatusServiceUnavailable, code: httpserver.CodeClusterUnavailable,
 		detail: "the Kubernetes API does not answer; try again"},
 
-	{is: isStoreAway, status: http.StatusServiceUnavailable, code: httpserver.CodeStoreUnavailable, detail: "the store does not answer; try again"},
+	{is: isStoreUnavailable, status: http.StatusServiceUnavailable, code: httpserver.CodeStoreUnavailable, detail: "the store does not answer; try again"},
 	{is: wrapped(context.DeadlineExceeded), status: http.StatusServiceUnavailable, code: httpserver.CodeGivenUp,
 		detail: "the request took too long and was cancelled; try again"},
 }
 
-// ProblemOf is what a caller sees of an error; what it must not see is logged.
+// ProblemOf returns the response to an error. It logs the parts that a caller must not see.
 func (s *Service) ProblemOf(ctx context.Context, err error) Problem {
 	var p Problem
 	if errors.As(err, &p) {
@@ -82,8 +82,8 @@ func (s *Service) ProblemOf(ctx context.Context, err error) Problem {
 			continue
 		}
 		p := NewProblem(f.status, f.code, f.detail)
-		if f.say != nil {
-			p.Detail = f.say(err)
+		if f.detailOf != nil {
+			p.Detail = f.detailOf(err)
 		}
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && f.status == http.StatusServiceUnavailable && seconds > 0 {
 			p.RetryAfter = time.Duration(seconds) * time.Second
@@ -101,8 +101,7 @@ func wrapped(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// lacksKey says that a key is known to the store and not yet to this process, or
-// that none is in use yet.
+// lacksKey reports whether this process lacks a key of the store, or no key is in use yet.
 func lacksKey(err error) bool {
 	var missing *keyring.MissingError
 	return errors.As(err, &missing) || errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoCurrentKey)
@@ -117,8 +116,8 @@ func isTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// denied matches what an admission webhook or a policy says of what it does not
-// let pass. Status and reason are of its author's choice, and so tell nothing.
+// denied matches the message of an admission webhook or policy that denies a request. Its author chooses status and
+// reason, so these identify nothing.
 var denied = regexp.MustCompile(`(?s)(?:^|: )((?:admission webhook|ValidatingAdmissionPolicy|policy) .*denied (?:the )?request.*)`)
 
 func isDenied(err error) bool {
@@ -126,21 +125,20 @@ func isDenied(err error) bool {
 	return errors.As(err, &status) && denied.MatchString(status.Status().Message)
 }
 
-// quotaMark is how the admission plugin for quotas begins its message; it has no
-// cause of its own.
+// quotaMark begins the messages of the admission plugin for quotas, which sets no cause.
 const quotaMark = "exceeded quota: "
 
 func isQuota(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), quotaMark)
 }
 
-// quotaDetail says which quota, how much was asked for, is used and is allowed.
+// quotaDetail names the quota, with the requested, used and allowed amounts.
 func quotaDetail(err error) string {
 	_, rest, _ := strings.Cut(err.Error(), quotaMark)
 	return "the request exceeds a quota of the project's namespace: " + rest
 }
 
-// refusedDetail is Kubernetes' reason, without its words for the object.
+// refusedDetail returns the reason of Kubernetes, without its name of the object.
 func refusedDetail(err error) string {
 	text := err.Error()
 	var status apierrors.APIStatus
@@ -155,8 +153,8 @@ func refusedDetail(err error) string {
 	return "Kubernetes does not allow this: " + text
 }
 
-// isClusterAway says that kube-apiserver did not answer, or not with an answer.
-func isClusterAway(err error) bool {
+// isClusterUnavailable reports whether kube-apiserver did not respond, or could not process the request.
+func isClusterUnavailable(err error) bool {
 	for _, is := range []func(error) bool{
 		apierrors.IsTooManyRequests, apierrors.IsServiceUnavailable, apierrors.IsTimeout, apierrors.IsServerTimeout,
 		apierrors.IsInternalError, apierrors.IsUnauthorized, apierrors.IsResourceExpired,
@@ -165,22 +163,18 @@ func isClusterAway(err error) bool {
 			return true
 		}
 	}
-	var request *url.Error // only the Kubernetes client speaks HTTP here
+	var request *url.Error // only the Kubernetes client sends HTTP requests here
 	return errors.As(err, &request)
 }
 
-// awayStates are the classes, and the single states, in which PostgreSQL says that
-// it cannot serve at the moment: while it starts, stops, is full, is being restored
-// or was made a replica, while somebody changes its password or its database, while
-// the manager has yet to make its tables, and when transactions got in each other's
-// way more often than the store tries again.
-var awayStates = []string{"08", "28", "40", "53", "57", "58", "25006", "3D000", "42P01"}
+// unavailableStates are the classes and codes of PostgreSQL errors that can pass: the server starts, stops, is full, is
+// restored or became a replica; its password or database changes; the manager has not created the tables yet; or
+// transactions conflicted more often than the store retries.
+var unavailableStates = []string{"08", "28", "40", "53", "57", "58", "25006", "3D000", "42P01"}
 
-// isStoreAway says that the store's database did not answer: what its driver says
-// of the network, what the store says of a server that it must not use, what PostgreSQL
-// says of itself, and what SQLite and the file system say of a file that cannot be used
-// at the moment.
-func isStoreAway(err error) bool {
+// isStoreUnavailable reports whether the database did not respond or cannot be used at the moment: errors of the
+// network, servers that the store must not use, states of PostgreSQL, and errors of SQLite and its file.
+func isStoreUnavailable(err error) bool {
 	var (
 		network net.Error
 		state   interface{ SQLState() string }
@@ -190,7 +184,7 @@ func isStoreAway(err error) bool {
 		return true
 	}
 	if errors.As(err, &state) {
-		return slices.ContainsFunc(awayStates, func(s string) bool { return strings.HasPrefix(state.SQLState(), s) })
+		return slices.ContainsFunc(unavailableStates, func(s string) bool { return strings.HasPrefix(state.SQLState(), s) })
 	}
 	if errors.As(err, &file) {
 		return slices.Contains([]int{5, 6, 8, 10, 13, 14}, file.Code()&0xff) // busy, locked, read-only, I/O, full, cannot be opened

@@ -20,15 +20,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// FieldManager owns what the facade writes.
+// FieldManager is the field manager of the facade.
 const FieldManager = "agentplatform-apiserver"
 
 // DefaultGitOpsManagers are the field managers of Argo CD and of Flux.
 var DefaultGitOpsManagers = []string{"argocd-controller", "kustomize-controller", "helm-controller"}
 
-// CheckOwnership answers 409 where a change of an object touches a field of the spec that a
-// GitOps manager owns: it would be undone with the manager's next look at Git. The
-// fields of everybody else are taken over. An after of nil is the deletion.
+// CheckOwnership returns 409 if a change of the spec touches a field of a GitOps manager, which would undo the change at
+// its next sync. Fields of other managers are taken over. A nil after stands for the deletion.
 func (s *Service) CheckOwnership(before, after v1alpha1.ConditionedObject) error {
 	changed := [][]string{{"spec"}}
 	if after != nil {
@@ -57,18 +56,17 @@ func (s *Service) CheckOwnership(before, after v1alpha1.ConditionedObject) error
 			})
 		}
 		for _, path := range changed {
-			i := slices.IndexFunc(owned, func(field []string) bool { return begins(field, path) })
+			i := slices.IndexFunc(owned, func(field []string) bool { return hasPrefix(field, path) })
 			if i >= 0 {
-				return managed(before, entry.Manager, strings.Join(owned[i], "."), after == nil)
+				return ownedProblem(before, entry.Manager, strings.Join(owned[i], "."), after == nil)
 			}
 		}
 	}
 	return nil
 }
 
-// lastApplied is the manifest that a client-side apply notes in the object; nil for
-// none. What was created so owns the defaults too, of which the manifest says nothing
-// and that nobody would put back.
+// lastApplied returns the manifest that a client-side apply stored in the object, or nil. Such a manager also owns
+// defaulted fields that are not in the manifest, and does not restore them.
 func lastApplied(o v1alpha1.ConditionedObject) (manifest map[string]any) {
 	text, there := o.GetAnnotations()[corev1.LastAppliedConfigAnnotation]
 	if !there || json.Unmarshal([]byte(text), &manifest) != nil {
@@ -77,22 +75,21 @@ func lastApplied(o v1alpha1.ConditionedObject) (manifest map[string]any) {
 	return manifest
 }
 
-// managed is the answer that names manager and field.
-func managed(o v1alpha1.ConditionedObject, manager, field string, deletion bool) Problem {
-	remedy := "change it where that takes it from"
+// ownedProblem returns the response, which names manager and field.
+func ownedProblem(o v1alpha1.ConditionedObject, manager, field string, deletion bool) Problem {
+	remedy := "change the field in its source"
 	if deletion {
-		remedy = "remove the object where that takes it from"
+		remedy = "remove the object from its source"
 	}
 	p := NewProblem(http.StatusConflict, httpserver.CodeGitOps,
-		fmt.Sprintf("%s owns %s of %s %q and would undo this: %s", manager, field, o.ObjectKind(), o.GetName(), remedy))
+		fmt.Sprintf("%s owns %s of %s %q and would undo this change: %s", manager, field, o.ObjectKind(), o.GetName(), remedy))
 	if !deletion {
 		p.Errors = []FieldError{{Location: location(o.ObjectKind(), field), Message: "is owned by " + manager}}
 	}
 	return p
 }
 
-// ownedFields are the fields that an entry names. Of what lies in a list it names the
-// list.
+// ownedFields returns the fields of an entry. For a field inside a list it returns the list.
 func ownedFields(entry metav1.ManagedFieldsEntry) (fields [][]string, err error) {
 	var set fieldpath.Set
 	if err := set.FromJSON(entry.FieldsV1.GetRawReader()); err != nil {
@@ -111,7 +108,7 @@ func ownedFields(entry metav1.ManagedFieldsEntry) (fields [][]string, err error)
 	return fields, nil
 }
 
-// specOf is the spec of an object as it is written in JSON.
+// specOf returns the spec of an object in its JSON form.
 func specOf(o v1alpha1.ConditionedObject) (any, error) {
 	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -120,7 +117,7 @@ func specOf(o v1alpha1.ConditionedObject) (any, error) {
 	return all["spec"], nil
 }
 
-// differences are the paths at which two values differ, as deep as both are objects.
+// differences returns the paths at which two values differ. It descends while both values are objects.
 func differences(at []string, was, is any) (paths [][]string) {
 	before, object := was.(map[string]any)
 	after, still := is.(map[string]any)
@@ -142,7 +139,7 @@ func differences(at []string, was, is any) (paths [][]string) {
 	return paths
 }
 
-// begins says whether a path begins with another one, or is that.
-func begins(path, with []string) bool {
+// hasPrefix reports whether a path begins with another one or is equal to it.
+func hasPrefix(path, with []string) bool {
 	return len(path) >= len(with) && slices.Equal(path[:len(with)], with)
 }

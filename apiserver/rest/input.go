@@ -27,17 +27,16 @@ import (
 	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
-// ID is a UUID in a path or a query, in either case of letters.
+// ID is a UUID in a path or a query, in upper or lower case.
 type ID uuid.UUID
 
-// uuidLength is the length of a UUID as it is written in this API.
+// uuidLength is the length of a UUID in this API.
 const uuidLength = 36
 
-// idFormat is OpenAPI's word for the format of one.
+// idFormat is the format of a UUID in OpenAPI.
 const idFormat = "uuid"
 
-// UnmarshalText implements encoding.TextUnmarshaler. Other ways to write a UUID (in
-// braces, without dashes) are refused.
+// UnmarshalText implements encoding.TextUnmarshaler. It rejects other forms of a UUID, such as braces or no dashes.
 func (id *ID) UnmarshalText(text []byte) error {
 	parsed, err := uuid.ParseBytes(text)
 	if err != nil || len(text) != uuidLength {
@@ -47,18 +46,18 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String is the UUID in lower-case letters.
+// String returns the UUID in lower case.
 func (id ID) String() string { return uuid.UUID(id).String() }
 
-// IsZero says that none was given.
+// IsZero reports whether the ID is not set.
 func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (ID) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: idFormat, Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
 }
 
-// Moment is a time in a query. Any may be meant, so whether one was given is told apart.
+// Moment is a time in a query. Given tells the zero time from an omitted parameter.
 type Moment struct {
 	At    time.Time
 	Given bool
@@ -69,26 +68,26 @@ func (m *Moment) UnmarshalText(text []byte) (err error) {
 	if m.At, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
 		return errors.New(messageTime)
 	}
-	if epoch := time.Unix(0, 0); m.At.Before(epoch) { // nothing is as old, and the zero time is none at all
+	if epoch := time.Unix(0, 0); m.At.Before(epoch) { // nothing is older, and the zero time would mean no time
 		m.At = epoch
 	}
 	m.Given = true
 	return nil
 }
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (Moment) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }
 
-// nullable are the parameters that are left out where they are empty or null.
+// nullable are the parameters that count as omitted if they are empty or null.
 var nullable = []string{"time_range"}
 
-// leaveOutNull takes parameters out of a query that are null.
+// leaveOutNull removes nullable parameters that are null from a query.
 func leaveOutNull(r *http.Request) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return // which checkQuery refuses
+		return // checkQuery rejects it
 	}
 	found := false
 	for _, name := range nullable {
@@ -102,7 +101,7 @@ func leaveOutNull(r *http.Request) {
 	}
 }
 
-// checkCharset refuses a JSON body in another encoding than UTF-8.
+// checkCharset rejects a JSON body that is not UTF-8.
 func checkCharset(contentType string) error {
 	_, parameters, err := mime.ParseMediaType(contentType)
 	if err == nil && !httpserver.IsUTF8(parameters["charset"]) {
@@ -111,8 +110,8 @@ func checkCharset(contentType string) error {
 	return nil
 }
 
-// checkQuery refuses parameters that the route does not have, and parameters that are
-// empty, or given twice and no list: what has no effect is not accepted.
+// checkQuery rejects unknown parameters, empty parameters, and repeated parameters that are not lists, because they
+// would have no effect.
 func checkQuery(ctx huma.Context) error {
 	request, _ := humachi.Unwrap(ctx)
 	leaveOutNull(request)
@@ -152,15 +151,14 @@ func checkQuery(ctx huma.Context) error {
 	return nil
 }
 
-// jsonFormat reads bodies and writes answers.
+// jsonFormat reads request bodies and writes responses.
 var jsonFormat = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: readJSON}
 
-// byteOrderMark may begin a JSON text, and means nothing.
+// byteOrderMark can begin a JSON text and has no meaning.
 var byteOrderMark = []byte("\uFEFF")
 
-// readJSON decodes as Kubernetes does: the names of fields in their case of letters.
-// Its errors say where the text is wrong; a field that stands twice is refused, as
-// one of both would have no effect.
+// readJSON decodes JSON like Kubernetes, with case-sensitive field names. Its errors give the position. It rejects
+// repeated fields, because one of the values would have no effect.
 func readJSON(data []byte, v any) error {
 	data = bytes.TrimPrefix(data, byteOrderMark)
 	if err := jsonscan.Check(data); err != nil {
@@ -183,12 +181,11 @@ func readJSON(data []byte, v any) error {
 	return nil
 }
 
-// jsonNumber matches a number of JSON that has a fraction or an exponent, or a text, in which there
-// are none.
+// jsonNumber matches a number, or a string, so that numbers inside strings do not match.
 var jsonNumber = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
-// NormalizeIntegers writes those numbers of a JSON text as digits that are integers in another form: JSON
-// knows no difference between 60, 60.0 and 6e1.
+// NormalizeIntegers writes integers such as 60.0 and 6e1 in a JSON text as digits, because JSON does not distinguish
+// them.
 func NormalizeIntegers(data []byte) []byte {
 	return jsonNumber.ReplaceAllFunc(data, func(token []byte) []byte {
 		if token[0] == '"' || !bytes.ContainsAny(token, ".eE") {
@@ -201,10 +198,10 @@ func NormalizeIntegers(data []byte) []byte {
 	})
 }
 
-// maxDigits is the most digits of an integer that is rewritten.
+// maxDigits is the most digits of an integer that NormalizeIntegers writes.
 const maxDigits = 19
 
-// plainInteger writes a number as an integer of at most maxDigits digits, if it is one.
+// plainInteger returns a number as an integer of at most maxDigits digits, if it is one.
 func plainInteger(text string) (string, bool) {
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	shift, err := strconv.Atoi(cmp.Or(exponent, "0"))

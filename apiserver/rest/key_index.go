@@ -26,39 +26,34 @@ import (
 )
 
 const (
-	// indexKeyID is the index of APIKeys by spec.keyID, and fieldKeyID the same in
-	// kube-apiserver.
+	// indexKeyID indexes APIKeys by spec.keyID. fieldKeyID is the field selector of kube-apiserver for it.
 	indexKeyID = "keyID"
 	fieldKeyID = "spec.keyID"
-	// lookupsPerSecond is how many keys that the informers do not know are looked
-	// for in Kubernetes, whoever asks.
+	// lookupsPerSecond limits the lookups of keys in Kubernetes that the informers do not have, for all callers
+	// together.
 	lookupsPerSecond = 10
-	// lookupPatience is how long a request waits for its turn, and lookupTime how
-	// long the lookup may take.
+	// lookupPatience limits the wait of a request for a lookup, and lookupTime the lookup.
 	lookupPatience, lookupTime = time.Second, 10 * time.Second
-	// absentTime is how long it is remembered that nobody has a key, or that a
-	// namespace has no project.
+	// absentTime is how long the index remembers that no object has a key, or that a namespace has no project.
 	absentTime = 5 * time.Second
 )
 
-// Index finds API keys and projects. What informers know costs nothing; a key that
-// they do not know, because it is new or invented, is looked for in Kubernetes, a
-// few times a second in all, and so is a project.
+// Index finds API keys and projects. Informers have most of them. The index looks up other keys and projects in
+// Kubernetes, with a rate limit for all of them together, because a caller can invent keys.
 type Index struct {
 	client   client.WithWatch
-	keys     *watched
-	projects *watched
+	keys     *informedObjects
+	projects *informedObjects
 	budget   *rate.Limiter
 	lookups  singleflight.Group
 	absent   *expiry.Cache[string, struct{}]
 }
 
-// NewIndex makes an index of the keys and projects in some namespaces, the empty set
-// for all. It knows none before Run.
+// NewIndex returns an empty index of the keys and projects in some namespaces; an empty set stands for all namespaces.
 func NewIndex(c client.WithWatch, within namespaces.Set, logger *slog.Logger) *Index {
 	return &Index{
 		client: c,
-		keys: newWatched(c, within, logger, kind{
+		keys: newInformedObjects(c, within, logger, kind{
 			name: "API keys", object: &v1alpha1.APIKey{}, list: func() client.ObjectList { return &v1alpha1.APIKeyList{} },
 			indexers: cache.Indexers{indexKeyID: func(o any) ([]string, error) {
 				key, ok := o.(*v1alpha1.APIKey)
@@ -68,7 +63,7 @@ func NewIndex(c client.WithWatch, within namespaces.Set, logger *slog.Logger) *I
 				return []string{key.Spec.KeyID}, nil
 			}},
 		}),
-		projects: newWatched(c, within, logger, kind{
+		projects: newInformedObjects(c, within, logger, kind{
 			name: "projects", object: &v1alpha1.Project{}, list: func() client.ObjectList { return &v1alpha1.ProjectList{} },
 			indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		}),
@@ -77,10 +72,10 @@ func NewIndex(c client.WithWatch, within namespaces.Set, logger *slog.Logger) *I
 	}
 }
 
-// LimitLookups changes the number of lookups of unknown keys in a second.
+// LimitLookups sets the lookups of unknown keys per second.
 func (x *Index) LimitLookups(perSecond rate.Limit) { x.budget.SetLimit(perSecond) }
 
-// Run keeps the index up to date until ctx ends.
+// Run updates the index until ctx ends.
 func (x *Index) Run(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return x.keys.run(ctx) })
@@ -88,13 +83,12 @@ func (x *Index) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// Ready is an error until all is known that may be read: before, each key and each
-// project costs a lookup.
+// Ready returns an error until all informers have synced. Before that, each key and each project needs a lookup.
 func (x *Index) Ready(context.Context) error {
 	return errors.Join(x.keys.synced(), x.projects.synced())
 }
 
-// find returns the objects with the hash of a key; they must not be changed.
+// find returns the objects with the hash of a key. The caller must not modify them.
 func (x *Index) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, error) {
 	if known := x.known(key); len(known) > 0 {
 		return known, nil
@@ -105,8 +99,8 @@ func (x *Index) find(ctx context.Context, key keys.Key) ([]*v1alpha1.APIKey, err
 	return together(ctx, &x.lookups, key.Hash(), func(ctx context.Context) ([]*v1alpha1.APIKey, error) { return x.lookUp(ctx, key) })
 }
 
-// together looks something up once for all who ask for it at a time. Who began may
-// go; others wait for it too.
+// together runs one lookup for all concurrent requests with the same key. The lookup continues if the first request
+// ends.
 func together[T any](ctx context.Context, group *singleflight.Group, key string, lookUp func(context.Context) (T, error)) (found T, err error) {
 	ch := group.DoChan(key, func() (any, error) { return lookUp(context.WithoutCancel(ctx)) })
 	select {
@@ -120,10 +114,10 @@ func together[T any](ctx context.Context, group *singleflight.Group, key string,
 	}
 }
 
-// known are the objects that the informers have.
+// known returns the objects of the informers.
 func (x *Index) known(key keys.Key) (found []*v1alpha1.APIKey) {
-	for _, o := range x.keys.by(indexKeyID, key.ID()) {
-		// Every candidate's hash is compared, whatever the one before said.
+	for _, o := range x.keys.byIndex(indexKeyID, key.ID()) {
+		// Compare every hash, so that the time does not depend on a match.
 		if k, ok := o.(*v1alpha1.APIKey); ok && key.Matches(k.Spec.Hash) {
 			found = append(found, k)
 		}
@@ -131,14 +125,14 @@ func (x *Index) known(key keys.Key) (found []*v1alpha1.APIKey) {
 	return found
 }
 
-// Current is a key's object as it is now, which must not be changed; nil where it is gone.
+// Current returns the current object of a key, which the caller must not modify, or nil if it was deleted.
 func (x *Index) Current(ctx context.Context, key *v1alpha1.APIKey) (*v1alpha1.APIKey, error) {
-	for _, o := range x.keys.by(indexKeyID, key.Spec.KeyID) {
+	for _, o := range x.keys.byIndex(indexKeyID, key.Spec.KeyID) {
 		if k, ok := o.(*v1alpha1.APIKey); ok && k.UID == key.UID {
 			return k, nil
 		}
 	}
-	now := &v1alpha1.APIKey{} // which the informers have not heard of yet, or no more
+	now := &v1alpha1.APIKey{} // the informers can be stale
 	err := x.client.Get(ctx, client.ObjectKeyFromObject(key), now)
 	if err != nil || now.UID != key.UID {
 		return nil, client.IgnoreNotFound(err)
@@ -146,7 +140,7 @@ func (x *Index) Current(ctx context.Context, key *v1alpha1.APIKey) (*v1alpha1.AP
 	return now, nil
 }
 
-// lookUp asks Kubernetes, in its turn.
+// lookUp reads a key from Kubernetes, within the rate limit.
 func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.APIKey, err error) {
 	turn, cancel := context.WithTimeout(ctx, lookupPatience)
 	defer cancel()
@@ -159,7 +153,7 @@ func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.API
 		var list v1alpha1.APIKeyList
 		err := x.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{fieldKeyID: key.ID()})
 		if apierrors.IsForbidden(err) && namespace != metav1.NamespaceAll {
-			continue // its RoleBinding is missing: its keys open nothing, all others do
+			continue // its RoleBinding is missing, so its keys do not work
 		}
 		if err != nil {
 			return nil, fmt.Errorf("looking for API key %s: %w", key.ID(), err)
@@ -176,8 +170,8 @@ func (x *Index) lookUp(ctx context.Context, key keys.Key) (found []*v1alpha1.API
 	return found, nil
 }
 
-// Project is the project of a namespace, which must not be changed: as the informers
-// know it, else as Kubernetes says. It is asked only for namespaces that have a key.
+// Project returns the project of a namespace, which the caller must not modify, from the informers or else from
+// Kubernetes. It is called only for namespaces with a key.
 func (x *Index) Project(ctx context.Context, namespace string) (*v1alpha1.Project, error) {
 	if known := x.knownProject(namespace); known != nil {
 		return known, nil
@@ -190,7 +184,7 @@ func (x *Index) Project(ctx context.Context, namespace string) (*v1alpha1.Projec
 	project, err := together(ctx, &x.lookups, remembered, func(ctx context.Context) (*v1alpha1.Project, error) {
 		ctx, cancel := context.WithTimeout(ctx, lookupTime)
 		defer cancel()
-		// By the right that the informers have too.
+		// List needs only the permission that the informers have too.
 		var list v1alpha1.ProjectList
 		if err := x.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return nil, err
@@ -207,11 +201,10 @@ func (x *Index) Project(ctx context.Context, namespace string) (*v1alpha1.Projec
 	return project, nil
 }
 
-// knownProject is the project of a namespace that the informers have, which must not be
-// changed, or nil.
+// knownProject returns the project of a namespace from the informers, which the caller must not modify, or nil.
 func (x *Index) knownProject(namespace string) *v1alpha1.Project {
-	for _, o := range x.projects.by(cache.NamespaceIndex, namespace) {
-		if project, ok := o.(*v1alpha1.Project); ok { // a namespace has one, of one name
+	for _, o := range x.projects.byIndex(cache.NamespaceIndex, namespace) {
+		if project, ok := o.(*v1alpha1.Project); ok { // a namespace has one Project, with a fixed name
 			return project
 		}
 	}

@@ -160,7 +160,7 @@ func TestIndex_CachesProjects(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- index.Run(ctx) }()
 	known := func() *v1alpha1.Project {
-		for _, o := range index.projects.by("namespace", "team") {
+		for _, o := range index.projects.byIndex("namespace", "team") {
 			return o.(*v1alpha1.Project)
 		}
 		return nil
@@ -177,7 +177,7 @@ func TestIndex_CachesProjects(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, "staging", project.Spec.DefaultEnvironment)
 	require.Equal(t, 2, gets, "one that is known is not asked for")
-	require.Empty(t, index.projects.by("no such index", "team"))
+	require.Empty(t, index.projects.byIndex("no such index", "team"))
 }
 
 // unlistable is a client whose watches do not begin with what is there.

@@ -14,38 +14,35 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Limits of the facade. The limits of bodies are huma's: 1 MiB and 5 s.
+// Limits of the facade. huma limits bodies to 1 MiB and 5 s.
 const (
-	// RateWindow is the stretch of time of which the plan's RequestsPerMinute is the limit.
+	// RateWindow is the window of the plan's RequestsPerMinute.
 	RateWindow = time.Minute
-	// MaxRequestTime is how long a request may take in all; Kubernetes or a store that
-	// hangs is answered 503 then.
+	// MaxRequestTime limits a request. If Kubernetes or the store hangs, the response is 503.
 	MaxRequestTime = 30 * time.Second
-	// KeyCacheTime is how long a key that was found is not looked up again.
+	// KeyCacheTime is how long a found key is not looked up again.
 	KeyCacheTime = 5 * time.Second
-	// ReviewCacheTime is how long Kubernetes' word about an owner holds.
+	// ReviewCacheTime is how long an access review of Kubernetes is cached.
 	ReviewCacheTime = 30 * time.Second
-	// reviewsAtOnce bounds the questions asked for one answer.
+	// reviewsAtOnce limits the concurrent access reviews of one call.
 	reviewsAtOnce = 8
 	// cacheSize is the most entries of a cache.
 	cacheSize = 10_000
-	// readyTimeout is how long a create waits for the controllers, and readyInterval
-	// how often it looks.
+	// readyTimeout is how long a create waits for the controllers, and readyInterval the poll interval.
 	readyTimeout, readyInterval = 2 * time.Second, 50 * time.Millisecond
-	// UndoTimeout bounds taking back what a failed create left.
+	// UndoTimeout limits the deletion of the objects of a failed request.
 	UndoTimeout = 5 * time.Second
-	// auditTimeout bounds writing to the audit log, also for a client that has gone.
+	// auditTimeout limits writes to the audit log, even if the client has disconnected.
 	auditTimeout = 5 * time.Second
 	// MaxIdempotencyKey is the most characters of an Idempotency-Key.
 	MaxIdempotencyKey = 255
 )
 
-// take counts a request of a project, and says in the headers of the answer, in the
-// form of the IETF's draft, what is left. How many it may make, the store knows from
-// the controllers; no status is asked, which tenants may be able to write. A request that the door
-// answers 403 or 405 counts in a window of its own, so that a key that may do little does not
-// use up the requests of all others. That window has the usual size, whatever the plan says.
-func (s *Service) take(ctx context.Context, c *Caller, refused bool) error {
+// takeRequest counts a request of a project and sets the RateLimit headers of the IETF draft. The store has the limit of
+// the plan, because tenants may be able to write the status of their Project. Requests with status 403 or 405 count
+// toward a separate window, so that a key with few permissions does not use up the requests of other keys. That window
+// has the default limit, regardless of the plan.
+func (s *Service) takeRequest(ctx context.Context, c *Caller, refused bool) error {
 	header := trailOf(ctx).header
 	of, policy, detail := c.ProjectID, "project", "the project has reached its limit of %d requests per minute; wait and try again"
 	if refused {

@@ -21,12 +21,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Objects of a project are read by the functions of this file alone. An id
-// counts only where the store's claim names that very object: what spec.id and
-// status.id say is a tenant's word. Each function leaves the claimed id in the
-// status of the copy that it returns, and returns nothing that holds none.
+// Only the functions of this file read objects of a project. An ID counts only if the store's claim names that object,
+// because tenants can write spec.id and status.id. Each function sets status.id of the returned copy to the claimed ID,
+// and returns no object without a claim.
 
-// GetByID reads the object of o's kind that holds an id.
+// GetByID reads the object of o's kind that holds an ID.
 func (s *Service) GetByID(ctx context.Context, c *Caller, kind string, id ID, o v1alpha1.ConditionedObject) error {
 	ref, err := s.Store.Holder(ctx, c.RowKey(id))
 	switch {
@@ -48,7 +47,7 @@ func (s *Service) GetByID(ctx context.Context, c *Caller, kind string, id ID, o 
 	return nil
 }
 
-// List reads the objects of a kind in the project that hold an id.
+// List reads the objects of a kind in the project that hold an ID.
 func (s *Service) List(ctx context.Context, c *Caller, kind string, into client.ObjectList, opts ...client.ListOption) error {
 	if err := s.Client.List(ctx, into, append(opts, client.InNamespace(c.Namespace))...); err != nil {
 		return fmt.Errorf("listing the objects of kind %s: %w", kind, err)
@@ -79,9 +78,8 @@ func (s *Service) List(ctx context.Context, c *Caller, kind string, into client.
 	return meta.SetList(into, held)
 }
 
-// claim makes the id that an object asks for the object's, as its controller
-// does: who reads next, on any replica, finds what was just created, and a key
-// whose id is another object's is none.
+// claim claims the ID of an object, as its controller does. So the next reader on any replica finds a new object, and a
+// key with the ID of another object is invalid.
 func (s *Service) claim(ctx context.Context, projectID uuid.UUID, o v1alpha1.ConditionedObject) error {
 	id, err := v1alpha1.ObjectID(projectID, o)
 	if err != nil {
@@ -92,15 +90,15 @@ func (s *Service) claim(ctx context.Context, projectID uuid.UUID, o v1alpha1.Con
 		ObjectUID: string(o.GetUID()), Generation: o.GetGeneration(),
 	})
 	var stale *store.StaleError
-	if err != nil && !errors.As(err, &stale) { // stale: a controller was faster, with a later generation
+	if err != nil && !errors.As(err, &stale) { // stale: a controller has already claimed the ID for a later generation
 		return fmt.Errorf("claiming the id of %s %q: %w", o.ObjectKind(), o.GetName(), err)
 	}
 	o.CommonStatus().ID = id.String()
 	return nil
 }
 
-// Environment finds an environment by id: 404 outside the project, 403 where
-// the key does not reach it.
+// Environment finds an environment by ID. It returns 404 outside the project, and 403 if the key does not reach the
+// environment.
 func (s *Service) Environment(ctx context.Context, c *Caller, id ID) (*v1alpha1.Environment, error) {
 	e := &v1alpha1.Environment{}
 	if err := s.GetByID(ctx, c, "environment", id, e); err != nil {
@@ -109,7 +107,7 @@ func (s *Service) Environment(ctx context.Context, c *Caller, id ID) (*v1alpha1.
 	return e, c.CheckReach(e.Name)
 }
 
-// Connector finds a connector by id, as environment does.
+// Connector finds a connector by ID, like Environment.
 func (s *Service) Connector(ctx context.Context, c *Caller, id ID) (*v1alpha1.Connector, error) {
 	conn := &v1alpha1.Connector{}
 	if err := s.GetByID(ctx, c, "connector", id, conn); err != nil {
@@ -118,7 +116,7 @@ func (s *Service) Connector(ctx context.Context, c *Caller, id ID) (*v1alpha1.Co
 	return conn, c.CheckReach(string(conn.Spec.Environment))
 }
 
-// CheckReach answers 403 where the key does not reach an environment.
+// CheckReach returns 403 if the key does not reach an environment.
 func (c *Caller) CheckReach(environment string) error {
 	if c.Reaches(environment) {
 		return nil
@@ -126,7 +124,7 @@ func (c *Caller) CheckReach(environment string) error {
 	return NewProblem(http.StatusForbidden, httpserver.CodeForbidden, "the key does not reach this environment")
 }
 
-// ReachesAll reports whether the key reaches every environment, also deleted ones.
+// ReachesAll reports whether the key reaches every environment, including deleted ones.
 func (c *Caller) ReachesAll() bool { return c.Key.Spec.EnvironmentAccess != v1alpha1.AccessSelected }
 
 // Environments reads all environments that the key reaches.
@@ -144,7 +142,7 @@ func (s *Service) Environments(ctx context.Context, c *Caller) ([]v1alpha1.Envir
 	return reached, nil
 }
 
-// EnvironmentByName is the environment of a name; nil when it is gone.
+// EnvironmentByName returns the environment of a name, or nil if it was deleted.
 func (s *Service) EnvironmentByName(ctx context.Context, c *Caller, name v1alpha1.EnvironmentName) (*v1alpha1.Environment, error) {
 	var list v1alpha1.EnvironmentList
 	err := s.List(ctx, c, store.KindEnvironment, &list, client.MatchingFields{"metadata.name": string(name)})
@@ -154,8 +152,7 @@ func (s *Service) EnvironmentByName(ctx context.Context, c *Caller, name v1alpha
 	return &list.Items[0], nil
 }
 
-// CheckReachID is CheckReach for an environment of which only the id is known:
-// one that is gone is reached by keys that reach all.
+// CheckReachID is CheckReach for the ID of an environment. Only keys that reach all environments reach a deleted one.
 func (s *Service) CheckReachID(ctx context.Context, c *Caller, id uuid.UUID) error {
 	if c.ReachesAll() {
 		return nil
@@ -167,19 +164,19 @@ func (s *Service) CheckReachID(ctx context.Context, c *Caller, id uuid.UUID) err
 	return err
 }
 
-// NewID is the id that an object holds; see the top of this file.
+// ObjectID returns the claimed ID of an object.
 func ObjectID(o v1alpha1.ConditionedObject) string { return o.CommonStatus().ID }
 
 // ObjectKey is the primary key of an object's row.
 func (c *Caller) ObjectKey(o v1alpha1.ConditionedObject) store.Key {
 	id, err := uuid.Parse(ObjectID(o))
 	if err != nil {
-		return store.Key{} // of nothing
+		return store.Key{} // key of no object
 	}
 	return store.Key{ProjectID: c.ProjectID, ID: id}
 }
 
-// UpdatedAt is when the object's spec was last written, as far as known.
+// UpdatedAt returns the time of the last known write of the object's spec.
 func UpdatedAt(o metav1.Object) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, f := range o.GetManagedFields() {
@@ -190,8 +187,8 @@ func UpdatedAt(o metav1.Object) time.Time {
 	return last.UTC()
 }
 
-// Project reads the caller's project as it is now: what it says of the default may have
-// been written a moment ago, by another replica.
+// Project reads the current project of the caller. Another replica may have changed the default environment a moment
+// ago.
 func (s *Service) Project(ctx context.Context, c *Caller) (*v1alpha1.Project, error) {
 	project := &v1alpha1.Project{}
 	if err := s.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: v1alpha1.ProjectName}, project); err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// review is one question to Kubernetes, as the cache knows it.
+// review is the cache key of an access review.
 type review struct {
 	user, groups, namespace string
 	v1alpha1.Access
 }
 
-// HasPermission says whether the key and its owner both have a permission.
+// HasPermission reports whether both the key and its owner have a permission.
 func (s *Service) HasPermission(ctx context.Context, c *Caller, permission v1alpha1.Permission) (bool, error) {
 	wanted, known := permission.Access()
 	if !known {
@@ -75,7 +75,7 @@ func (s *Service) Permissions(ctx context.Context, c *Caller) ([]Permission, err
 	return out, nil
 }
 
-// Reaches says whether the key may see an environment.
+// Reaches reports whether the key reaches an environment.
 func (c *Caller) Reaches(environment string) bool {
 	return c.ReachesAll() ||
 		slices.Contains(c.Key.Spec.Environments, v1alpha1.EnvironmentName(environment))
@@ -97,7 +97,7 @@ func unusedAreas(endpoints []Endpoint) (areas []string) {
 	return areas
 }
 
-// listAnd joins words like a sentence: a, b and c.
+// listAnd joins words: a, b and c.
 func listAnd(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

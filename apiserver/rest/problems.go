@@ -22,7 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Problem and FieldError are the one shape of errors of all servers.
+// All servers use the same Problem and FieldError.
 type (
 	Problem    = httpserver.Problem
 	FieldError = httpserver.FieldError
@@ -89,7 +89,7 @@ var byStatus = map[int]httpserver.Code{
 	http.StatusUnsupportedMediaType:  httpserver.CodeUnsupportedMedia,
 }
 
-// modelOnce guards huma's one error constructor.
+// modelOnce guards the global configuration of huma.
 var modelOnce sync.Once
 
 // ConfigureHuma configures huma: its errors become problems, lists are never null, and field names are
@@ -120,7 +120,7 @@ func ConfigureHuma() {
 			if !ok {
 				return NewProblem(http.StatusInternalServerError, httpserver.CodeInternal, internalDetail)
 			}
-			for _, field := range fields { // of the body as a whole
+			for _, field := range fields { // about the whole body
 				message = field.Message
 			}
 			return NewProblem(status, code, message)
@@ -128,8 +128,8 @@ func ConfigureHuma() {
 	})
 }
 
-// requestFields say which part of a request fills a field of an object's spec; the
-// longest path that a refused field begins with counts.
+// requestFields map fields of an object's spec to fields of the request. The longest matching prefix of the rejected
+// field counts.
 var requestFields = map[string]map[string]string{
 	store.KindConnector: { //nolint:gosec // names of fields, no credentials
 		"spec":                        "body",
@@ -179,8 +179,7 @@ var requestFields = map[string]map[string]string{
 	},
 }
 
-// causes are the rules of the object's definition that were broken, in the words
-// of the request.
+// causes returns the rules of the object's schema that the object violates, with the fields of the request.
 func causes(err error) []FieldError {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
@@ -204,14 +203,13 @@ func location(kind, field string) string {
 	return "body"
 }
 
-// valued matches a message of Kubernetes that repeats the value before it says
-// what is wrong with it.
+// valued matches a message of Kubernetes that repeats the value before its rule.
 var valued = regexp.MustCompile(`^(?:Invalid|Unsupported|Duplicate) value: (?:"(?:[^"\\]|\\.)*"|[^\s"{\[]+): (.+)$`)
 
-// ruleOf is what a cause says is wrong, without the value.
+// ruleOf returns the rule of a cause without the value.
 func ruleOf(c metav1.StatusCause) string {
 	if m := valued.FindStringSubmatch(c.Message); m != nil {
-		// The rule of a schema names the field in Kubernetes' words; ours are before it.
+		// A schema rule begins with the field of the object; the location names the field of the request.
 		return strings.TrimPrefix(m[1], c.Field+" in body ")
 	}
 	switch c.Type {

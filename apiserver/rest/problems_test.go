@@ -107,7 +107,7 @@ func TestProblem_DescribesEachFailure(t *testing.T) {
 	require.Len(t, shown, len(meanings))
 	for i, f := range failures {
 		require.NotNil(t, f.is, i)
-		require.NotEqual(t, f.detail != "", f.say != nil, "row %d has one detail", i)
+		require.NotEqual(t, f.detail != "", f.detailOf != nil, "row %d has one detail", i)
 		require.True(t, shown[f.status], "%d", f.status)
 	}
 	for status := range byStatus {

@@ -92,7 +92,7 @@ func operationAt(api *huma.OpenAPI, method, path string) *huma.Operation {
 // 401, 403, 429 and 501 before it reads anything else of the request.
 func (s *Service) admit(e *Endpoint) func(huma.Context, func(huma.Context)) {
 	return func(ctx huma.Context, next func(huma.Context)) {
-		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), act(ctx), func(c *Caller) error {
+		c, err := s.identify(ctx.Context(), ctx.Header("Authorization"), ctx.Param("project_id"), auditEntryOf(ctx), func(c *Caller) error {
 			for _, p := range e.Permissions {
 				if p.InBody || p.With != "" && ctx.Query(p.With) == "" {
 					continue

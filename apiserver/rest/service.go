@@ -34,13 +34,13 @@ type Store interface {
 	store.Catalog
 	store.Audit
 	store.RateLimiter
-	// ListsAtOnce is store.Store's.
+	// ListsAtOnce is ListsAtOnce of store.Store.
 	ListsAtOnce() int
 }
 
 // Claims claims the IDs of created objects.
 type Claims interface {
-	// ClaimID is store.Projector's.
+	// ClaimID is ClaimID of store.Projector.
 	ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error
 }
 
@@ -90,8 +90,8 @@ type Service struct {
 	Options
 	Store  Store
 	Claims Claims
-	// Readings is the fair budget of reads of history.
-	Readings *quota.Budget
+	// HistoryReads is the fair budget of history reads.
+	HistoryReads *quota.Budget
 
 	refusals *httpserver.Refusals
 	keys     *cache.Cache[askedKey, credential]
@@ -106,7 +106,7 @@ type Service struct {
 
 // New returns a service that serves nothing before Mount.
 func New(opts Options, stored Store, claims Claims) *Service {
-	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, Readings: NewReadings(stored.ListsAtOnce(), readingPatience)}
+	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, HistoryReads: NewHistoryReads(stored.ListsAtOnce(), historyReadPatience)}
 	clock := func() time.Time { return s.Now() } // tests change Now
 	s.refusals = httpserver.NewRefusals("requests without a valid API key were rejected", s.Logger, clock)
 	s.keys = cache.New[askedKey, credential](cacheSize, KeyCacheTime, clock)

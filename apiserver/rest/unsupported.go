@@ -14,8 +14,8 @@ func notSupported(location string) FieldError {
 	return FieldError{Location: location, Message: "is not supported in this release"}
 }
 
-// isForLater says whether what is wrong with a field is that it has a value of a later
-// release. Items of lists are called list[0].
+// isForLater reports whether a field has a value that this release does not support. Items of lists have locations such
+// as list[0].
 func isForLater(location string, value any) bool {
 	text, _ := value.(string)
 	location, _, _ = strings.Cut(location, "[")
@@ -23,8 +23,8 @@ func isForLater(location string, value any) bool {
 	return text != "" && unsupported.Has(unsupported.Location(part), field, text)
 }
 
-// RejectUnsupported answers 422 for an object that asks for what this release
-// does not do. Fields of the spec have the names of the fields of the body.
+// RejectUnsupported returns 422 for an object with unsupported fields. Fields of the spec have the names of the fields
+// of the body.
 func RejectUnsupported(o v1alpha1.ConditionedObject) error {
 	var fields []FieldError
 	for _, field := range o.Unsupported() {

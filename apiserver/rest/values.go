@@ -13,19 +13,19 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// Masked stands for every credential.
+// Masked replaces every credential in responses.
 const Masked = "********"
 
 // Null is a value or null.
 type Null[T any] struct{ Value *T }
 
-// MarshalJSON is the value or null.
+// MarshalJSON writes the value or null.
 func (n Null[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
 
 // UnmarshalJSON reads a value or null.
 func (n *Null[T]) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &n.Value) }
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (Null[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
 	s := *r.Schema(t, true, t.Name())
@@ -36,7 +36,7 @@ func (Null[T]) Schema(r huma.Registry) *huma.Schema {
 	return &s
 }
 
-// OptionalWord is a value of an enumeration, null where there is none.
+// OptionalWord is an enum value or null.
 func OptionalWord[T ~string, S ~string](s S) Null[T] {
 	if s == "" {
 		return Null[T]{}
@@ -45,16 +45,15 @@ func OptionalWord[T ~string, S ~string](s S) Null[T] {
 	return Null[T]{Value: &value}
 }
 
-// Quantity is one of a compute resource.
+// Quantity is the quantity of a compute resource.
 type Quantity string
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (Quantity) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Pattern: v1alpha1.QuantityPattern, PatternDescription: "a quantity such as 500m, 2 or 1Gi", Examples: []any{"1Gi"}}
 }
 
-// Change is a value, or null, that is asked for in place of what is there; left out,
-// nothing changes.
+// Change is a new value, or null to unset the value. If the field is left out, nothing changes.
 type Change[T any] struct {
 	Given bool
 	To    Null[T]
@@ -66,10 +65,10 @@ func (c *Change[T]) UnmarshalJSON(data []byte) error {
 	return c.To.UnmarshalJSON(data)
 }
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (Change[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
-	s := *r.Schema(t, false, t.Name()) // of which huma says what is wrong, which it does not of alternatives
+	s := *r.Schema(t, false, t.Name()) // huma explains errors of this form, but not errors of alternatives
 	s.Nullable = true
 	if t.Kind() == reflect.Struct {
 		s.Extensions = map[string]any{namedAs: r.Schema(t, true, t.Name()).Ref}
@@ -77,7 +76,7 @@ func (Change[T]) Schema(r huma.Registry) *huma.Schema {
 	return &s
 }
 
-// ApplyTo hands over what is asked for, if anything is; null is the zero value.
+// ApplyTo sets the value if the field was given; null sets the zero value.
 func (c Change[T]) ApplyTo(set func(T)) {
 	var to T
 	if c.To.Value != nil {
@@ -88,10 +87,10 @@ func (c Change[T]) ApplyTo(set func(T)) {
 	}
 }
 
-// Object is a JSON object as it is stored; null where there is none.
+// Object is a stored JSON object or null.
 type Object json.RawMessage
 
-// MarshalJSON is the object or null.
+// MarshalJSON writes the object or null.
 func (o Object) MarshalJSON() ([]byte, error) {
 	if len(o) == 0 {
 		return []byte("null"), nil
@@ -99,7 +98,7 @@ func (o Object) MarshalJSON() ([]byte, error) {
 	return o, nil
 }
 
-// UnmarshalJSON keeps the object; null is none.
+// UnmarshalJSON keeps the text of the object; null becomes nil.
 func (o *Object) UnmarshalJSON(data []byte) error {
 	if *o = nil; string(data) == "null" {
 		return nil
@@ -107,12 +106,12 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	return (*json.RawMessage)(o).UnmarshalJSON(data)
 }
 
-// Schema says so to OpenAPI.
+// Schema describes the type.
 func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
 }
 
-// Optional is nil for "".
+// Optional returns nil for "".
 func Optional[T ~string](s T) *string {
 	if s == "" {
 		return nil
@@ -121,7 +120,7 @@ func Optional[T ~string](s T) *string {
 	return &text
 }
 
-// OptionalTime is the time in UTC, or nil.
+// OptionalTime returns the time in UTC, or nil.
 func OptionalTime(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -130,7 +129,7 @@ func OptionalTime(t *time.Time) *time.Time {
 	return &utc
 }
 
-// OptionalID is the id's text, or nil.
+// OptionalID returns the text of an ID, or nil.
 func OptionalID(id *uuid.UUID) *string {
 	if id == nil {
 		return nil
@@ -138,7 +137,7 @@ func OptionalID(id *uuid.UUID) *string {
 	return Optional(id.String())
 }
 
-// ElapsedMS is the time between both in milliseconds; nil until both are known.
+// ElapsedMS returns the time between two times in milliseconds, or nil if one of them is unknown.
 func ElapsedMS(from, to *time.Time) *int64 {
 	if from == nil || to == nil {
 		return nil
@@ -147,7 +146,7 @@ func ElapsedMS(from, to *time.Time) *int64 {
 	return &ms
 }
 
-// IDTexts are the texts of ids; never nil.
+// IDTexts returns the texts of IDs, never nil.
 func IDTexts(ids []uuid.UUID) []string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
@@ -156,10 +155,10 @@ func IDTexts(ids []uuid.UUID) []string {
 	return out
 }
 
-// SchemaPrefix is where the description keeps what has a name.
+// SchemaPrefix is the path of schemas in the description.
 const SchemaPrefix = "#/components/schemas/"
 
-// Enumeration refers to the component of that name, and makes it.
+// Enumeration returns a reference to the component of that name, and creates the component.
 func Enumeration(r huma.Registry, name, doc string, values ...string) *huma.Schema {
 	if _, there := r.Map()[name]; !there {
 		s := &huma.Schema{Type: huma.TypeString, Description: doc}

@@ -252,8 +252,8 @@ func TestSearch_CountsItsTimeFromTheRequest(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProjectWithHistory(t)
 	key := w.CreateKey(t, nil)
-	w.Server.Service.Readings = rest.NewReadings(1, time.Minute)
-	turn, err := w.Server.Service.Readings.Wait(t.Context(), w.ProjectID, 1)
+	w.Server.Service.HistoryReads = rest.NewHistoryReads(1, time.Minute)
+	turn, err := w.Server.Service.HistoryReads.Wait(t.Context(), w.ProjectID, 1)
 	require.NoError(t, err)
 	defer turn.End()
 	var passed atomic.Int64

@@ -12,13 +12,13 @@ import (
 	"github.com/agentplatform/agentplatform/internal/displayname"
 )
 
-// Name is a name for people in a request. The white space around it is left out.
+// Name is a display name in a request. Surrounding white space is removed.
 type Name string
 
 // Resolve implements huma.ResolverWithPath.
 func (n *Name) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	if *n == "" {
-		return nil // its length says so, where it is required
+		return nil // the minimum length rejects it if it is required
 	}
 	*n = Name(strings.TrimSpace(string(*n)))
 	message := displayname.Problem(string(*n))
@@ -33,8 +33,7 @@ func (Name) Schema(huma.Registry) *huma.Schema {
 	return huma.SchemaFromType(nil, reflect.TypeFor[string]())
 }
 
-// CompareNames orders names as people do, without regard to case; names that differ in case alone
-// have an order too.
+// CompareNames orders names without regard to case, and names that differ only in case by their bytes.
 func CompareNames(a, b string) int {
 	return cmp.Or(strings.Compare(strings.ToLower(a), strings.ToLower(b)), strings.Compare(a, b))
 }

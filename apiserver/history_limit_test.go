@@ -64,10 +64,10 @@ func TestReadings_LimitConcurrentReadsPerProject(t *testing.T) {
 	db := slow{Store: w.Store, project: w.ProjectID, begun: make(chan struct{}), end: make(chan struct{})}
 	w.Server = w.NewReplica(t, func(o *apiserver.Options) { o.Store = db })
 	other.Server = w.Server
-	w.Server.Service.Readings = rest.NewReadings(db.ListsAtOnce(), 50*time.Millisecond)
+	w.Server.Service.HistoryReads = rest.NewHistoryReads(db.ListsAtOnce(), 50*time.Millisecond)
 
 	var reading sync.WaitGroup
-	answers := make([]*httptest.ResponseRecorder, db.ListsAtOnce()/rest.ReadingShare)
+	answers := make([]*httptest.ResponseRecorder, db.ListsAtOnce()/rest.HistoryReadShare)
 	for i := range answers {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/projects/"+w.ProjectID.String()+"/runs", nil)
 		apiservertest.SetHeaders(request, key, "", nil)
@@ -95,7 +95,7 @@ func TestReadings_LimitConcurrentReadsPerProject(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, w.Request(t, key, http.MethodGet, "/environments", "").Code, "what is no history needs none")
 	require.Equal(t, http.StatusOK, other.Request(t, others, http.MethodGet, "/runs", "").Code)
-	rest, err := w.Server.Service.Readings.Wait(t.Context(), uuid.New(), 2)
+	rest, err := w.Server.Service.HistoryReads.Wait(t.Context(), uuid.New(), 2)
 	require.NoError(t, err)
 	apiservertest.RequireCode(t, http.StatusServiceUnavailable, httpserver.CodeBusy, other, others, http.MethodGet, "/runs", "")
 	rest.End()
@@ -104,5 +104,5 @@ func TestReadings_LimitConcurrentReadsPerProject(t *testing.T) {
 	for _, answer := range answers {
 		require.Equal(t, http.StatusOK, answer.Code, "%s", answer.Body)
 	}
-	require.True(t, w.Server.Service.Readings.Free())
+	require.True(t, w.Server.Service.HistoryReads.Free())
 }

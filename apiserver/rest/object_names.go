@@ -14,14 +14,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// objectName matches how controllers name an environment or a connector in a text: by its object, as
-// Environment "name" or, as store.ObjectRef does, as Environment namespace/name. A caller of this API
-// knows it by the name for people.
+// objectName matches the name of an environment or a connector in a text of a controller: Environment "name" or, from
+// store.ObjectRef, Environment namespace/name. Callers of this API know the object by its display name.
 var objectName = regexp.MustCompile(`\b(Environment|Connector) (?:"([a-z0-9.-]+)"|([a-z0-9-]+)/([a-z0-9.-]*[a-z0-9]))`)
 
-// explained is a shape with texts that controllers wrote.
+// explained is a shape with texts of controllers.
 type explained interface {
-	// texts are the texts that exist.
+	// Texts returns the texts that are set.
 	Texts() []*string
 }
 
@@ -32,8 +31,7 @@ func PresentTexts(text *string) []*string {
 	return []*string{text}
 }
 
-// names are the names for people of a project's objects, by kind and name of the object, as far as they were
-// asked for.
+// names caches display names of a project's objects, by kind and name of the object.
 type names struct {
 	server *Service
 	caller *Caller
@@ -44,12 +42,13 @@ func (s *Service) namesFor(c *Caller) *names {
 	return &names{server: s, caller: c, known: map[string]string{}}
 }
 
-// NameObjects replaces the names of objects in the texts of a response by the names for people. body points to the response.
+// NameObjects replaces the names of objects in the texts of a response with their display names. body points to the
+// response.
 func (s *Service) NameObjects(ctx context.Context, c *Caller, body any) {
 	s.namesFor(c).rename(ctx, body)
 }
 
-// rename writes the names for people into the texts of a body: a shape, or a list of them.
+// rename replaces names in the texts of a body, which is a shape or a list of shapes.
 func (n *names) rename(ctx context.Context, body any) {
 	switch v := reflect.ValueOf(body).Elem(); {
 	case v.Kind() == reflect.Slice:
@@ -67,19 +66,18 @@ func (n *names) rename(ctx context.Context, body any) {
 
 func (n *names) renameAll(ctx context.Context, texts ...*string) {
 	for _, text := range texts {
-		*text = n.text(ctx, *text)
+		*text = n.replaceNames(ctx, *text)
 	}
 }
 
-// text is a text with the names for people. An object that is gone, or that the key does not reach, keeps the name
-// that the text has.
-func (n *names) text(ctx context.Context, text string) string {
+// replaceNames returns a text with display names. A deleted object, or one that the key does not reach, keeps its name.
+func (n *names) replaceNames(ctx context.Context, text string) string {
 	return objectName.ReplaceAllStringFunc(text, func(found string) string {
 		name, ok := n.known[found]
 		if !ok {
 			parts := objectName.FindStringSubmatch(found)
 			ref := store.ObjectRef{Kind: parts[1], Namespace: cmp.Or(parts[3], n.caller.Namespace), Name: cmp.Or(parts[2], parts[4])}
-			if name = n.look(ctx, ref); name == "" {
+			if name = n.findDisplayName(ctx, ref); name == "" {
 				name = found
 			}
 			n.known[found] = name
@@ -88,8 +86,9 @@ func (n *names) text(ctx context.Context, text string) string {
 	})
 }
 
-// look is what people call an object; "" if nobody knows. What explains an answer is no reason to fail it.
-func (n *names) look(ctx context.Context, ref store.ObjectRef) string {
+// findDisplayName returns the display name of an object, or "" if it is unknown. Errors do not fail the response,
+// because the text is only an explanation.
+func (n *names) findDisplayName(ctx context.Context, ref store.ObjectRef) string {
 	if ref.Namespace != n.caller.Namespace {
 		return ""
 	}
@@ -99,13 +98,13 @@ func (n *names) look(ctx context.Context, ref store.ObjectRef) string {
 	}
 	for _, object := range held {
 		if object.Ref.SameObject(ref) {
-			return n.called(ctx, ref.Kind, object.Key.ID)
+			return n.displayNameOf(ctx, ref.Kind, object.Key.ID)
 		}
 	}
 	return ""
 }
 
-func (n *names) called(ctx context.Context, kind string, id uuid.UUID) string {
+func (n *names) displayNameOf(ctx context.Context, kind string, id uuid.UUID) string {
 	key := n.caller.RowKey(ID(id))
 	if kind == store.KindEnvironment {
 		if e, err := n.server.Store.Environment(ctx, key); err == nil && e.DisplayName != "" && n.caller.Reaches(e.Ref.Name) {
@@ -120,11 +119,11 @@ func (n *names) called(ctx context.Context, kind string, id uuid.UUID) string {
 	return `connector "` + c.Name + `"`
 }
 
-// problem is a problem whose texts have the names for people.
+// problem returns a problem with display names in its texts.
 func (n *names) problem(ctx context.Context, p Problem) Problem {
-	p.Detail, p.Errors = n.text(ctx, p.Detail), slices.Clone(p.Errors)
+	p.Detail, p.Errors = n.replaceNames(ctx, p.Detail), slices.Clone(p.Errors)
 	for i := range p.Errors {
-		p.Errors[i].Message = n.text(ctx, p.Errors[i].Message)
+		p.Errors[i].Message = n.replaceNames(ctx, p.Errors[i].Message)
 	}
 	return p
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// annotationRequests holds, in an object that was changed under Idempotency-Keys, the
-// last of them, each with the digest of its request.
+// annotationRequests holds the last Idempotency-Keys under which an object was changed, each with the digest of its
+// request.
 const annotationRequests = "agentplatform.dev/requests"
 
 const (
-	// requestsNoted is how many there are of them at most.
-	requestsNoted = 10
-	// MaxChangeAttempts is how often a change or a deletion is tried while somebody else,
-	// such as a controller that writes the status, changes the object meanwhile.
+	// maxRequestNotes is the most Idempotency-Keys in annotationRequests.
+	maxRequestNotes = 10
+	// MaxChangeAttempts is the number of attempts of a change or a deletion. Each attempt fails if another writer, such
+	// as a controller, has changed the object since it was read.
 	MaxChangeAttempts = 5
 )
 
-// nounOf is what this API calls an object of a kind that it changes.
+// nounOf returns the name of an object's kind in this API.
 func nounOf(o v1alpha1.ConditionedObject) string {
 	switch o.ObjectKind() {
 	case store.KindEnvironment:
@@ -43,15 +43,11 @@ func nounOf(o v1alpha1.ConditionedObject) string {
 	return "connector"
 }
 
-// Amend changes an object as it was read and judged: edit judges it, and writes into
-// it what is asked for. When somebody has changed the object meanwhile, if only its
-// status, both are done again on what it is then. Nothing is written where nothing
-// changes. repeated says that an earlier call under the same Idempotency-Key has made
-// the change; edit is not called then.
-//
-// The write takes fields over from whoever owns them, but for those of GitOps
-// managers.
-func (s *Service) Amend(ctx context.Context, c *Caller, o v1alpha1.ConditionedObject, edit func() error) (repeated bool, err error) {
+// UpdateObject changes an object: edit checks the object and writes the change into it. If another writer has changed
+// the object since it was read, UpdateObject reads it again and repeats edit. It writes nothing if edit changes nothing.
+// repeated reports that an earlier call with the same Idempotency-Key made the change; edit is not called then. The
+// write takes ownership of fields, except fields of GitOps managers.
+func (s *Service) UpdateObject(ctx context.Context, c *Caller, o v1alpha1.ConditionedObject, edit func() error) (repeated bool, err error) {
 	object, uid, id := o.(client.Object), o.GetUID(), ObjectID(o)
 	for range MaxChangeAttempts {
 		if repeated, err = s.IsRepeated(ctx, c, o); repeated || err != nil {
@@ -90,9 +86,9 @@ func (s *Service) Amend(ctx context.Context, c *Caller, o v1alpha1.ConditionedOb
 	return false, nil
 }
 
-// Reload reads an object anew, in place of what is known of it.
+// Reload reads an object again and replaces it.
 func (s *Service) Reload(ctx context.Context, o v1alpha1.ConditionedObject) error {
-	id, fresh := ObjectID(o), reflect.New(reflect.TypeOf(o).Elem()) // what is decoded into o would keep fields that are gone
+	id, fresh := ObjectID(o), reflect.New(reflect.TypeOf(o).Elem()) // decoding into o would keep deleted fields
 	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(o.(client.Object)), fresh.Interface().(client.Object)); err != nil {
 		return err
 	}
@@ -101,8 +97,8 @@ func (s *Service) Reload(ctx context.Context, o v1alpha1.ConditionedObject) erro
 	return nil
 }
 
-// IsRepeated says whether a call repeats one that has changed the object: 422 where its
-// Idempotency-Key was sent with another request.
+// IsRepeated reports whether an earlier call with the same Idempotency-Key changed the object. It returns 422 if another
+// request had the key.
 func (s *Service) IsRepeated(ctx context.Context, c *Caller, o v1alpha1.ConditionedObject) (bool, error) {
 	if c.IdempotencyKey == "" {
 		return false, nil
@@ -122,8 +118,8 @@ func (s *Service) IsRepeated(ctx context.Context, c *Caller, o v1alpha1.Conditio
 	return false, nil
 }
 
-// HasNoted says whether an object has the note of the same call: 422 where it is one of another
-// request under the same Idempotency-Key.
+// HasNoted reports whether annotationRequests has the Idempotency-Key of the call. It returns 422 if another request had
+// the key.
 func (c *Caller) HasNoted(ctx context.Context, o client.Object) (bool, error) {
 	for _, noted := range strings.Fields(o.GetAnnotations()[annotationRequests]) {
 		key, digest, _ := strings.Cut(noted, "=")
@@ -138,8 +134,7 @@ func (c *Caller) HasNoted(ctx context.Context, o client.Object) (bool, error) {
 	return false, nil
 }
 
-// NoteRequest writes a call's Idempotency-Key, and the digest of its request, into the object
-// that it changes.
+// NoteRequest writes the Idempotency-Key of a call and the digest of its request into the object that it changes.
 func (c *Caller) NoteRequest(ctx context.Context, o client.Object) {
 	if c.IdempotencyKey == "" {
 		return
@@ -149,12 +144,11 @@ func (c *Caller) NoteRequest(ctx context.Context, o client.Object) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[annotationRequests] = strings.Join(noted[max(len(noted)-requestsNoted, 0):], " ")
+	annotations[annotationRequests] = strings.Join(noted[max(len(noted)-maxRequestNotes, 0):], " ")
 	o.SetAnnotations(annotations)
 }
 
-// keyNoted stands for an Idempotency-Key: it follows from what derived names are made
-// of, too.
+// keyNoted is the form of an Idempotency-Key in annotationRequests.
 func (c *Caller) keyNoted() string { return hex.EncodeToString(c.DeriveBytes("change")[:8]) }
 
 // Revert undoes a change with restore, unless the object has changed since.

@@ -20,30 +20,29 @@ import (
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 )
 
-// kind is what objects are watched, and how they are found again.
+// kind is a kind of objects for informers.
 type kind struct {
-	// name is theirs for people: API keys.
+	// name is the name in texts, such as API keys.
 	name     string
 	object   client.Object
 	list     func() client.ObjectList
 	indexers cache.Indexers
 }
 
-// watched are the objects of a kind as informers know them: a moment late, and at
-// no cost.
-type watched struct {
+// informedObjects are the objects of a kind in informers. They can be stale by a moment.
+type informedObjects struct {
 	kind
 	client     client.WithWatch
 	namespaces []string
 	logger     *slog.Logger
 	informers  []cache.SharedIndexInformer
-	// refused says of each informer that Kubernetes refuses it.
+	// refused reports per informer that Kubernetes denies its list.
 	refused []atomic.Bool
 }
 
-// newWatched knows nothing before run. The empty set stands for all namespaces.
-func newWatched(c client.WithWatch, within namespaces.Set, logger *slog.Logger, k kind) *watched {
-	w := &watched{kind: k, client: c, namespaces: within, logger: logger}
+// newInformedObjects returns informers that run starts. An empty set stands for all namespaces.
+func newInformedObjects(c client.WithWatch, within namespaces.Set, logger *slog.Logger, k kind) *informedObjects {
+	w := &informedObjects{kind: k, client: c, namespaces: within, logger: logger}
 	if len(within) == 0 {
 		w.namespaces = []string{metav1.NamespaceAll}
 	}
@@ -54,7 +53,7 @@ func newWatched(c client.WithWatch, within namespaces.Set, logger *slog.Logger, 
 	return w
 }
 
-func (w *watched) informer(namespace string) cache.SharedIndexInformer {
+func (w *informedObjects) informer(namespace string) cache.SharedIndexInformer {
 	options := func(o metav1.ListOptions) *client.ListOptions {
 		return &client.ListOptions{Namespace: namespace, Raw: &o}
 	}
@@ -70,13 +69,12 @@ func (w *watched) informer(namespace string) cache.SharedIndexInformer {
 	return cache.NewSharedIndexInformer(cache.ToListWatcherWithWatchListSemantics(source, w.client), w.object, 0, w.indexers)
 }
 
-// run keeps the objects up to date until ctx ends. A namespace that may not be
-// read holds up no other one.
-func (w *watched) run(ctx context.Context) error {
+// run updates the objects until ctx ends. A namespace that Kubernetes denies does not block the others.
+func (w *informedObjects) run(ctx context.Context) error {
 	var group errgroup.Group
 	for i, informer := range w.informers {
 		namespace := w.namespaces[i]
-		if err := informer.SetTransform(lean); err != nil {
+		if err := informer.SetTransform(dropUnused); err != nil {
 			return fmt.Errorf("starting to read %s: %w", w.name, err)
 		}
 		err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
@@ -98,9 +96,8 @@ func (w *watched) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// synced is an error until all objects are known, but for those of namespaces that
-// may not be read.
-func (w *watched) synced() error {
+// synced returns an error until all informers have synced, except informers that Kubernetes denies.
+func (w *informedObjects) synced() error {
 	for i, informer := range w.informers {
 		if !informer.HasSynced() && !w.refused[i].Load() {
 			return fmt.Errorf("the informer of %s in namespace %q has not synced yet", w.name, w.namespaces[i])
@@ -109,8 +106,8 @@ func (w *watched) synced() error {
 	return nil
 }
 
-// lean leaves out what nobody asks of these objects, and tenants may make large.
-func lean(o any) (any, error) {
+// dropUnused drops fields that nothing reads and that tenants can make large.
+func dropUnused(o any) (any, error) {
 	if object, err := meta.Accessor(o); err == nil {
 		object.SetManagedFields(nil)
 		object.SetAnnotations(nil)
@@ -118,10 +115,10 @@ func lean(o any) (any, error) {
 	return o, nil
 }
 
-// by are the objects with a value in an index; they must not be changed.
-func (w *watched) by(index, value string) (found []any) {
+// byIndex returns the objects with a value in an index. The caller must not modify them.
+func (w *informedObjects) byIndex(index, value string) (found []any) {
 	for _, informer := range w.informers {
-		if objects, err := informer.GetIndexer().ByIndex(index, value); err == nil { // there is such an index
+		if objects, err := informer.GetIndexer().ByIndex(index, value); err == nil { // the index exists
 			found = append(found, objects...)
 		}
 	}
