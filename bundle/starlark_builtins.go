@@ -21,6 +21,9 @@ const (
 // SendConnector is the name of the built-in with which middleware sends to an outbound connector.
 const SendConnector = "send_connector"
 
+// abortCall is the name of the built-in that ends a hook in place of the tool.
+const abortCall = "abort"
+
 // Effect tells what a built-in does outside of the script.
 type Effect string
 
@@ -105,8 +108,9 @@ var controlBuiltins = []Builtin{
 		Doc: "Ends the script and the run. The run is completed, and `message` is its output. With `publish_outbound=False` no outbound " +
 			"connector sends the result.",
 		Example: `stop("We are closed.")`, Result: ``},
-	{Name: "abort", Signature: `result`, Owners: []ScriptOwner{OwnerHook},
+	{Name: abortCall, Signature: `result`, Owners: []ScriptOwner{OwnerHook},
 		Doc:     "Ends a hook `before`. The tool is not called, and the model sees `result`, a JSON value.",
+		Errors:  "A call in a hook `after`: return the result instead.",
 		Example: `abort({"error": "not allowed"})`, Result: ``},
 }
 

@@ -107,12 +107,25 @@ func (p *repoParser) linkStages(folder scriptFolder, f *starlarkFile) {
 			continue
 		}
 		found = true
+		if folder.name == hooksFolder.name && name == StageAfter {
+			p.rejectAbort(f, def)
+		}
 		if want := folder.parameters[name]; !slices.Equal(parameterNames(def), want) {
 			p.problems.add(starlarkPosition(f.path, def.Name.NamePos), "%s must have the parameters: def %s(%s)", name, name, strings.Join(want, ", "))
 		}
 	}
 	if !found {
 		p.problems.add(Position{File: f.path}, "the script defines neither before nor after; nothing would call it. Move a library to %s/lib/", folder.name)
+	}
+}
+
+// rejectAbort reports calls of abort in the hook after, which the runner rejects too.
+func (p *repoParser) rejectAbort(f *starlarkFile, after *syntax.DefStmt) {
+	begin, end := after.Span()
+	for _, use := range f.uses {
+		if use.name == abortCall && use.at.Line >= int(begin.Line) && use.at.Line <= int(end.Line) {
+			p.problems.add(use.at, "abort is for the hook before, because the tool has run; return the result that the model sees")
+		}
 	}
 }
 

@@ -113,6 +113,14 @@ func TestStarlark_RejectsUnusedMiddleware(t *testing.T) {
 	}, "\n"))
 }
 
+// A hook can abort a call only before the tool runs.
+func TestStarlark_RejectsAbortAfterCalls(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.Parse(withAgent("hooks/ok.star",
+		"def before(tool, params, context):\n  abort(1)\n\ndef after(tool, params, result, context):\n  if result:\n    abort(2)\n\ndef other():\n  abort(3)\n"))
+	require.EqualError(t, err, "hooks/ok.star:6:5: abort is for the hook before, because the tool has run; return the result that the model sees")
+}
+
 // A build can reject the built-ins that the runner does not offer.
 func TestStarlark_RejectsBuiltinsThatAreNotOffered(t *testing.T) {
 	t.Parallel()

@@ -4,11 +4,14 @@ package script
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"go.starlark.net/starlark"
+
+	"github.com/agentplatform/agentplatform/bundle"
 )
 
 // logLevels are the levels of log.
@@ -88,6 +91,9 @@ func stopRun(c *call, a *arguments) (starlark.Value, error) {
 }
 
 func abortTool(c *call, a *arguments) (starlark.Value, error) {
+	if c.message.Function != bundle.StageBefore {
+		return nil, errors.New("abort is for the hook before, because the tool has run; return the result that the model sees")
+	}
 	result, err := c.encodeResult(a.values[0])
 	if err != nil {
 		return nil, err

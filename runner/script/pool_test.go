@@ -133,8 +133,8 @@ func TestPool_StopsAndAborts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			call := callOn(body(tt.line), "")
-			call.Owner = bundle.OwnerHook
+			call := callOn(strings.Replace(body(tt.line), "run", bundle.StageBefore, 1), "")
+			call.Owner, call.Function = bundle.OwnerHook, bundle.StageBefore
 			result, err := pool.Run(t.Context(), call, nil)
 			require.NoError(t, err)
 			result.Steps = 0

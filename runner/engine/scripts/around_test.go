@@ -231,6 +231,8 @@ func TestAround_Failures(t *testing.T) {
 			"before of hooks/main.star failed: the arguments do not fit: timezone"},
 		"wrong arguments": {"hooks/main.star", "def before(tool, params, context):\n    return [1]\n", scripts.CodeHook,
 			"before of hooks/main.star failed: it must return a map with the parameters of the tool, or None"},
+		"abort after the call": {"hooks/main.star", "def refuse():\n    abort(1)\n\ndef after(tool, params, result, context):\n    refuse()\n", scripts.CodeHook,
+			"after of hooks/main.star failed: abort is for the hook before, because the tool has run; return the result that the model sees"},
 		"hook": {"hooks/main.star", "def after(tool, params, result, context):\n    fail(\"no\")\n", scripts.CodeHook, "after of hooks/main.star failed: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
