@@ -176,6 +176,9 @@ func (p *repoParser) reachableFrom(agent string) (out reachable) {
 	for _, action := range p.project.Actions(p.project.BaseName(agent)) {
 		out.sends = append(out.sends, action.Name)
 	}
+	if p.project.SendsByMiddleware(p.project.BaseName(agent)) {
+		out.sends = append(out.sends, SendConnector)
+	}
 	return out
 }
 

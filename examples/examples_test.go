@@ -46,7 +46,7 @@ func read(t *testing.T, files fs.FS, file string) string {
 // forEach runs a test for each example.
 func forEach(t *testing.T, test func(t *testing.T, name string)) {
 	t.Parallel()
-	require.Subset(t, examples.Names(), []string{"hello", "support-triage", "customer-desk", "order-refunds", "invoice-reader", "nightly-report", "release-notes", "ticket-pipeline"})
+	require.Subset(t, examples.Names(), []string{"hello", "support-triage", "customer-desk", "order-refunds", "invoice-reader", "nightly-report", "release-notes", "ticket-pipeline", "mail-desk"})
 	for _, name := range examples.Names() {
 		t.Run(name, func(t *testing.T) { test(t, name) })
 	}
@@ -155,10 +155,11 @@ func TestREADMEs_SendKnownInput(t *testing.T) {
 // howTos are how-to pages by the examples that they explain.
 var howTos = map[string]string{
 	"customer-desk": "../docs/mcp.md", "order-refunds": "../docs/scripts.md", "ticket-pipeline": "../docs/pipelines.md",
+	"mail-desk": "../docs/middleware.md",
 }
 
 // howToFile matches the first line of a code block with a file of an example.
-var howToFile = regexp.MustCompile(`^# ((?:agents|models|tests|tools|steps)/\S+)$`)
+var howToFile = regexp.MustCompile(`^# ((?:agents|connectors|hooks|middleware|models|tests|tools|steps)/\S+)$`)
 
 // The files in a how-to page equal the files of its example. A code block begins with the path of its file.
 func TestHowTos_CopyExamples(t *testing.T) {

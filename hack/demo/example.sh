@@ -25,6 +25,8 @@ order-lookup)
 invoice-reader)
   variables="{name: ERP_URL, value: $destination/invoices}, {name: ERP_TOKEN, secretKeyRef: {name: credentials, key: token}}"
   credentials="token=the-token-of-your-erp" ;;
+mail-desk)
+  variables="{name: CRM_URL, value: $destination/notes}" ;;
 nightly-report)
   variables="{name: REPORT_SCHEDULE, value: '* * * * *'}, {name: REPORT_TIMEZONE, value: Europe/Berlin}, {name: TEAM, value: the platform team},
     {name: CHAT_WEBHOOK_URL, secretKeyRef: {name: credentials, key: url}}"
@@ -126,6 +128,11 @@ invoice-reader)
   post "$(hook invoices)" -H "X-Service-Secret: $(secret invoices)" -F from=billing@acme.example -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf
   arrived
   again="curl $patient $(hook invoices) -H 'X-Service-Secret: $(secret invoices)' -F from=you -F invoice=@examples/invoice-reader/tests/files/invoice-4711.pdf; curl $received" ;;
+mail-desk)
+  step "a mail is answered, and the CRM gets a note"
+  post "$(hook mails)" -H "X-Service-Secret: $(secret mails)" --json '{"from": "ada@acme.example", "subject": "Refund", "body": "Please refund 20 euros for order 4711."}'
+  arrived
+  again="curl $patient $(hook mails) -H 'X-Service-Secret: $(secret mails)' --json '{\"from\": \"you\", \"subject\": \"Hello\", \"body\": \"When are you open?\"}'; curl $received" ;;
 nightly-report)
   step "it comes by itself; here every minute"
   arrived

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/filetype"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -156,7 +158,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 
 // endedRun returns the outcome of a run. A run that timed out has failed, because nothing resumes it.
 func endedRun(ctx context.Context, out engine.Outcome, values map[string]any) expr.Ended {
-	ended := expr.Ended{Output: out.Output, Error: out.Error, Status: string(out.Status), Context: values}
+	ended := expr.Ended{Output: out.Output, Error: out.Error, Status: string(out.Status), Context: withSetValues(values, out.Context)}
 	if out.Status != engine.Unfinished {
 		return ended
 	}
@@ -169,6 +171,16 @@ func endedRun(ctx context.Context, out engine.Outcome, values map[string]any) ex
 		ended.Error = out.Cause.Error()
 	}
 	return ended
+}
+
+// withSetValues adds what scripts set to the values that the context of a run began with, which scripts cannot change.
+func withSetValues(values map[string]any, set json.RawMessage) map[string]any {
+	var all map[string]any
+	if len(set) == 0 || exactjson.Decode(set, &all) != nil { // the engine has encoded it
+		return values
+	}
+	maps.Copy(all, values)
+	return all
 }
 
 // memory is the journal of one run, with the cost of its model calls.

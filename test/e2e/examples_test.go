@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"time"
 
@@ -160,6 +161,7 @@ var _ = Describe("The example", func() {
 	for _, w := range ways {
 		Context(w.name, func() {
 			answering(w)
+			mailDesk(w)
 			releaseNotes(w)
 		})
 	}
@@ -255,6 +257,26 @@ func answering(w way) {
 			return came[len(came)-1].headers.Get("Authorization")
 		}).WithTimeout(patience).WithPolling(2 * time.Second).Should(Equal("Bearer CANARY2"))
 	}, SpecTimeout(6*time.Minute))
+}
+
+// mailDesk tests the example with middleware and hooks.
+func mailDesk(w way) {
+	It("mail-desk answers a mail, and its middleware tells the CRM", func(ctx SpecContext) {
+		t, crm := newTeam(ctx, 1), startReceiver(http.StatusOK)
+		w.example(ctx, t, "mail-desk", setting{name: "CRM_URL", value: crm.url})
+		mails, to := t.known(ctx, t.connector(ctx, "mails")), t.connector(ctx, "crm")
+		answer := mails.post(ctx, cluster.gateway, `{"from": "ada@acme.example", "subject": "Out of office", "body": "I am back on Monday."}`)
+		Expect(answer.Result.Output).To(Equal("An automatic reply needs no answer."))
+		answer = mails.post(ctx, cluster.gateway, `{"from": "ada@acme.example", "subject": "Refund", "body": "Please refund 20 euros for order 4711."}`)
+		Expect(answer.Status).To(Equal(http.StatusOK), string(answer.Body))
+		Expect(answer.Result.Output).To(Equal("We have refunded 20 euros.\n\nYour support team"))
+		got := t.arrived(ctx, crm, to)
+		Expect(string(got.body)).To(MatchJSON(`{"customer": "ada@acme.example", "note": "We have refunded 20 euros.\n\nYour support team"}`))
+		Expect(crm.came()).To(HaveLen(1), "a run that stopped sends nothing")
+		found := t.rest(ctx, http.MethodGet, "/runs?search="+url.QueryEscape(`context.customer == "ada@acme.example"`), "", http.StatusOK)
+		Expect(string(found)).To(ContainSubstring(`"context":{"customer":"ada@acme.example"}`))
+		say("%s", got.body)
+	}, SpecTimeout(5*time.Minute))
 }
 
 // releaseNotes tests the release notes example.
