@@ -19,6 +19,8 @@ const (
 	// MaxContext limits what scripts set in a run's context, as JSON. A run with more fails with
 	// RunErrorContextTooLarge.
 	MaxContext = 64 << 10
+	// MaxListedContext limits it in lists, which omit a larger one.
+	MaxListedContext = 4 << 10
 	// MaxError limits the message of an error or a deployment. The rest is cut.
 	MaxError = 16 << 10
 	// MaxCode limits the error code of a run and the kind of a journal entry.

@@ -318,9 +318,10 @@ type History interface {
 	// JournalAfter returns at most limit entries after one, with at most MaxJournalPage bytes of
 	// data. It returns none only at the end. See LastJournalPage.
 	JournalAfter(ctx context.Context, run Key, sequence int64, limit int) ([]JournalEntry, error)
-	// ListRuns returns runs without output, and the ID for the next page; nil at the end. It reads
-	// at most MaxCandidates runs, and takes no longer than the search may, so a page may be short.
-	// It returns ErrSearchTooBroad or ErrSearchBusy if it made no progress.
+	// ListRuns returns runs without output and without a context above MaxListedContext, and the ID
+	// for the next page; nil at the end. It reads at most MaxCandidates runs, and takes no longer
+	// than the search may, so a page may be short. It returns ErrSearchTooBroad or ErrSearchBusy if
+	// it made no progress.
 	ListRuns(ctx context.Context, q RunQuery) (runs []Run, next *uuid.UUID, err error)
 	// Ended returns the given connector runs that have ended.
 	Ended(ctx context.Context, connectorRuns []Key) ([]Key, error)

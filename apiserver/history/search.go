@@ -88,7 +88,7 @@ func SearchedRun(run store.Searched) search.Run {
 	out := search.Run{
 		AgentName: run.AgentName, TestName: run.TestName, Status: string(run.Status), DeploymentID: textOf(run.DeploymentID), ConnectorID: textOf(run.ConnectorID),
 		Attempt: run.Attempt, Error: run.Error, ErrorCode: string(run.ErrorCode), Output: run.Output,
-		ContentType: run.ContentType, Input: run.Input, Headers: run.Headers,
+		ContentType: run.ContentType, Input: run.Input, Headers: run.Headers, Context: run.Context,
 	}
 	if ms := rest.ElapsedMS(run.StartedAt, run.EndedAt); ms != nil {
 		out.Duration = time.Duration(*ms) * time.Millisecond

@@ -17,7 +17,7 @@ var eraseRun = rest.Handle((*API).eraseRun, rest.Endpoint{
 	Method: rest.Delete, Path: "/runs/{run_id}", ID: "eraseRun",
 	Permissions: rest.Requires("runs.delete"), Effect: rest.EffectAction, Errors: rest.ActionErrors,
 	Summary: "Erase an agent run",
-	Doc: "Erases the content of a run that has ended: its output and error; its journal with all model responses and tool " +
+	Doc: "Erases the content of a run that has ended: its output, error and context; its journal with all model responses and tool " +
 		"results; what it sent through outbound connectors, and the responses of the receivers. If no other run of its event " +
 		"is left, the event's input, attachments and headers are erased too, and the event cannot be replayed.\n\n" +
 		"The run then returns 404 and is in no list. The platform keeps a record of the run with its agent, environment, " +

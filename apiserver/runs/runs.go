@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/costs"
 	"github.com/agentplatform/agentplatform/apiserver/history"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
@@ -78,7 +79,7 @@ type Run struct {
 	Output           *string          `json:"output" doc:"The agent's output; null in lists."`
 	Error            *string          `json:"error" doc:"Why the run failed, as a text."`
 	ErrorCode        *string          `json:"error_code" doc:"Why the run failed, as a code." example:"agent_not_found"`
-	Context          rest.Object      `json:"context" doc:"What the run sees besides its input: headers, the headers of the webhook request that the connector selects. Null in lists and if there is none."`
+	Context          rest.Object      `json:"context" doc:"What the run sees besides its input: headers, the headers of the webhook request that the connector selects, and what scripts set, once the run has ended. Null if there is nothing. Lists have no headers, and null for a context of more than 4 KiB."`
 	TestName         *string          `json:"test_name" doc:"The A/B variant that executes the run; null for the agent itself and until a runner has reported it." example:"short"`
 	GuardrailOutcome *string          `json:"guardrail_outcome" doc:"The outcome of guardrails; null in this release."`
 	Attempt          int              `json:"attempt" doc:"How often a runner has claimed the run."`
@@ -144,7 +145,7 @@ var listRuns = rest.Handle((*API).listRuns, rest.Endpoint{
 		"while and then return 429.\n\n" +
 		"`search` is a CEL condition on `input`, `output`, `error`, `error_code`, `status`, `context`, `agent_name`, " +
 		"`test_name`, `deployment_id`, `connector_id`, `attempt` and `duration_ms`, or else a list of search terms. A search " +
-		"covers the error and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot " +
+		"covers the error, the context that scripts set, and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot " +
 		"be evaluated or costs too much.",
 	Example:      rest.Example{Path: "/runs"},
 	ReadsHistory: true,
@@ -305,10 +306,8 @@ func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error
 	if err != nil {
 		return shown, fmt.Errorf("reading the headers of run %s: %w", run.ID, err)
 	}
-	if len(headers) > 0 {
-		if shown.Context, err = json.Marshal(map[string]any{"headers": headers}); err != nil {
-			return shown, fmt.Errorf("showing the headers of run %s: %w", run.ID, err)
-		}
+	if shown.Context, err = showContext(run.Context, headers); err != nil {
+		return shown, fmt.Errorf("showing the context of run %s: %w", run.ID, err)
 	}
 	if err := s.addTrace(ctx, run, &shown); err != nil {
 		return shown, err
@@ -323,6 +322,22 @@ func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error
 	}
 	shown.Input, err = inputWithFiles(input, files)
 	return shown, err
+}
+
+// showContext joins what scripts set in the context of a run and its headers, which scripts cannot set. It returns nil
+// without either.
+func showContext(set json.RawMessage, headers map[string]string) (rest.Object, error) {
+	if len(headers) == 0 {
+		return rest.Object(set), nil
+	}
+	values := map[string]any{}
+	if len(set) > 0 {
+		if err := exactjson.Decode(set, &values); err != nil {
+			return nil, err
+		}
+	}
+	values["headers"] = headers
+	return json.Marshal(values)
 }
 
 // input is a run's input as it is shown; nil where it is too large or gone.
@@ -369,7 +384,7 @@ func showRun(r store.Run) Run {
 		TestName: rest.Optional(r.TestName), Status: RunStatus(r.Status), Output: rest.Optional(r.Output), Error: rest.Optional(r.Error), Attempt: r.Attempt,
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: rest.OptionalTime(r.StartedAt), EndedAt: rest.OptionalTime(r.EndedAt),
 		DurationMS: rest.ElapsedMS(r.StartedAt, r.EndedAt), TokenUsage: costs.TokenUsage(r.Usage),
-		Traces: []Span{}, Logs: []LogLine{},
+		Context: rest.Object(r.Context), Traces: []Span{}, Logs: []LogLine{},
 	}
 	if out.ErrorCode = rest.Optional(string(r.ErrorCode)); out.Error == nil {
 		out.Error = out.ErrorCode

@@ -1732,7 +1732,7 @@ type Run struct {
 	// ConnectorRunID The event that started the run.
 	ConnectorRunID nullable.Nullable[string] `json:"connector_run_id"`
 
-	// Context What the run sees besides its input: headers, the headers of the webhook request that the connector selects. Null in lists and if there is none.
+	// Context What the run sees besides its input: headers, the headers of the webhook request that the connector selects, and what scripts set, once the run has ended. Null if there is nothing. Lists have no headers, and null for a context of more than 4 KiB.
 	Context nullable.Nullable[map[string]interface{}] `json:"context"`
 
 	// Cost Cost of the model calls whose prices are known; null if none is known and if cost_unknown gives a reason.
@@ -3300,14 +3300,14 @@ type ClientInterface interface {
 	//
 	// A page covers at most 20,000 runs, and at most two seconds of a search. If few runs match, a page can be short or empty; `next_cursor` says whether there are more. A search without progress in that time returns 422 `search_too_broad`, or 503 `busy` if it spent most of the time waiting for other searches. A project can run four searches at a time on each replica, or fewer if the replica allows it fewer list queries. Further searches wait for a while and then return 429.
 	//
-	// `search` is a CEL condition on `input`, `output`, `error`, `error_code`, `status`, `context`, `agent_name`, `test_name`, `deployment_id`, `connector_id`, `attempt` and `duration_ms`, or else a list of search terms. A search covers the error and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot be evaluated or costs too much.
+	// `search` is a CEL condition on `input`, `output`, `error`, `error_code`, `status`, `context`, `agent_name`, `test_name`, `deployment_id`, `connector_id`, `attempt` and `duration_ms`, or else a list of search terms. A search covers the error, the context that scripts set, and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot be evaluated or costs too much.
 	//
 	// Corresponds with GET /v1/projects/{project_id}/runs (the `ListRuns` operationId).
 	ListRuns(ctx context.Context, projectID string, params *ListRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// EraseRun Erase an agent run
 	//
-	// Erases the content of a run that has ended: its output and error; its journal with all model responses and tool results; what it sent through outbound connectors, and the responses of the receivers. If no other run of its event is left, the event's input, attachments and headers are erased too, and the event cannot be replayed.
+	// Erases the content of a run that has ended: its output, error and context; its journal with all model responses and tool results; what it sent through outbound connectors, and the responses of the receivers. If no other run of its event is left, the event's input, attachments and headers are erased too, and the event cannot be replayed.
 	//
 	// The run then returns 404 and is in no list. The platform keeps a record of the run with its agent, environment, deployment, status, error code, times and tokens, which statistics still count. It also keeps the connector run and the deliveries with their statuses and times, and the call in the audit log. Replays of the event are separate runs, and receivers keep what they received.
 	//
@@ -4389,7 +4389,7 @@ func (c *Client) ReplaceVariables(ctx context.Context, projectID string, environ
 //
 // A page covers at most 20,000 runs, and at most two seconds of a search. If few runs match, a page can be short or empty; `next_cursor` says whether there are more. A search without progress in that time returns 422 `search_too_broad`, or 503 `busy` if it spent most of the time waiting for other searches. A project can run four searches at a time on each replica, or fewer if the replica allows it fewer list queries. Further searches wait for a while and then return 429.
 //
-// `search` is a CEL condition on `input`, `output`, `error`, `error_code`, `status`, `context`, `agent_name`, `test_name`, `deployment_id`, `connector_id`, `attempt` and `duration_ms`, or else a list of search terms. A search covers the error and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot be evaluated or costs too much.
+// `search` is a CEL condition on `input`, `output`, `error`, `error_code`, `status`, `context`, `agent_name`, `test_name`, `deployment_id`, `connector_id`, `attempt` and `duration_ms`, or else a list of search terms. A search covers the error, the context that scripts set, and the first 64 KiB of the input and of the output. It does not find a run if the condition cannot be evaluated or costs too much.
 //
 // Corresponds with GET /v1/projects/{project_id}/runs (the `ListRuns` operationId).
 func (c *Client) ListRuns(ctx context.Context, projectID string, params *ListRunsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4406,7 +4406,7 @@ func (c *Client) ListRuns(ctx context.Context, projectID string, params *ListRun
 
 // EraseRun Erase an agent run
 //
-// Erases the content of a run that has ended: its output and error; its journal with all model responses and tool results; what it sent through outbound connectors, and the responses of the receivers. If no other run of its event is left, the event's input, attachments and headers are erased too, and the event cannot be replayed.
+// Erases the content of a run that has ended: its output, error and context; its journal with all model responses and tool results; what it sent through outbound connectors, and the responses of the receivers. If no other run of its event is left, the event's input, attachments and headers are erased too, and the event cannot be replayed.
 //
 // The run then returns 404 and is in no list. The platform keeps a record of the run with its agent, environment, deployment, status, error code, times and tokens, which statistics still count. It also keeps the connector run and the deliveries with their statuses and times, and the call in the audit log. Replays of the event are separate runs, and receivers keep what they received.
 //

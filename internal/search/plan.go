@@ -27,7 +27,7 @@ func (q *Query) require(e ast.Expr) {
 		q.addEquality(args[0], args[1])
 		q.addEquality(args[1], args[0])
 	case operators.In:
-		if text, ok := stringLiteral(args[0]); ok && rootVariable(args[1]) == "input" {
+		if text, ok := stringLiteral(args[0]); ok && isIndexedValue(args[1]) {
 			q.Words = append(q.Words, appendWords(nil, text)...)
 		}
 	case "contains", "startsWith", "endsWith":
@@ -55,10 +55,17 @@ func (q *Query) addEquality(of, value ast.Expr) {
 }
 
 // hasWords reports whether the words of a value are in the run's index: output, error, and values
-// in the input.
+// in the input or the context.
 func hasWords(e ast.Expr) bool {
 	name := variableName(e)
-	return name == "output" || name == "error" || name == "error_code" || rootVariable(e) == "input"
+	return name == "output" || name == "error" || name == "error_code" || isIndexedValue(e)
+}
+
+// isIndexedValue reports whether an expression is a value in the input, or in the context without the
+// headers, which are not in the index.
+func isIndexedValue(e ast.Expr) bool {
+	root, first := rootVariable(e)
+	return root == "input" || root == "context" && first != "" && first != headersName
 }
 
 // variableName returns the variable of an expression, or "".
@@ -69,16 +76,18 @@ func variableName(e ast.Expr) string {
 	return ""
 }
 
-// rootVariable returns the variable that an expression is a part of at any depth, or "".
-func rootVariable(e ast.Expr) string {
+// rootVariable returns the variable that an expression is a part of at any depth, or "", and the name of
+// the part of the variable, or "" if it is not a literal.
+func rootVariable(e ast.Expr) (root, first string) {
 	for {
 		switch {
 		case e.Kind() == ast.SelectKind && !e.AsSelect().IsTestOnly():
-			e = e.AsSelect().Operand()
+			first, e = e.AsSelect().FieldName(), e.AsSelect().Operand()
 		case e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.Index:
+			first, _ = stringLiteral(e.AsCall().Args()[1])
 			e = e.AsCall().Args()[0]
 		default:
-			return variableName(e)
+			return variableName(e), first
 		}
 	}
 }

@@ -30,6 +30,8 @@ type Run struct {
 	ContentType string
 	Input       []byte
 	Headers     map[string]string
+	// Context is what scripts set in the run's context: a JSON object, or nil.
+	Context []byte
 }
 
 // shownError returns the error as in the REST API.
@@ -63,10 +65,31 @@ func (r Run) inputValue() any {
 	return strings.ToValidUTF8(string(r.Input), string(unicode.ReplacementChar))
 }
 
-// conditionValues returns the values of a condition's names. It decodes the input only if the condition uses
-// it.
+// The names of context that scripts cannot set.
+const (
+	headersName = "headers"
+	inputName   = "input"
+)
+
+// contextValues returns what scripts set in the context.
+func (r Run) contextValues() map[string]any {
+	if len(r.Context) > 0 {
+		value, err := expr.Input(r.Context)
+		if set, isObject := value.(map[string]any); err == nil && isObject {
+			return set
+		}
+	}
+	return map[string]any{}
+}
+
+// conditionValues returns the values of a condition's names. It decodes the input and the context only if
+// the condition uses them.
 func (r Run) conditionValues(looksAt func(name string) bool) map[string]any {
-	known := map[string]any{"headers": r.Headers}
+	known := map[string]any{}
+	if looksAt("context") {
+		known = r.contextValues()
+	}
+	known[headersName] = r.Headers
 	values := map[string]any{
 		"output": r.Output, "error": r.shownError(), "status": r.Status, "context": known, "input": nil,
 		"agent_name": r.AgentName, "test_name": r.TestName, "error_code": r.ErrorCode, "deployment_id": r.DeploymentID,
@@ -74,7 +97,7 @@ func (r Run) conditionValues(looksAt func(name string) bool) map[string]any {
 	}
 	if looksAt("input") || looksAt("context") {
 		input := r.inputValue()
-		values["input"], known["input"] = input, input
+		values["input"], known[inputName] = input, input
 	}
 	return values
 }
@@ -89,17 +112,22 @@ func (r Run) Words() []string {
 // gap separates texts in a sequence of words, so that no phrase crosses it.
 const gap = ""
 
-// sequence returns the words of the run in order: the output, the error, and the input. For JSON it
-// includes all names, texts and numbers.
+// sequence returns the words of the run in order: the output, the error, the context, and the input. For
+// JSON it includes all names, texts and numbers.
 func (r Run) sequence() (words []string) {
 	for _, text := range []string{r.Output, r.Error, r.ErrorCode} {
 		words = append(appendWords(words, text), gap)
 	}
-	input, isJSON := r.inputJSON()
-	if !isJSON {
-		return appendWords(words, string(r.Input))
+	words = appendJSONWords(words, r.Context)
+	if input, isJSON := r.inputJSON(); isJSON {
+		return appendJSONWords(words, input)
 	}
-	decoder := json.NewDecoder(bytes.NewReader(input))
+	return appendWords(words, string(r.Input))
+}
+
+// appendJSONWords appends the words of all names, texts and numbers in valid JSON.
+func appendJSONWords(words []string, text []byte) []string {
+	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
 	for {
 		token, err := decoder.Token()

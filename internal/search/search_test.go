@@ -23,47 +23,54 @@ var order = search.Run{
 	Error: "The model said no", ErrorCode: "model_failed", Output: `Dear Ada, order ÄB-17 "is late".`,
 	ContentType: "application/json; charset=utf-8", Input: []byte(`{"customer":{"name":"Acme Corp","city":"M\u00fcnchen"},"amount":40.50,"tags":["new","big deal"],"late":true}`),
 	Headers: map[string]string{"x-github-event": "push"},
+	Context: []byte(`{"customer":"Beta AG","order":{"id":9007199254740993},"headers":{"x-github-event":"fork"}}`),
 }
 
 func TestMatch_FindsRuns(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		`ada`:                              true,
-		`ada late`:                         true,
-		`LATE ada äb 17`:                   true,
-		`ada bob`:                          false,
-		`lat`:                              false, // a part of a word
-		`"is late"`:                        true,
-		`"late is"`:                        false,
-		`"late the" ada`:                   false, // in two texts
-		`acme münchen customer 40`:         true,
-		`"acme corp" "big deal"`:           true,
-		`"corp city"`:                      false,
-		`"is late`:                         true, // quotes are not closed
-		`model_failed`:                     true,
-		`error`:                            false, // not a condition, because it returns a text
-		`true`:                             false, // not a condition, because it names nothing
-		`late, true`:                       false,
-		`statsu == "failed"`:               false, // words, because the name is unknown
-		`status == "failed"`:               true,
-		`status == "completed"`:            false,
-		`output.contains("late")`:          true,
-		`output.matches("B-\\d+")`:         true,
-		`error == "The model said no"`:     true,
-		`error_code == "model_failed"`:     true,
-		`input.amount >= 40`:               true,
-		`input.amount == 40.5`:             true,
-		`input.customer.city == "München"`: true,
-		`input["customer"].name.startsWith("Acme")`:       true,
-		`"new" in input.tags && input.late`:               true,
-		`input.late == true && !(status == "completed")`:  true,
-		`context.headers["x-github-event"] == "push"`:     true,
-		`context.input.customer.name == "Acme Corp"`:      true,
-		`agent_name == "support" && test_name == "short"`: true,
-		`attempt > 1 && duration_ms >= 1500`:              true,
-		`deployment_id == "d" && connector_id == ""`:      true,
-		`input.nothing == 1`:                              false, // cannot be evaluated
-		`input.nothing == 1 || status == "failed"`:        true,
+		`ada`:                        true,
+		`ada late`:                   true,
+		`LATE ada äb 17`:             true,
+		`ada bob`:                    false,
+		`lat`:                        false, // a part of a word
+		`"is late"`:                  true,
+		`"late is"`:                  false,
+		`"late the" ada`:             false, // in two texts
+		`acme münchen customer 40`:   true,
+		`"acme corp" "big deal"`:     true,
+		`"corp city"`:                false,
+		`"is late`:                   true, // quotes are not closed
+		`"beta ag" 9007199254740993`: true,
+		`context.customer == "Beta AG" && context.order.id == 9007199254740993`: true,
+		`context.customer == "Acme Corp"`:                                       false,
+		`context.order.id == 9007199254740992`:                                  false,
+		`context.headers["x-github-event"] == "fork"`:                           false, // a script cannot set it
+		`context.nothing == "x"`:                                                false,
+		`model_failed`:                                                          true,
+		`error`:                                                                 false, // not a condition, because it returns a text
+		`true`:                                                                  false, // not a condition, because it names nothing
+		`late, true`:                                                            false,
+		`statsu == "failed"`:                                                    false, // words, because the name is unknown
+		`status == "failed"`:                                                    true,
+		`status == "completed"`:                                                 false,
+		`output.contains("late")`:                                               true,
+		`output.matches("B-\\d+")`:                                              true,
+		`error == "The model said no"`:                                          true,
+		`error_code == "model_failed"`:                                          true,
+		`input.amount >= 40`:                                                    true,
+		`input.amount == 40.5`:                                                  true,
+		`input.customer.city == "München"`:                                      true,
+		`input["customer"].name.startsWith("Acme")`:                             true,
+		`"new" in input.tags && input.late`:                                     true,
+		`input.late == true && !(status == "completed")`:                        true,
+		`context.headers["x-github-event"] == "push"`:                           true,
+		`context.input.customer.name == "Acme Corp"`:                            true,
+		`agent_name == "support" && test_name == "short"`:                       true,
+		`attempt > 1 && duration_ms >= 1500`:                                    true,
+		`deployment_id == "d" && connector_id == ""`:                            true,
+		`input.nothing == 1`:                                                    false, // cannot be evaluated
+		`input.nothing == 1 || status == "failed"`:                              true,
 		`[` + strings.Repeat("1,", 99) + `1].all(a, [` + strings.Repeat("1,", 99) + `1].all(b, [1,2,3].all(c, output != "")))`: false, // costs too much
 	} {
 		t.Run(fmt.Sprintf("%.60s", text), func(t *testing.T) {
@@ -131,6 +138,12 @@ func TestParse_ReturnsIndexRequirements(t *testing.T) {
 		`status != "failed"`:                                               {},
 		`input.customer.name == "Acme Corp" && input.amount > 4`:           {[]string{"acme", "corp"}, nil},
 		`"Acme" == input["name"]`:                                          {[]string{"acme"}, nil},
+		`context.customer == "Beta AG" && "x" in context.tags`:             {[]string{"ag", "beta", "x"}, nil},
+		`context["order"].city.startsWith("Bonn am ")`:                     {[]string{"am", "bonn"}, nil},
+		`context.input.name == "Ada"`:                                      {[]string{"ada"}, nil},
+		`context.headers["x-github-event"] == "push"`:                      {}, // headers are not indexed
+		`"push" in context.headers && "push" in context`:                   {},
+		`context["headers"].x == "push" && context[output].x == "push"`:    {},
 		`"new deal" in input.tags`:                                         {[]string{"deal", "new"}, nil},
 		`output == "it is late" && error == "no"`:                          {[]string{"is", "it", "late", "no"}, nil},
 		`output.contains("it is late")`:                                    {[]string{"is"}, nil},

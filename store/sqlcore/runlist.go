@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -24,9 +25,18 @@ func byStatus(statuses []store.RunStatus) string {
 	return failed
 }
 
-// listedColumns drops the output and the context, which lists do not return.
+// listedColumns drops the output and a large context, which lists do not return.
 func listedColumns(columns string) string {
-	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", "'' AS context,").Replace(columns)
+	return strings.NewReplacer("r.output,", "'' AS output,",
+		"r.context,", "CASE WHEN octet_length(r.context) <= "+strconv.Itoa(store.MaxListedContext)+" THEN r.context ELSE '' END AS context,").Replace(columns)
+}
+
+// listedRun returns a run as lists have it.
+func listedRun(run store.Run) store.Run {
+	if run.Output = ""; len(run.Context) > store.MaxListedContext {
+		run.Context = nil
+	}
+	return run
 }
 
 // candidates selects the newest runs of a window that may match, open or ended as their status

@@ -381,8 +381,7 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 		return text
 	}
 	next, err = s.each(ctx, q.Before, func(run store.Searched) (bool, error) {
-		run.Output = ""
-		runs = append(runs, run.Run)
+		runs = append(runs, listedRun(run.Run))
 		return len(runs) >= q.Limit, nil
 	})
 	return runs, next, wrap(err, "searching runs of project %s", q.ProjectID)

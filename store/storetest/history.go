@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -191,6 +192,32 @@ var historyPromises = []promise{
 		got, err = w.s.Run(w.ctx, none.Run)
 		w.NoError(err)
 		w.Nil(got.Context)
+	}},
+	{"lists have contexts that are not large", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(3)
+		want := map[uuid.UUID]string{}
+		for i, text := range []string{
+			`{"customer":"acme"}`, `{"x":"` + strings.Repeat("é", store.MaxListedContext/2) + `"}`, `{"x":"` + strings.Repeat("x", store.MaxListedContext-8) + `"}`,
+		} {
+			done := completed(w.claim(1, lease)[0])
+			done.Output, done.Context = "done", json.RawMessage(text)
+			w.NoError(w.complete(done))
+			if want[done.Run.ID] = text; i == 1 {
+				want[done.Run.ID] = ""
+			}
+		}
+		every := &store.Search{Match: func(context.Context, store.Searched) bool { return true }}
+		for _, search := range []*store.Search{nil, every} {
+			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10, Search: search})
+			w.NoError(err)
+			got := map[uuid.UUID]string{}
+			for _, run := range runs {
+				got[run.ID] = string(run.Context)
+				w.Empty(run.Output)
+			}
+			w.Equal(want, got)
+		}
 	}},
 	{"missing rows are not found", func(w *world) {
 		_, err := w.s.Run(w.ctx, w.key(uuid.New()))

@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -101,6 +102,28 @@ func (w *world) readSomeAtATime() {
 
 var searchPromises = []promise{
 	{"large runs are read in batches", (*world).readSomeAtATime},
+	{"an ended run is found by its context, with and without the index", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(2)
+		runs := w.claim(2, lease)
+		one, other := completed(runs[0]), completed(runs[1])
+		one.Context, other.Context = json.RawMessage(`{"customer": "acme"}`), json.RawMessage(`{"customer": "beta"}`)
+		w.NoError(w.complete(one))
+		w.NoError(w.complete(other))
+		search := &store.Search{Match: func(_ context.Context, run store.Searched) bool { return strings.Contains(string(run.Context), "acme") }}
+		q := store.RunQuery{ProjectID: w.project.ID, Limit: 3, Search: search}
+		w.Equal([]uuid.UUID{one.Run.ID}, w.listed(q))
+		n, err := w.s.IndexRuns(w.ctx, 100, func(run store.Searched) []string { return strings.Fields(string(run.Context)) })
+		w.NoError(err)
+		w.Positive(n)
+		search.Words = []string{`"acme"}`}
+		w.Equal([]uuid.UUID{one.Run.ID}, w.listed(q))
+		search.Words = []string{`"beta"}`}
+		w.Empty(w.listed(q), "the index has the words of each run")
+		search.Words = []string{`"acme"}`}
+		w.NoError(w.s.EraseRun(w.ctx, one.Run))
+		w.Empty(w.listed(q))
+	}},
 	{"a run is found by input and output, from its acceptance on", func(w *world) {
 		w.deploy("one", "first")
 		run := w.about("apple", "pear").Runs[0].ID
