@@ -14,10 +14,11 @@ const DefaultHTTPTimeout = 30 * time.Second
 
 // ToolFile is a file tools/**/*.yaml with HTTP requests that agents can send. See docs/http-tools.md.
 type ToolFile struct {
-	BaseURL string                  `yaml:"base_url" required:"true" form:"url" example:"'${ORDERS_URL}'" doc:"URL that the paths of all requests continue, http or https. It may contain variables of the environment, as '${NAME}'."`
-	Headers map[string]string       `yaml:"headers" example:"{Authorization: 'Bearer ${ORDERS_TOKEN}'}" doc:"Headers of all requests. A value may contain variables, as '${NAME}'."`
-	Timeout Duration                `yaml:"timeout" over:"0" example:"5s" doc:"Time limit of a request with its redirects."`
-	Tools   map[string]*ToolRequest `yaml:"tools" required:"true" example:"{look_up: {description: State of an order, parameters: {order: {type: integer}, fields: {type: string, optional: true}}, request: 'GET /orders/{order}', query: {fields: '{fields}'}, headers: {X-Order: '{order}'}, result: body.state, on_status: {'404': There is no such order.}}, note: {description: Adds a note, parameters: {text: {type: string}}, request: POST /notes, json: {note: '{text}'}, idempotent: true}, search: {description: Finds orders, parameters: {q: {type: string}}, request: POST /search, form: {q: '{q}'}}}" doc:"Requests, by the names of the tools: letters, digits, '_' and '-'. An agent names a tool by folder, file and name, such as 'orders.look_up'."`
+	BaseURL  string                  `yaml:"base_url" required:"true" form:"url" example:"'${ORDERS_URL}'" doc:"URL that the paths of all requests continue, http or https. It may contain variables of the environment, as '${NAME}'."`
+	Headers  map[string]string       `yaml:"headers" example:"{X-Tenant: '${TENANT}'}" doc:"Headers of all requests. A value may contain variables, as '${NAME}'."`
+	OAuthApp string                  `yaml:"oauth_app" form:"label" example:"orders" doc:"OAuth app of the environment whose access token is sent with all requests. Not together with a header 'Authorization'."`
+	Timeout  Duration                `yaml:"timeout" over:"0" example:"5s" doc:"Time limit of a request with its redirects."`
+	Tools    map[string]*ToolRequest `yaml:"tools" required:"true" example:"{look_up: {description: State of an order, parameters: {order: {type: integer}, fields: {type: string, optional: true}}, request: 'GET /orders/{order}', query: {fields: '{fields}'}, headers: {X-Order: '{order}'}, result: body.state, on_status: {'404': There is no such order.}}, note: {description: Adds a note, parameters: {text: {type: string}}, request: POST /notes, json: {note: '{text}'}, idempotent: true}, search: {description: Finds orders, parameters: {q: {type: string}}, request: POST /search, form: {q: '{q}'}}}" doc:"Requests, by the names of the tools: letters, digits, '_' and '-'. An agent names a tool by folder, file and name, such as 'orders.look_up'."`
 
 	// SourcePath is the file.
 	SourcePath string
@@ -59,6 +60,8 @@ type HTTPTool struct {
 	Query, Headers, Form []HTTPField
 	// Body is a JSON value whose texts are Templates, nil if the request has no JSON body.
 	Body any
+	// OAuthApp is the OAuth app whose access token is sent, "" for none.
+	OAuthApp string
 	// BasicAuth are the user name and the password, nil without basic authentication.
 	BasicAuth *[2]Template
 

@@ -56,6 +56,7 @@ func (p *repoParser) parseToolFile(file string) {
 	base := common.parseText(source.findNode("base_url"), "base_url", f.BaseURL)
 	common.checkBaseURL(source.findNode("base_url"), base)
 	headers := common.parseHeaders(source.findNode("headers"), "headers")
+	appAt := source.findNode("oauth_app")
 	tools := source.findNode("tools")
 	for _, name := range slices.Sorted(maps.Keys(f.Tools)) {
 		if len(p.project.httpTools) >= MaxHTTPTools {
@@ -64,7 +65,7 @@ func (p *repoParser) parseToolFile(file string) {
 		}
 		e := tools.findEntry(name)
 		t := &HTTPTool{
-			Reference: prefix + "." + name, Name: ModelToolName(prefix + "." + name), BaseURL: base, Headers: headers, Timeout: f.Timeout.Std(), at: e.pos,
+			Reference: prefix + "." + name, Name: ModelToolName(prefix + "." + name), BaseURL: base, Headers: headers, OAuthApp: f.OAuthApp, Timeout: f.Timeout.Std(), at: e.pos,
 		}
 		switch {
 		case f.Tools[name] == nil:
@@ -77,6 +78,9 @@ func (p *repoParser) parseToolFile(file string) {
 		}
 		c := &toolCompiler{problems: &p.problems, path: "tools." + name, source: e.value, request: f.Tools[name], tool: t}
 		c.compileTool()
+		if t.OAuthApp != "" && slices.ContainsFunc(t.Headers, func(h HTTPField) bool { return h.Name == "Authorization" }) {
+			p.problems.add(appAt.pos, `"oauth_app" and the header "Authorization" of the tool %q exclude each other; remove one`, name)
+		}
 		p.project.httpTools[t.Reference] = t
 	}
 }

@@ -155,6 +155,9 @@ func TestParse_ReportsProblemsOfHTTPTools(t *testing.T) {
 		"status":                   {toolFile("", "    on_status: {4xx: no}\n"), `6:17: "tools.x.on_status.4xx": a status is a number between 200 and 599`},
 		"empty error":              {toolFile("", "    on_status: {404: ''}\n"), `"tools.x.on_status.404" needs the text of the error`},
 		"unknown key":              {toolFile("", "    oauth_app: crm\n"), `6:5: unknown key "oauth_app"`},
+		"name of an app":           {toolFile("oauth_app: Not a name\n", ""), `2:12: "oauth_app"`},
+		"app and header":           {toolFile("oauth_app: crm\n", "    headers: {authorization: a}\n"), `2:12: "oauth_app" and the header "Authorization" of the tool "x" exclude each other; remove one`},
+		"app and common header":    {toolFile("oauth_app: crm\nheaders: {Authorization: a}\n", ""), `2:12: "oauth_app" and the header "Authorization"`},
 		"list":                     {"- a\n", `the file must hold keys and values, not a list`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,8 +46,8 @@ func everyKey() bundle.Files {
 	out := newFiles(
 		"agents/_defaults.yaml", "retry_options: {attempts: 2}\n",
 		"agents/support.yaml", "name: support\nmodel: openai/gpt-5\ntools: [current_time, look, orders.look_up]\n"+
-			"apis: {shop: {auth: {basic: {username: u, password: p}}}, other: {auth: {header: {X-Key: k}}}}\n"+
-			"mcp_servers: [{name: shop, url: 'https://mcp.example.com/mcp'}]\n",
+			"apis: {shop: {auth: {basic: {username: u, password: p}}}, other: {auth: {header: {X-Key: k}}}, third: {auth: {oauth_app: third}}}\n"+
+			"mcp_servers: [{name: shop, url: 'https://mcp.example.com/mcp', oauth_app: shop}]\n",
 		"agents/chain.yaml", "name: chain\ntype: sequential\nagents: [support]\n",
 		"agents/pipeline.yaml", "name: pipeline\ntype: sequential\nsteps:\n"+
 			"  - {tool: current_time, with: {timezone: input}, as: now}\n  - {script: steps.enrich.run, as: facts}\n"+
@@ -60,6 +60,7 @@ func everyKey() bundle.Files {
 			"http: [{request: GET /orders/1, text: Not found}]}}]\n",
 		"tools/orders.yaml", examplesOf(bundle.KindTools, every),
 		"apis/shop.yaml", "openapi: 3.1.0\npaths: {/a: {get: {}}}\n", "apis/other.json", `{"openapi":"3.1.0","paths":{"/a":{"get":{}}}}`,
+		"apis/third.json", `{"openapi":"3.1.0","paths":{"/a":{"get":{}}}}`,
 		"connectors/inbound.yaml", "type: webhook\nmode: inbound\nname: In\nenabled: false\n"+
 			"config: {require_authentication: true, context_headers: [X-Event]}\nagents: [llm]\n",
 		"connectors/sync.yaml", "type: webhook\nmode: sync\n"+

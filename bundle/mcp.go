@@ -32,13 +32,14 @@ const (
 
 // MCPServer is a server that offers tools over HTTP.
 type MCPServer struct {
-	Name           string            `yaml:"name" required:"true" form:"label" example:"crm" doc:"Name of the server in this repository. Agents that use the same name must have the same 'url', 'headers', 'oauth' and 'discovery'."`
+	Name           string            `yaml:"name" required:"true" form:"label" example:"crm" doc:"Name of the server in this repository. Agents that use the same name must have the same 'url', 'headers', 'oauth', 'oauth_app' and 'discovery'."`
 	URL            string            `yaml:"url" required:"true" form:"url" example:"'https://mcp.example.com/mcp'" doc:"URL of the server, http or https. It may contain variables of the environment, as '${NAME}'."`
 	Tools          []string          `yaml:"tools" form:"mcpTool" without:"all" example:"[get_customer, 'search_*']" doc:"Tools of the server that the model may call, at most 64. '*' stands for any characters. A pattern without a match fails the build."`
 	Exclude        []string          `yaml:"exclude" form:"mcpTool" example:"['search_internal_*']" doc:"Tools of the server that the model may not call, also if 'tools' has them."`
 	Prefix         string            `yaml:"prefix" form:"mcpPrefix" example:"crm_" doc:"Text before the name of each tool that the model sees."`
 	Headers        map[string]string `yaml:"headers" example:"{X-Team: '${TEAM}', X-Tenant: '${context.tenant}'}" doc:"Headers of each request, at most 20. A value may contain variables of the environment, as '${NAME}', and values of the run's context, as '${context.tenant}'. The build sends no header with a value of the context."`
-	OAuth          *MCPOAuth         `yaml:"oauth" doc:"Credentials for an access token (OAuth 2.0 client credentials). Not together with a header 'Authorization'."`
+	OAuth          *MCPOAuth         `yaml:"oauth" doc:"Credentials for an access token (OAuth 2.0 client credentials). Not together with 'oauth_app' or a header 'Authorization'."`
+	OAuthApp       string            `yaml:"oauth_app" form:"label" doc:"OAuth app of the environment whose access token is sent, instead of 'oauth'. Not together with a header 'Authorization'."`
 	Timeout        Duration          `yaml:"timeout" min:"1" max:"600" without:"1 minute" example:"30" doc:"Time limit of a call in seconds, or as text such as '30s'."`
 	ConnectTimeout Duration          `yaml:"connect_timeout" min:"1" max:"60" without:"10 seconds" example:"5" doc:"Time limit of connecting to the server in seconds, or as text such as '5s'."`
 	MaxResult      int               `yaml:"max_result" min:"1024" max:"262144" without:"65536" example:"32768" doc:"Maximum size of a result in bytes. The middle of a longer result is left out."`
@@ -219,6 +220,9 @@ func (p *repoParser) checkMCPServers(a *Agent) {
 		if s.Required != nil && !s.IsPinned() {
 			p.problems.add(at, `%q: "required" has no effect with "discovery: live", because the build does not connect to the server; remove it`, s.Name)
 		}
+		if s.OAuth != nil && s.OAuthApp != "" {
+			p.problems.add(at, `%q has "oauth" and "oauth_app"; keep one`, s.Name)
+		}
 		p.checkMCPHeaders(at, s)
 		for _, text := range s.variableTexts() {
 			if err := expand.Check(text); err != nil {
@@ -247,6 +251,8 @@ func (p *repoParser) checkMCPHeaders(at Position, s *MCPServer) {
 			p.problems.add(at, "%q has the header %q, which the protocol sets: remove it", s.Name, name)
 		case lower == "authorization" && s.OAuth != nil:
 			p.problems.add(at, `%q has "oauth" and the header "Authorization"; keep one`, s.Name)
+		case lower == "authorization" && s.OAuthApp != "":
+			p.problems.add(at, `%q has "oauth_app" and the header "Authorization"; keep one`, s.Name)
 		}
 		known := func(string) (string, bool) { return "", true }
 		if _, _, err := ExpandContext(headers[name], &expand.Expansion{Lookup: known}, known); err != nil {
@@ -271,7 +277,7 @@ func (p *repoParser) linkMCPServers() {
 			if servers[s.Name] == nil {
 				servers[s.Name], first[s.Name] = s, a
 			} else if !servers[s.Name].isSameServer(s) {
-				p.problems.add(a.mcpPosition(i), `the server %q has another "url", "headers", "oauth" or "discovery" in agent %q; choose another name, or write it once into agents/%s`,
+				p.problems.add(a.mcpPosition(i), `the server %q has another "url", "headers", "oauth", "oauth_app" or "discovery" in agent %q; choose another name, or write it once into agents/%s`,
 					s.Name, first[s.Name].Name, defaultsFile)
 			}
 		}
@@ -285,7 +291,7 @@ func (s *MCPServer) isSameServer(other *MCPServer) bool {
 		a, b := *s.OAuth, *other.OAuth
 		sameAuth = slices.Equal(a.Scopes, b.Scopes) && a.ClientID == b.ClientID && a.ClientSecret == b.ClientSecret && a.TokenURL == b.TokenURL
 	}
-	return sameAuth && s.URL == other.URL && maps.Equal(s.Headers, other.Headers) && s.IsPinned() == other.IsPinned()
+	return sameAuth && s.OAuthApp == other.OAuthApp && s.URL == other.URL && maps.Equal(s.Headers, other.Headers) && s.IsPinned() == other.IsPinned()
 }
 
 // mcpPosition returns the position of a server of the agent.

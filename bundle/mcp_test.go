@@ -69,6 +69,8 @@ func TestMCPServer_RejectsConflicts(t *testing.T) {
 	for _, row := range []struct{ name, server, want string }{
 		{"reserved header", "{name: a, url: 'https://a.example', headers: {Mcp-Session-Id: x}}", `"a" has the header "Mcp-Session-Id", which the protocol sets`},
 		{"platform header", "{name: a, url: 'https://a.example', headers: {Host: x}}", `"a" has the header "Host"`},
+		{"two kinds of OAuth", "{name: a, url: 'https://a.example', oauth_app: crm, oauth: {client_id: a, client_secret: b}}", `"a" has "oauth" and "oauth_app"; keep one`},
+		{"app and header", "{name: a, url: 'https://a.example', oauth_app: crm, headers: {authorization: x}}", `"a" has "oauth_app" and the header "Authorization"; keep one`},
 		{"two credentials", "{name: a, url: 'https://a.example', headers: {authorization: x}, oauth: {client_id: a, client_secret: b}}", `"a" has "oauth" and the header`},
 		{"malformed variable", "{name: a, url: 'https://a.example/${x y}'}", `"a": a value has ${`},
 		{"malformed header", "{name: a, url: 'https://a.example', headers: {X-A: '${context.}'}}", `"a" has ${ that is not followed`},
@@ -98,7 +100,7 @@ func TestMCPServer_NameMeansOneServer(t *testing.T) {
 	require.NoError(t, err)
 	for _, server := range []string{
 		"{name: crm, url: 'https://b.example'}", "{name: crm, url: 'https://a.example', discovery: live}",
-		"{name: crm, url: 'https://a.example', headers: {X-A: b}}", "{name: crm, url: 'https://a.example', oauth: {client_id: a, client_secret: b}}",
+		"{name: crm, url: 'https://a.example', headers: {X-A: b}}", "{name: crm, url: 'https://a.example', oauth: {client_id: a, client_secret: b}}", "{name: crm, url: 'https://a.example', oauth_app: b}",
 	} {
 		t.Run(server, func(t *testing.T) {
 			file, text := other(server)

@@ -14,14 +14,15 @@ import (
 // API configures the calls of an OpenAPI document.
 type API struct {
 	BaseURL string   `yaml:"base_url" form:"url" without:"the first server of the document" example:"'${SHOP_URL}'" doc:"URL that the paths of the operations continue, http or https. It may contain variables of the environment, as '${NAME}'."`
-	Auth    *APIAuth `yaml:"auth" doc:"Credentials of each request: one of 'bearer', 'header' and 'basic'."`
+	Auth    *APIAuth `yaml:"auth" doc:"Credentials of each request: one of 'bearer', 'header', 'basic' and 'oauth_app'."`
 }
 
 // APIAuth has the credentials of requests.
 type APIAuth struct {
-	Bearer string            `yaml:"bearer" example:"'${SHOP_TOKEN}'" doc:"Token of the header 'Authorization: Bearer'. Use a sensitive variable."`
-	Header map[string]string `yaml:"header" doc:"Headers with credentials, such as '{X-Key: ${SHOP_KEY}}'. Use sensitive variables."`
-	Basic  *APIBasic         `yaml:"basic" doc:"User name and password (HTTP Basic)."`
+	Bearer   string            `yaml:"bearer" example:"'${SHOP_TOKEN}'" doc:"Token of the header 'Authorization: Bearer'. Use a sensitive variable."`
+	Header   map[string]string `yaml:"header" doc:"Headers with credentials, such as '{X-Key: ${SHOP_KEY}}'. Use sensitive variables."`
+	Basic    *APIBasic         `yaml:"basic" doc:"User name and password (HTTP Basic)."`
+	OAuthApp string            `yaml:"oauth_app" form:"label" doc:"OAuth app of the environment whose access token is sent."`
 }
 
 // APIBasic has the credentials of HTTP Basic authentication.
@@ -35,6 +36,7 @@ type apiAccess struct {
 	base    Template
 	headers []HTTPField
 	basic   *[2]Template
+	app     string
 }
 
 // ForAgent returns the tool with the base URL and the credentials that an agent has for the tool's document. A tool of a
@@ -48,7 +50,7 @@ func (t *HTTPTool) ForAgent(a *Agent) *HTTPTool {
 	if access.base != nil {
 		own.BaseURL = access.base
 	}
-	own.Headers, own.BasicAuth = mergeHeaders(t.Headers, access.headers), access.basic
+	own.Headers, own.BasicAuth, own.OAuthApp = mergeHeaders(t.Headers, access.headers), access.basic, access.app
 	return &own
 }
 
@@ -96,8 +98,11 @@ func (p *repoParser) linkAuth(c *toolCompiler, n *node, auth *APIAuth, access *a
 			c.parseText(n.findNode("basic", "password"), c.keyPath("auth.basic.password"), auth.Basic.Password),
 		}
 	}
+	if access.app = auth.OAuthApp; access.app != "" {
+		count++
+	}
 	if count != 1 {
-		p.problems.add(n.pos, `%q needs one of "bearer", "header" and "basic"`, c.keyPath("auth"))
+		p.problems.add(n.pos, `%q needs one of "bearer", "header", "basic" and "oauth_app"`, c.keyPath("auth"))
 	}
 	for _, f := range access.headers {
 		if !httpguts.ValidHeaderFieldValue(f.Value.literalText("")) {

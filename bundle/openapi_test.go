@@ -178,7 +178,8 @@ func TestHTTPTool_ForAgent(t *testing.T) {
 		"agents/plain.yaml", "name: plain\n",
 		"agents/bearer.yaml", "name: bearer\napis: {pets: {auth: {bearer: '${PETS_TOKEN}'}}}\n",
 		"agents/header.yaml", "name: header\napis: {pets: {base_url: https://a.example, auth: {header: {x-key: 'Key ${PETS_KEY}'}}}}\n",
-		"agents/basic.yaml", "name: basic\napis: {pets: {auth: {basic: {username: me, password: '${PETS_PASSWORD}'}}}}\n")
+		"agents/basic.yaml", "name: basic\napis: {pets: {auth: {basic: {username: me, password: '${PETS_PASSWORD}'}}}}\n",
+		"agents/app.yaml", "name: app\napis: {pets: {auth: {oauth_app: pets}}}\n")
 	p, err := bundle.Parse(files)
 	require.NoError(t, err)
 	trace := bundle.HTTPField{Name: "X-Trace", Value: bundle.Template{{Argument: "x-trace"}}}
@@ -186,17 +187,20 @@ func TestHTTPTool_ForAgent(t *testing.T) {
 		base    bundle.Template
 		headers []bundle.HTTPField
 		basic   *[2]bundle.Template
+		app     string
 	}{
-		"plain":  {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace}, nil},
-		"bearer": {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace, {Name: "Authorization", Value: bundle.Template{{Text: "Bearer "}, {Variable: "PETS_TOKEN"}}}}, nil},
-		"header": {bundle.Template{{Text: "https://a.example"}}, []bundle.HTTPField{trace, {Name: "X-Key", Value: bundle.Template{{Text: "Key "}, {Variable: "PETS_KEY"}}}}, nil},
-		"basic":  {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace}, &[2]bundle.Template{{{Text: "me"}}, {{Variable: "PETS_PASSWORD"}}}},
+		"plain":  {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace}, nil, ""},
+		"bearer": {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace, {Name: "Authorization", Value: bundle.Template{{Text: "Bearer "}, {Variable: "PETS_TOKEN"}}}}, nil, ""},
+		"header": {bundle.Template{{Text: "https://a.example"}}, []bundle.HTTPField{trace, {Name: "X-Key", Value: bundle.Template{{Text: "Key "}, {Variable: "PETS_KEY"}}}}, nil, ""},
+		"basic":  {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace}, &[2]bundle.Template{{{Text: "me"}}, {{Variable: "PETS_PASSWORD"}}}, ""},
+		"app":    {bundle.Template{{Variable: "PETS_URL"}}, []bundle.HTTPField{trace}, nil, "pets"},
 	} {
 		t.Run(agent, func(t *testing.T) {
 			tool := p.HTTPTools("api:pets.getPet")[0].ForAgent(p.Agent(agent))
 			require.Equal(t, c.base, tool.BaseURL)
 			require.Equal(t, c.headers, tool.Headers)
 			require.Equal(t, c.basic, tool.BasicAuth)
+			require.Equal(t, c.app, tool.OAuthApp)
 		})
 	}
 }
@@ -228,8 +232,10 @@ func TestParse_ReportsProblemsOfAPIs(t *testing.T) {
 		"two operations":    {toolRepository("[]", "apis/p.yaml", "openapi: 3.1.0\npaths: {/a: {get: {operationId: x}, put: {operationId: x}}}\n"), `two operations have the operationId x; rename one`},
 		"unused key":        {agent("apis: {dogs: {base_url: https://a.example}}\n"), `agents/a.yaml:4:8: "apis.dogs" needs the file apis/dogs.yaml or apis/dogs.json`},
 		"base URL":          {agent("apis: {pets: {base_url: 'https://{host}'}}\n"), `"apis.pets.base_url" has {host}`},
-		"two credentials":   {agent("apis: {pets: {auth: {bearer: a, basic: {username: a, password: b}}}}\n"), `"apis.pets.auth" needs one of "bearer", "header" and "basic"`},
-		"no credentials":    {agent("apis: {pets: {auth: {}}}\n"), `"apis.pets.auth" needs one of "bearer", "header" and "basic"`},
+		"two credentials":   {agent("apis: {pets: {auth: {bearer: a, basic: {username: a, password: b}}}}\n"), `"apis.pets.auth" needs one of "bearer", "header", "basic" and "oauth_app"`},
+		"app and password":  {agent("apis: {pets: {auth: {oauth_app: pets, basic: {username: a, password: b}}}}\n"), `"apis.pets.auth" needs one of "bearer", "header", "basic" and "oauth_app"`},
+		"name of an app":    {agent("apis: {pets: {auth: {oauth_app: 'a b'}}}\n"), `"apis.pets.auth.oauth_app"`},
+		"no credentials":    {agent("apis: {pets: {auth: {}}}\n"), `"apis.pets.auth" needs one of "bearer", "header", "basic" and "oauth_app"`},
 		"header":            {agent("apis: {pets: {auth: {header: {host: a}}}}\n"), `"apis.pets.auth.header.host": the platform sets this header; remove it`},
 	} {
 		t.Run(name, func(t *testing.T) {

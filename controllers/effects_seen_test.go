@@ -118,6 +118,22 @@ func inVariables(value func(s *stage, e *v1alpha1.Environment) v1alpha1.Environm
 	}, Equal(`{"variables":[` + want + `]}`)}
 }
 
+// inOAuthApp reads the OAuth app in the runners' configuration.
+func inOAuthApp(change func(*v1alpha1.OAuthApp), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		e := s.Environment(s.name())
+		s.ExpectApplied(ctx, s.Secret(e.Name, map[string]string{"one": "value-of-one", "two": "value-of-two"}))
+		app := v1alpha1.OAuthApp{
+			Name: "crm", TokenURL: "https://login.example.com/token", ClientID: "agents",
+			ClientSecretRef: v1alpha1.SecretKeyReference{Name: v1alpha1.Name(e.Name), Key: "one"},
+		}
+		change(&app)
+		e.Spec.OAuthApps = []v1alpha1.OAuthApp{app}
+		return s.runnerConfig(ctx, e, runnerconfig.VariablesFile)
+	}, ContainSubstring(want)}
+}
+
 // plainly is a variable with a value in the object, secretly one with a value from a Secret.
 func plainly(v v1alpha1.EnvironmentVariable) func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
 	return func(*stage, *v1alpha1.Environment) v1alpha1.EnvironmentVariable { v.Value = ptr.To("eu"); return v }

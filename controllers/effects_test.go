@@ -164,6 +164,13 @@ var effects = map[string]effect{
 		Expect(err).NotTo(HaveOccurred())
 		return v1alpha1.EnvironmentVariable{SealedValue: base64.StdEncoding.EncodeToString(sealed)}
 	}, `{"name":"REGION","value":"mine","sensitive":true}`),
+	"Environment.oauthApps[].name":                 inOAuthApp(func(a *v1alpha1.OAuthApp) { a.Name = "erp" }, `"name":"erp"`),
+	"Environment.oauthApps[].tokenURL":             inOAuthApp(func(a *v1alpha1.OAuthApp) { a.TokenURL = "https://login.example.com/o" }, `"token_url":"https://login.example.com/o"`),
+	"Environment.oauthApps[].clientID":             inOAuthApp(func(a *v1alpha1.OAuthApp) { a.ClientID = "other" }, `"client_id":"other"`),
+	"Environment.oauthApps[].audience":             inOAuthApp(func(a *v1alpha1.OAuthApp) { a.Audience = "crm" }, `"audience":"crm"`),
+	"Environment.oauthApps[].scopes":               inOAuthApp(func(a *v1alpha1.OAuthApp) { a.Scopes = []v1alpha1.OAuthScope{"crm.read"} }, `"scopes":["crm.read"]`),
+	"Environment.oauthApps[].clientSecretRef.name": inOAuthApp(func(*v1alpha1.OAuthApp) {}, `"client_secret":"value-of-one"`),
+	"Environment.oauthApps[].clientSecretRef.key":  inOAuthApp(func(a *v1alpha1.OAuthApp) { a.ClientSecretRef.Key = "two" }, `"client_secret":"value-of-two"`),
 	"Environment.runner.minReplicas": {func(ctx context.Context, s *stage) any {
 		return s.pool(ctx, func(r *v1alpha1.RunnerPool) { r.MinReplicas = ptr.To(int32(3)) }).Spec.Replicas
 	}, HaveValue(BeEquivalentTo(3))},

@@ -75,10 +75,12 @@ func manifests() map[string][]v1alpha1.ConditionedObject {
 	grouped.Spec.Owner = v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "anna", Groups: []string{"developers"}}
 	uploaded := newDeployment()
 	uploaded.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: someDigest}}
+	authorized := newEnvironment()
+	authorized.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.Scopes, a.Audience = []v1alpha1.OAuthScope{"crm.read"}, "crm" })
 	following := newEnvironment()
 	following.Spec.Git.AutoDeploy = true
 	return map[string][]v1alpha1.ConditionedObject{
-		"Project": {newProject()}, "Environment": {newEnvironment(), following, withVariable(v1alpha1.EnvironmentVariable{Value: ptr.To("eu")}), withVariable(v1alpha1.EnvironmentVariable{SealedValue: "AQ=="}),
+		"Project": {newProject()}, "Environment": {newEnvironment(), following, authorized, withVariable(v1alpha1.EnvironmentVariable{Value: ptr.To("eu")}), withVariable(v1alpha1.EnvironmentVariable{SealedValue: "AQ=="}),
 			withVariable(v1alpha1.EnvironmentVariable{SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}})}, "Deployment": {newDeployment(), uploaded},
 		"Connector": {newConnector(), sync, newCronConnector(), newOutboundConnector()}, "ConnectorLink": {newLink(), newOutboundLink(), newToolLink()}, "APIKey": {newAPIKey(), selected, grouped},
 	}

@@ -31,6 +31,18 @@ func withVariable(variable v1alpha1.EnvironmentVariable) *v1alpha1.Environment {
 	return e
 }
 
+// oauthApps are the OAuth app "crm" with a change.
+func oauthApps(change func(*v1alpha1.OAuthApp)) []v1alpha1.OAuthApp {
+	app := v1alpha1.OAuthApp{
+		Name: "crm", TokenURL: "https://login.example.com/token", ClientID: "agents",
+		ClientSecretRef: v1alpha1.SecretKeyReference{Name: "crm", Key: "secret"},
+	}
+	change(&app)
+	return []v1alpha1.OAuthApp{app}
+}
+
+const tokenURLMessage = "must be an https:// URL without credentials and fragment, because the client secret is sent to it"
+
 func cpu(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 }
@@ -143,6 +155,39 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "a/b"}}}
 		},
 	}, {
+		name: "OAuth app with a bad name", path: ".spec.oauthApps[].name",
+		message: "must be the name of an OAuth app: lower-case letters, digits and '-'",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.Name = "CRM" })
+		},
+	}, {
+		name: "OAuth app without https", path: ".spec.oauthApps[].tokenURL", message: tokenURLMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.TokenURL = "http://login.example.com/token" })
+		},
+	}, {
+		name: "OAuth app with credentials in the URL", path: ".spec.oauthApps[].tokenURL", message: tokenURLMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.TokenURL = "https://me:secret@login.example.com/token" })
+		},
+	}, {
+		name: "OAuth app with two scopes in one", path: ".spec.oauthApps[].scopes[]",
+		message: "must be one scope: printable ASCII characters without spaces, quotes and backslashes",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.Scopes = []v1alpha1.OAuthScope{"crm.read crm.write"} })
+		},
+	}, {
+		name: "OAuth app of a Secret with a bad name", path: ".spec.oauthApps[].clientSecretRef.name", message: nameMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.ClientSecretRef.Name = "a/b" })
+		},
+	}, {
+		name: "OAuth app of a key with a bad name", path: ".spec.oauthApps[].clientSecretRef.key",
+		message: "must be a key of a Secret: letters, digits, '-', '_' and '.'",
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.ClientSecretRef.Key = "a/b" })
+		},
+	}, {
 		name: "runtime class that cannot be", path: ".spec.runner.runtimeClassName", message: nameMessage,
 		change: func(e *v1alpha1.Environment) { e.Spec.Runner.RuntimeClassName = "gVisor" },
 	},
@@ -166,6 +211,12 @@ func TestEnvironment_AcceptsValid(t *testing.T) {
 				{Name: "TOKEN_2", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}},
 				{Name: "SEALED", SealedValue: strings.Repeat("a", 12000)},
 			}
+		}},
+		{name: "OAuth apps", change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = append(oauthApps(func(*v1alpha1.OAuthApp) {}), oauthApps(func(a *v1alpha1.OAuthApp) {
+				a.Name, a.TokenURL, a.Audience = "erp-2", "https://login.example.com:8443?tenant=1", "https://erp.example.com/"
+				a.Scopes = []v1alpha1.OAuthScope{"erp.read", "https://erp.example.com/.default"}
+			})...)
 		}},
 		{name: "id in capitals", change: func(e *v1alpha1.Environment) { e.Spec.ID = "7B0C7A52-6C1F-4C3E-9A55-0F6D1F1F8F10" }},
 		{name: "id of version 7", change: func(e *v1alpha1.Environment) { e.Spec.ID = "0198c5a2-1111-7c3e-8a55-0f6d1f1f8f10" }},

@@ -108,6 +108,15 @@ type EnvironmentSpec struct {
 	// +kubebuilder:validation:MaxItems=100
 	Variables []EnvironmentVariable `json:"variables,omitempty"`
 
+	// OAuthApps are client registrations at authorization servers. HTTP tools, OpenAPI tools and MCP
+	// servers name one as oauth_app and send its access token.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	OAuthApps []OAuthApp `json:"oauthApps,omitempty"`
+
 	// Runner configures the pool of runner pods.
 	//
 	// +optional

@@ -22,7 +22,7 @@ type EnvironmentCreate struct {
 	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"The purpose of the environment."`
 	GitBranch rest.Change[string]      `json:"git_branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch to deploy; null stands for the repository's default branch."`
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"The settings. Omitted settings get their defaults."`
-	CopyFrom  *rest.ID                 `json:"copy_from_environment_id,omitempty" doc:"The environment whose variables are copied."`
+	CopyFrom  *rest.ID                 `json:"copy_from_environment_id,omitempty" doc:"The environment whose variables and OAuth apps are copied."`
 }
 
 // Doc describes the type.
@@ -74,7 +74,7 @@ var createEnvironment = rest.Handle((*API).createEnvironment, rest.Endpoint{
 	HasETag: true,
 	Summary: "Create an environment",
 	Doc: "The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of " +
-		"another environment, including sealed values. The call returns once the platform has processed the environment, or " +
+		"another environment, including sealed values, and its OAuth apps. The call returns once the platform has processed the environment, or " +
 		"after two seconds.\n\n" +
 		"Returns 403 if the plan does not allow another environment or the requested resources, 422 if Kubernetes rejects the " +
 		"resources, and 400 if another environment has the slug of this name.",
@@ -102,7 +102,7 @@ func (s *API) createEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 	var others int
 	var err error
 	if in.Body.CopyFrom != nil {
-		e.Spec.Variables, err = s.Variables.copyVariables(ctx, c, *in.Body.CopyFrom, id)
+		e.Spec.Variables, e.Spec.OAuthApps, err = s.Variables.copyVariables(ctx, c, *in.Body.CopyFrom, id)
 	}
 	if err == nil {
 		others, err = s.slugIsFree(ctx, c, e)

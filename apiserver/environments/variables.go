@@ -348,14 +348,17 @@ func (s *Variables) variableValue(c *rest.Caller, e *v1alpha1.Environment, v *v1
 	return string(plain), err
 }
 
-// copyVariables are the variables of another environment for one with that id: what is sealed there is
-// sealed anew, for it opens nowhere else.
-func (s *Variables) copyVariables(ctx context.Context, c *rest.Caller, from rest.ID, to v1alpha1.UUID) ([]v1alpha1.EnvironmentVariable, error) {
+// copyVariables returns the variables and the OAuth apps of another environment for one with that ID. Sealed values are
+// sealed again, because they open in one environment only. Client secrets stay in their Secrets.
+func (s *Variables) copyVariables(
+	ctx context.Context, c *rest.Caller, from rest.ID, to v1alpha1.UUID,
+) ([]v1alpha1.EnvironmentVariable, []v1alpha1.OAuthApp, error) {
 	source, err := s.Service.Environment(ctx, c, from)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	variables := source.DeepCopy().Spec.Variables
+	spec := source.DeepCopy().Spec
+	variables := spec.Variables
 	for i := range variables {
 		v := &variables[i]
 		if v.SealedValue == "" {
@@ -363,12 +366,12 @@ func (s *Variables) copyVariables(ctx context.Context, c *rest.Caller, from rest
 		}
 		value, err := s.variableValue(c, source, v)
 		if err != nil {
-			return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
+			return nil, nil, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
 				fmt.Sprintf("the value of variable %q in the source environment cannot be decrypted; set the value there again", v.Name))
 		}
 		if v.SealedValue, err = s.sealVariable(c, uuid.MustParse(string(to)), v.Name, value); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return variables, nil
+	return variables, spec.OAuthApps, nil
 }

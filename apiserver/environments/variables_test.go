@@ -225,6 +225,13 @@ func TestCreateEnvironment_CopiesVariables(t *testing.T) {
 	w := apiservertest.NewProject(t)
 	key := w.CreateKey(t, nil)
 	id := createVariables(t, w, key)
+	app := v1alpha1.OAuthApp{
+		Name: "crm", TokenURL: "https://login.example.com/token", ClientID: "agents", Scopes: []v1alpha1.OAuthScope{"crm.read"},
+		ClientSecretRef: v1alpha1.SecretKeyReference{Name: "crm", Key: "secret"},
+	}
+	source := w.EnvironmentObject(t, id)
+	source.Spec.OAuthApps = []v1alpha1.OAuthApp{app}
+	require.NoError(t, w.Client.Update(t.Context(), source))
 	create := func(key, source string) (int, string) {
 		got := w.Request(t, key, http.MethodPost, "/environments", `{"name":"copy `+uuid.NewString()[:8]+`","copy_from_environment_id":"`+source+`"}`)
 		return got.Code, got.Body.String()
@@ -234,6 +241,7 @@ func TestCreateEnvironment_CopiesVariables(t *testing.T) {
 	made := apiservertest.Decode[environments.Environment](t, []byte(body))
 	copied := w.EnvironmentObject(t, made.ID)
 	require.Len(t, copied.Spec.Variables, 4)
+	require.Equal(t, []v1alpha1.OAuthApp{app}, copied.Spec.OAuthApps)
 	require.Equal(t, "eu", *copied.Variable("REGION").Value)
 	require.Equal(t, "crm", string(copied.Variable("TOKEN").SecretKeyRef.Name))
 	require.True(t, copied.Variable("HIDDEN").Sensitive)

@@ -21,7 +21,7 @@ import (
 )
 
 // testEnvironment returns the name of the environment whose configuration the tests use, or "" if tests
-// are skipped. If the project has model providers or the environment has variables, it waits for that
+// are skipped. If the project has model providers or the environment has variables or OAuth apps, it waits for that
 // configuration, because tests would fail without it.
 func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, error) {
 	if v.Spec.SkipTests {
@@ -35,7 +35,7 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 			return "", err
 		}
 	}
-	if len(v.project.Spec.ModelProviders) == 0 && len(of.Spec.Variables) == 0 {
+	if len(v.project.Spec.ModelProviders) == 0 && len(of.Spec.Variables) == 0 && len(of.Spec.OAuthApps) == 0 {
 		return string(name), nil
 	}
 	config := &metav1.PartialObjectMetadata{}

@@ -251,7 +251,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 	var out []ctrl.Request
 	ofAll := usesSecret(project, secret.GetName())
 	for i := range list.Items {
-		if e := &list.Items[i]; ofAll || hasVariableOf(e, secret.GetName()) {
+		if e := &list.Items[i]; ofAll || readsSecret(e, secret.GetName()) {
 			out = append(out, object.Request(e))
 		}
 	}
@@ -265,9 +265,9 @@ func usesSecret(project *v1alpha1.Project, secret string) bool {
 	})
 }
 
-// hasVariableOf reports whether a variable's value is in a Secret.
-func hasVariableOf(e *v1alpha1.Environment, secret string) bool {
+// readsSecret reports whether the value of a variable or an OAuth app's client secret is in a Secret.
+func readsSecret(e *v1alpha1.Environment, secret string) bool {
 	return slices.ContainsFunc(e.Spec.Variables, func(v v1alpha1.EnvironmentVariable) bool {
 		return v.SecretKeyRef != nil && string(v.SecretKeyRef.Name) == secret
-	})
+	}) || slices.ContainsFunc(e.Spec.OAuthApps, func(a v1alpha1.OAuthApp) bool { return string(a.ClientSecretRef.Name) == secret })
 }

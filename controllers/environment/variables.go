@@ -18,11 +18,11 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// variablesDigest returns a digest of an environment's variables: the spec and the versions of the
-// Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because the
-// status shows it.
+// variablesDigest returns a digest of an environment's variables and OAuth apps: the spec and the versions
+// of the Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because
+// the status shows it.
 func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
-	if len(e.Spec.Variables) == 0 {
+	if len(e.Spec.Variables) == 0 && len(e.Spec.OAuthApps) == 0 {
 		return "", nil
 	}
 	variables := slices.SortedFunc(slices.Values(e.Spec.Variables), func(a, b v1alpha1.EnvironmentVariable) int {
@@ -30,18 +30,30 @@ func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environmen
 	})
 	versions := map[v1alpha1.Name]string{}
 	for _, v := range variables {
-		if v.SecretKeyRef == nil {
-			continue
+		if v.SecretKeyRef != nil {
+			versions[v.SecretKeyRef.Name] = ""
 		}
+	}
+	apps := slices.SortedFunc(slices.Values(e.Spec.OAuthApps), func(a, b v1alpha1.OAuthApp) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
+	for _, a := range apps {
+		versions[a.ClientSecretRef.Name] = ""
+	}
+	for name := range versions {
 		secret := &metav1.PartialObjectMetadata{}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(v.SecretKeyRef.Name)}, secret)
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(name)}, secret)
 		if client.IgnoreNotFound(err) != nil {
-			return "", fmt.Errorf("reading the Secret of the variable %q: %w", v.Name, err)
+			return "", fmt.Errorf("reading the Secret %q of a variable or an OAuth app: %w", name, err)
 		}
-		versions[v.SecretKeyRef.Name] = secret.ResourceVersion
+		versions[name] = secret.ResourceVersion
 	}
-	data, err := json.Marshal([]any{variables, versions})
+	content := []any{variables, versions}
+	if len(apps) > 0 { // so that an environment without apps keeps its digest
+		content = append(content, apps)
+	}
+	data, err := json.Marshal(content)
 	if err != nil {
 		return "", fmt.Errorf("writing the variables: %w", err)
 	}

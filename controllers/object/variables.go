@@ -23,8 +23,8 @@ type Opener interface {
 }
 
 // Variables returns the variables of an environment with their values, from the object, from Secrets of
-// the project, or decrypted with keys. key is the environment's ID. A missing Secret or key is a
-// *SecretError. A value that cannot be decrypted or is too long is a *StalledError.
+// the project, or decrypted with keys, and its OAuth apps. key is the environment's ID. A missing Secret or
+// key is a *SecretError. A value that cannot be decrypted or is too long is a *StalledError.
 func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store.Key, keys Opener) (runnerconfig.Variables, error) {
 	var (
 		out     []runnerconfig.Variable
@@ -41,7 +41,11 @@ func (b *Base) Variables(ctx context.Context, e *v1alpha1.Environment, key store
 	if name, problem := runnerconfig.CheckVariables(out); problem != "" {
 		return runnerconfig.Variables{}, invalidVariable(name, problem)
 	}
-	return runnerconfig.Sorted(out), nil
+	apps, err := b.oauthApps(ctx, e, secrets)
+	if err != nil {
+		return runnerconfig.Variables{}, err
+	}
+	return runnerconfig.Sorted(out).WithOAuthApps(apps), nil
 }
 
 // VariablesNamed returns the variables whose value is in the object, and the other ones that named
@@ -91,23 +95,39 @@ func (b *Base) variable(
 	case v.SecretKeyRef == nil:
 		return openValue(v, key, keys)
 	}
-	ref := v.SecretKeyRef
-	if _, read := secrets[ref.Name]; !read {
-		secret, err := b.WholeSecret(ctx, namespace, string(ref.Name))
-		if err != nil {
-			return "", err
-		}
-		if of := metav1.GetControllerOf(secret); of != nil && of.Kind == "Environment" && of.APIVersion == v1alpha1.GroupVersion.String() {
-			return "", invalidVariable(string(v.Name), fmt.Sprintf(
-				"names Secret %q, which the platform creates for runners; use a Secret of your own", ref.Name))
-		}
-		secrets[ref.Name] = secret.Data
+	value, isPlatforms, err := b.ownValue(ctx, namespace, *v.SecretKeyRef, secrets)
+	if isPlatforms {
+		err = invalidVariable(string(v.Name), platformSecretProblem(v.SecretKeyRef.Name))
 	}
-	value, err := valueIn(secrets[ref.Name], *ref)
 	if err == nil && !utf8.ValidString(value) {
+		ref := v.SecretKeyRef
 		err = &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q is not UTF-8 text, which the variable %q needs", ref.Key, v.Name)}
 	}
 	return value, err
+}
+
+// ownValue returns the value of one key of a Secret. isPlatforms is true, without a value, for a Secret that the platform
+// creates for runners. secrets has the data of the Secrets that were read.
+func (b *Base) ownValue(
+	ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference, secrets map[v1alpha1.Name]map[string][]byte,
+) (value string, isPlatforms bool, err error) {
+	if _, read := secrets[ref.Name]; !read {
+		secret, err := b.WholeSecret(ctx, namespace, string(ref.Name))
+		if err != nil {
+			return "", false, err
+		}
+		if of := metav1.GetControllerOf(secret); of != nil && of.Kind == "Environment" && of.APIVersion == v1alpha1.GroupVersion.String() {
+			return "", true, nil
+		}
+		secrets[ref.Name] = secret.Data
+	}
+	value, err = valueIn(secrets[ref.Name], ref)
+	return value, false, err
+}
+
+// platformSecretProblem continues the name of a value that is in a Secret of the platform.
+func platformSecretProblem(secret v1alpha1.Name) string {
+	return fmt.Sprintf("names Secret %q, which the platform creates for runners; use a Secret of your own", secret)
 }
 
 // openValue returns the decrypted value of a sealed variable.

@@ -1219,7 +1219,7 @@ type Environment struct {
 
 // EnvironmentCreate The environment to create.
 type EnvironmentCreate struct {
-	// CopyFromEnvironmentID The environment whose variables are copied.
+	// CopyFromEnvironmentID The environment whose variables and OAuth apps are copied.
 	//
 	// Examples: 2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10
 	CopyFromEnvironmentID *string `json:"copy_from_environment_id,omitempty"`
@@ -3171,7 +3171,7 @@ type ClientInterface interface {
 
 	// CreateEnvironmentWithBody Create an environment
 	//
-	// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values. The call returns once the platform has processed the environment, or after two seconds.
+	// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values, and its OAuth apps. The call returns once the platform has processed the environment, or after two seconds.
 	//
 	// Returns 403 if the plan does not allow another environment or the requested resources, 422 if Kubernetes rejects the resources, and 400 if another environment has the slug of this name.
 	//
@@ -3182,7 +3182,7 @@ type ClientInterface interface {
 
 	// CreateEnvironment Create an environment
 	//
-	// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values. The call returns once the platform has processed the environment, or after two seconds.
+	// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values, and its OAuth apps. The call returns once the platform has processed the environment, or after two seconds.
 	//
 	// Returns 403 if the plan does not allow another environment or the requested resources, 422 if Kubernetes rejects the resources, and 400 if another environment has the slug of this name.
 	//
@@ -4130,7 +4130,7 @@ func (c *Client) ListEnvironments(ctx context.Context, projectID string, reqEdit
 
 // CreateEnvironmentWithBody Create an environment
 //
-// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values. The call returns once the platform has processed the environment, or after two seconds.
+// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values, and its OAuth apps. The call returns once the platform has processed the environment, or after two seconds.
 //
 // Returns 403 if the plan does not allow another environment or the requested resources, 422 if Kubernetes rejects the resources, and 400 if another environment has the slug of this name.
 //
@@ -4151,7 +4151,7 @@ func (c *Client) CreateEnvironmentWithBody(ctx context.Context, projectID string
 
 // CreateEnvironment Create an environment
 //
-// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values. The call returns once the platform has processed the environment, or after two seconds.
+// The first standard environment of a project becomes its default. `copy_from_environment_id` copies the variables of another environment, including sealed values, and its OAuth apps. The call returns once the platform has processed the environment, or after two seconds.
 //
 // Returns 403 if the plan does not allow another environment or the requested resources, 422 if Kubernetes rejects the resources, and 400 if another environment has the slug of this name.
 //

@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// VariablesFile is the file of an environment's variables in the Secret of its runner pool.
+// VariablesFile is the file of an environment's variables and OAuth apps in the Secret of its runner pool.
 const VariablesFile = "variables.json"
 
 const (
@@ -19,9 +19,11 @@ const (
 	MaxVariables = 256 << 10
 )
 
-// Variables is the content of VariablesFile, sorted by name.
+// Variables is the content of VariablesFile: what differs between environments. Both lists are sorted by name.
 type Variables struct {
 	Variables []Variable `json:"variables"`
+	// OAuthApps are the OAuth apps. Runners of an earlier release ignore them.
+	OAuthApps []OAuthApp `json:"oauth_apps,omitempty"`
 }
 
 // Variable is a value that differs between environments.
@@ -70,6 +72,9 @@ func ParseVariables(data []byte) (Variables, error) {
 	var v Variables
 	if json.Unmarshal(data, &v) != nil {
 		return Variables{}, fmt.Errorf("reading %s: it is not as the platform writes it", VariablesFile)
+	}
+	if err := checkOAuthApps(v.OAuthApps); err != nil {
+		return Variables{}, err
 	}
 	for i := 1; i < len(v.Variables); i++ {
 		if v.Variables[i-1].Name >= v.Variables[i].Name {

@@ -15,6 +15,10 @@ import (
 func TestParseVariables_ReadsWrittenVariables(t *testing.T) {
 	t.Parallel()
 	written := runnerconfig.Sorted([]runnerconfig.Variable{{Name: "TOKEN", Value: "s", Sensitive: true}, {Name: "EMPTY"}, {Name: "REGION", Value: "eu"}})
+	written = written.WithOAuthApps([]runnerconfig.OAuthApp{
+		{Name: "erp", TokenURL: "https://login.example.com/t", ClientID: "i", ClientSecret: "s", Scopes: []string{"a"}, Audience: "b"},
+		{Name: "crm", TokenURL: "https://login.example.com/t", ClientID: "i", ClientSecret: "s"},
+	})
 	data, err := json.Marshal(written)
 	require.NoError(t, err)
 	read, err := runnerconfig.ParseVariables(data)
@@ -27,11 +31,19 @@ func TestParseVariables_ReadsWrittenVariables(t *testing.T) {
 	}
 	_, there := read.Find("REGIO")
 	require.False(t, there)
+	for _, app := range written.OAuthApps {
+		found, there := read.FindOAuthApp(app.Name)
+		require.True(t, there)
+		require.Equal(t, app, found)
+	}
+	_, there = read.FindOAuthApp("cr")
+	require.False(t, there)
 }
 
 func TestParseVariables_RejectsInvalidFileWithoutContent(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "secret", `{"variables":"secret"}`, `{"variables":[{"name":"B","value":"secret"},{"name":"A"}]}`, `{"variables":[{"name":"A"},{"name":"A","value":"secret"}]}`} {
+	app := `{"name":"a","token_url":"https://secret.example.com","client_id":"secret","client_secret":"secret"}`
+	for _, text := range []string{"", "secret", `{"oauth_apps":[{"name":"a","client_secret":"secret"}]}`, `{"oauth_apps":[` + app + `,` + app + `]}`, `{"variables":"secret"}`, `{"variables":[{"name":"B","value":"secret"},{"name":"A"}]}`, `{"variables":[{"name":"A"},{"name":"A","value":"secret"}]}`} {
 		_, err := runnerconfig.ParseVariables([]byte(text))
 		require.ErrorContains(t, err, runnerconfig.VariablesFile, text)
 		require.NotContains(t, err.Error(), "secret")

@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine/features"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 	"github.com/agentplatform/agentplatform/runner/input"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 	"github.com/agentplatform/agentplatform/runner/script"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -45,6 +46,8 @@ type Options struct {
 	Variables runnerconfig.Variables
 	// HTTP sends the requests of tools and scripts, through the egress guard.
 	HTTP *http.Client
+	// OAuthApps has the access tokens of OAuth apps.
+	OAuthApps *oauth.Apps
 	// MCP calls the tools of MCP servers.
 	MCP *mcp.Client
 	// Scripts executes the scripts of tools.
@@ -92,7 +95,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 		Prices: func() (runnerconfig.Prices, error) { return opts.Prices, nil },
 		Features: append([]engine.Feature{o.feature()}, features.New(features.Config{
 			ToolHTTP: &http.Client{Transport: &transport{next: opts.HTTP.Transport, observer: o}},
-			MCP:      opts.MCP, Variables: variables, Scripts: opts.Scripts,
+			MCP:      opts.MCP, OAuthApps: opts.OAuthApps, Variables: variables, Scripts: opts.Scripts,
 		})...),
 	}).Execute(ctx, engine.Input{
 		RunID: id, AgentName: base, TestName: opts.Project.Agent(opts.Agent).TestName, Project: opts.Project, Message: message, Files: opts.Files,

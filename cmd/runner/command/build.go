@@ -70,7 +70,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 				return err
 			}
 			opts.Dispatch, opts.Tools, opts.Models = client, tools, modelsOf(guard, providers, nil)
-			servers := newMCPClient(guard, nil)
+			servers, _ := newMCPClient(guard, nil)
 			defer servers.Close()
 			opts.MCP = servers
 			opts.Variables = func() (runnerconfig.Variables, error) { return readVariables(variables) }
@@ -85,7 +85,7 @@ func packCommand(tools []engine.Tool) *cobra.Command {
 	flags.BoolVar(&opts.SkipTests, "skip-tests", false, "skip the tests")
 	flags.DurationVar(&opts.TestTimeout, "test-timeout", 10*time.Minute, "time limit of all tests together")
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON) for tests without mocks; the file may be absent")
-	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON) for prompts of tests; the file may be absent")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables and OAuth apps (JSON) for MCP servers and prompts of tests; the file may be absent")
 	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON) for the cost of tests; the file may be absent")
 	target.bindFlags(flags)
 	out.Bind(flags)

@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine/features"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 	"github.com/agentplatform/agentplatform/runner/script"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
@@ -60,12 +61,12 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 				return fmt.Errorf("preparing scripts: %w", err)
 			}
 			defer pool.Close()
-			servers := newMCPClient(guard, opts.Metrics.Drifted)
+			servers, apps := newMCPClient(guard, opts.Metrics.Drifted)
 			opts.Engine = newEngine(guard, engine.Config{
 				Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics),
 				Variables: func() (runnerconfig.Variables, error) { return readVariables(variables) },
 				Prices:    func() (runnerconfig.Prices, error) { return readPrices(prices) },
-			}, pool, servers)
+			}, pool, servers, apps)
 			server, err := serve.New(opts)
 			if err != nil {
 				return err
@@ -76,7 +77,7 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&providers, "providers", "", "file with the model providers (JSON), reloaded for each run")
-	flags.StringVar(&variables, "variables", "", "file with the environment's variables (JSON), reloaded when a prompt uses one")
+	flags.StringVar(&variables, "variables", "", "file with the environment's variables and OAuth apps (JSON), reloaded when a prompt or a tool uses one")
 	flags.StringVar(&prices, "prices", "", "file with the prices of models (JSON), reloaded for each model response")
 	flags.StringVar(&opts.RunnerID, "runner-id", "", "name of this process; if empty, the host name")
 	flags.IntVar(&opts.Concurrency, "concurrency", 10, "number of slots: runs that execute at once")
@@ -100,19 +101,21 @@ func startClosing(ctx context.Context, servers *mcp.Client) (stop func()) {
 }
 
 // newEngine returns an engine with all features, whose requests go through the guard.
-func newEngine(guard *egress.Guard, config engine.Config, pool *script.Pool, servers *mcp.Client) *engine.Engine {
+func newEngine(guard *egress.Guard, config engine.Config, pool *script.Pool, servers *mcp.Client, apps *oauth.Apps) *engine.Engine {
 	config.Features = features.New(features.Config{
 		ToolHTTP: guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse}),
-		MCP:      servers, Variables: config.Variables, Scripts: pool,
+		MCP:      servers, OAuthApps: apps, Variables: config.Variables, Scripts: pool,
 	})
 	return engine.New(config)
 }
 
-// newMCPClient returns a client of MCP servers that connects through the guard. drifted is called if tools changed.
-func newMCPClient(guard *egress.Guard, drifted func()) *mcp.Client {
+// newMCPClient returns a client of MCP servers that connects through the guard, and the tokens of OAuth apps that it shares with
+// tools. drifted is called if tools changed.
+func newMCPClient(guard *egress.Guard, drifted func()) (*mcp.Client, *oauth.Apps) {
+	apps := oauth.NewApps(oauth.AppsConfig{HTTP: guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse})})
 	return mcp.New(mcp.Config{
-		HTTP: guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer}), Version: metrics.Version(), Drifted: drifted,
-	})
+		HTTP: guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer}), Apps: apps, Version: metrics.Version(), Drifted: drifted,
+	}), apps
 }
 
 // modelsOf are the models of the providers in a file, asked through the guard.

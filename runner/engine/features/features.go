@@ -12,6 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine/httptool"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 	"github.com/agentplatform/agentplatform/runner/engine/scripts"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 	"github.com/agentplatform/agentplatform/runner/script"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 	ToolHTTP *http.Client
 	// MCP calls the tools of MCP servers; nil offers none. Tests of agents have a feature of their own, with mocks.
 	MCP *mcp.Client
+	// OAuthApps has the access tokens of OAuth apps; nil if no request needs one.
+	OAuthApps *oauth.Apps
 	// Variables returns the environment's current variables; nil means none.
 	Variables func() (runnerconfig.Variables, error)
 	// Scripts executes the scripts of tools.
@@ -34,7 +37,7 @@ type Config struct {
 
 // New returns all features.
 func New(cfg Config) []engine.Feature {
-	requests := httptool.New(httptool.Config{Client: cfg.ToolHTTP, Variables: cfg.Variables, Mocked: cfg.Mocked})
+	requests := httptool.New(httptool.Config{Client: cfg.ToolHTTP, Apps: cfg.OAuthApps, Variables: cfg.Variables, Mocked: cfg.Mocked})
 	all := []engine.Feature{
 		requests.Feature(),
 		scripts.New(scripts.Config{Pool: cfg.Scripts, HTTP: requests, Variables: cfg.Variables, Mocked: cfg.Mocked}),

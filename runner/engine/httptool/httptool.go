@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // Config configures a Client.
@@ -28,6 +29,8 @@ type Config struct {
 	Client *http.Client
 	// Variables returns the environment's current variables; nil means none.
 	Variables func() (runnerconfig.Variables, error)
+	// Apps has the access tokens of OAuth apps; nil if mocks answer, or to describe tools.
+	Apps *oauth.Apps
 	// Mocked is true if mocks answer all requests. A missing or sensitive variable then has a stand-in.
 	Mocked bool
 }
@@ -128,7 +131,11 @@ func (c *Client) executeCall(ctx context.Context, t *bundle.HTTPTool, args map[s
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, t.Timeout, errTimeout)
 	defer cancel()
-	response, err := c.sendRequest(limited, req)
+	tokens, err := c.tokensOf(t, variables)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.sendAuthorized(limited, req, tokens, hidden)
 	if err != nil {
 		if errors.Is(context.Cause(limited), errTimeout) {
 			err = req.timedOut(t.Timeout)

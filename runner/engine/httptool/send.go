@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 const (
@@ -60,6 +61,10 @@ func isTemporary(err error) bool {
 	var rejected *statusError
 	if errors.As(err, &rejected) {
 		return rejected.status >= http.StatusInternalServerError || rejected.status == http.StatusTooManyRequests || rejected.status == http.StatusRequestTimeout
+	}
+	var noToken *oauth.Error
+	if errors.As(err, &noToken) {
+		return noToken.IsTemporary
 	}
 	for _, temporary := range []error{errUnreachable, errNoResponse, errLost, errCut} {
 		if errors.Is(err, temporary) {

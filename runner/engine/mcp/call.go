@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // CodeUnavailable is the code of a run that fails because the answer of a call was lost.
@@ -167,7 +168,7 @@ func judgeError(err error, x *exchange) verdict {
 	switch {
 	case x.answered.Load():
 		return answered
-	case errors.As(err, new(*tokenError)):
+	case errors.As(err, new(*oauth.Error)):
 		return rejected // Nothing was sent, or the server rejected the old token.
 	case !errors.As(err, &failed), failed.code == http.StatusRequestTimeout:
 		return unclear

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // MaxAnswer is the maximum size of an HTTP response of a server in bytes. The guarded HTTP client enforces it.
@@ -35,6 +36,8 @@ type Config struct {
 	// HTTP is the guarded client for the purpose MCP; required. It returns redirects and limits
 	// responses to MaxAnswer.
 	HTTP *http.Client
+	// Apps has the tokens of OAuth apps; nil means apps that only this client uses.
+	Apps *oauth.Apps
 	// Version is the version of the platform, which servers see; optional.
 	Version string
 	// Now is the clock; nil means time.Now.
@@ -66,6 +69,9 @@ func New(cfg Config) *Client {
 	}
 	if cfg.Sleep == nil {
 		cfg.Sleep = sleep
+	}
+	if cfg.Apps == nil {
+		cfg.Apps = oauth.NewApps(oauth.AppsConfig{HTTP: cfg.HTTP, Now: cfg.Now})
 	}
 	if cfg.Drifted == nil {
 		cfg.Drifted = func() {}

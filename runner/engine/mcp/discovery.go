@@ -12,51 +12,56 @@ import (
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+	"golang.org/x/oauth2"
+
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // findEndpoint finds the token endpoint by the metadata of the server (RFC 9728) and of its authorization server (RFC 8414).
-func (t *tokens) findEndpoint(ctx context.Context, challenge []string) (tokenEndpoint, error) {
-	found := tokenEndpoint{scopes: t.server.oauth.Scopes, resource: t.server.resource()}
+func (f *finder) findEndpoint(ctx context.Context, challenge []string) (oauth.Endpoint, error) {
+	found := oauth.Endpoint{Scopes: f.server.oauth.Scopes, Resource: f.server.resource(), Style: oauth2.AuthStyleInHeader}
 	asked, err := oauthex.ParseWWWAuthenticate(challenge)
 	if err != nil {
 		asked = nil
 	}
-	issuer, scopes := t.findIssuer(ctx, asked)
-	if !t.server.canDiscover(issuer) {
-		return tokenEndpoint{}, errInsecureIssuer
+	issuer, scopes := f.findIssuer(ctx, asked)
+	if !f.server.canDiscover(issuer) {
+		return oauth.Endpoint{}, errInsecureIssuer
 	}
-	if len(found.scopes) == 0 {
-		found.scopes = scopes
+	if len(found.Scopes) == 0 {
+		found.Scopes = scopes
 	}
-	problem := error(&tokenError{`the server names no token endpoint; write it as "token_url"`})
+	problem := error(&oauth.Error{Problem: `the server names no token endpoint; write it as "token_url"`})
 	for _, address := range wellKnown(issuer, "oauth-authorization-server", "openid-configuration") {
 		var meta struct {
 			Issuer  string   `json:"issuer"`
 			URL     string   `json:"token_endpoint"`
 			Methods []string `json:"token_endpoint_auth_methods_supported"`
 		}
-		if t.getMetadata(ctx, address, &meta) != nil || meta.URL == "" {
+		if f.getMetadata(ctx, address, &meta) != nil || meta.URL == "" {
 			continue
 		}
 		switch {
 		case meta.Issuer != issuer: // RFC 8414, section 3.3: identical, character for character
 			problem = errOtherIssuer
 			continue
-		case !t.server.canDiscover(meta.URL):
+		case !f.server.canDiscover(meta.URL):
 			problem = errInsecureIssuer
 			continue
 		}
-		found.url = meta.URL
-		found.inBody = len(meta.Methods) > 0 && !slices.Contains(meta.Methods, "client_secret_basic")
+		found.URL = meta.URL
+		if len(meta.Methods) > 0 && !slices.Contains(meta.Methods, "client_secret_basic") {
+			found.Style = oauth2.AuthStyleInParams
+		}
 		return found, nil
 	}
-	return tokenEndpoint{}, problem
+	return oauth.Endpoint{}, problem
 }
 
 // Errors of discovery. Their remedy is an address that the repository names.
 var (
-	errInsecureIssuer = &tokenError{`the server names an authorization server or token endpoint without https; write the token endpoint as "token_url"`}
-	errOtherIssuer    = &tokenError{`the metadata of the authorization server names another issuer; write the token endpoint as "token_url"`}
+	errInsecureIssuer = &oauth.Error{Problem: `the server names an authorization server or token endpoint without https; write the token endpoint as "token_url"`}
+	errOtherIssuer    = &oauth.Error{Problem: `the metadata of the authorization server names another issuer; write the token endpoint as "token_url"`}
 )
 
 // canDiscover reports whether an address that a server or its metadata names may get the secret: an https URL, or a URL at
@@ -91,23 +96,23 @@ func (s Server) isResource(resource string) bool {
 
 // findIssuer returns the authorization server of the server and the scopes that the server asks for. Without metadata the
 // server is its own authorization server.
-func (t *tokens) findIssuer(ctx context.Context, asked []oauthex.Challenge) (issuer string, scopes []string) {
+func (f *finder) findIssuer(ctx context.Context, asked []oauthex.Challenge) (issuer string, scopes []string) {
 	var addresses []string
 	for _, c := range asked {
-		if address := c.Params["resource_metadata"]; t.server.canDiscover(address) {
+		if address := c.Params["resource_metadata"]; f.server.canDiscover(address) {
 			addresses = append(addresses, address)
 		}
 		if scope := c.Params["scope"]; scope != "" {
 			scopes = strings.Fields(scope)
 		}
 	}
-	for _, address := range append(addresses, wellKnown(t.server.URL, "oauth-protected-resource")...) {
+	for _, address := range append(addresses, wellKnown(f.server.URL, "oauth-protected-resource")...) {
 		var meta struct {
 			Resource string   `json:"resource"`
 			Servers  []string `json:"authorization_servers"`
 			Scopes   []string `json:"scopes_supported"`
 		}
-		if t.getMetadata(ctx, address, &meta) != nil || !t.server.isResource(meta.Resource) || len(meta.Servers) == 0 {
+		if f.getMetadata(ctx, address, &meta) != nil || !f.server.isResource(meta.Resource) || len(meta.Servers) == 0 {
 			continue
 		}
 		if len(scopes) == 0 {
@@ -115,7 +120,7 @@ func (t *tokens) findIssuer(ctx context.Context, asked []oauthex.Challenge) (iss
 		}
 		return meta.Servers[0], scopes
 	}
-	return t.server.origin().String(), scopes
+	return f.server.origin().String(), scopes
 }
 
 // hasOrigin reports whether an address has the scheme and the host of an origin.
@@ -142,12 +147,12 @@ func wellKnown(address string, names ...string) (out []string) {
 
 var errNoMetadata = errors.New("no metadata")
 
-func (t *tokens) getMetadata(ctx context.Context, address string, into any) error {
+func (f *finder) getMetadata(ctx context.Context, address string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return fmt.Errorf("reading metadata: %w", err)
 	}
-	code, err := t.getJSON(req, into)
+	code, err := f.getJSON(req, into)
 	if err == nil && code != http.StatusOK {
 		err = errNoMetadata
 	}

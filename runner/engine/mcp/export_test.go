@@ -24,5 +24,5 @@ func (c *Client) Peers() int {
 func (c *Client) TokensOf(server Server) func(context.Context) (string, error) {
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
-	return p.tokens.currentToken
+	return p.tokens.Token
 }

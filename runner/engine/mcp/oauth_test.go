@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
+	"github.com/agentplatform/agentplatform/runner/oauth/oauthtest"
 )
 
 // authority is an authorization server that issues token-1, token-2 and so on. Only the last one is valid.
@@ -303,4 +304,43 @@ func TestResolve_ReportsMissingValues(t *testing.T) {
 	}
 	_, err := mcp.Resolve(&bundle.MCPServer{Name: "crm", URL: "https://a.example", Headers: map[string]string{"X-A": "${context.user}"}}, runnerconfig.Variables{}, nil)
 	require.NoError(t, err, "a build has no context")
+}
+
+// A server that names an OAuth app gets its token. Servers of one app share it. A token that a server rejects is replaced once
+// a call, and no text that a model sees has a token or the client secret.
+func TestOAuthApp_AuthorizesServers(t *testing.T) {
+	t.Parallel()
+	s := oauthtest.NewServer(t)
+	answer := func(w http.ResponseWriter, r *http.Request, call request) {
+		reply(w, call, textResult("you sent "+r.Header.Get("Authorization")+" and "+url.QueryEscape(oauthtest.Secret)))
+	}
+	guard := func(w http.ResponseWriter, r *http.Request, _ request) bool {
+		if s.Accepts(r) {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	c, _ := newClient(t)
+	variables := runnerconfig.Variables{}.WithOAuthApps([]runnerconfig.OAuthApp{s.App("crm")})
+	call := func(f *fake) {
+		server, err := mcp.Resolve(&bundle.MCPServer{Name: "crm", URL: f.URL + "/mcp", OAuthApp: "crm"}, variables, nil)
+		require.NoError(t, err)
+		got, err := c.Call(t.Context(), server, "get", nil, false)
+		require.NoError(t, err)
+		require.Equal(t, "you sent Bearer [REDACTED] and [REDACTED]", got["result"])
+	}
+	first, second := newFake(t), newFake(t)
+	first.answer, first.before, second.answer, second.before = answer, guard, answer, guard
+	call(first)
+	call(second)
+	require.Equal(t, 1, s.Issued())
+	s.Revoke()
+	call(second)
+	require.Equal(t, 3, s.Issued())
+	require.Equal(t, 2, second.ledger())
+
+	_, err := mcp.Resolve(&bundle.MCPServer{Name: "crm", URL: first.URL, OAuthApp: "erp"}, variables, nil)
+	require.EqualError(t, err, `MCP server "crm": the environment has no OAuth app "erp"; add it to spec.oauthApps of the Environment`)
+	require.ErrorAs(t, err, new(*mcp.ValueError))
 }

@@ -2,7 +2,11 @@
 
 package mcp
 
-import "time"
+import (
+	"time"
+
+	"github.com/agentplatform/agentplatform/runner/oauth"
+)
 
 // maxPeers is the number of servers whose sessions, tokens and lists a Client keeps. Used servers are
 // never evicted, so that one agent with many servers does not interrupt the calls of another.
@@ -16,7 +20,7 @@ type peer struct {
 	lastUse time.Time
 
 	session *session
-	tokens  *tokens // nil without oauth
+	tokens  *oauth.Source // nil without credentials
 	list    *listing
 	// checkedAt is the start of the last list in the background.
 	checkedAt time.Time

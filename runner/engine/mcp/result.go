@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/redact"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // maxMessage limits an error that a model sees, in bytes.
@@ -148,7 +149,7 @@ func oneLine(text string) string {
 // failureReason returns why a request failed, without addresses, headers and tokens.
 func failureReason(err error) string {
 	var failed *statusError
-	var token *tokenError
+	var token *oauth.Error
 	switch {
 	case errors.As(err, &token):
 		return token.Error()

@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/redact"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // Server is a server of an agent with the values of variables.
@@ -29,6 +30,7 @@ type Server struct {
 
 	headers http.Header
 	oauth   *bundle.MCPOAuth
+	app     *runnerconfig.OAuthApp
 	// secrets are values that no model sees.
 	secrets []string
 	// key identifies servers that can share a session: equal URLs, headers and credentials.
@@ -65,6 +67,13 @@ func Resolve(spec *bundle.MCPServer, variables runnerconfig.Variables, runContex
 		if s.oauth.TokenURL != "" && !isAddress(s.oauth.TokenURL) {
 			r.fail("%q is not an http or https URL", "oauth.token_url")
 		}
+	}
+	if name := spec.OAuthApp; name != "" {
+		app, found := variables.FindOAuthApp(name)
+		if !found {
+			r.fail("%s", runnerconfig.NoOAuthApp(name))
+		}
+		s.app = &app
 	}
 	if missing := r.expansion.Missing(); len(missing) > 0 {
 		r.fail("the environment has no variable %s", strings.Join(missing, ", "))
@@ -135,16 +144,16 @@ func (r *resolver) contextValue(name string) (string, bool) {
 }
 
 // hidden returns the values that must not leave a request: sensitive variables and tokens.
-func (s Server) hidden(t *tokens) *redact.Secrets {
+func (s Server) hidden(t *oauth.Source) *redact.Secrets {
 	hidden := &redact.Secrets{}
 	hidden.Add(s.secrets...)
-	hidden.Add(t.secretTexts()...)
+	hidden.Add(t.SecretTexts()...)
 	return hidden
 }
 
 // sessionKey identifies the address, the headers and the credentials.
 func (s Server) sessionKey() string {
-	data, err := json.Marshal([]any{s.Spec.Name, s.URL, s.headers, s.oauth, s.Spec.ConnectLimit()})
+	data, err := json.Marshal([]any{s.Spec.Name, s.URL, s.headers, s.oauth, s.app, s.Spec.ConnectLimit()})
 	if err != nil {
 		return s.URL // Impossible: all are texts.
 	}

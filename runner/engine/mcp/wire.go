@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
 // maxErrorBody limits the body of an HTTP error that is read, in bytes.
@@ -84,7 +85,7 @@ var (
 type wire struct {
 	next   http.RoundTripper
 	server Server
-	tokens *tokens // nil without oauth
+	tokens *oauth.Source // nil without credentials
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -142,7 +143,7 @@ func (w *wire) sendAuthorized(req *http.Request, x *exchange) (*http.Response, e
 	if w.tokens == nil {
 		return w.sendOnce(req, x, "")
 	}
-	token, err := w.tokens.currentToken(req.Context())
+	token, err := w.tokens.Token(req.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (w *wire) sendAuthorized(req *http.Request, x *exchange) (*http.Response, e
 	}
 	challenge := resp.Header.Values("WWW-Authenticate")
 	_ = resp.Body.Close()
-	if token, err = w.tokens.replaceToken(req.Context(), token, challenge); err != nil {
+	if token, err = w.tokens.Replace(req.Context(), token, challenge); err != nil {
 		return nil, err
 	}
 	return w.sendOnce(req, x, token)

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package oauth
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	// renewBefore is the most time before its end at which a token is replaced. A token of a short life is replaced later.
+	renewBefore = 30 * time.Second
+	// maxLife limits how long a token is used without a new request.
+	maxLife = 24 * time.Hour
+	// keptTokens is the number of replaced tokens whose texts are still hidden, because answers can have them.
+	keptTokens = 4
+)
+
+// Endpoint is where a token is requested, and how.
+type Endpoint struct {
+	URL    string
+	Scopes []string
+	// Audience and Resource (RFC 8707) are parameters of the request, or "".
+	Audience, Resource string
+	// Style is where the request has the secret. The default tries the header, then the body.
+	Style oauth2.AuthStyle
+}
+
+// Config configures a Source.
+type Config struct {
+	// HTTP is the guarded client for token requests. Its redirects are not followed.
+	HTTP *http.Client
+	// Now is the clock.
+	Now func() time.Time
+	// Timeout limits a request for a token.
+	Timeout                time.Duration
+	ClientID, ClientSecret string
+	// Endpoint is where tokens come from. If it has no URL, Find finds it when a server has asked for a token.
+	Endpoint Endpoint
+	// Find returns the endpoint that a server's challenge (WWW-Authenticate) leads to. Its error is an *Error.
+	Find func(ctx context.Context, challenge []string) (Endpoint, error)
+	// Ended ends requests for tokens; nil means never. Background counts the ones that no caller waits for; optional.
+	Ended      context.Context //nolint:containedctx // the life of the owner
+	Background *sync.WaitGroup
+}
+
+// Source has the access token of one client. It is safe for concurrent use.
+type Source struct {
+	cfg Config
+	// requests lets callers that need the same new token share one request for it.
+	requests singleflight.Group
+
+	mu      sync.Mutex // guards the fields below; never held during a request
+	token   string
+	renewAt time.Time // zero for a token without an end
+	earlier []string
+	// client is nil until the endpoint is known.
+	client *clientcredentials.Config
+}
+
+// NewSource returns a source without a token.
+func NewSource(cfg Config) *Source {
+	s := &Source{cfg: cfg}
+	if cfg.Endpoint.URL != "" {
+		s.client = s.clientFor(cfg.Endpoint)
+	}
+	return s
+}
+
+func (s *Source) clientFor(e Endpoint) *clientcredentials.Config {
+	parameters := url.Values{}
+	for name, value := range map[string]string{"audience": e.Audience, "resource": e.Resource} {
+		if value != "" {
+			parameters.Set(name, value)
+		}
+	}
+	return &clientcredentials.Config{
+		ClientID: s.cfg.ClientID, ClientSecret: s.cfg.ClientSecret, TokenURL: e.URL, Scopes: e.Scopes, AuthStyle: e.Style, EndpointParams: parameters,
+	}
+}
+
+// Token returns the token for a request. It is "" until Replace has found the endpoint.
+func (s *Source) Token(ctx context.Context) (string, error) {
+	s.mu.Lock()
+	token, known := s.token, s.client != nil
+	valid := token != "" && (s.renewAt.IsZero() || s.cfg.Now().Before(s.renewAt))
+	s.mu.Unlock()
+	if valid || !known {
+		return token, nil
+	}
+	return s.Replace(ctx, token, nil)
+}
+
+// Replace returns another token than the old one, which a server rejected with a challenge. Callers that need it at the same
+// time share one request, and each waits for it no longer than its own context allows.
+func (s *Source) Replace(ctx context.Context, old string, challenge []string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	result := s.requests.DoChan(old, func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
+		defer cancel()
+		if s.cfg.Ended != nil {
+			defer context.AfterFunc(s.cfg.Ended, cancel)()
+		}
+		return nil, s.fetchToken(ctx, old, challenge)
+	})
+	select {
+	case r := <-result:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.token, r.Err
+	case <-ctx.Done():
+		if s.cfg.Background != nil {
+			s.cfg.Background.Go(func() { <-result })
+		}
+		return "", ctx.Err()
+	}
+}
+
+// fetchToken replaces the old token, unless another request has done so.
+func (s *Source) fetchToken(ctx context.Context, old string, challenge []string) error {
+	s.mu.Lock()
+	token, client := s.token, s.client
+	s.mu.Unlock()
+	if token != old {
+		return nil
+	}
+	if client == nil {
+		endpoint, err := s.cfg.Find(ctx, challenge)
+		if err != nil {
+			return err
+		}
+		client = s.clientFor(endpoint)
+	}
+	got, err := requestToken(ctx, s.cfg.HTTP, client)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if old != "" {
+		s.earlier = append(s.earlier[max(0, len(s.earlier)-keptTokens+1):], old)
+	}
+	s.token, s.renewAt, s.client = got.text, time.Time{}, client
+	if got.life > 0 {
+		life := min(got.life, maxLife)
+		s.renewAt = s.cfg.Now().Add(life - min(renewBefore, life/10))
+	}
+	return nil
+}
+
+// SecretTexts returns the texts that must not leave a request: the client secret and the tokens. A nil source has none.
+func (s *Source) SecretTexts() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(slices.Clone(s.earlier), s.token, s.cfg.ClientSecret)
+}
