@@ -88,7 +88,7 @@ func (p *Project) scriptsSendHTTP() bool {
 func (p *Project) RejectBuiltins(isOffered func(owner ScriptOwner, name string) bool) (problems Problems) {
 	for _, f := range p.starlark {
 		for _, use := range f.uses {
-			switch b := builtinNamed(use.name); {
+			switch b := FindBuiltin(use.name); {
 			case isOffered(f.owner(), use.name):
 			case b != nil && !b.Unsupported && !b.IsFor(f.owner()):
 				problems.add(use.at, "%s cannot be called by a script of a %s, only by one of a %s; remove it", use.name, f.owner(), ownerList(b.Owners))

@@ -77,8 +77,8 @@ func (b *Builtin) IsFor(owner ScriptOwner) bool {
 // httpOptions are the parameters that all HTTP requests share.
 const httpOptions = "headers={}, params={}, json=None, form=None, body=None, timeout=30, retry=0, idempotency_key=None, fail=True"
 
-// builtinNamed returns the built-in with a name, or nil.
-func builtinNamed(name string) *Builtin {
+// FindBuiltin returns the built-in with a name, or nil. Callers do not change it.
+func FindBuiltin(name string) *Builtin {
 	at := slices.IndexFunc(builtins, func(b Builtin) bool { return b.Name == name })
 	if at < 0 {
 		return nil

@@ -177,6 +177,16 @@ func (e *execution) converse(ctx context.Context, message toChild) (*doneMessage
 	}
 }
 
+// requestNames are the built-ins that ask the parent. The list is computed once, because each call needs it.
+var requestNames = func() (names []string) {
+	for _, b := range bundle.Builtins() {
+		if b.Effect != bundle.EffectNone {
+			names = append(names, b.Name)
+		}
+	}
+	return names
+}()
+
 // message returns the message of the call.
 func (e *execution) message() (toChild, error) {
 	c := e.call
@@ -187,9 +197,9 @@ func (e *execution) message() (toChild, error) {
 		File: c.File, Function: c.Function, Args: c.Args, Context: c.Context, ReadOnly: c.ReadOnly, TakesContext: c.TakesContext,
 		Payload: c.Payload, Files: c.Files, Owner: c.Owner, Limits: c.Limits, Logs: c.Logs, Now: c.Now, Seed: c.Seed[:],
 	}
-	for _, b := range bundle.Builtins() {
-		if b.Effect != bundle.EffectNone && b.IsFor(c.Owner) && c.Offers != nil && c.Offers(b.Name) {
-			message.Offers = append(message.Offers, b.Name)
+	for _, name := range requestNames {
+		if builtins[name].IsFor(c.Owner) && c.Offers != nil && c.Offers(name) {
+			message.Offers = append(message.Offers, name)
 		}
 	}
 	e.offers = message.Offers

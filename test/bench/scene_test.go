@@ -32,13 +32,23 @@ type scripted struct {
 // release makes a deployment with agents live.
 func release(tb testing.TB, st store.Store, scene *storebench.Scene, agents ...scripted) store.Key {
 	tb.Helper()
-	ctx, sources := tb.Context(), fstest.MapFS{}
-	var result store.BuildResult
+	sources, names := fstest.MapFS{}, []string{}
 	for _, a := range agents {
 		sources["agents/"+a.name+".yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil,
 			"version: \"1.0\"\nname: %s\ntype: llm\nmodel: scripted/%s\nsystem_prompt: Greet.\n", a.name, a.name)}
 		sources["models/"+a.name+".yaml"] = &fstest.MapFile{Data: fmt.Appendf(nil, "steps:\n  - text: %s\n    delay: %s\n", a.text, a.after)}
-		result.Agents = append(result.Agents, store.Agent{Name: a.name, Type: "llm"})
+		names = append(names, a.name)
+	}
+	return releaseFiles(tb, st, scene, sources, names...)
+}
+
+// releaseFiles makes a deployment of a repository live, with the named agents.
+func releaseFiles(tb testing.TB, st store.Store, scene *storebench.Scene, sources fstest.MapFS, agents ...string) store.Key {
+	tb.Helper()
+	ctx := tb.Context()
+	var result store.BuildResult
+	for _, name := range agents {
+		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm"})
 	}
 	files, err := bundle.ReadFiles(sources)
 	require.NoError(tb, err)

@@ -36,12 +36,8 @@ type Config struct {
 
 // Offers reports whether scripts of an owner may use a built-in.
 func Offers(owner bundle.ScriptOwner, name string) bool {
-	for _, b := range bundle.Builtins() {
-		if b.Name == name {
-			return !b.Unsupported && b.IsFor(owner)
-		}
-	}
-	return false
+	b := bundle.FindBuiltin(name)
+	return b != nil && !b.Unsupported && b.IsFor(owner)
 }
 
 // New returns the feature.

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package bench
+
+import (
+	"flag"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
+)
+
+// stepRuns is the load of BenchmarkSteps. hack/bench.sh passes it on.
+var stepRuns = flag.Int("steps.runs", 5000, "queued runs that a round of BenchmarkSteps executes, of each agent")
+
+// stepPlaces is the number of slots of the demo's runner.
+const stepPlaces = 10
+
+// twoSteps is a repository with an agent of one step, and an agent that runs two such agents one after the other.
+var twoSteps = fstest.MapFS{
+	"agents/one.yaml":    &fstest.MapFile{Data: []byte("name: one\nmodel: scripted/step\nsystem_prompt: Greet.\n")},
+	"agents/second.yaml": &fstest.MapFile{Data: []byte("name: second\nmodel: scripted/step\nsystem_prompt: Greet.\n")},
+	"agents/two.yaml":    &fstest.MapFile{Data: []byte("name: two\ntype: sequential\nagents: [one, second]\n")},
+	"models/step.yaml":   &fstest.MapFile{Data: []byte("steps: [{text: " + output + "}]\n")},
+}
+
+// BenchmarkSteps measures queued runs of an agent with two steps, on SQLite and with the ten slots of the demo. The yardstick is
+// an agent with one step.
+func BenchmarkSteps(b *testing.B) {
+	silence(b)
+	alternate(b, func() (figures []Figure) {
+		b.Run("round", func(b *testing.B) {
+			one, two := paceOfAgent(b, "one"), paceOfAgent(b, "two")
+			figures = []Figure{
+				Cost("steps/sqlite/two/cpu a run", "ms", two.cpu(), one.cpu(), 1.5),
+				Rate("steps/sqlite/two", "runs/s", two.rate, one.rate, 0),
+			}
+		})
+		require.NotEmpty(b, figures, "the round has said why")
+		return figures
+	})
+}
+
+// paceOfAgent measures runs of an agent of twoSteps in a new database.
+func paceOfAgent(b *testing.B, agent string) pace {
+	b.Helper()
+	db := openSQLite(b)
+	s := storebench.NewScene(b, db.store, 1)
+	releaseFiles(b, db.store, s, twoSteps, "one", "second", "two")
+	admit(b, db.store, s)
+	queue(b, db.store, store.Key{ProjectID: s.Project, ID: connect(b, db.store, s, "inbound", agent)}, *stepRuns)
+	gw := gateway(b, db.store)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: tokenOf(s.Project)})
+	require.NoError(b, err)
+	m, ended := newMeter(b, ""), &countdown{Client: client, over: make(chan struct{})}
+	ended.left.Store(int64(*stepRuns))
+	before, begun := m.spent(b), time.Now()
+	runner(b, ended, stepPlaces)
+	select {
+	case <-ended.over:
+	case <-time.After(executedTimeout):
+		b.Fatalf("after %v %d of %d runs have not ended", executedTimeout, ended.left.Load(), *stepRuns)
+	}
+	return pace{rate: float64(*stepRuns) / time.Since(begun).Seconds(), own: perRun(m.spent(b).since(before).own, *stepRuns)}
+}
