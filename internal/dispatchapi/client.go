@@ -18,6 +18,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 )
 
 // Errors that a retry does not resolve.
@@ -57,6 +58,11 @@ const heartbeatTimeout = 5 * time.Second
 // rest of each line.
 const maxJournalStream = 3 * MaxJournal
 
+// maxLargeRequests limits the bytes of large requests that are encoded and sent at the same time, because
+// encoding needs the size of a request several times. The longest request fits. Requests of up to
+// smallRequest bytes do not count.
+const maxLargeRequests, smallRequest = MaxRequest, 64 << 10
+
 // Options configure a Client.
 type Options struct {
 	// URL is the address of the dispatch port, such as https://webhookgw-dispatch:8081.
@@ -79,6 +85,8 @@ type Client struct {
 	opts Options
 	base *url.URL
 	http *http.Client
+	// large has the bytes of large requests.
+	large *semaphore.Weighted
 }
 
 // NewClient returns a client. The error names an invalid option.
@@ -93,7 +101,7 @@ func NewClient(opts Options) (*Client, error) {
 	if opts.Token == "" && opts.TokenFile == "" {
 		return nil, errors.New("a dispatch token or a token file is required")
 	}
-	return &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}}, nil
+	return &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}, large: semaphore.NewWeighted(maxLargeRequests)}, nil
 }
 
 // Claim sends one claim request and waits as long as the request says. It does not retry, because
@@ -115,12 +123,13 @@ func (c *Client) Heartbeat(ctx context.Context, req HeartbeatRequest) (Heartbeat
 
 // Journal appends entries to a run's journal.
 func (c *Client) Journal(ctx context.Context, runID uuid.UUID, req JournalRequest) error {
-	return c.callWithRetries(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/journal", req)
+	return c.sendLarge(ctx, "/v1/runs/"+runID.String()+"/journal", req.Entries.size(), req)
 }
 
 // Complete ends a run.
 func (c *Client) Complete(ctx context.Context, runID uuid.UUID, req CompleteRequest) error {
-	return c.callWithRetries(ctx, http.MethodPost, "/v1/runs/"+runID.String()+"/complete", req)
+	size := req.Journal.size() + len(req.Output) + len(req.Context)
+	return c.sendLarge(ctx, "/v1/runs/"+runID.String()+"/complete", size, req)
 }
 
 // Release releases a claim, so that another runner can resume the run.
@@ -238,6 +247,23 @@ func (c *Client) fetchBody(ctx context.Context, path string, limit int64) ([]byt
 
 func (c *Client) callWithRetries(ctx context.Context, method, path string, req any) error {
 	return c.retryCall(ctx, func(ctx context.Context) error { return c.callOnce(ctx, method, path, req, nil) })
+}
+
+// sendLarge is callWithRetries for a request with data of the given size. Other large requests may come first.
+func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) error {
+	if size <= smallRequest {
+		return c.callWithRetries(ctx, http.MethodPost, path, req)
+	}
+	weight := min(int64(size), maxLargeRequests)
+	return c.retryCall(ctx, func(context.Context) error {
+		if err := c.large.Acquire(ctx, weight); err != nil {
+			return err
+		}
+		defer c.large.Release(weight)
+		once, cancel := context.WithTimeout(ctx, requestTimeout) // without the wait
+		defer cancel()
+		return c.callOnce(once, http.MethodPost, path, req, nil)
+	})
 }
 
 func (c *Client) callOnce(ctx context.Context, method, path string, req, resp any) error {

@@ -171,3 +171,52 @@ func TestReadJournal_ReadsAllEntries(t *testing.T) {
 	_, err = client.ReadJournal(t.Context(), uuid.New(), 7)
 	require.ErrorIs(t, err, dispatchapi.ErrRejected)
 }
+
+// Large requests wait for each other, because each needs memory several times. Short ones do not.
+func TestClient_LimitsLargeRequests(t *testing.T) {
+	t.Parallel()
+	const size, atOnce, requests = 4 << 20, dispatchapi.MaxRequest / (4 << 20), 12
+	var mu sync.Mutex
+	inFlight, most := 0, 0
+	full, proceed := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/complete") {
+			mu.Lock()
+			inFlight++
+			if most = max(most, inFlight); inFlight == atOnce {
+				select {
+				case <-full:
+				default:
+					close(full)
+				}
+			}
+			mu.Unlock()
+			<-proceed
+			_, _ = io.Copy(io.Discard, r.Body)
+			mu.Lock()
+			inFlight--
+			mu.Unlock()
+		}
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	t.Cleanup(server.Close)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "t"})
+	require.NoError(t, err)
+	var group sync.WaitGroup
+	errs := make([]error, requests)
+	for i := range errs {
+		group.Go(func() {
+			errs[i] = client.Complete(t.Context(), uuid.New(), dispatchapi.CompleteRequest{Output: strings.Repeat("x", size)})
+		})
+	}
+	<-full
+	for range 50 {
+		require.NoError(t, client.Release(t.Context(), uuid.New(), dispatchapi.ReleaseRequest{}))
+	}
+	close(proceed)
+	group.Wait()
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	require.Equal(t, atOnce, most)
+}

@@ -43,6 +43,14 @@ func (l *Entries) UnmarshalJSON(data []byte) error {
 	return decodeList(data, (*[]JournalEntry)(l), MaxEntries)
 }
 
+// size returns the bytes of the data of all entries.
+func (l Entries) size() (n int) {
+	for _, e := range l {
+		n += len(e.Data)
+	}
+	return n
+}
+
 // UnmarshalJSON accepts at most MaxAgents, or returns ErrTooMany.
 func (l *Agents) UnmarshalJSON(data []byte) error { return decodeList(data, (*[]Agent)(l), MaxAgents) }
 

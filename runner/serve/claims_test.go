@@ -96,6 +96,41 @@ func TestClaims_FullRunnerWaitsForShortRuns(t *testing.T) {
 	})
 }
 
+// A busy runner asks again when a quarter of its slots is free, or after 10 ms with fewer.
+func TestClaims_GatherFreeSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p, finish := newPort(t, repo()), make(chan struct{})
+		one := started(t, p, "one", func(context.Context) error { <-finish; return nil }, func(o *serve.Options) { o.Concurrency, o.Heartbeat = 8, 0 })
+		synctest.Wait()
+		end := func(runs int) (asked int) {
+			before := look(p, func() int { return len(p.asked) })
+			for range runs {
+				finish <- struct{}{}
+			}
+			synctest.Wait()
+			return look(p, func() int { return len(p.asked) }) - before
+		}
+		for range 20 {
+			p.queue("charger", "text/plain", "x")
+		}
+		synctest.Wait()
+		require.Zero(t, end(1))
+		time.Sleep(serve.GatherTime - time.Millisecond)
+		require.Zero(t, end(0))
+		asked := look(p, func() int { return len(p.asked) })
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, asked+1, look(p, func() int { return len(p.asked) }))
+		require.Equal(t, 1, p.last().Limit)
+		require.Equal(t, 1, end(2), "at once")
+		require.Equal(t, 2, p.last().Limit)
+		close(finish)
+		p.until(t, func() bool { return len(p.ends) == 20 })
+		require.NoError(t, one.end(t))
+	})
+}
+
 // Fresh claims are confirmed together within a quarter of a second, and then regularly.
 func TestHeartbeat_ConfirmsFreshClaims(t *testing.T) {
 	t.Parallel()

@@ -24,3 +24,6 @@ func (b BundleCache) Get(ctx context.Context, digest string) (*bundle.Project, e
 
 // Refusals is refusals.
 func (b BundleCache) Refusals() []string { return b.refusals() }
+
+// GatherTime is gatherTime.
+const GatherTime = gatherTime

@@ -89,7 +89,8 @@ type Server struct {
 	unanswered bool
 	runs       map[uuid.UUID]*claim
 	busy       int                     // open runs, including lost ones that have not ended
-	freed      context.CancelCauseFunc // ends the wait for a free slot; nil if nothing waits
+	freed      context.CancelCauseFunc // ends the wait for free slots; nil if nothing waits
+	wanted     int                     // number of free slots that freed waits for
 
 	memory *semaphore.Weighted // bytes for attachments
 	places chan struct{}       // one token per executed run
