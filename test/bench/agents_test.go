@@ -121,7 +121,7 @@ func ownTime(tb testing.TB) (sum time.Duration) {
 // the script. The yardstick is the same loop in ADK, whose tool is a Go function. The server of the requests is another process.
 func BenchmarkLoop(b *testing.B) {
 	bin := b.TempDir()
-	for name, folder := range map[string]string{"adk": "adk", "empty": "empty"} {
+	for name, folder := range map[string]string{"adk": "../../hack/tools/adk", "empty": "empty"} {
 		out, err := exec.CommandContext(b.Context(), "go", "build", "-C", folder, "-ldflags", "-s -w", "-o", filepath.Join(bin, name), ".").CombinedOutput()
 		require.NoError(b, err, string(out))
 	}

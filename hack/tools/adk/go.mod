@@ -1,4 +1,4 @@
-module github.com/agentplatform/agentplatform/test/bench/adk
+module github.com/agentplatform/agentplatform/hack/tools/adk
 
 go 1.26.5
 
