@@ -28,10 +28,10 @@ func (s *Server) Sections() []rest.BoundSection {
 	}
 }
 
-// Document is the OpenAPI description that the facade serves, as JSON.
+// Document returns the OpenAPI description of the facade as JSON.
 func Document() ([]byte, error) { return rest.Document((&Server{}).Sections()) }
 
-// unsupportedSection are the endpoints of the contract that belong to no section of this release.
+// unsupportedSection has the endpoints of the contract that belong to no section of this release.
 var unsupportedSection = rest.Section[*Server]{
 	Name: "others",
 	Endpoints: []rest.EndpointOf[*Server]{

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiserver is the REST facade: /v1 as projects use it with their API
-// keys. It reads and writes Kubernetes objects (the truth for what is
-// configured) and reads the store (the truth for what happened). It keeps no
-// state of its own but short caches of keys and of access decisions, and what its
-// informers know of keys and projects.
+// Package apiserver is the REST facade, which serves /v1 to projects with API keys. It reads and writes Kubernetes
+// objects (the source of truth for configuration) and reads the store (the source of truth for history). Its only state
+// is short caches of keys and access reviews, and informers of keys and projects.
 package apiserver
 
 import (
@@ -29,7 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/quota"
 )
 
-// Store is what the facade reads and writes in the store.
+// Store has the methods of the store that the facade uses.
 type Store interface {
 	rest.Store
 	agents.Store
@@ -42,7 +40,7 @@ type Store interface {
 	connectors.RejectionStore
 }
 
-// Claims is what the facade writes in the store.
+// Claims has the writes of the facade to the store.
 type Claims interface {
 	rest.Claims
 	connectors.Derivations
@@ -80,7 +78,7 @@ type Server struct {
 	AuditLog      *auditlog.API
 }
 
-// New makes a facade; an error names the missing options.
+// New returns a facade. Its error names the missing options.
 func New(opts Options) (*Server, error) {
 	if missing := opts.missing(); len(missing) > 0 {
 		return nil, fmt.Errorf("creating the REST facade: set the options %s", strings.Join(missing, ", "))
@@ -116,7 +114,7 @@ func (s *Server) Handler() http.Handler { return s.Service.Handler() }
 // OpenAPI describes the endpoints.
 func (s *Server) OpenAPI() *huma.OpenAPI { return s.Service.OpenAPI() }
 
-// newServer gives each resource what it needs of the options, and the resources that it reads.
+// newServer connects the resources with the options and with the resources that they read.
 func newServer(base *rest.Service, opts Options) *Server {
 	s := &Server{
 		Service:       base,

@@ -30,7 +30,7 @@ type StatisticsQuery struct {
 
 func (in *StatisticsQuery) Searches() bool { return in.Search != "" }
 
-// statistics is what the store is asked.
+// statistics returns the query of the store.
 func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, error) {
 	q := store.StatisticsQuery{DeploymentID: uuid.UUID(in.DeploymentID), TestNames: in.TestNames, BaseOnly: in.ExcludeTestRuns}
 	q.Statuses = rest.StatusesOf[store.RunStatus](in.StatusFilter)
@@ -43,15 +43,15 @@ func (in *StatisticsQuery) statistics(now time.Time) (store.StatisticsQuery, err
 	return q, err
 }
 
-// showStatistics shows the numbers of an agent's runs. The numbers of an A/B variant are what it has
-// executed of its agent's.
+// showStatistics fills in the statistics of an agent's runs. An A/B variant has the statistics of the runs that it
+// executed.
 func (s *API) showStatistics(ctx context.Context, environment store.Key, a store.AgentSummary, q store.StatisticsQuery, to costs.Currency, out *AgentDetails) error {
 	out.Costing, out.UsageByModel = costs.Exchange{}.Costing(nil), []costs.ModelUsage{}
 	q.Environment, q.AgentName = environment, a.Name
 	if a.Agent != nil && a.Agent.VariantOf != "" {
 		q.AgentName = a.Agent.VariantOf
 		if len(q.TestNames) > 0 && !slices.Contains(q.TestNames, a.Agent.TestName) {
-			return nil // none of its runs is another variant's
+			return nil // none of its runs is a run of another variant
 		}
 		q.TestNames = []string{a.Agent.TestName}
 	}

@@ -90,7 +90,7 @@ func (AgentDetails) Doc() string {
 	return "An agent with its configuration, statistics and linked connectors."
 }
 
-// AgentStats are the numbers of runs in the window.
+// AgentStats are statistics of the runs in the window.
 type AgentStats struct {
 	Total             int64    `json:"total" doc:"All runs, whatever their status."`
 	Completed         int64    `json:"completed" doc:"Runs that completed."`
@@ -119,7 +119,7 @@ type AgentConnector struct {
 // Doc describes the type.
 func (AgentConnector) Doc() string { return "A connector that is linked to an agent." }
 
-// Judge is what a judge thinks of an agent on average.
+// Judge has the average scores of a judge for an agent.
 type Judge struct {
 	Name         string   `json:"name" doc:"The judge's name."`
 	AverageScore *float64 `json:"average_score" doc:"The average of the judge's scores; null if there are none."`
@@ -226,8 +226,7 @@ func (s *API) getAgent(ctx context.Context, c *rest.Caller, in *AgentInput) (res
 	return rest.NewResponse(out, err)
 }
 
-// findAgent looks in the environment, and in the others of the project so that
-// an agent that is not deployed here is found too.
+// findAgent finds an agent in the environment, or else in another environment of the project.
 func (s *API) findAgent(ctx context.Context, c *rest.Caller, here *v1alpha1.Environment, name string) (store.AgentSummary, error) {
 	agent, err := s.agentOf(ctx, c, here, name)
 	if !rest.IsNotFound(err) {
@@ -245,7 +244,7 @@ func (s *API) findAgent(ctx context.Context, c *rest.Caller, here *v1alpha1.Envi
 	return store.AgentSummary{}, rest.NotFound("agent")
 }
 
-// agentOf is an agent of an environment.
+// agentOf returns an agent of an environment.
 func (s *API) agentOf(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, name string) (store.AgentSummary, error) {
 	agent, err := s.Store.Agent(ctx, c.ObjectKey(e), name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -257,8 +256,8 @@ func (s *API) agentOf(ctx context.Context, c *rest.Caller, e *v1alpha1.Environme
 	return agent, nil
 }
 
-// agentConfig is the live deployment that holds an agent, with its configuration
-// there; nil where another deployment is live meanwhile.
+// agentConfig returns the live deployment with an agent and its configuration, or nil if another deployment has become
+// live.
 func (s *API) agentConfig(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, name string) (*string, rest.Object, error) {
 	deployment, config, err := s.Store.AgentConfig(ctx, c.ObjectKey(e), name)
 	switch {
@@ -272,8 +271,8 @@ func (s *API) agentConfig(ctx context.Context, c *rest.Caller, e *v1alpha1.Envir
 	return rest.Optional(deployment.String()), rest.Object(config), nil
 }
 
-// agentConnectors are the connectors that are linked to an agent, by name; a name may be that of
-// several, as of one that is retired.
+// agentConnectors returns the connectors that are linked to an agent, by name. Several connectors can have one name, for
+// example if one is retired.
 func (s *API) agentConnectors(ctx context.Context, c *rest.Caller, environment, agent string) ([]AgentConnector, error) {
 	connectors, err := s.Service.ConnectorsOf(ctx, c, environment)
 	if err != nil {
@@ -314,7 +313,7 @@ func showAgent(a store.AgentSummary) Agent {
 	return out
 }
 
-// AgentDeployment tells whether the live deployment has an agent.
+// AgentDeployment reports whether the live deployment has an agent.
 type AgentDeployment string
 
 // Schema describes the type.

@@ -52,7 +52,7 @@ func (AuditEntry) Doc() string {
 	return "An entry of the audit log: the actor, the operation, the object, the source and the outcome."
 }
 
-// AuditActor is who acted.
+// AuditActor is the actor of an entry.
 type AuditActor struct {
 	Kind      AuditActorKind `json:"kind" doc:"The way in which the actor acted."`
 	Name      string         `json:"name" doc:"The name of the APIKey, the user or the field manager."`
@@ -64,7 +64,7 @@ type AuditActor struct {
 // Doc describes the type.
 func (AuditActor) Doc() string { return "The actor of an audit log entry." }
 
-// AuditObject is what was acted on.
+// AuditObject is the object of an entry.
 type AuditObject struct {
 	Kind *string `json:"kind" doc:"The kind of the object in this API." example:"connector"`
 	ID   *string `json:"id" doc:"The object's ID."`
@@ -83,7 +83,7 @@ type AuditLog struct {
 // Doc describes the type.
 func (AuditLog) Doc() string { return "A page of the audit log." }
 
-// AuditLogQuery asks for a page.
+// AuditLogQuery selects a page.
 type AuditLogQuery struct {
 	rest.ProjectPath
 	rest.PageQuery
@@ -141,7 +141,7 @@ func showAuditEntry(e store.AuditEntry) AuditEntry {
 	return out
 }
 
-// AuditActorKind is the way in which an actor acted.
+// AuditActorKind is how an actor acted.
 type AuditActorKind string
 
 // Schema describes the type.

@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// WebhookConfig is what the configs of inbound and sync webhooks have in common.
+// WebhookConfig has the common fields of inbound and sync webhooks.
 type WebhookConfig struct {
 	Authentication        Authentication `json:"authentication" doc:"How callers authenticate."`
 	RequireAuthentication bool           `json:"require_authentication" doc:"Whether callers must authenticate: false if authentication is none."`
@@ -47,7 +47,7 @@ type SyncConfig struct {
 // Doc describes the type.
 func (SyncConfig) Doc() string { return "The configuration of a webhook of mode sync." }
 
-// InboundConfigInput is what the config of an inbound webhook is made of.
+// InboundConfigInput is the config of an inbound webhook in a request.
 type InboundConfigInput struct {
 	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers authenticate. Default: secret."`
 	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none. If both are given, they must agree."`
@@ -61,7 +61,7 @@ func (InboundConfigInput) Doc() string {
 	return "The configuration of a webhook of mode inbound to set."
 }
 
-// SyncConfigInput is what the config of a sync webhook is made of.
+// SyncConfigInput is the config of a sync webhook in a request.
 type SyncConfigInput struct {
 	InboundConfigInput
 	TimeoutSeconds *int32 `json:"timeout_seconds,omitempty" minimum:"1" maximum:"900" doc:"How long a caller waits for the agent's result, in seconds. Default: 300."`
@@ -73,36 +73,36 @@ func (SyncConfigInput) Doc() string { return "The configuration of a webhook of 
 // ConnectorConfig is the config of a connector: one of the types above.
 type ConnectorConfig struct{ Value any }
 
-// MarshalJSON is the config.
+// MarshalJSON writes the config.
 func (c ConnectorConfig) MarshalJSON() ([]byte, error) { return json.Marshal(c.Value) }
 
 // UnmarshalJSON reads a config of any type.
 func (c *ConnectorConfig) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &c.Value) }
 
-// Schema names the component that describe fills in.
+// Schema refers to the component of describeConfigs.
 func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema {
 	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig](), reflect.TypeFor[OutboundConfig](), reflect.TypeFor[CronConfig]())
 }
 
-// ConnectorConfigInput is the config of a connector that is created. It is decoded
-// once it is known which type it must have, so that errors name the field.
+// ConnectorConfigInput is the config of a connector in a request. It is decoded once the type is known, so that errors
+// name the field.
 type ConnectorConfigInput json.RawMessage
 
-// UnmarshalJSON keeps the config.
+// UnmarshalJSON keeps the text of the config.
 func (c *ConnectorConfigInput) UnmarshalJSON(data []byte) error {
 	return (*json.RawMessage)(c).UnmarshalJSON(data)
 }
 
-// given says whether a request has a config: null is none.
+// given reports whether the request has a config other than null.
 func (c ConnectorConfigInput) given() bool { return len(c) > 0 && string(c) != "null" }
 
-// Schema names the component that describe fills in.
+// Schema refers to the component of describeConfigs.
 func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
 	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput](), reflect.TypeFor[OutboundConfigInput](), reflect.TypeFor[CronConfigInput]())
 }
 
-// alternatives registers the types, and a component of which the description says
-// that it is one of them; requests are judged by it as an object of any fields.
+// alternatives registers the types, and a component that describeConfigs describes as one of them. huma validates
+// requests against the component, an object with any fields.
 func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Schema {
 	for _, t := range types {
 		r.Schema(t, true, t.Name())
@@ -115,7 +115,7 @@ func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Sch
 	return &huma.Schema{Ref: rest.SchemaPrefix + name}
 }
 
-// applyConfig reads a config in its REST shape into the spec of a connector with an id.
+// applyConfig writes a config into the spec of the connector with an ID.
 func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, kind rest.ConnectorType, config ConnectorConfigInput) error {
 	switch {
 	case kind == rest.ConnectorType(v1alpha1.ConnectorCron):
@@ -126,8 +126,8 @@ func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector
 	return s.applyWebhook(c, id, &conn.Spec, config)
 }
 
-// applyWebhook reads a config in its REST shape into the spec of an inbound or sync webhook
-// with an id, for which its secret is sealed.
+// applyWebhook writes a config into the spec of an inbound or sync webhook. The secret is sealed for the connector with
+// the ID.
 func (s *API) applyWebhook(c *rest.Caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	var in SyncConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
@@ -159,7 +159,7 @@ func (s *API) applyWebhook(c *rest.Caller, id uuid.UUID, spec *v1alpha1.Connecto
 	return nil
 }
 
-// sealSecret is one's own secret as the object has it, "" for a generated one.
+// sealSecret returns the sealed secret of the project, or "" for a generated secret.
 func (s *API) sealSecret(
 	c *rest.Caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, sent *string, authentication v1alpha1.WebhookAuthentication,
 ) (string, error) {
@@ -168,7 +168,7 @@ func (s *API) sealSecret(
 	if w := spec.Webhook; w != nil && w.SealedSecret != "" {
 		stored["secret"] = w.SealedSecret
 		if sent == nil && cmp.Or(w.Authentication, v1alpha1.AuthenticationSecret) == authentication {
-			sent = new(string) // what is left out stays
+			sent = new(string) // an omitted secret stays
 		}
 	}
 	switch {
@@ -199,7 +199,7 @@ func (s *API) sealSecret(
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// authentication is what both fields say; 422 where they say different things.
+// authentication returns the authentication of two fields, or 422 if they contradict each other.
 func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
 	implied := v1alpha1.AuthenticationSecret
 	if in.RequireAuthentication != nil && !*in.RequireAuthentication {
@@ -218,7 +218,7 @@ func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, e
 	return named, nil
 }
 
-// decodeConfig refuses fields that the type does not have.
+// decodeConfig rejects fields that the type does not have.
 func decodeConfig(config json.RawMessage, into any) error {
 	unknown, err := kjson.UnmarshalStrict(config, into)
 	var typed *json.UnmarshalTypeError
@@ -245,7 +245,7 @@ func decodeConfig(config json.RawMessage, into any) error {
 	return nil
 }
 
-// showConfig is the config in its REST shape, defaults filled in.
+// showConfig returns the config with its defaults.
 func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 	if conn.Spec.Cron != nil {
 		return ConnectorConfig{showCron(conn.Spec.Cron)}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ConnectorCreate is what a connector is made of.
+// ConnectorCreate is a connector to create.
 type ConnectorCreate struct {
 	Name    rest.Name            `json:"name" minLength:"1" maxLength:"63" doc:"The connector's name. It must be unique in the environment without regard to case, also among current and former connectors of the project's code." example:"Tickets"`
 	Type    rest.ConnectorType   `json:"type" doc:"The connector's type."`
@@ -106,8 +106,7 @@ func (s *API) makeConnector(
 	return shown, s.showPresent(ctx, n.Caller, []v1alpha1.Connector{*conn}, &shown)
 }
 
-// nameIsFree answers 409 for the name of another connector of the environment, in any case of letters, such as one
-// that code defines or has defined.
+// nameIsFree returns 409 if another connector of the environment has the name in any case, even a retired one.
 func (s *API) nameIsFree(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) error {
 	list, err := s.Service.ConnectorsOf(ctx, c, string(conn.Spec.Environment))
 	if err != nil {
@@ -137,7 +136,7 @@ func (s *API) nameIsFree(ctx context.Context, c *rest.Caller, conn *v1alpha1.Con
 
 var nameTaken = rest.NewProblem(http.StatusConflict, httpserver.CodeNameTaken, "another connector of the environment has this name; choose another")
 
-// newConnector makes the object that a request asks for.
+// newConnector returns the object for a request.
 func (s *API) newConnector(ctx context.Context, c *rest.Caller, environment string, in *ConnectorCreateInput) (*v1alpha1.Connector, error) {
 	meta, id := c.NewMeta(ctx, "connector", string(in.Body.Name))
 	conn := &v1alpha1.Connector{ObjectMeta: meta, Spec: v1alpha1.ConnectorSpec{

@@ -28,7 +28,7 @@ type CronConfig struct {
 // Doc describes the type.
 func (CronConfig) Doc() string { return "The configuration of a cron connector." }
 
-// CronConfigInput is what the config of a cron connector is made of.
+// CronConfigInput is the config of a cron connector in a request.
 type CronConfigInput struct {
 	Schedule    string       `json:"schedule" minLength:"1" maxLength:"256" doc:"Five cron fields, or one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly." example:"0 6 * * 1-5"`
 	Timezone    *string      `json:"timezone,omitempty" maxLength:"64" doc:"The IANA name of the schedule's time zone. Default: UTC." example:"Europe/Paris"`
@@ -42,7 +42,7 @@ func (CronConfigInput) Doc() string {
 	return "The configuration of a cron connector to set. Schedules have the syntax of Kubernetes CronJobs."
 }
 
-// applyCron reads a config in its REST shape into the spec of a cron connector.
+// applyCron writes a config into the spec of a cron connector.
 func applyCron(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	if spec.Mode != v1alpha1.ModeInbound {
 		return rest.InvalidField("body.mode", "must be inbound for a cron connector: leave it out")
@@ -77,7 +77,7 @@ func applyCron(spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error 
 	return nil
 }
 
-// showCron is the config of a cron connector, defaults filled in.
+// showCron returns the config of a cron connector with its defaults.
 func showCron(spec *v1alpha1.CronConnector) CronConfig {
 	out := CronConfig{
 		Schedule: spec.Schedule, Timezone: spec.TimeZone, MissedTicks: MissedTicks(spec.MissedTicks.Word()), Prompt: spec.Prompt, Payload: rest.Object("{}"),
@@ -94,8 +94,7 @@ func showCron(spec *v1alpha1.CronConnector) CronConfig {
 	return out
 }
 
-// showTicks fills in when connectors tick, of all with one question, and none where no cron
-// connector is among them.
+// showTicks fills in the last and the next tick of cron connectors, with one query for all.
 func (s *API) showTicks(ctx context.Context, c *rest.Caller, _ []v1alpha1.Connector, shown []*Connector) error {
 	var ids []uuid.UUID
 	for _, out := range shown {
@@ -119,7 +118,7 @@ func (s *API) showTicks(ctx context.Context, c *rest.Caller, _ []v1alpha1.Connec
 		ticks := times[id]
 		out.LastTickAt = rest.OptionalTime(ticks.Last)
 		next := ticks.Next
-		if !ticks.Planned { // which the gateway does in a moment
+		if !ticks.Planned { // the gateway adds the row in a moment
 			schedule, err := cron.Parse(config.Schedule, config.Timezone)
 			if err != nil {
 				continue

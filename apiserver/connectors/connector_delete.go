@@ -15,13 +15,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// errInCode is the answer for deleting a connector that code defines.
+// errInCode rejects the deletion of a connector that code defines.
 func errInCode(conn *v1alpha1.Connector) error {
 	return rest.NewProblem(http.StatusConflict, httpserver.CodeDefinedInCode,
 		fmt.Sprintf("the project's code defines the connector: remove %s and deploy", conn.File()))
 }
 
-// errLinkInCode is the answer for creating, changing and deleting links of a connector that code defines.
+// errLinkInCode rejects a change of the links of a connector that code defines.
 func errLinkInCode(conn *v1alpha1.Connector) error {
 	if conn.Retired() {
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeDefinedInCode,
@@ -31,8 +31,7 @@ func errLinkInCode(conn *v1alpha1.Connector) error {
 		fmt.Sprintf("the project's code defines the links of this connector: change %s and deploy", conn.File()))
 }
 
-// mustNotBeInCode answers 409 for a connector that the project's code defines; one
-// that a deployment has retired is not defined any more.
+// mustNotBeInCode returns 409 for a connector that the project's code defines. Code does not define retired connectors.
 func (s *API) mustNotBeInCode(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) error {
 	retired, err := s.retired(ctx, c, conn)
 	if err == nil && conn.DefinedInCode() && !retired {
@@ -41,15 +40,15 @@ func (s *API) mustNotBeInCode(ctx context.Context, c *rest.Caller, conn *v1alpha
 	return err
 }
 
-// retired says whether a deployment has removed the connector from the project's code.
-// The store knows, for that is done with the activation.
+// retired reports whether a deployment has removed the connector from the project's code. The store decides, because the
+// activation writes it there.
 func (s *API) retired(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (bool, error) {
 	if !conn.DefinedInCode() {
 		return false, nil
 	}
 	row, err := s.Store.Connector(ctx, c.ObjectKey(conn))
 	if errors.Is(err, store.ErrNotFound) {
-		return conn.Retired(), nil // no deployment has it in effect, or not any more
+		return conn.Retired(), nil // no deployment has the connector in effect
 	}
 	if err != nil {
 		return false, fmt.Errorf("asking whether connector %q is retired: %w", conn.Name, err)
@@ -67,8 +66,8 @@ var deleteConnector = rest.Handle((*API).deleteConnector, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{connector}"},
 })
 
-// deleteConnector deletes the links after the connector: where that is refused,
-// nothing is done, and without it a link has no effect.
+// deleteConnector deletes the links after the connector: if the deletion is rejected, nothing changes, and a link has no
+// effect without its connector.
 func (s *API) deleteConnector(ctx context.Context, c *rest.Caller, in *rest.ConnectorPath) (rest.Response[rest.Done], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if rest.IsNotFound(err) {

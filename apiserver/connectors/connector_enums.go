@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Enumerations are types of their own, so that the description has each once. Clients must accept new values.
+// Enums are types of their own, so that the description has each of them once. Clients must accept new values.
 
 // Authentication is how callers of a webhook authenticate.
 type Authentication string
@@ -21,7 +21,7 @@ func (Authentication) Schema(r huma.Registry) *huma.Schema {
 		"at all. Without authentication the URL is the only secret.", authentications()...)
 }
 
-// MissedTicks is what happens to missed ticks.
+// MissedTicks says whether missed ticks run.
 type MissedTicks string
 
 // Schema describes the type.
@@ -40,7 +40,7 @@ func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
 		v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word(), v1alpha1.LinkMiddleware.Word())
 }
 
-// LinkStatus is what an automatic link sends.
+// LinkStatus is a status whose results an automatic link sends.
 type LinkStatus string
 
 // Schema describes the type.
@@ -62,7 +62,7 @@ func (DeliveringState) Schema(r huma.Registry) *huma.Schema {
 		string(store.DestinationDelivering), string(store.DestinationFailing), string(store.DestinationRejecting), string(store.DestinationPaused), deliveringStopped)
 }
 
-// authentications are the words for all ways to authenticate callers.
+// authentications are the enum values of Authentication.
 func authentications() (words []string) {
 	for _, a := range v1alpha1.WebhookAuthentications {
 		words = append(words, a.Word())

@@ -29,7 +29,7 @@ type OutboundConfig struct {
 // Doc describes the type.
 func (OutboundConfig) Doc() string { return "The configuration of a webhook of mode outbound." }
 
-// DeliveryRetry says how often and when a delivery is tried.
+// DeliveryRetry is the retry policy of deliveries.
 type DeliveryRetry struct {
 	MaxAttempts     int   `json:"max_attempts" doc:"Maximum number of attempts." example:"10"`
 	ScheduleSeconds []int `json:"schedule_seconds" doc:"Delay before each attempt in seconds, give or take a fifth. The first attempt has no delay, and the last delay repeats."`
@@ -38,7 +38,7 @@ type DeliveryRetry struct {
 // Doc describes the type.
 func (DeliveryRetry) Doc() string { return "The retry policy of deliveries." }
 
-// OutboundConfigInput is what the config of an outbound webhook is made of.
+// OutboundConfigInput is the config of an outbound webhook in a request.
 type OutboundConfigInput struct {
 	URL            string              `json:"url" maxLength:"2048" doc:"The URL to which results are sent: https, or http if the platform operator allows the address range. Put credentials into headers." example:"https://example.com/results"`
 	Headers        map[string]string   `json:"headers,omitempty" doc:"Request headers, at most 32. An empty or masked value keeps the stored value; an omitted header is removed. X-Service-*, Webhook-*, Host, Content-* and connection headers cannot be set."`
@@ -52,7 +52,7 @@ func (OutboundConfigInput) Doc() string {
 	return "The configuration of a webhook of mode outbound to set."
 }
 
-// DeliveryRetryInput says how often and when a delivery is to be tried.
+// DeliveryRetryInput is the retry policy of deliveries in a request.
 type DeliveryRetryInput struct {
 	MaxAttempts     *int32  `json:"max_attempts,omitempty" minimum:"1" maximum:"20" doc:"Maximum number of attempts. Default: the length of the schedule."`
 	ScheduleSeconds []int32 `json:"schedule_seconds,omitempty" maxItems:"20" doc:"Delay before each attempt in seconds, at most 86400. The first delay must be 0, because the first attempt is immediate. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h."`
@@ -61,8 +61,8 @@ type DeliveryRetryInput struct {
 // Doc describes the type.
 func (DeliveryRetryInput) Doc() string { return "The retry policy of deliveries to set." }
 
-// applyOutbound reads a config in its REST shape into the spec of an outbound webhook with
-// an id. Its headers are sealed for that.
+// applyOutbound writes a config into the spec of an outbound webhook. The headers are sealed for the connector with the
+// ID.
 func (s *API) applyOutbound(c *rest.Caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
 	var in OutboundConfigInput
 	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
@@ -103,7 +103,7 @@ func (s *API) applyOutbound(c *rest.Caller, id uuid.UUID, spec *v1alpha1.Connect
 	return nil
 }
 
-// config is the config as the rules know it.
+// config returns the config for the shared rules.
 func (in OutboundConfigInput) config() outbound.Config {
 	config := outbound.Config{URL: in.URL}
 	if in.TimeoutSeconds != nil {
@@ -120,8 +120,8 @@ func (in OutboundConfigInput) config() outbound.Config {
 	return config
 }
 
-// sealHeaders are headers as the object has them: new values are sealed, and unchanged values
-// are sealed anew where an earlier key has sealed them, so that none hangs on it for ever.
+// sealHeaders returns the sealed headers of the object. It seals new values, and seals unchanged values again if they
+// have an earlier key, so that the key can be removed.
 func (s *API) sealHeaders(c *rest.Caller, id uuid.UUID, sent, stored map[string]string) (map[string]string, error) {
 	fresh, kept, err := keepCredentials("body.config.headers", sent, stored)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *API) resume(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connect
 	return nil
 }
 
-// showOutbound is the config of an outbound webhook, defaults filled in.
+// showOutbound returns the config of an outbound webhook with its defaults.
 func showOutbound(conn *v1alpha1.Connector) OutboundConfig {
 	out := OutboundConfig{Headers: map[string]string{}, TimeoutSeconds: int(conn.Timeout().Seconds())}
 	var config outbound.Config

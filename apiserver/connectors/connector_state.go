@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Delivering is the REST shape of how the deliveries of a connector go.
+// Delivering is the state of a connector's deliveries.
 type Delivering struct {
 	State  DeliveringState `json:"state" doc:"The state."`
 	Reason *string         `json:"reason" doc:"Why not all deliveries are sent, with the remedy; null if all are sent."`
@@ -33,7 +33,7 @@ func (Delivering) Doc() string { return "The state of an outbound connector's de
 // deliveringStopped is the state of a connector that does not work.
 const deliveringStopped = "stopped"
 
-// showDelivering fills in how deliveries go, and that connectors send nothing although nobody has disabled them.
+// showDelivering fills in the state of deliveries, and the reason if an enabled connector sends nothing.
 func (s *API) showDelivering(ctx context.Context, c *rest.Caller, conns []v1alpha1.Connector, shown []*Connector) error {
 	var ids []uuid.UUID
 	for i := range conns {
@@ -56,7 +56,7 @@ func (s *API) showDelivering(ctx context.Context, c *rest.Caller, conns []v1alph
 	return nil
 }
 
-// setDelivering fills in how the deliveries of an outbound connector go to its destination.
+// setDelivering fills in the state of an outbound connector's deliveries to its destination.
 func (out *Connector) setDelivering(conn *v1alpha1.Connector, to store.Destination) {
 	if out.DisabledReason != nil {
 		out.Delivering.Value = &Delivering{State: deliveringStopped, Reason: out.DisabledReason}
@@ -81,7 +81,7 @@ func (out *Connector) setDelivering(conn *v1alpha1.Connector, to store.Destinati
 	out.Delivering.Value = is
 }
 
-// showRetired fills in which deployment has retired connectors.
+// showRetired fills in the deployments that retired connectors.
 func (s *API) showRetired(ctx context.Context, c *rest.Caller, conns []v1alpha1.Connector, shown []*Connector) error {
 	var deployments map[string]string
 	for i, out := range shown {
@@ -103,7 +103,7 @@ func (s *API) showRetired(ctx context.Context, c *rest.Caller, conns []v1alpha1.
 	return nil
 }
 
-// activations are the ids of deployments of an environment by the ranks of their activations.
+// activations returns the IDs of an environment's deployments by the ranks of their activations.
 func (s *API) activations(ctx context.Context, c *rest.Caller, environment v1alpha1.EnvironmentName) (map[string]string, error) {
 	var list v1alpha1.DeploymentList
 	if err := s.Service.List(ctx, c, store.KindDeployment, &list, client.MatchingFields{"spec.environment": string(environment)}); err != nil {
@@ -118,13 +118,14 @@ func (s *API) activations(ctx context.Context, c *rest.Caller, environment v1alp
 	return out, nil
 }
 
-// showLeftBehind fills in that the environment of connectors was deleted: the same one, where they have none any more.
-func (s *API) showLeftBehind(ctx context.Context, c *rest.Caller, conns []v1alpha1.Connector, shown []*Connector) error {
+// showDeletedEnvironment fills in that the environment of connectors was deleted. All connectors without an environment
+// had the same one.
+func (s *API) showDeletedEnvironment(ctx context.Context, c *rest.Caller, conns []v1alpha1.Connector, shown []*Connector) error {
 	for i, out := range shown {
 		if out.EnvironmentID != nil {
 			continue
 		}
-		why, err := s.leftBehind(ctx, c, &conns[i])
+		why, err := s.deletedEnvironment(ctx, c, &conns[i])
 		if err != nil || why == "" {
 			return err
 		}
@@ -138,9 +139,9 @@ func (s *API) showLeftBehind(ctx context.Context, c *rest.Caller, conns []v1alph
 	return nil
 }
 
-// leftBehind says that the environment of a connector, which is not there, was deleted; "" where the store has not
-// had the connector in one, such as one whose environment is yet to be created.
-func (s *API) leftBehind(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (why string, err error) {
+// deletedEnvironment returns a text about the deleted environment of a connector, or "" if the store has no environment
+// of the connector, for example because the environment has not been created yet.
+func (s *API) deletedEnvironment(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (why string, err error) {
 	row, err := s.Store.Connector(ctx, c.ObjectKey(conn))
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
@@ -158,13 +159,13 @@ func (s *API) leftBehind(ctx context.Context, c *rest.Caller, conn *v1alpha1.Con
 	return fmt.Sprintf("its environment %q was deleted", name), nil
 }
 
-// mustHaveEnvironment answers 409 for a connector whose environment was deleted: no change of it has an effect.
+// mustHaveEnvironment returns 409 for a connector whose environment was deleted, because a change would have no effect.
 func (s *API) mustHaveEnvironment(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) error {
 	environment, err := s.environmentOf(ctx, c, conn)
 	if err != nil || environment != nil {
 		return err
 	}
-	why, err := s.leftBehind(ctx, c, conn)
+	why, err := s.deletedEnvironment(ctx, c, conn)
 	if err != nil || why == "" {
 		return err
 	}

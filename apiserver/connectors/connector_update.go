@@ -11,7 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// ConnectorUpdate is what is changed of a connector.
+// ConnectorUpdate has the fields of a connector to change.
 type ConnectorUpdate struct {
 	Name    *rest.Name           `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"The connector's name. It must be unique in the environment without regard to case, also among current and former connectors of the project's code." example:"Tickets"`
 	Type    rest.ConnectorType   `json:"type,omitempty" doc:"The connector's current type, which never changes."`
@@ -31,11 +31,11 @@ type ConnectorUpdateInput struct {
 	Body ConnectorUpdate
 }
 
-// errOnlyEnabled is the answer for changes of a connector that code defines.
+// errOnlyEnabled rejects changes of a connector that code defines.
 var errOnlyEnabled = rest.NewProblem(http.StatusConflict, httpserver.CodeDefinedInCode,
 	"the project's code defines the connector: only enabled can be changed here; change the rest there and deploy")
 
-// errRetired is the answer for enabling what a deployment has retired.
+// errRetired rejects enabling a retired connector.
 var errRetired = rest.NewProblem(http.StatusConflict, httpserver.CodeConnectorRetired,
 	"the connector was removed from the project's code, so it cannot be enabled; deploy code that has it")
 
@@ -69,7 +69,7 @@ func (s *API) updateConnector(ctx context.Context, c *rest.Caller, in *Connector
 		if err := s.editConnector(ctx, c, conn, &in.Body); err != nil || in.Body.Enabled == nil || !*in.Body.Enabled {
 			return err
 		}
-		return s.resume(ctx, c, conn) // before the change, so that a repetition of both does neither
+		return s.resume(ctx, c, conn) // before the change, so that a repeated call resumes nothing
 	})
 	if err != nil {
 		return rest.Response[Connector]{}, err
@@ -82,7 +82,7 @@ func (s *API) updateConnector(ctx context.Context, c *rest.Caller, in *Connector
 	return s.respondUpdated(ctx, c, conn, was)
 }
 
-// editConnector writes into a connector what a request asks for.
+// editConnector writes the fields of a request into a connector.
 func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, in *ConnectorUpdate) error {
 	switch {
 	case in.Type != "" && in.Type != rest.ConnectorType(conn.Type()):
@@ -124,7 +124,7 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 	return err
 }
 
-// amended answers with a connector as it is after a change, was before it.
+// respondUpdated responds with a connector after a change; was is the connector before the change.
 func (s *API) respondUpdated(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, was Connector) (rest.Response[Connector], error) {
 	shown, _, err := s.describeConnector(ctx, c, conn)
 	if err != nil {

@@ -89,15 +89,14 @@ var listConnectors = rest.Handle((*API).listConnectors, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors?environment_id={environment}"},
 })
 
-// listConnectors asks Kubernetes and the store a few times in all, however many
-// connectors there are.
+// listConnectors makes a fixed number of requests to Kubernetes and the store, regardless of the number of connectors.
 func (s *API) listConnectors(ctx context.Context, c *rest.Caller, in *rest.EnvironmentQuery) (rest.Response[[]Connector], error) {
 	environment, err := s.Service.Environment(ctx, c, in.EnvironmentID)
 	var list []v1alpha1.Connector
 	switch {
 	case rest.IsNotFound(err) && c.ReachesAll():
 		environment = nil
-		list, err = s.leftConnectors(ctx, c, in.EnvironmentID, err)
+		list, err = s.connectorsOfDeleted(ctx, c, in.EnvironmentID, err)
 	case err == nil:
 		list, err = s.Service.ConnectorsOf(ctx, c, environment.Name)
 	}
@@ -156,8 +155,7 @@ func (s *API) getConnector(ctx context.Context, c *rest.Caller, in *rest.Connect
 	return rest.Response[Connector]{Body: shown, ETag: rest.ETag(conn)}, err
 }
 
-// describeConnector reads what belongs to a connector and shows it all; it returns
-// the links too.
+// describeConnector returns a connector with everything that belongs to it, and its links.
 func (s *API) describeConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (Connector, []v1alpha1.ConnectorLink, error) {
 	environment, err := s.environmentOf(ctx, c, conn)
 	if err != nil {
@@ -174,10 +172,10 @@ func (s *API) describeConnector(ctx context.Context, c *rest.Caller, conn *v1alp
 	return shown, links, s.showPresent(ctx, c, []v1alpha1.Connector{*conn}, &shown)
 }
 
-// showPresent fills in what the store alone knows of connectors, with a question each kind.
+// showPresent fills in the fields from the store, with one query per kind of field.
 func (s *API) showPresent(ctx context.Context, c *rest.Caller, conns []v1alpha1.Connector, shown ...*Connector) error {
 	for _, show := range []func(context.Context, *rest.Caller, []v1alpha1.Connector, []*Connector) error{
-		s.showTicks, s.showRetired, s.showLeftBehind, s.showDelivering,
+		s.showTicks, s.showRetired, s.showDeletedEnvironment, s.showDelivering,
 	} {
 		if err := show(ctx, c, conns, shown); err != nil {
 			return err
@@ -186,14 +184,13 @@ func (s *API) showPresent(ctx context.Context, c *rest.Caller, conns []v1alpha1.
 	return nil
 }
 
-// environmentOf is the environment of a connector; nil when it is gone.
+// environmentOf returns the environment of a connector, or nil if it was deleted.
 func (s *API) environmentOf(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (*v1alpha1.Environment, error) {
 	return s.Service.EnvironmentByName(ctx, c, conn.Spec.Environment)
 }
 
-// leftConnectors lists the connectors that an environment which is gone has left behind; where it has
-// left none, there is none.
-func (s *API) leftConnectors(ctx context.Context, c *rest.Caller, environment rest.ID, none error) ([]v1alpha1.Connector, error) {
+// connectorsOfDeleted lists the connectors of a deleted environment. It returns 404 if there are none.
+func (s *API) connectorsOfDeleted(ctx context.Context, c *rest.Caller, environment rest.ID, none error) ([]v1alpha1.Connector, error) {
 	var connectors v1alpha1.ConnectorList
 	if err := s.Service.List(ctx, c, store.KindConnector, &connectors); err != nil {
 		return nil, err
@@ -220,8 +217,8 @@ func (s *API) leftConnectors(ctx context.Context, c *rest.Caller, environment re
 	return left, nil
 }
 
-// showConnector is the REST shape; environment may be nil. What derivations do not
-// tell, which may be nil too, is asked for.
+// showConnector returns the REST shape. environment and derivations can be nil; keys that are not in derivations are
+// read from the store.
 func (s *API) showConnector(
 	ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, environment *v1alpha1.Environment, links []v1alpha1.ConnectorLink,
 	derivations map[store.Derivation]string,
@@ -252,12 +249,12 @@ func (s *API) showConnector(
 	return out, s.showSecrets(ctx, c, conn, derivations, &out)
 }
 
-// showSecrets fills in URL and secrets of a webhook.
+// showSecrets fills in the URL and the secrets of a webhook.
 func (s *API) showSecrets(
 	ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, derivations map[store.Derivation]string, out *Connector,
 ) error {
 	if conn.Type() == v1alpha1.ConnectorCron {
-		return nil // nothing is received, nothing is signed
+		return nil // no webhook and no signature
 	}
 	id, err := uuid.Parse(out.ID)
 	if err != nil {
@@ -278,7 +275,7 @@ func (s *API) showSecrets(
 	return nil
 }
 
-// secretOf is the generated secret; a project's own is never shown.
+// secretOf returns the generated secret. A secret of the project is never shown.
 func (s *API) secretOf(
 	ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, id uuid.UUID, derivations map[store.Derivation]string,
 ) (string, error) {
@@ -305,9 +302,8 @@ func (s *API) secretOf(
 	return secret, nil
 }
 
-// disabledReason says why the gateway refuses a connector's webhooks, or why it does
-// not refuse them yet although the connector is disabled; nil while it takes them as
-// it should, whatever else there is to say of it.
+// disabledReason returns why the gateway rejects a connector's webhooks, or why it still accepts the webhooks of a
+// disabled connector. It returns nil if an enabled connector accepts webhooks.
 func disabledReason(conn *v1alpha1.Connector) *string {
 	still := "webhooks are accepted"
 	switch {
@@ -338,8 +334,8 @@ func (c *Connector) Texts() []*string {
 
 // Derivations are the keys that derive generated secrets.
 type Derivations interface {
-	// DerivationKey is store.KeyLedger's.
+	// DerivationKey is DerivationKey of store.KeyLedger.
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
-	// DerivationKeys is store.KeyLedger's.
+	// DerivationKeys is DerivationKeys of store.KeyLedger.
 	DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error)
 }

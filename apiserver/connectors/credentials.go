@@ -9,11 +9,9 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 )
 
-// keepCredentials sorts the values of a credential field of a config (an object of
-// names and values, at a location of the request) into those that are new and those
-// that stay as they are stored: a value that is empty, or masked as answers show it,
-// stands for the stored one. A stored value whose name is not sent goes. 422 names
-// each that stands for a value which is not stored.
+// keepCredentials splits the values of a credential field of a config into new values and values that stay as stored.
+// sent has the values by name, at a location of the request. An empty or masked value keeps the stored value. Stored
+// values without a name in sent are dropped. It returns 422 for each name that has no stored value to keep.
 func keepCredentials[T any](location string, sent map[string]string, stored map[string]T) (fresh map[string]string, kept map[string]T, err error) {
 	fresh, kept = map[string]string{}, map[string]T{}
 	var missing []rest.FieldError

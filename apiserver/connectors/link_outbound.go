@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// OutboundLink says when and how an agent's results are sent.
+// OutboundLink are the rules for sending an agent's results.
 type OutboundLink struct {
 	Mode               OutboundMode `json:"mode" doc:"When something is sent."`
 	ActionName         *string      `json:"action_name" doc:"The name of the tool (agent_tool); null for other modes."`
@@ -28,7 +28,7 @@ type OutboundLink struct {
 // Doc describes the type.
 func (OutboundLink) Doc() string { return "The rules for sending an agent's results." }
 
-// OutboundLinkInput says when and how an agent's results are to be sent.
+// OutboundLinkInput are the rules for sending an agent's results in a request.
 type OutboundLinkInput struct {
 	Mode               OutboundMode `json:"mode,omitempty" default:"automatic" doc:"When something is sent."`
 	ActionName         *string      `json:"action_name,omitempty" nullable:"true" pattern:"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$" patternDescription:"at most 64 letters, digits, underscores and dashes, no digit or dash first" doc:"The name of the tool (agent_tool), unique for the agent in its environment. Default: send_to_ and the connector's name." example:"send_to_crm"`
@@ -39,14 +39,14 @@ type OutboundLinkInput struct {
 // Doc describes the type.
 func (OutboundLinkInput) Doc() string { return "The rules to set for sending an agent's results." }
 
-// sources are the connectors of an environment that start runs: links may name them.
+// sources are the connectors of an environment that start runs. Links can name them.
 type sources struct {
 	project uuid.UUID
-	// ids are theirs by name.
+	// ids has the IDs of the connectors by name.
 	ids map[v1alpha1.ConnectorName]string
 }
 
-// sourcesOf reads them, for connectors that send.
+// sourcesOf reads the sources for an outbound connector.
 func (s *Links) sourcesOf(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector) (sources, error) {
 	out := sources{project: c.ProjectID, ids: map[v1alpha1.ConnectorName]string{}}
 	if !conn.Sends() {
@@ -64,8 +64,8 @@ func (s *Links) sourcesOf(ctx context.Context, c *rest.Caller, conn *v1alpha1.Co
 	return out, nil
 }
 
-// ApplyTo writes settings into the spec of a link to a connector; 422 for those that have no
-// effect for that.
+// applyTo writes settings into the spec of a link to a connector. It returns 422 for settings without an effect on that
+// connector.
 func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec, conn *v1alpha1.Connector, from sources) error {
 	filesRequired := in.FilesRequired != nil && *in.FilesRequired
 	switch {
@@ -83,7 +83,7 @@ func (in LinkSettings) applyTo(spec *v1alpha1.ConnectorLinkSpec, conn *v1alpha1.
 	return err
 }
 
-// policy is what the settings are in an object.
+// policy returns the settings in the form of the object.
 func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error) {
 	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic}
 	if in.Mode != "" {
@@ -120,7 +120,7 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 	return out, nil
 }
 
-// fits says 422 of settings that have no effect in a mode.
+// fits returns 422 for settings without an effect in a mode.
 func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 	link := outbound.Link{Mode: mode.Word(), Sources: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
 	if in.ActionName != nil {
@@ -137,7 +137,7 @@ func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 	return rest.InvalidField("body.outbound."+field, problems[0].Problem)
 }
 
-// named is the connector with an id.
+// named returns the name of the connector with an ID.
 func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
 	for name, of := range s.ids {
 		if strings.EqualFold(of, id) {
@@ -147,8 +147,8 @@ func (s sources) named(id string) (v1alpha1.ConnectorName, bool) {
 	return "", false
 }
 
-// id is that of the connector of a name. Of one that is gone it is what such a name would
-// have, which no link takes: who sends back what was read is told, and does not widen the link.
+// id returns the ID of the connector with a name. For a deleted connector it returns an ID derived from the name, which
+// no link accepts. So a client that sends the settings back gets an error, and the link is not widened.
 func (s sources) id(name v1alpha1.ConnectorName) string {
 	if id, there := s.ids[name]; there {
 		return id
@@ -156,8 +156,7 @@ func (s sources) id(name v1alpha1.ConnectorName) string {
 	return v1alpha1.ProjectObjectID(s.project, store.KindConnector, string(name)).String()
 }
 
-// showOutboundLink is what a link to a connector that sends says, defaults filled in; nil of
-// others.
+// showOutboundLink returns the settings of a link to an outbound connector with their defaults, or nil for other links.
 func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, from sources) *OutboundLink {
 	if !conn.Sends() {
 		return nil

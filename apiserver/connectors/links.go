@@ -43,7 +43,7 @@ type Link struct {
 	FilesRequired bool                    `json:"files_required" doc:"Whether runs of an event fail if it has no attachment or if an attachment is omitted."`
 	Outbound      rest.Null[OutboundLink] `json:"outbound" doc:"The rules for sending results; null unless the connector is outbound."`
 	Ready         bool                    `json:"ready" doc:"Whether the link is in effect: events of the connector start the agent, or the connector sends the agent's results."`
-	// NotReadyReason is a condition's, as REST writes words.
+	// NotReadyReason is the reason of a condition in snake case.
 	NotReadyReason *string   `json:"not_ready_reason" doc:"Why the link is not in effect, as a code; null if it is. With agent_unknown the live deployment has no such agent, and events start runs that fail. With middleware_missing no middleware of the agent sends over the link. New codes can be added." example:"agent_unknown"`
 	Message        *string   `json:"message" doc:"Why the link is not in effect, with the remedy; null if it is."`
 	CreatedAt      time.Time `json:"created_at" doc:"When the link was created."`
@@ -59,7 +59,7 @@ func (l Link) Audited() store.AuditObject {
 	return store.AuditObject{Kind: "link", ID: l.ID, Name: l.AgentName}
 }
 
-// LinkCreate is what a link is made of.
+// LinkCreate is a link to create.
 type LinkCreate struct {
 	AgentName string `json:"agent_name" minLength:"1" maxLength:"63" pattern:"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$" patternDescription:"lower-case letters, digits and inner dashes" doc:"The agent's name in its YAML file. The agent need not be deployed yet." example:"support"`
 	LinkSettings
@@ -68,7 +68,7 @@ type LinkCreate struct {
 // Doc describes the type.
 func (LinkCreate) Doc() string { return "The link to create." }
 
-// LinkSettings is what can be changed of a link.
+// LinkSettings are the settings of a link that can change.
 type LinkSettings struct {
 	FilesRequired *bool              `json:"files_required,omitempty" doc:"Whether runs of an event fail if it has no attachment or if an attachment is omitted. Default: false."`
 	Outbound      *OutboundLinkInput `json:"outbound,omitempty" doc:"The rules for sending results, for links to outbound connectors. Default: results of all completed runs."`
@@ -146,7 +146,7 @@ func (s *Links) getLink(ctx context.Context, c *rest.Caller, in *LinkPath) (rest
 	return rest.Response[Link]{Body: showLink(conn, link, from), ETag: rest.ETag(link)}, err
 }
 
-// link finds a link of a connector by id.
+// link finds a link of a connector by ID.
 func (s *Links) link(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, id rest.ID) (*v1alpha1.ConnectorLink, error) {
 	link := &v1alpha1.ConnectorLink{}
 	if err := s.Service.GetByID(ctx, c, "link", id, link); err != nil {
@@ -216,7 +216,7 @@ var updateLink = rest.Handle((*Links).updateLink, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{connector}/links/{link}", Body: `{"files_required":false}`},
 })
 
-// updateLink replaces the settings of a link: what is not sent gets its default.
+// updateLink replaces the settings of a link. Omitted settings get their defaults.
 func (s *Links) updateLink(ctx context.Context, c *rest.Caller, in *LinkUpdateInput) (rest.Response[Link], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {
@@ -264,7 +264,7 @@ func makeLink(ctx context.Context, n *rest.Creation, link *v1alpha1.ConnectorLin
 	return refusal(link)
 }
 
-// refusal is why a controller does not take a link up; nil where it does, or may yet.
+// refusal returns why the platform rejects a link, or nil.
 func refusal(link *v1alpha1.ConnectorLink) error {
 	switch {
 	case rest.IsStalledBy(link, v1alpha1.ReasonDuplicateLink):
@@ -282,7 +282,7 @@ func refusal(link *v1alpha1.ConnectorLink) error {
 
 var linkedAlready = rest.NewProblem(http.StatusConflict, httpserver.CodeAlreadyExists, "the agent is already linked to the connector")
 
-// newLink ties an agent to a connector, with an id and a name of its own.
+// newLink returns a link between an agent and a connector, with a new ID and name.
 func newLink(ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, agent string) *v1alpha1.ConnectorLink {
 	meta, id := c.NewMeta(ctx, "link", conn.Title()+"-"+agent)
 	return &v1alpha1.ConnectorLink{ObjectMeta: meta, Spec: v1alpha1.ConnectorLinkSpec{
@@ -305,8 +305,7 @@ func (s *Links) AcceptedLinks(ctx context.Context, c *rest.Caller) (map[string][
 	return all, err
 }
 
-// links lists links by the name of their connector, oldest first: one request,
-// however many connectors there are.
+// links lists links by the name of their connector, oldest first, with one request for all connectors.
 func (s *Links) links(ctx context.Context, c *rest.Caller, opts ...client.ListOption) (map[string][]v1alpha1.ConnectorLink, error) {
 	var list v1alpha1.ConnectorLinkList
 	if err := s.Service.List(ctx, c, store.KindConnectorLink, &list, opts...); err != nil {
@@ -344,7 +343,7 @@ func (UnreadyAgent) Doc() string {
 	return "A linked agent whose link is not in effect, with the reason."
 }
 
-// unready says why a link is not in effect, in a word and in a sentence; both are nil while it is.
+// unready returns reason and message of a link that is not in effect, or nil.
 func unready(link *v1alpha1.ConnectorLink) (reason, message *string) {
 	if v1alpha1.IsReady(link) {
 		return nil, nil
@@ -356,7 +355,7 @@ func unready(link *v1alpha1.ConnectorLink) (reason, message *string) {
 	return &word, rest.Optional(rest.NotReadyMessage(link))
 }
 
-// snakeCase is the reason of a condition as REST writes words.
+// snakeCase returns the reason of a condition in snake case.
 func snakeCase(reason string) string {
 	var b strings.Builder
 	for i, r := range reason {

@@ -31,7 +31,7 @@ var RejectionSection = rest.Section[*Rejections]{
 	},
 }
 
-// Rejection is a request that a connector refused.
+// Rejection is a request that a connector rejected.
 type Rejection struct {
 	At            time.Time `json:"at" doc:"When the request was rejected."`
 	Code          string    `json:"code" doc:"The code of the response." example:"invalid_secret"`
@@ -46,7 +46,7 @@ type Rejection struct {
 // Doc describes the type.
 func (Rejection) Doc() string { return "A request that a connector rejected." }
 
-// RejectionReport is what a connector refused.
+// RejectionReport has the requests that a connector rejected.
 type RejectionReport struct {
 	Items  []Rejection      `json:"items" maxItems:"20" doc:"The newest rejected requests, newest first."`
 	Total  int64            `json:"total" doc:"Number of requests rejected since since."`
@@ -67,7 +67,7 @@ var listRejections = rest.Handle((*Rejections).listRejections, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{connector}/rejections"},
 })
 
-// listRejections tells what a connector refused: the answer to an event that started nothing.
+// listRejections returns the requests that a connector rejected. Such a request started no run.
 func (s *Rejections) listRejections(ctx context.Context, c *rest.Caller, in *rest.ConnectorPath) (rest.Response[RejectionReport], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// RotateSecret says how a secret is rotated.
+// RotateSecret has the options of a rotation.
 type RotateSecret struct {
 	GraceSeconds *int32 `json:"grace_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the earlier secrets stay valid after this rotation, in seconds; 0 ends them at once. The connector keeps this value for later rotations. Default: the connector's value, at first 86400."`
 }
@@ -40,8 +40,7 @@ var rotateSecret = rest.Handle((*API).rotateSecret, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{connector}/rotate-secret", Body: `{"grace_seconds":86400}`},
 })
 
-// rotateSecret raises the version of the generated secret, and answers once the new
-// one is in effect: whoever reads it may use it.
+// rotateSecret increments the version of the generated secret, and responds once the new secret is in effect.
 func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecretInput) (rest.Response[Connector], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {
@@ -79,7 +78,7 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 	return out, err
 }
 
-// mustRotate answers 409 where a higher version would not bring another secret.
+// mustRotate returns 409 if a higher version would not change the secret.
 func mustRotate(conn *v1alpha1.Connector) error {
 	routes := conn.Status.Condition(v1alpha1.ConditionRoutesReady)
 	switch {

@@ -28,10 +28,10 @@ type Store interface {
 	Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error)
 }
 
-// CostUnknown is why no cost is told.
+// CostUnknown is the reason why a cost is unknown.
 type CostUnknown string
 
-// Reasons why no cost is told.
+// Reasons for unknown costs.
 const (
 	unknownPrice CostUnknown = "no_price"
 	differing    CostUnknown = "currencies_differ"
@@ -44,14 +44,14 @@ func (CostUnknown) Schema(r huma.Registry) *huma.Schema {
 		"convert_costs_to if there is one); or the exchange rate of a day is unknown.", string(unknownPrice), string(differing), string(unknownRate))
 }
 
-// Costing is what calls of models have cost.
+// Costing has the tokens and the cost of model calls.
 type Costing struct {
 	Cost          rest.Null[Cost]        `json:"cost" doc:"Cost of the model calls whose prices are known; null if none is known and if cost_unknown gives a reason."`
 	UnpricedCalls *int64                 `json:"unpriced_calls" doc:"Number of model calls without a known price, which the cost leaves out. Null if costs are not available: in lists of runs, for open runs, and if the calls are no longer stored."`
 	CostUnknown   rest.Null[CostUnknown] `json:"cost_unknown" doc:"Why the cost is null; null if there is a cost, if no model was called, and if unpriced_calls is null."`
 }
 
-// ModelUsage is what calls of one model have used.
+// ModelUsage is the usage of one model.
 type ModelUsage struct {
 	Model      string     `json:"model" doc:"The model's reference, provider/model; other for the remaining models together." example:"openai/gpt-5"`
 	Calls      int64      `json:"calls" doc:"Number of calls."`
@@ -62,27 +62,26 @@ type ModelUsage struct {
 // Doc describes the type.
 func (ModelUsage) Doc() string { return "The usage of one model by runs." }
 
-// CostsQuery says in which currency costs are told.
+// CostsQuery selects the currency of costs.
 type CostsQuery struct {
 	ConvertCostsTo Currency `query:"convert_costs_to" doc:"Converts costs to this currency with the reference rate of the European Central Bank on the day of each call. Default: the currency of the prices."`
 }
 
-// maxRateAge is how many days before a call the rate may be of by which its cost is converted: no
-// weekend and no holidays last as long.
+// maxRateAge is the maximum age in days of an exchange rate at the time of a call. No weekend or holiday is as long.
 const maxRateAge = 10
 
-// Exchange converts amounts of money; the zero one converts none.
+// Exchange converts amounts of money. The zero value converts nothing.
 type Exchange struct {
 	to    store.Currency
-	rates []store.Rate // dollars for a euro, oldest first
+	rates []store.Rate // dollars per euro, oldest first
 }
 
-// NewExchange returns an exchange to a currency at the rates of days, oldest first.
+// NewExchange returns an exchange to a currency with daily rates, oldest first.
 func NewExchange(to store.Currency, rates ...store.Rate) Exchange {
 	return Exchange{to: to, rates: rates}
 }
 
-// Exchange reads the rates by which the cost of calls is converted.
+// Exchange reads the rates for a currency from the store.
 func (s *Reader) Exchange(ctx context.Context, to Currency, calls []store.Calls) (Exchange, error) {
 	e := Exchange{to: store.Currency(to)}
 	foreign := slices.DeleteFunc(slices.Clone(calls), func(c store.Calls) bool {
@@ -100,7 +99,7 @@ func (s *Reader) Exchange(ctx context.Context, to Currency, calls []store.Calls)
 	return e, nil
 }
 
-// on is the rate of a day: the last one that the bank has told until then.
+// on returns the rate of a day, which is the last published rate until then.
 func (e Exchange) on(day store.Day) (micros int64, known bool) {
 	at, found := slices.BinarySearchFunc(e.rates, day, func(r store.Rate, day store.Day) int { return cmp.Compare(r.Day, day) })
 	if !found {
@@ -112,7 +111,7 @@ func (e Exchange) on(day store.Day) (micros int64, known bool) {
 	return e.rates[at].Micros, true
 }
 
-// convert is a cost of a day in the currency that is asked for; false without a rate.
+// convert converts a cost of a day. It returns false if there is no rate.
 func (e Exchange) convert(of store.Cost, day store.Day) (store.Cost, bool) {
 	if e.to == "" || of.Currency == e.to {
 		return of, true
@@ -127,14 +126,14 @@ func (e Exchange) convert(of store.Cost, day store.Day) (store.Cost, bool) {
 		times, by = by, times
 	}
 	n := new(big.Int).Mul(big.NewInt(of.Nanos), big.NewInt(times))
-	n.Div(n.Add(n, big.NewInt(by/2)), big.NewInt(by)) // to the nearest
+	n.Div(n.Add(n, big.NewInt(by/2)), big.NewInt(by)) // round to the nearest
 	if !n.IsInt64() {
 		n.SetInt64(store.MaxSum)
 	}
 	return store.Cost{Currency: e.to, Nanos: n.Int64()}, true
 }
 
-// Costing adds up what calls have cost.
+// Costing adds up tokens and costs of calls.
 func (e Exchange) Costing(calls []store.Calls) (out Costing) {
 	unpriced := int64(0)
 	out.UnpricedCalls = &unpriced
@@ -169,10 +168,10 @@ func (e Exchange) Costing(calls []store.Calls) (out Costing) {
 	return out
 }
 
-// ByModel are the numbers of each model.
+// ByModel returns the usage per model.
 func (e Exchange) ByModel(calls []store.Calls) []ModelUsage {
 	out := []ModelUsage{}
-	for len(calls) > 0 { // they are in the order of their models
+	for len(calls) > 0 { // sorted by model
 		n := slices.IndexFunc(calls, func(c store.Calls) bool { return c.Model != calls[0].Model })
 		if n < 0 {
 			n = len(calls)
@@ -188,7 +187,7 @@ func (e Exchange) ByModel(calls []store.Calls) []ModelUsage {
 	return out
 }
 
-// RunCosting is what a run has cost that has ended: until then more may come, and nothing is told.
+// RunCosting returns the cost of a run that has ended. Open runs have no cost yet.
 func (s *Reader) RunCosting(ctx context.Context, run store.Run) (Costing, error) {
 	if run.EndedAt == nil {
 		return Costing{}, nil
@@ -200,7 +199,7 @@ func (s *Reader) RunCosting(ctx context.Context, run store.Run) (Costing, error)
 	return Exchange{}.CostingOf(calls, TokenUsage(run.Usage)), nil
 }
 
-// CostingOf tells nothing of what has used tokens and of which no calls are stored, or not any more.
+// CostingOf returns an unknown cost if tokens were used but the calls are not stored.
 func (e Exchange) CostingOf(calls []store.Calls, used TokenUsage) Costing {
 	if len(calls) == 0 && used.TotalTokens > 0 {
 		return Costing{}
@@ -229,7 +228,7 @@ type Cost struct {
 // Doc describes the type.
 func (Cost) Doc() string { return "An amount of money." }
 
-// NewCost returns a cost as it is shown.
+// NewCost returns the REST shape of a cost.
 func NewCost(cost store.Cost) Cost {
 	const billion = 1e9
 	return Cost{Currency: Currency(cost.Currency), Amount: float64(cost.Nanos) / billion}

@@ -41,7 +41,7 @@ var activateDeployment = rest.Handle((*API).activateDeployment, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/{deployment}/activate"},
 })
 
-// activateDeployment makes a deployment live, as in a rollback, and answers once it is.
+// activateDeployment makes a deployment live, for example in a rollback, and responds once it is live.
 func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *ActivateInput) (rest.Response[rest.Done], error) {
 	d, err := s.Deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *Activa
 			return rest.Response[rest.Done]{}, err
 		}
 	}
-	if before, err := s.answeredBefore(ctx, c, in.DeploymentID); before || err != nil {
-		return rest.Response[rest.Done]{Body: rest.Done{OK: true}}, err // whatever is live since
+	if before, err := s.succeededBefore(ctx, c, in.DeploymentID); before || err != nil {
+		return rest.Response[rest.Done]{Body: rest.Done{OK: true}}, err // even if another deployment is live since
 	}
 	if o, err = s.activatable(ctx, c, d, o); err != nil {
 		return rest.Response[rest.Done]{}, err
@@ -67,14 +67,14 @@ func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *Activa
 		return rest.Response[rest.Done]{}, err
 	}
 	_, err = s.Service.UpdateObject(ctx, c, o, func() error {
-		if stands, err := s.standsAsAsked(ctx, c, d, o, live); err != nil || stands && o.Spec.Activation.Force == in.Force {
-			return err // what is asked for anew begins anew
+		if stands, err := s.isPending(ctx, c, d, o, live); err != nil || stands && o.Spec.Activation.Force == in.Force {
+			return err // the same request continues its activation
 		}
 		if o.Spec.Activation.IsAhead(s.Service.Now()) {
 			return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, fmt.Sprintf("spec.activation.requestedAt of Deployment %q is far in the future, "+
 				"so no later activation is possible; remove its spec.activation and activate it again", o.Name))
 		}
-		own := d.ActivationRequestedAt // which an object that was made again does not have
+		own := d.ActivationRequestedAt // nil for a re-created object
 		if o.Spec.Activation != nil && (own == nil || o.Spec.Activation.RequestedAt.After(*own)) {
 			own = &o.Spec.Activation.RequestedAt.Time
 		}
@@ -96,19 +96,19 @@ func (s *API) activateDeployment(ctx context.Context, c *rest.Caller, in *Activa
 	return rest.Response[rest.Done]{Body: rest.Done{OK: true}}, nil
 }
 
-// answeredBefore says whether the same call was answered with success. One that failed, or
-// whose end nobody knows, may have done nothing: it is done again.
-func (s *API) answeredBefore(ctx context.Context, c *rest.Caller, id rest.ID) (bool, error) {
+// succeededBefore reports whether the same call succeeded before. A call that failed or has no outcome may have done
+// nothing, so it is repeated.
+func (s *API) succeededBefore(ctx context.Context, c *rest.Caller, id rest.ID) (bool, error) {
 	earlier, err := s.Service.EarlierCalls(ctx, c)
 	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool {
 		return e.Outcome != nil && e.Outcome.Status == c.Endpoint.Status && strings.EqualFold(e.Object.ID, id.String())
 	}), err
 }
 
-// activatable is the object of a deployment that can be live, made again where it is gone.
+// activatable returns the object of a deployment that can be live, and re-creates it if it was deleted.
 func (s *API) activatable(ctx context.Context, c *rest.Caller, d store.Deployment, o *v1alpha1.Deployment) (*v1alpha1.Deployment, error) {
 	if d.Status != store.DeploymentDeployed {
-		return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeNotDeployed, "only a deployment with status deployed can be activated; its status is "+standing(d))
+		return nil, rest.NewProblem(http.StatusConflict, httpserver.CodeNotDeployed, "only a deployment with status deployed can be activated; its status is "+statusText(d))
 	}
 	environment, err := s.Service.Environment(ctx, c, rest.ID(d.EnvironmentID))
 	switch {
@@ -129,12 +129,12 @@ func (s *API) activatable(ctx context.Context, c *rest.Caller, d store.Deploymen
 	if o != nil {
 		return o, nil
 	}
-	return s.makeAgain(ctx, c, d, environment.Name)
+	return s.recreate(ctx, c, d, environment.Name)
 }
 
-// makeAgain makes the object of a deployment anew, of which the store has kept the outcome.
-func (s *API) makeAgain(ctx context.Context, c *rest.Caller, d store.Deployment, environment string) (*v1alpha1.Deployment, error) {
-	spec, err := specBefore(d, environment)
+// recreate creates the object of a deployment again. The store has kept its outcome.
+func (s *API) recreate(ctx context.Context, c *rest.Caller, d store.Deployment, environment string) (*v1alpha1.Deployment, error) {
+	spec, err := originalSpec(d, environment)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +148,9 @@ func (s *API) makeAgain(ctx context.Context, c *rest.Caller, d store.Deployment,
 	return o, made.Create(ctx, o)
 }
 
-// specBefore is the spec that a deployment was made of. The store knows branch and commit in
-// effect, whoever named them; of those that may have stood in the spec the fingerprint tells.
-func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec, error) {
+// originalSpec returns the spec of a deployment. The store has branch and commit, but not whether the spec named them,
+// so the fingerprint selects the spec.
+func originalSpec(d store.Deployment, environment string) (v1alpha1.DeploymentSpec, error) {
 	branch, commit := v1alpha1.GitBranch(d.Branch), v1alpha1.GitCommit(d.Commit)
 	sources := []v1alpha1.DeploymentSource{uploadedSource(d.UploadDigest)}
 	for _, git := range []v1alpha1.DeploymentGitSource{{}, {Branch: branch}, {Commit: commit}, {Branch: branch, Commit: commit}} {
@@ -172,7 +172,8 @@ func specBefore(d store.Deployment, environment string) (v1alpha1.DeploymentSpec
 		"the Deployment object was deleted, and its spec is unknown; redeploy the deployment")
 }
 
-// lastDecision is when somebody asked for what is live now; nil where it activated itself.
+// lastDecision returns when the activation of the live deployment was requested, or nil if the deployment activated
+// itself.
 func (s *API) lastDecision(ctx context.Context, d store.Deployment) (*time.Time, error) {
 	environment, err := s.stored(ctx, d.Environment())
 	id := environment.LiveDeploymentID
@@ -186,9 +187,9 @@ func (s *API) lastDecision(ctx context.Context, d store.Deployment) (*time.Time,
 	return live.ActivationRequestedAt, nil
 }
 
-// standsAsAsked says that what an object asks for is still to come, and is the last that was asked for, or
-// activated, in its environment; live is when what is live was asked for.
-func (s *API) standsAsAsked(ctx context.Context, c *rest.Caller, d store.Deployment, o *v1alpha1.Deployment, live *time.Time) (bool, error) {
+// isPending reports whether the activation in the object is pending and is the latest decision for its environment. live
+// is the decision of the live deployment.
+func (s *API) isPending(ctx context.Context, c *rest.Caller, d store.Deployment, o *v1alpha1.Deployment, live *time.Time) (bool, error) {
 	if !o.ActivationPending() || o.Spec.Activation.IsAhead(s.Service.Now()) {
 		return false, nil
 	}
@@ -198,7 +199,7 @@ func (s *API) standsAsAsked(ctx context.Context, c *rest.Caller, d store.Deploym
 		return false, fmt.Errorf("reading environment %s: %w", d.EnvironmentID, err)
 	}
 	if since := environment.LiveActivatedAt; live != nil && live.After(asked.Time) || since != nil && since.After(asked.Add(time.Second)) {
-		return false, nil // an object that was restored asks for what was done before
+		return false, nil // a restored object requests an activation that was completed before
 	}
 	var list v1alpha1.DeploymentList
 	if err := s.Service.List(ctx, c, store.KindDeployment, &list, client.MatchingFields{"spec.environment": string(o.Spec.Environment)}); err != nil {
@@ -209,9 +210,9 @@ func (s *API) standsAsAsked(ctx context.Context, c *rest.Caller, d store.Deploym
 	}), nil
 }
 
-// decisionTime is when an activation is asked for, in the whole seconds that an object keeps: a
-// second after the same deployment's last, for that asks once more, and not before that of what is
-// live, which would supersede it. One of a clock that is far ahead is nobody's measure.
+// decisionTime returns the time of a new activation, in the whole seconds of the object. It is at least a second after
+// the last activation of the deployment, so that it counts as new, and not before the live deployment's, which would
+// supersede it. A time far ahead of the clock does not count.
 func decisionTime(now time.Time, own, live *time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	if live != nil && live.After(at) && live.Sub(at) < rest.MaxClockSkew {
@@ -223,8 +224,7 @@ func decisionTime(now time.Time, own, live *time.Time) time.Time {
 	return at
 }
 
-// awaitActivation waits for the answer to what an object asks for; an error says why it is
-// not live.
+// awaitActivation waits for the outcome of the requested activation. Its error says why the deployment is not live.
 func (s *API) awaitActivation(ctx context.Context, o *v1alpha1.Deployment) error {
 	var err error
 	s.Service.Wait(ctx, func() bool {
@@ -248,7 +248,7 @@ func (s *API) awaitActivation(ctx context.Context, o *v1alpha1.Deployment) error
 	return rest.NewProblem(http.StatusConflict, code, "the deployment is not live: "+outcome.Message)
 }
 
-// whyWaiting says what keeps an activation.
+// whyWaiting returns why an activation waits.
 func whyWaiting(o v1alpha1.ConditionedObject) string {
 	if v1alpha1.IsStalled(o) || !v1alpha1.IsReady(o) {
 		return rest.NotReadyMessage(o)

@@ -21,9 +21,8 @@ var cancelDeployment = rest.Handle((*API).cancelDeployment, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/{open_deployment}/cancel"},
 })
 
-// cancelDeployment asks for the end of a deployment that is building. One that is pending
-// begins within a moment as a rule, which is waited for; one that goes on waiting, as in an
-// environment that is suspended, is not building and stays as it is.
+// cancelDeployment cancels a building deployment. It gives a pending deployment time to start. A deployment that stays
+// pending, for example in a suspended environment, does not change.
 func (s *API) cancelDeployment(ctx context.Context, c *rest.Caller, in *DeploymentPath) (rest.Response[rest.Done], error) {
 	d, err := s.Deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -32,7 +31,7 @@ func (s *API) cancelDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 	nothing := rest.Response[rest.Done]{Body: rest.Done{OK: false}}
 	o, err := s.object(ctx, c, d)
 	if o == nil || err != nil {
-		return nothing, err // whose object is gone, it ends by itself
+		return nothing, err // its object was deleted, so it ends by itself
 	}
 	if repeated, err := s.Service.IsRepeated(ctx, c, o); repeated || err != nil {
 		return rest.Response[rest.Done]{Body: rest.Done{OK: true}}, err
@@ -54,12 +53,11 @@ func (s *API) cancelDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 	}
 	shown := showDeployment(after, place{})
 	rest.RecordChange(ctx, shown.Audited(), showDeployment(before, place{}), shown)
-	// One that came to another end meanwhile was not cancelled.
+	// A deployment that ended in another way was not cancelled.
 	return rest.Response[rest.Done]{Body: rest.Done{OK: !after.Status.Terminal() || after.Status == store.DeploymentCancelled}}, nil
 }
 
-// awaitDeployment returns a deployment once it is as it should be, or as it is when await
-// gives up.
+// awaitDeployment returns a deployment once it satisfies a condition, or its state when Wait gives up.
 func (s *API) awaitDeployment(ctx context.Context, c *rest.Caller, id rest.ID, is func(store.Deployment) bool) (d store.Deployment, err error) {
 	s.Service.Wait(ctx, func() bool {
 		d, err = s.Deployment(ctx, c, id)

@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// DeploymentCreate says which version is deployed.
+// DeploymentCreate selects the version to deploy.
 type DeploymentCreate struct {
 	Commit rest.Change[string] `json:"commit,omitempty" minLength:"1" maxLength:"64" doc:"The full hash of the commit. Default: the latest commit of the branch." example:"4b825dc642cb6eb9a060e54bf8d69288fbee4904"`
 	Branch rest.Change[string] `json:"branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch. Default: the environment's branch, else the repository's default branch." example:"main"`
@@ -27,7 +27,7 @@ type DeploymentCreate struct {
 // Doc describes the type.
 func (DeploymentCreate) Doc() string { return "The version to deploy." }
 
-// TransformSchema implements huma.SchemaTransformer: the body may be null, which is none.
+// TransformSchema implements huma.SchemaTransformer: the body can be null.
 func (DeploymentCreate) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
 	s.Nullable = true
 	return s
@@ -78,9 +78,8 @@ var redeploy = rest.Handle((*API).redeploy, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/{deployment}/redeploy"},
 })
 
-// redeploy deploys the source of a deployment again, with its skip flags: a version that went live by
-// deploy-anyway would fail its tests otherwise. A deployment of a branch is repeated with the commit that
-// was the head then.
+// redeploy deploys the source of a deployment again, with its skip flags, because a version from deploy-anyway would
+// fail its tests again. A deployment of a branch is repeated with its commit.
 func (s *API) redeploy(ctx context.Context, c *rest.Caller, in *DeploymentPath) (rest.Response[Deployment], error) {
 	d, err := s.Deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -104,7 +103,7 @@ var deployAnyway = rest.Handle((*API).deployAnyway, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/{failed_deployment}/deploy-anyway"},
 })
 
-// deployAnyway deploys what failed its tests, or the check of its connectors, without that.
+// deployAnyway deploys code without the tests or the connectors that failed.
 func (s *API) deployAnyway(ctx context.Context, c *rest.Caller, in *DeploymentPath) (rest.Response[Deployment], error) {
 	d, err := s.Deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -113,7 +112,7 @@ func (s *API) deployAnyway(ctx context.Context, c *rest.Caller, in *DeploymentPa
 	tests, connectors := d.FailureReason == store.FailureTests, d.FailureReason == store.FailureConnectors
 	if !tests && !connectors {
 		return rest.Response[Deployment]{}, rest.NewProblem(http.StatusBadRequest, httpserver.CodeNothingToOverride,
-			"neither the tests nor the connectors of the deployment failed; its status is "+standing(d))
+			"neither the tests nor the connectors of the deployment failed; its status is "+statusText(d))
 	}
 	spec, err := s.sameSource(ctx, d)
 	if err != nil {
@@ -123,8 +122,8 @@ func (s *API) deployAnyway(ctx context.Context, c *rest.Caller, in *DeploymentPa
 	return s.launchAgain(ctx, c, d, spec)
 }
 
-// sameSource is the spec of a deployment of the same code that skips what d skipped; 409 if the code was
-// uploaded and the upload is not kept any more.
+// sameSource returns the spec of a deployment of the same code with the same skip flags. It returns 409 if the upload is
+// no longer stored.
 func (s *API) sameSource(ctx context.Context, d store.Deployment) (v1alpha1.DeploymentSpec, error) {
 	spec := v1alpha1.DeploymentSpec{
 		RedeployOf: v1alpha1.DeploymentID(d.ID.String()), SkipTests: d.SkipTests, SkipFailedConnectors: d.SkipFailedConnectors,
@@ -147,15 +146,15 @@ func (s *API) sameSource(ctx context.Context, d store.Deployment) (v1alpha1.Depl
 	return spec, nil
 }
 
-// standing says of a deployment where it stands.
-func standing(d store.Deployment) string {
+// statusText returns the status of a deployment with its failure reason.
+func statusText(d store.Deployment) string {
 	if d.FailureReason != "" {
 		return fmt.Sprintf("%s (%s)", d.Status, d.FailureReason)
 	}
 	return string(d.Status)
 }
 
-// launchAgain launches a deployment into the environment of another one.
+// launchAgain launches a deployment in the environment of another deployment.
 func (s *API) launchAgain(ctx context.Context, c *rest.Caller, d store.Deployment, spec v1alpha1.DeploymentSpec) (rest.Response[Deployment], error) {
 	environment, err := s.Service.Environment(ctx, c, rest.ID(d.EnvironmentID))
 	if rest.IsNotFound(err) {
@@ -169,16 +168,15 @@ func (s *API) launchAgain(ctx context.Context, c *rest.Caller, d store.Deploymen
 
 var environmentGone = rest.NewProblem(http.StatusConflict, httpserver.CodeGone, "the environment of the deployment was deleted")
 
-// mayDeployTo says 409 of an environment that is not in effect, and what CheckTestEnvironment says.
-func mayDeployTo(c *rest.Caller, environment *v1alpha1.Environment, skipTests bool) error {
+// checkEnvironment returns 409 for an environment that is not in effect, and the error of CheckTestEnvironment.
+func checkEnvironment(c *rest.Caller, environment *v1alpha1.Environment, skipTests bool) error {
 	if err := rest.CheckTestEnvironment(c, environment, skipTests); err != nil || !rest.IsRejected(environment) {
 		return err
 	}
 	return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+rest.NotReadyMessage(environment))
 }
 
-// launch creates a deployment to an environment, and answers with it once the platform has
-// begun it, or after readyTimeout.
+// launch creates a deployment and responds once the platform has started it, or after ReadyTimeout.
 func (s *API) launch(ctx context.Context, c *rest.Caller, environment *v1alpha1.Environment, spec v1alpha1.DeploymentSpec) (rest.Response[Deployment], error) {
 	project, err := s.Service.Project(ctx, c)
 	if err != nil {
@@ -188,14 +186,14 @@ func (s *API) launch(ctx context.Context, c *rest.Caller, environment *v1alpha1.
 		return rest.Response[Deployment]{}, rest.NewProblem(http.StatusBadRequest, httpserver.CodeNoGit,
 			"the project has no git repository to deploy from; upload its folder (POST /deployments/upload, agentctl deploy --upload), or name a repository in spec.git of the Project")
 	}
-	if err := mayDeployTo(c, environment, spec.SkipTests); err != nil {
+	if err := checkEnvironment(c, environment, spec.SkipTests); err != nil {
 		return rest.Response[Deployment]{}, err
 	}
 	meta, id := c.NewMeta(ctx, "deployment", environment.Name)
 	meta.Labels = map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedBy}
 	spec.ID, spec.Environment = id, v1alpha1.EnvironmentName(environment.Name)
 	o := &v1alpha1.Deployment{ObjectMeta: meta, Spec: spec}
-	made := rest.Creation{Service: s.Service, Caller: c} // whole with its one object, so nothing is taken back
+	made := rest.Creation{Service: s.Service, Caller: c} // a deployment is one object, so nothing can be left over
 	shown, err := s.makeDeployment(ctx, &made, o, environment)
 	if err != nil {
 		return rest.Response[Deployment]{}, err

@@ -8,7 +8,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 )
 
-// Enumerations are types of their own, so that the description has each once. Clients must accept new values.
+// Enums are types of their own, so that the description has each of them once. Clients must accept new values.
 
 // DeploymentStatus is the status of a deployment.
 type DeploymentStatus string

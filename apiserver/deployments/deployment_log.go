@@ -65,7 +65,7 @@ func (s *API) streamDeploymentLog(ctx context.Context, c *rest.Caller, in *LogSt
 		defer cancel()
 		_, w := humachi.Unwrap(ctx)
 		follow := logStream{events: newEvents(w), api: s, caller: c, key: d.Key(), next: in.LastEventID, gone: gone}
-		if err := follow.run(within); err != nil { // the reader comes again, from where it was
+		if err := follow.run(within); err != nil { // the client reconnects and resumes
 			s.Service.Logger.WarnContext(within, "following the log of a deployment", "deployment", d.ID, "error", err)
 		}
 	}}, nil
@@ -81,27 +81,26 @@ func errManyStreams(status int) rest.Problem {
 	return p
 }
 
-// logStream is a log on its way to one who reads it.
+// logStream sends a log to a client.
 type logStream struct {
 	*events
 	api    *API
 	caller *rest.Caller
 	key    store.Key
-	next   int64 // the first chunk that was not sent
-	// gone is closed when there is nobody to read any more.
+	next   int64 // the first chunk to send
+	// gone is closed if the client disconnects.
 	gone <-chan struct{}
 }
 
-// run sends what there is, and what is written, until the deployment has ended, the reader is
-// gone or may read no more, the facade stops, or ctx ends. While nothing is written the store
-// is asked every streamPoll alone.
+// run sends the log until the deployment has ended, the client disconnects or loses its permission, the facade stops, or
+// ctx ends. It reads the store at each notification, or after streamPoll.
 func (l *logStream) run(ctx context.Context) error {
 	hints, stop := l.api.Store.Subscribe(store.TopicDeployment)
 	defer stop()
 	check, poll := time.NewTicker(streamCheck), time.NewTicker(streamPoll)
 	defer check.Stop()
 	defer poll.Stop()
-	if l.beat() != nil { // the reader learns at once that there is a stream
+	if l.beat() != nil { // the client learns at once that the stream exists
 		return nil
 	}
 	for {
@@ -114,7 +113,7 @@ func (l *logStream) run(ctx context.Context) error {
 	}
 }
 
-// wait returns when it is time to look, and whether to go on.
+// wait returns at the next read. It returns false if the stream ends.
 func (l *logStream) wait(ctx context.Context, hints <-chan store.Hint, check, poll <-chan time.Time) bool {
 	for {
 		select {
@@ -134,38 +133,38 @@ func (l *logStream) wait(ctx context.Context, hints <-chan store.Hint, check, po
 		case <-poll:
 			return l.beat() == nil
 		case <-check:
-			if !l.api.stillMay(ctx, l.caller) {
+			if !l.api.isStillAllowed(ctx, l.caller) {
 				return false
 			}
 		}
 	}
 }
 
-// send sends what was written since, and says whether that was all.
+// send sends new log lines. done reports that the log is complete.
 func (l *logStream) send(ctx context.Context) (ended bool, err error) {
 	part, err := l.api.Store.BuildLogFrom(ctx, l.key, l.next)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return false, nil // it is an object alone, or the project is gone, and its keys with it
+		return false, nil // the deployment is not in the store yet, or the project was deleted with its keys
 	case err != nil:
 		return false, fmt.Errorf("reading the log: %w", err)
 	}
 	if part.Text != "" {
 		l.next = part.Next
 		if l.event("log", l.next, LogText{part.Text}) != nil {
-			return true, nil // the client has gone
+			return true, nil // the client has disconnected
 		}
 	}
 	if !part.Status.Terminal() {
 		return false, nil
 	}
-	_ = l.event("end", l.next, LogEnd{DeploymentStatus(part.Status)}) // the client may be gone
+	_ = l.event("end", l.next, LogEnd{DeploymentStatus(part.Status)}) // the client may have disconnected
 	return true, nil
 }
 
-// stillMay says whether a caller's key is in force and says what it said when the stream
-// began; of one that was changed the next request is judged anew. Informers know it.
-func (s *API) stillMay(ctx context.Context, c *rest.Caller) bool {
+// isStillAllowed reports whether the caller's key is valid and unchanged since the stream began. If it changed, the
+// stream ends, and the next request is authorized again. The informers have the key.
+func (s *API) isStillAllowed(ctx context.Context, c *rest.Caller) bool {
 	now, err := s.Service.Index.Current(ctx, c.Key)
 	if err != nil || now == nil || !s.Service.IsValidKey(now) || now.Generation != c.Key.Generation {
 		return false

@@ -17,11 +17,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// The store is the truth for a deployment. One that was created a moment ago, or while no
-// manager was there, may be an object alone: it is pending then.
+// The store is the source of truth for deployments. A deployment may be only an object if it is new, or if no manager
+// has processed it. It is pending then.
 
-// Deployment finds a deployment by id: 404 outside the project, 403 where the key does not
-// reach its environment.
+// Deployment finds a deployment by ID. It returns 404 outside the project, and 403 if the key does not reach its
+// environment.
 func (s *API) Deployment(ctx context.Context, c *rest.Caller, id rest.ID) (store.Deployment, error) {
 	d, err := s.Store.Deployment(ctx, c.RowKey(id))
 	switch {
@@ -33,7 +33,7 @@ func (s *API) Deployment(ctx context.Context, c *rest.Caller, id rest.ID) (store
 	return d, s.Service.CheckReachID(ctx, c, d.EnvironmentID)
 }
 
-// notBegun finds a deployment of which there is only the object.
+// notBegun finds a deployment that is only an object.
 func (s *API) notBegun(ctx context.Context, c *rest.Caller, id rest.ID) (store.Deployment, error) {
 	o := &v1alpha1.Deployment{}
 	if err := s.Service.GetByID(ctx, c, "deployment", id, o); err != nil {
@@ -52,7 +52,7 @@ func (s *API) notBegun(ctx context.Context, c *rest.Caller, id rest.ID) (store.D
 	return asPending(c, o, environment), nil
 }
 
-// asPending is what the store will say of an object once it knows it.
+// asPending returns the row that the store will have for an object.
 func asPending(c *rest.Caller, o *v1alpha1.Deployment, environment *v1alpha1.Environment) store.Deployment {
 	out := store.Deployment{Status: store.DeploymentPending, CreatedAt: o.CreationTimestamp.Time, DeploymentSpec: store.DeploymentSpec{
 		ID: c.ObjectKey(o).ID, ProjectID: c.ProjectID, EnvironmentID: c.ObjectKey(environment).ID, SourceType: "git",
@@ -70,8 +70,8 @@ func asPending(c *rest.Caller, o *v1alpha1.Deployment, environment *v1alpha1.Env
 	return out
 }
 
-// openDeployments are the objects of deployments that have not ended, by id. Of each environment there are few,
-// for a newer one ends the others.
+// openDeployments returns the objects of open deployments by ID. An environment has few of them, because a new
+// deployment ends the others.
 type openDeployments map[uuid.UUID]*v1alpha1.Deployment
 
 // deploymentsOf lists the deployments of an environment, newest first. It joins the deployments
@@ -79,7 +79,7 @@ type openDeployments map[uuid.UUID]*v1alpha1.Deployment
 func (s *API) deploymentsOf(
 	ctx context.Context, c *rest.Caller, environment *v1alpha1.Environment,
 ) ([]store.Deployment, openDeployments, error) {
-	// Kubernetes is asked first: what is begun meanwhile is in both, and not in none.
+	// Read Kubernetes first. A deployment that starts in between is then in both results, not in neither.
 	var objects v1alpha1.DeploymentList
 	selected := []fields.Selector{fields.OneTermEqualSelector("spec.environment", environment.Name)}
 	for _, ended := range []v1alpha1.DeploymentPhase{v1alpha1.DeploymentDeployed, v1alpha1.DeploymentFailed, v1alpha1.DeploymentCancelled} {
@@ -100,7 +100,7 @@ func (s *API) deploymentsOf(
 		o := asPending(c, &objects.Items[i], environment)
 		open[o.ID] = &objects.Items[i]
 		isKnown := slices.ContainsFunc(known, func(d store.Deployment) bool { return d.ID == o.ID })
-		if !isKnown && !v1alpha1.IsStalled(&objects.Items[i]) { // that one is refused, and will not begin
+		if !isKnown && !v1alpha1.IsStalled(&objects.Items[i]) { // a rejected deployment does not start
 			waiting = append(waiting, o)
 		}
 	}
@@ -109,8 +109,8 @@ func (s *API) deploymentsOf(
 	return all[:min(len(all), store.MaxDeployments)], open, nil
 }
 
-// pastDeployments lists the deployments of an environment that is gone, and had some; else there is none.
-func (s *API) pastDeployments(ctx context.Context, c *rest.Caller, environment rest.ID, none error) ([]store.Deployment, error) {
+// deploymentsOfDeleted lists the deployments of a deleted environment. It returns 404 if there are none.
+func (s *API) deploymentsOfDeleted(ctx context.Context, c *rest.Caller, environment rest.ID, none error) ([]store.Deployment, error) {
 	list, err := s.Store.ListDeployments(ctx, c.RowKey(environment))
 	if err != nil {
 		return nil, fmt.Errorf("listing the deployments of environment %s, which is gone: %w", environment, err)
@@ -121,7 +121,7 @@ func (s *API) pastDeployments(ctx context.Context, c *rest.Caller, environment r
 	return list, nil
 }
 
-// object reads the object of a deployment; nil where it is gone.
+// object reads the object of a deployment. It returns nil if the object was deleted.
 func (s *API) object(ctx context.Context, c *rest.Caller, d store.Deployment) (*v1alpha1.Deployment, error) {
 	o := &v1alpha1.Deployment{}
 	switch err := s.Service.GetByID(ctx, c, "deployment", rest.ID(d.ID), o); {
@@ -133,10 +133,9 @@ func (s *API) object(ctx context.Context, c *rest.Caller, d store.Deployment) (*
 	return o, nil
 }
 
-// objectSeen is the object of a deployment, of which controllers say more than the store does, such
-// as why a build does not run; nil where it is gone. What the store knows is answered while
-// Kubernetes is away, too.
-func (s *API) objectSeen(ctx context.Context, c *rest.Caller, d store.Deployment) *v1alpha1.Deployment {
+// objectIfAvailable returns the object of a deployment, whose conditions explain more than the store, for example why a
+// build does not run. It returns nil if the object was deleted or Kubernetes is unavailable.
+func (s *API) objectIfAvailable(ctx context.Context, c *rest.Caller, d store.Deployment) *v1alpha1.Deployment {
 	o, err := s.object(ctx, c, d)
 	if err != nil {
 		return nil

@@ -78,10 +78,10 @@ func TestActivateDeployment_RestoresSpecOfPrunedObject(t *testing.T) {
 		digest, err := want.Fingerprint()
 		require.NoError(t, err)
 		d := store.Deployment{DeploymentSpec: store.DeploymentSpec{Fingerprint: digest, Branch: "main", Commit: "abc", RedeployOf: &of, SkipTests: true}}
-		got, err := specBefore(d, "production")
+		got, err := originalSpec(d, "production")
 		require.NoError(t, err)
 		require.Equal(t, want, got)
-		_, err = specBefore(d, "staging")
+		_, err = originalSpec(d, "staging")
 		require.Error(t, err)
 	}
 }

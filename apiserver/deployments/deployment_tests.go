@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestRunsInput names a deployment whose test results are listed.
+// TestRunsInput selects the deployment of test results.
 type TestRunsInput struct {
 	DeploymentPath
 	costs.CostsQuery
@@ -28,7 +28,7 @@ var listTestRuns = rest.Handle((*API).listTestRuns, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/{deployment}/test-runs"},
 })
 
-// listTestRuns lists what became of the test cases, by agent and test name.
+// listTestRuns lists the results of test cases by agent and test name.
 func (s *API) listTestRuns(ctx context.Context, c *rest.Caller, in *TestRunsInput) (rest.Response[[]TestResult], error) {
 	d, err := s.Deployment(ctx, c, in.DeploymentID)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *API) listTestRuns(ctx context.Context, c *rest.Caller, in *TestRunsInpu
 	return rest.NewResponse(testResults(e, results), err)
 }
 
-// recordedResult is a test result with what its runs cost, as it was recorded.
+// recordedResult is a recorded test result with the cost of its runs.
 type recordedResult struct {
 	TestResult
 	Costs []struct {
@@ -59,7 +59,7 @@ func (r recordedResult) calls() (calls []store.Calls) {
 	return calls
 }
 
-// recordedResults are test results as they were recorded, by agent and test.
+// recordedResults returns the recorded test results by agent and test.
 func recordedResults(list json.RawMessage) []recordedResult {
 	out := recorded[recordedResult](list)
 	slices.SortStableFunc(out, func(a, b recordedResult) int {
@@ -68,7 +68,7 @@ func recordedResults(list json.RawMessage) []recordedResult {
 	return out
 }
 
-// testResults shows them.
+// testResults returns the test results with their costs.
 func testResults(e costs.Exchange, list []recordedResult) []TestResult {
 	out := make([]TestResult, len(list))
 	for i, r := range list {

@@ -24,28 +24,27 @@ import (
 )
 
 const (
-	// MaxUploads is how many uploads come in at once, of which a project has one part in
-	// UploadShare: each holds two pieces of the store's.
+	// MaxUploads limits the concurrent uploads, because each holds two chunks of the store in memory. UploadShare is the
+	// divisor of a project's part.
 	MaxUploads  = 32
 	UploadShare = 4
-	// uploadTime is how long one may take: longer than the largest takes at uploadPace.
+	// uploadTime limits an upload. The largest upload at uploadPace takes less time.
 	uploadTime = 10 * time.Minute
-	// uploadRetry is what callers are told who find no place, and storageRetry who find the
-	// project's storage full.
+	// uploadRetry is the Retry-After if there are too many uploads, and storageRetry if the project's storage is full.
 	uploadRetry  = 5 * time.Second
 	storageRetry = 5 * time.Minute
 )
 
-// uploadPace is how slowly an upload may come in.
+// uploadPace is the minimum rate of an upload.
 var uploadPace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 10 * time.Second}
 
-// archives are the types of archives that are taken, and how their bytes begin.
+// archives are the accepted media types with the first bytes of their bodies.
 var archives = map[string]string{
 	"application/gzip": "\x1f\x8b",
 	"application/zstd": "\x28\xb5\x2f\xfd",
 }
 
-// archive is the body of an upload.
+// archive describes the body of an upload.
 var archive = &rest.RawBody{
 	Doc:   "A tar archive of the project's folder, at most 25 MiB. `agents`, `connectors` and the other folders are at its root.",
 	Types: []string{"application/gzip", "application/zstd"},
@@ -54,7 +53,7 @@ var archive = &rest.RawBody{
 	Unsupported: "The body is neither application/gzip nor application/zstd.",
 }
 
-// DeploymentUploadInput is the request that deploys what it uploads.
+// DeploymentUploadInput is the request that uploads and deploys a folder.
 type DeploymentUploadInput struct {
 	rest.EnvironmentQuery
 	SkipTests bool `query:"skip_tests" doc:"Skips the test phase. The tests are read and checked, but do not run."`
@@ -63,7 +62,7 @@ type DeploymentUploadInput struct {
 	answer  http.ResponseWriter
 }
 
-// Resolve implements huma.Resolver: the body is streamed, and never held whole.
+// Resolve implements huma.Resolver. It keeps the request, because the body is streamed.
 func (in *DeploymentUploadInput) Resolve(ctx huma.Context) []error {
 	in.request, in.answer = humachi.Unwrap(ctx)
 	return nil
@@ -86,14 +85,13 @@ var uploadDeployment = rest.Handle((*API).uploadDeployment, rest.Endpoint{
 	Example: rest.Example{Path: "/deployments/upload?environment_id={environment}&skip_tests=true"},
 })
 
-// uploadDeployment stores a folder and deploys it. What can be refused before is, so that
-// nobody sends for nothing.
+// uploadDeployment stores a folder and deploys it. It runs all checks before it reads the body.
 func (s *API) uploadDeployment(ctx context.Context, c *rest.Caller, in *DeploymentUploadInput) (rest.Response[Deployment], error) {
 	environment, err := s.Service.Environment(ctx, c, in.EnvironmentID)
 	if err != nil {
 		return rest.Response[Deployment]{}, err
 	}
-	if err := mayDeployTo(c, environment, in.SkipTests); err != nil {
+	if err := checkEnvironment(c, environment, in.SkipTests); err != nil {
 		return rest.Response[Deployment]{}, err
 	}
 	if err := quota.Refusal(s.Uploads.Take(c.ProjectID, 1), errManyUploads(http.StatusTooManyRequests), errManyUploads(http.StatusServiceUnavailable)); err != nil {
@@ -104,7 +102,7 @@ func (s *API) uploadDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 	if err != nil {
 		return rest.Response[Deployment]{}, err
 	}
-	ctx, cancel := goOn(ctx, s.Service.RequestTimeout)
+	ctx, cancel := withUploadTime(ctx, s.Service.RequestTimeout)
 	defer cancel()
 	spec := v1alpha1.DeploymentSpec{SkipTests: in.SkipTests, Source: uploadedSource(digest)}
 	return s.launch(ctx, c, environment, spec)
@@ -124,8 +122,8 @@ func errManyUploads(status int) rest.Problem {
 	return p
 }
 
-// goOn is a context with a time of its own, which ends when the client goes.
-func goOn(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+// withUploadTime returns a context with its own timeout, which also ends if the client disconnects.
+func withUploadTime(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
 	on, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
 	gone := rest.ClientGone(ctx)
 	go func() {
@@ -138,7 +136,7 @@ func goOn(ctx context.Context, most time.Duration) (context.Context, context.Can
 	return on, cancel
 }
 
-// upload stores the body and says its digest.
+// upload stores the body and returns its digest.
 func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploadInput) (string, error) {
 	media, _, err := mime.ParseMediaType(in.request.Header.Get("Content-Type"))
 	start, known := archives[media]
@@ -148,9 +146,9 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 	case in.request.ContentLength > store.MaxUpload:
 		return "", errUploadTooLarge
 	}
-	ctx, cancel := goOn(ctx, uploadTime)
+	ctx, cancel := withUploadTime(ctx, uploadTime)
 	defer cancel()
-	body := &noted{Reader: httpserver.Paced(in.answer, in.request.Body, uploadPace)}
+	body := &notedBody{Reader: httpserver.Paced(in.answer, in.request.Body, uploadPace)}
 	begin := make([]byte, len(start))
 	n, err := io.ReadFull(body, begin)
 	switch {
@@ -170,14 +168,14 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 var errUploadTooLarge = rest.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge,
 	fmt.Sprintf("an upload can have at most %d MiB; leave out files that agents do not need", store.MaxUpload>>20))
 
-// noted is a body that keeps the error by which reading it ended.
-type noted struct {
+// notedBody is a body that keeps its read error.
+type notedBody struct {
 	io.Reader
 	err error
 }
 
 // Read implements io.Reader.
-func (b *noted) Read(p []byte) (int, error) {
+func (b *notedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err != nil {
 		b.err = err
@@ -185,8 +183,8 @@ func (b *noted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// problem tells what is the body's fault from what is the store's.
-func (b *noted) problem(err error) error {
+// problem returns the response to an error of the body, or the error of the store.
+func (b *notedBody) problem(err error) error {
 	var full *store.StorageFullError
 	switch {
 	case errors.As(err, &full):

@@ -56,7 +56,7 @@ var Section = rest.Section[*API]{
 	},
 }
 
-// DeploymentSummary is what lists and single reads of deployments have in common.
+// DeploymentSummary has the common fields of DeploymentItem and Deployment.
 type DeploymentSummary struct {
 	ID                   string                     `json:"id" format:"uuid" doc:"The deployment's ID."`
 	EnvironmentID        string                     `json:"environment_id" format:"uuid" doc:"The deployment's environment."`
@@ -99,7 +99,7 @@ type DeploymentItem struct {
 // Doc describes the type.
 func (DeploymentItem) Doc() string { return "A deployment in a list." }
 
-// DeploymentSource says where the code came from.
+// DeploymentSource is the source of the code.
 type DeploymentSource struct {
 	Type          SourceType `json:"type" doc:"The type of the source."`
 	Branch        *string    `json:"branch" doc:"The branch or tag of the build: the requested one, else the environment's, else the repository's default branch. Null before the build has fetched it, and for uploads." example:"main"`
@@ -124,7 +124,7 @@ type DeploymentAgent struct {
 // Doc describes the type.
 func (DeploymentAgent) Doc() string { return "An agent of a deployment." }
 
-// CommitStatus is what a repository's provider was told of a deployment's commit.
+// CommitStatus is the commit status of a deployment at the Git provider.
 type CommitStatus struct {
 	State rest.Null[CommitState] `json:"state" doc:"The last state that the provider accepted; null if there is none."`
 	Error *string                `json:"error" doc:"Why the current state was not reported; null if it was."`
@@ -133,7 +133,7 @@ type CommitStatus struct {
 // Doc describes the type.
 func (CommitStatus) Doc() string { return "The commit status at the Git provider." }
 
-// TestResult is what became of a test case.
+// TestResult is the result of a test case.
 type TestResult struct {
 	ID               string                      `json:"id" format:"uuid" doc:"The result's ID."`
 	AgentName        string                      `json:"agent_name" doc:"The tested agent." example:"support"`
@@ -152,7 +152,7 @@ type TestResult struct {
 // Doc describes the type.
 func (TestResult) Doc() string { return "The result of a test case of a deployment." }
 
-// ConnectorResult is what became of a connector that the code defines.
+// ConnectorResult is the outcome of a deployment for a connector in its code.
 type ConnectorResult struct {
 	Connector   string          `json:"connector" doc:"The connector's file without its extension." example:"tickets"`
 	ConnectorID *string         `json:"connector_id" format:"uuid" doc:"The connector's ID; null if the environment is deleted, or if the environment has no such connector because it failed or was skipped."`
@@ -190,7 +190,7 @@ func (s *API) listDeployments(ctx context.Context, c *rest.Caller, in *rest.Envi
 	var open openDeployments
 	switch {
 	case rest.IsNotFound(err) && c.ReachesAll():
-		list, err = s.pastDeployments(ctx, c, in.EnvironmentID, err)
+		list, err = s.deploymentsOfDeleted(ctx, c, in.EnvironmentID, err)
 	case err == nil:
 		list, open, err = s.deploymentsOf(ctx, c, environment)
 	}
@@ -226,7 +226,7 @@ func (s *API) getDeployment(ctx context.Context, c *rest.Caller, in *DeploymentP
 	return rest.NewResponse(s.wholeDeployment(ctx, c, d))
 }
 
-// wholeDeployment shows a deployment with its log, and what keeps one that is open.
+// wholeDeployment returns a deployment with its log, and with the reason if it waits.
 func (s *API) wholeDeployment(ctx context.Context, c *rest.Caller, d store.Deployment) (Deployment, error) {
 	environment, err := s.stored(ctx, d.Environment())
 	if err != nil {
@@ -241,14 +241,14 @@ func (s *API) wholeDeployment(ctx context.Context, c *rest.Caller, d store.Deplo
 	if d.Status.Terminal() && d.ResolvedCommit == "" {
 		return shown, nil // its object has nothing to add
 	}
-	o := s.objectSeen(ctx, c, d)
+	o := s.objectIfAvailable(ctx, c, d)
 	shown.explain(d, o)
 	shown.CommitStatus.Value = showCommitStatus(o)
 	return shown, nil
 }
 
-// explain says of a deployment that is open what it is at or waits for: in the words of its object, nil if that is
-// gone, unless the object is behind the store.
+// explain returns what an open deployment does or waits for, from the conditions of its object. It ignores an object
+// that is nil or older than the store.
 func (s *DeploymentSummary) explain(d store.Deployment, o *v1alpha1.Deployment) {
 	if s.Message != nil || d.Status.Terminal() || o == nil {
 		return
@@ -259,7 +259,7 @@ func (s *DeploymentSummary) explain(d store.Deployment, o *v1alpha1.Deployment) 
 	}
 }
 
-// showCommitStatus is what the object of a deployment, nil where it is gone, says of its commit.
+// showCommitStatus returns the commit status in the object of a deployment, which can be nil.
 func showCommitStatus(o *v1alpha1.Deployment) *CommitStatus {
 	if o == nil || o.Status.CommitStatus == nil {
 		return nil
@@ -271,13 +271,13 @@ func showCommitStatus(o *v1alpha1.Deployment) *CommitStatus {
 	return out
 }
 
-// place is what the store has of the environment of deployments, with the ids of its connectors.
+// place has the rows of the environment of deployments and the IDs of its connectors.
 type place struct {
 	store.Environment
 	connectors []uuid.UUID
 }
 
-// stored is what the store has of an environment; nothing of one that is gone.
+// stored returns the rows of an environment, or an empty place if it was deleted.
 func (s *API) stored(ctx context.Context, environment store.Key) (p place, err error) {
 	p.Environment, err = s.Store.Environment(ctx, environment)
 	if errors.Is(err, store.ErrNotFound) {
@@ -292,7 +292,7 @@ func (s *API) stored(ctx context.Context, environment store.Key) (p place, err e
 	return p, nil
 }
 
-// showDeployment is the REST shape; of an environment of which nothing is known none is live.
+// showDeployment returns the REST shape. In an empty place no deployment is live.
 func showDeployment(d store.Deployment, environment place) Deployment {
 	live := environment.LiveDeploymentID
 	commit := d.ResolvedCommit
@@ -320,8 +320,8 @@ func showDeployment(d store.Deployment, environment place) Deployment {
 	return out
 }
 
-// connectorResults are what became of the connectors in the code of a deployment, with the ids that these
-// have in its environment: also where one failed that is there from before, and not where it never was.
+// connectorResults returns the outcomes for the connectors in the code of a deployment, with their IDs in the
+// environment. A connector that failed has an ID if it existed before.
 func connectorResults(d store.Deployment, environment place) []ConnectorResult {
 	out := recorded[ConnectorResult](d.ConnectorResults)
 	for i := range out {
@@ -338,8 +338,8 @@ func connectorResults(d store.Deployment, environment place) []ConnectorResult {
 	return out
 }
 
-// recorded is a list as it was recorded, in its REST shape; [] where there is none.
-// A build writes it, so that it may hold anything: what is not of the shape is not shown.
+// recorded returns a recorded list in its REST shape, or an empty list. A build writes the record, so items with another
+// shape are dropped.
 func recorded[T any](list json.RawMessage) []T {
 	out := []T{}
 	if len(list) == 0 || json.Unmarshal(list, &out) != nil || out == nil {

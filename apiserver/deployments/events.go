@@ -13,39 +13,36 @@ import (
 
 // Limits of streams of events.
 const (
-	// MaxStreams is how many are open at once, of which a project has one part in
-	// StreamShare.
+	// MaxStreams limits the open streams. StreamShare is the divisor of a project's part.
 	MaxStreams  = 256
 	StreamShare = 8
-	// streamTime is how long one lasts: its reader comes again, from where it was.
+	// streamTime limits a stream. The client reconnects and resumes.
 	streamTime = 15 * time.Minute
-	// streamCheck is how often it is looked whether the reader still may read, streamPoll
-	// how often the store is asked although there was no hint, and something is sent.
+	// streamCheck is the interval of permission checks. streamPoll is the interval of reads and heartbeats without
+	// notifications.
 	streamCheck, streamPoll = 2 * time.Second, 15 * time.Second
-	// streamPace is how long what is written may gather, so that a build that writes much
-	// does not have the store asked for each line.
+	// streamPace is the minimum time between reads of the store, so that a verbose build does not cause a read per line.
 	streamPace = 200 * time.Millisecond
-	// streamRetry is what callers are told who find no place.
+	// streamRetry is the Retry-After if there are too many streams.
 	streamRetry = 5 * time.Second
 )
 
-// events are an answer that is written event by event, as HTML's EventSource reads it. The
-// server bounds how long each may take.
+// events is a response in the format of HTML's EventSource. The server limits the time of each write.
 type events struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController
 }
 
-// newEvents begins the answer.
+// newEvents starts the response.
 func newEvents(w http.ResponseWriter) *events {
 	header := w.Header()
 	header.Set("Content-Type", rest.EventsType)
-	header.Set("X-Accel-Buffering", "no") // else a proxy keeps it to itself
+	header.Set("X-Accel-Buffering", "no") // prevents buffering in proxies
 	w.WriteHeader(http.StatusOK)
 	return &events{w: w, flush: http.NewResponseController(w)}
 }
 
-// event sends one, whose data is JSON, on a line.
+// event sends an event with JSON data on one line.
 func (e *events) event(name string, id int64, data any) error {
 	text, err := json.Marshal(data)
 	if err != nil {
@@ -54,7 +51,7 @@ func (e *events) event(name string, id int64, data any) error {
 	return e.write("id: %d\nevent: %s\ndata: %s\n\n", id, name, text)
 }
 
-// beat sends nothing, so that all between here and the reader see that the stream lasts.
+// beat sends a comment, so that proxies and the client keep the connection.
 func (e *events) beat() error { return e.write(":\n\n") }
 
 func (e *events) write(format string, args ...any) error {

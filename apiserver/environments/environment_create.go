@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// EnvironmentCreate is what an environment is made of.
+// EnvironmentCreate is an environment to create.
 type EnvironmentCreate struct {
 	Name      rest.Name                `json:"name" minLength:"1" maxLength:"63" doc:"The display name, from which the slug is derived." example:"Staging"`
 	Kind      EnvironmentKind          `json:"kind,omitempty" default:"standard" doc:"The purpose of the environment."`
@@ -28,7 +28,7 @@ type EnvironmentCreate struct {
 // Doc describes the type.
 func (EnvironmentCreate) Doc() string { return "The environment to create." }
 
-// EnvironmentSettingsInput are settings of an environment that are asked for.
+// EnvironmentSettingsInput has settings of an environment in a request.
 type EnvironmentSettingsInput struct {
 	Runner RunnerSettingsInput `json:"runner,omitempty" doc:"The pool of runner pods."`
 }
@@ -36,7 +36,7 @@ type EnvironmentSettingsInput struct {
 // Doc describes the type.
 func (EnvironmentSettingsInput) Doc() string { return "The settings of an environment to set." }
 
-// RunnerSettingsInput say how the pool of runner pods is to look.
+// RunnerSettingsInput has settings of the runner pool in a request.
 type RunnerSettingsInput struct {
 	MinReplicas *int32                   `json:"min_replicas,omitempty" minimum:"0" maximum:"1000" doc:"Number of runner pods, or the minimum if max_replicas is set. Default: 1."`
 	MaxReplicas rest.Change[int32]       `json:"max_replicas,omitempty" minimum:"1" maximum:"1000" doc:"Maximum number of runner pods. The pool scales with its runs between min_replicas and this number; null turns scaling off." example:"5"`
@@ -54,8 +54,7 @@ type EnvironmentCreateInput struct {
 	Body EnvironmentCreate
 }
 
-// mustReachAll answers 403 to a key that is limited to some environments: another one
-// would be none that it reaches.
+// mustReachAll returns 403 for a key that is limited to some environments, because it would not reach a new environment.
 func mustReachAll(c *rest.Caller) error {
 	if c.ReachesAll() {
 		return nil
@@ -85,7 +84,7 @@ var createEnvironment = rest.Handle((*API).createEnvironment, rest.Endpoint{
 })
 
 func (s *API) createEnvironment(ctx context.Context, c *rest.Caller, in *EnvironmentCreateInput) (rest.Response[Environment], error) {
-	if err := s.mayCopyFrom(ctx, c, in.Body.CopyFrom); err != nil {
+	if err := s.checkCopyFrom(ctx, c, in.Body.CopyFrom); err != nil {
 		return rest.Response[Environment]{}, err
 	}
 	if err := mustReachAll(c); err != nil {
@@ -108,7 +107,7 @@ func (s *API) createEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 		others, err = s.slugIsFree(ctx, c, e)
 	}
 	if err == nil {
-		err = s.mustHaveRoom(ctx, c, others)
+		err = s.mustHaveCapacity(ctx, c, others)
 	}
 	if err != nil {
 		return rest.Response[Environment]{}, err
@@ -122,8 +121,8 @@ func (s *API) createEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 	return rest.CreatedResponse(ctx, shown, e, "/environments/"+shown.ID), nil
 }
 
-// mayCopyFrom answers 403 to who may not copy variables, before anything is looked for.
-func (s *API) mayCopyFrom(ctx context.Context, c *rest.Caller, source *rest.ID) error {
+// checkCopyFrom returns 403 if the caller lacks a permission to copy variables, before any lookup.
+func (s *API) checkCopyFrom(ctx context.Context, c *rest.Caller, source *rest.ID) error {
 	for _, g := range c.Endpoint.Permissions {
 		if !g.InBody || source == nil {
 			continue
@@ -135,13 +134,13 @@ func (s *API) mayCopyFrom(ctx context.Context, c *rest.Caller, source *rest.ID) 
 	return nil
 }
 
-// makeEnvironment creates an environment; the first one becomes the default.
+// makeEnvironment creates an environment. The first one becomes the default.
 func (s *API) makeEnvironment(ctx context.Context, n *rest.Creation, e *v1alpha1.Environment, first bool) (Environment, error) {
 	if err := n.Create(ctx, e); err != nil {
 		return Environment{}, err
 	}
 	n.Service.WaitReady(ctx, e)
-	if err := notTakenUp(e); err != nil {
+	if err := rejection(e); err != nil {
 		return Environment{}, err
 	}
 	if first {
@@ -156,9 +155,8 @@ func (s *API) makeEnvironment(ctx context.Context, n *rest.Creation, e *v1alpha1
 	return show(e), nil
 }
 
-// notTakenUp is why a controller does not take an environment up; nil where it does, or
-// may yet.
-func notTakenUp(e *v1alpha1.Environment) error {
+// rejection returns why the platform rejects an environment, or nil.
+func rejection(e *v1alpha1.Environment) error {
 	switch {
 	case rest.IsStalledBy(e, v1alpha1.ReasonSlugTaken):
 		return slugTaken(e)
@@ -170,8 +168,8 @@ func notTakenUp(e *v1alpha1.Environment) error {
 	return nil
 }
 
-// slugIsFree answers 400 for a name whose slug another environment has, or gets once the
-// platform takes it up, and says how many others there are.
+// slugIsFree returns 400 if another environment has or will get the slug of the name, and the number of other
+// environments.
 func (s *API) slugIsFree(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment) (others int, err error) {
 	var list v1alpha1.EnvironmentList
 	if err := s.Service.List(ctx, c, e.ObjectKind(), &list); err != nil {
@@ -190,10 +188,9 @@ func (s *API) slugIsFree(ctx context.Context, c *rest.Caller, e *v1alpha1.Enviro
 	return others, nil
 }
 
-// mustHaveRoom answers 403 where a project has as many environments as its plan allows, as
-// far as the platform has said how many these are. Two calls at once both have room for one:
-// the controller judges then.
-func (s *API) mustHaveRoom(ctx context.Context, c *rest.Caller, others int) error {
+// mustHaveCapacity returns 403 if the project has as many environments as its plan allows. Two concurrent calls can both
+// pass; the controller then rejects one of the environments.
+func (s *API) mustHaveCapacity(ctx context.Context, c *rest.Caller, others int) error {
 	project, err := s.Service.Project(ctx, c)
 	if err != nil {
 		return err
@@ -211,7 +208,7 @@ func slugTaken(e *v1alpha1.Environment) error {
 	return p
 }
 
-// ApplyTo writes what is given into a pool, and leaves the rest as it is.
+// ApplyTo writes the settings of a request into a pool. Other settings stay.
 func (in EnvironmentSettingsInput) applyTo(pool *v1alpha1.RunnerPool) error {
 	runner := in.Runner
 	if runner.MinReplicas != nil {
@@ -236,7 +233,7 @@ func replaceResources(to *corev1.ResourceList, given map[string]rest.Quantity) e
 	}
 	resources := corev1.ResourceList{}
 	for name, text := range given {
-		quantity, err := resource.ParseQuantity(string(text)) // which is as the pattern says
+		quantity, err := resource.ParseQuantity(string(text)) // the pattern makes the quantity valid
 		if err != nil {
 			return fmt.Errorf("reading the quantity of %s: %w", name, err)
 		}

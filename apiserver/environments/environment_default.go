@@ -18,8 +18,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// defaultOf says which environment is a project's default: the one that the project names
-// while that is there and nothing holds it back, else the one that the platform has chosen.
+// defaultOf returns a predicate for the default environment of a project: the environment that the project names if it
+// exists and the platform does not reject it, else the environment that the platform chose.
 func (s *API) defaultOf(ctx context.Context, c *rest.Caller, project *v1alpha1.Project) (func(*v1alpha1.Environment) bool, error) {
 	name, chosen := string(project.Spec.DefaultEnvironment), project.Status.DefaultEnvironment
 	if name != "" && name != chosen {
@@ -44,8 +44,7 @@ var setDefaultEnvironment = rest.Handle((*API).setDefaultEnvironment, rest.Endpo
 	Example: rest.Example{Path: "/environments/{spare_environment}/set-default"},
 })
 
-// setDefaultEnvironment makes an environment the default: the one that was before is it
-// no more.
+// setDefaultEnvironment makes an environment the default.
 func (s *API) setDefaultEnvironment(ctx context.Context, c *rest.Caller, in *rest.EnvironmentPath) (rest.Response[rest.Done], error) {
 	e, err := s.Service.Environment(ctx, c, in.EnvironmentID)
 	if err != nil {
@@ -60,12 +59,12 @@ func (s *API) setDefaultEnvironment(ctx context.Context, c *rest.Caller, in *res
 		return rest.Response[rest.Done]{}, err
 	}
 	if before, err := c.HasNoted(ctx, project); before || err != nil {
-		return done, err // whichever is the default since
+		return done, err // even if another environment is the default since
 	}
 	if err := s.mustReachDefault(ctx, c, project); err != nil {
 		return rest.Response[rest.Done]{}, err
 	}
-	if err := notTakenUp(e); err != nil {
+	if err := rejection(e); err != nil {
 		return rest.Response[rest.Done]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is not in effect: "+rest.NotReadyMessage(e))
 	}
 	show, err := s.environmentShower(ctx, c, e)
@@ -84,8 +83,7 @@ func (s *API) setDefaultEnvironment(ctx context.Context, c *rest.Caller, in *res
 	return done, nil
 }
 
-// mustReachDefault answers 403 to a key that does not reach the environment which is the
-// default now: it would take that away from it.
+// mustReachDefault returns 403 if the key does not reach the current default environment, which would lose its role.
 func (s *API) mustReachDefault(ctx context.Context, c *rest.Caller, project *v1alpha1.Project) error {
 	var list v1alpha1.EnvironmentList
 	if err := s.Service.List(ctx, c, store.KindEnvironment, &list); err != nil {
@@ -103,8 +101,8 @@ func (s *API) mustReachDefault(ctx context.Context, c *rest.Caller, project *v1a
 	return nil
 }
 
-// isThere says whether the project has an environment of that name.
-func (s *API) isThere(ctx context.Context, c *rest.Caller, name string) (bool, error) {
+// exists reports whether the project has an environment with the name.
+func (s *API) exists(ctx context.Context, c *rest.Caller, name string) (bool, error) {
 	err := s.Service.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &v1alpha1.Environment{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
@@ -115,8 +113,8 @@ func (s *API) isThere(ctx context.Context, c *rest.Caller, name string) (bool, e
 	return true, nil
 }
 
-// takesEffect says whether the project has an environment of that name that is in effect, or comes to
-// be: one that is held back, as by the limit or its slug, does not.
+// takesEffect reports whether the project has an environment with the name that is in effect or will be. A rejected
+// environment is not, for example because of a limit or its slug.
 func (s *API) takesEffect(ctx context.Context, c *rest.Caller, name string) (bool, error) {
 	e := &v1alpha1.Environment{}
 	err := s.Service.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, e)
@@ -136,8 +134,8 @@ func (s *API) takesEffect(ctx context.Context, c *rest.Caller, name string) (boo
 	return err == nil && row.Ref.ObjectUID == string(e.UID), err
 }
 
-// setDefault writes into the project which environment is the default, with a note of the call;
-// where it is the first, without one and only if nobody has said that meanwhile, of one that is there.
+// setDefault writes the default environment and the Idempotency-Key of the call into the project. For the first
+// environment it writes no key, and only if the project names no existing environment.
 func (s *API) setDefault(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, first bool) error {
 	var err error
 	for range rest.MaxChangeAttempts {
@@ -150,7 +148,7 @@ func (s *API) setDefault(ctx context.Context, c *rest.Caller, e *v1alpha1.Enviro
 			return nil
 		}
 		if first && said != "" {
-			there, err := s.isThere(ctx, c, string(said))
+			there, err := s.exists(ctx, c, string(said))
 			if there || err != nil {
 				return err
 			}
@@ -162,7 +160,7 @@ func (s *API) setDefault(ctx context.Context, c *rest.Caller, e *v1alpha1.Enviro
 		project.Spec.DefaultEnvironment = name
 		if err := s.Service.CheckOwnership(before, project); err != nil {
 			if first && errors.As(err, new(rest.Problem)) {
-				return nil // Git says which one it is to be
+				return nil // a GitOps manager sets the field
 			}
 			return err
 		}

@@ -19,8 +19,8 @@ var deleteEnvironment = rest.Handle((*API).deleteEnvironment, rest.Endpoint{
 	Example: rest.Example{Path: "/environments/{spare_environment}"},
 })
 
-// deleteEnvironment deletes the object; that its runs are cancelled, its deployment is no
-// longer live and its connectors are disabled is done when its row goes.
+// deleteEnvironment deletes the object. Its controller cancels the runs, takes the deployment out of service and
+// disables the connectors when it deletes the row.
 func (s *API) deleteEnvironment(ctx context.Context, c *rest.Caller, in *rest.EnvironmentPath) (done rest.Response[rest.Done], err error) {
 	e, err := s.Service.Environment(ctx, c, in.EnvironmentID)
 	if rest.IsNotFound(err) {
@@ -34,7 +34,7 @@ func (s *API) deleteEnvironment(ctx context.Context, c *rest.Caller, in *rest.En
 		return rest.Response[rest.Done]{}, err
 	}
 	before := show(e)
-	leaves := departure{API: s, caller: c}
+	leaves := removal{API: s, caller: c}
 	defer func() { leaves.end(ctx, err) }()
 	judge := func() error {
 		if err := c.CheckMatch(e); err != nil {
@@ -54,7 +54,7 @@ func (s *API) deleteEnvironment(ctx context.Context, c *rest.Caller, in *rest.En
 	if err := s.Service.DeleteObject(ctx, e, judge); err != nil {
 		return rest.Response[rest.Done]{}, err
 	}
-	s.Service.Wait(ctx, func() bool { // no run of it begins any more
+	s.Service.Wait(ctx, func() bool { // no further runs start
 		_, err := s.Service.Store.Environment(ctx, c.ObjectKey(e))
 		return err != nil
 	})

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// TestSession is who tests in an environment.
+// TestSession is a test session in an environment.
 type TestSession struct {
 	Holder    string    `json:"holder" doc:"A free text that identifies the holder." example:"anna@laptop"`
 	ExpiresAt time.Time `json:"expires_at" doc:"When the session expires unless it is renewed."`
@@ -26,7 +26,7 @@ type TestSession struct {
 // Doc describes the type.
 func (TestSession) Doc() string { return "A test session in an environment." }
 
-// TestSessionRequest is a session that is asked for.
+// TestSessionRequest is a session to start or renew.
 type TestSessionRequest struct {
 	Holder     string `json:"holder" minLength:"1" maxLength:"128" doc:"A free text that identifies the holder. The same holder renews the session." example:"anna@laptop"`
 	TTLSeconds int    `json:"ttl_seconds,omitempty" minimum:"10" maximum:"3600" default:"300" doc:"Duration of the session from now, in seconds."`
@@ -47,7 +47,7 @@ type TestSessionEnd struct {
 	Holder string `query:"holder" required:"true" minLength:"1" maxLength:"128" doc:"The holder of the session." example:"anna@laptop"`
 }
 
-// sessionAudited is what the audit log keeps of a session.
+// sessionAudited is the form of a session in the audit log.
 type sessionAudited struct {
 	TestSession *TestSession `json:"test_session"`
 }
@@ -62,7 +62,7 @@ var holdTestSession = rest.Handle((*API).holdTestSession, rest.Endpoint{
 	Example: rest.Example{Path: "/environments/{test_environment}/session", Body: `{"holder":"anna","ttl_seconds":60}`},
 })
 
-// holdTestSession begins a test session, or renews that of the same holder.
+// holdTestSession starts a test session, or renews the session of the same holder.
 func (s *API) holdTestSession(ctx context.Context, c *rest.Caller, in *TestSessionInput) (rest.Response[TestSession], error) {
 	e, err := s.changeTestSession(ctx, c, in.EnvironmentID, in.Body.Holder, func() *v1alpha1.TestSession {
 		ends := s.Service.Now().Add(time.Duration(in.Body.TTLSeconds) * time.Second)
@@ -82,14 +82,14 @@ var endTestSession = rest.Handle((*API).endTestSession, rest.Endpoint{
 	Example: rest.Example{Path: "/environments/{test_environment}/session?holder=anna"},
 })
 
-// endTestSession ends a test session; where there is none, nothing is left to do.
+// endTestSession ends a test session, if there is one.
 func (s *API) endTestSession(ctx context.Context, c *rest.Caller, in *TestSessionEnd) (rest.Response[rest.Done], error) {
 	_, err := s.changeTestSession(ctx, c, in.EnvironmentID, in.Holder, func() *v1alpha1.TestSession { return nil })
 	return rest.NewResponse(rest.Done{OK: err == nil}, err)
 }
 
-// changeTestSession writes a session in place of that of a holder into the status of a test environment:
-// 409 where it is none, or where somebody else holds it.
+// changeTestSession replaces the session of a holder in the status of a test environment. It returns 409 for a standard
+// environment, and if another holder has a session.
 func (s *API) changeTestSession(
 	ctx context.Context, c *rest.Caller, id rest.ID, holder string, to func() *v1alpha1.TestSession,
 ) (*v1alpha1.Environment, error) {
@@ -107,11 +107,11 @@ func (s *API) changeTestSession(
 	if err := s.writeTestSession(ctx, c, e, holder, to); err != nil {
 		return nil, err
 	}
-	_, err = s.Service.UpdateObject(ctx, c, e, func() error { return nil }) // which notes an Idempotency-Key
+	_, err = s.Service.UpdateObject(ctx, c, e, func() error { return nil }) // writes the Idempotency-Key
 	return e, err
 }
 
-// writeTestSession writes the status once nobody else tests there, as it is when it is written.
+// writeTestSession writes the status if no other holder has a session at the time of the write.
 func (s *API) writeTestSession(
 	ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, holder string, to func() *v1alpha1.TestSession,
 ) (err error) {
@@ -145,7 +145,7 @@ func (s *API) writeTestSession(
 	return fmt.Errorf("writing the test session of environment %q: %w", e.Name, err)
 }
 
-// mustBeUnused answers 409 while somebody tests in an environment.
+// mustBeUnused returns 409 during a test session.
 func (s *API) mustBeUnused(e *v1alpha1.Environment) error {
 	if active := e.ActiveTestSession(s.Service.Now()); active != nil {
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeTestSession, "a test session is active: "+heldBy(active))
@@ -157,7 +157,7 @@ func heldBy(session *v1alpha1.TestSession) string {
 	return fmt.Sprintf("its holder is %q, and it expires at %s unless it is renewed", session.Holder, session.ExpiresAt.UTC().Format(time.RFC3339))
 }
 
-// showTestSession is nil for none.
+// showTestSession returns nil if there is no session.
 func showTestSession(session *v1alpha1.TestSession) *TestSession {
 	if session == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 )
 
-// EnvironmentUpdate is what is changed of an environment.
+// EnvironmentUpdate has the fields of an environment to change.
 type EnvironmentUpdate struct {
 	Name      *rest.Name               `json:"name,omitempty" minLength:"1" maxLength:"63" doc:"The display name. A new name changes the slug." example:"Staging"`
 	Kind      EnvironmentKind          `json:"kind,omitempty" doc:"The purpose of the environment."`
@@ -50,17 +50,17 @@ func (s *API) updateEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 	}
 	was := show(e)
 	var before *v1alpha1.Environment
-	leaves := departure{API: s, caller: c}
+	leaves := removal{API: s, caller: c}
 	repeated, err := s.Service.UpdateObject(ctx, c, e, func() error {
 		before = e.DeepCopy()
 		return s.editEnvironment(ctx, &leaves, e, &in.Body)
 	})
-	defer func() { leaves.end(ctx, err) }() // once it is sure that nothing is put back
+	defer func() { leaves.end(ctx, err) }() // the change stays
 	if err != nil {
 		return rest.Response[Environment]{}, err
 	}
 	s.Service.WaitReady(ctx, e)
-	if refused := notTakenUp(e); refused != nil && !repeated && notTakenUp(before) == nil {
+	if refused := rejection(e); refused != nil && !repeated && rejection(before) == nil {
 		s.Service.Revert(ctx, e, func() { e.Spec, e.Annotations = *before.Spec.DeepCopy(), before.Annotations })
 		return rest.Response[Environment]{}, refused
 	}
@@ -69,15 +69,15 @@ func (s *API) updateEnvironment(ctx context.Context, c *rest.Caller, in *Environ
 	return rest.Response[Environment]{Body: after, ETag: rest.ETag(e)}, nil
 }
 
-// editEnvironment writes into an environment what a request asks for.
-func (s *API) editEnvironment(ctx context.Context, leaves *departure, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
+// editEnvironment writes the fields of a request into an environment.
+func (s *API) editEnvironment(ctx context.Context, leaves *removal, e *v1alpha1.Environment, in *EnvironmentUpdate) error {
 	c := leaves.caller
 	if err := s.changeKind(ctx, leaves, e, in.Kind); err != nil {
 		return err
 	}
 	branch := e.Spec.Git.Branch
 	in.GitBranch.ApplyTo(func(name string) { branch = v1alpha1.GitBranch(name) })
-	if branch != e.Spec.Git.Branch && e.Spec.Git.AutoDeploy { // its head is deployed next
+	if branch != e.Spec.Git.Branch && e.Spec.Git.AutoDeploy { // the platform deploys its head next
 		if err := s.Service.Require(ctx, c, "deployments.create"); err != nil {
 			return err
 		}
@@ -97,9 +97,9 @@ func (s *API) editEnvironment(ctx context.Context, leaves *departure, e *v1alpha
 	return err
 }
 
-// changeKind makes an environment a standard one, or one for tests where the project can do without it,
-// while nobody tests in it.
-func (s *API) changeKind(ctx context.Context, leaves *departure, e *v1alpha1.Environment, kind EnvironmentKind) error {
+// changeKind changes the kind of an environment without a test session. An environment can become a test environment if
+// the project does not need it.
+func (s *API) changeKind(ctx context.Context, leaves *removal, e *v1alpha1.Environment, kind EnvironmentKind) error {
 	to := v1alpha1.EnvironmentKindOf(string(kind))
 	if kind == "" || (to == v1alpha1.EnvironmentTest) == e.IsTest() {
 		return nil
@@ -108,7 +108,7 @@ func (s *API) changeKind(ctx context.Context, leaves *departure, e *v1alpha1.Env
 		return err
 	}
 	begin := func() error { return leaves.begin(ctx, e, "become a test environment") }
-	if e.IsTest() { // what becomes a standard one counts as such once it is in effect
+	if e.IsTest() { // it counts as a standard environment once it is in effect
 		begin = func() error { return leaves.note(ctx, e, func(*v1alpha1.Project) error { return nil }) }
 	}
 	if err := begin(); err != nil {

@@ -66,7 +66,7 @@ func (e Environment) Audited() store.AuditObject {
 	return store.AuditObject{Kind: "environment", ID: e.ID, Name: e.Name}
 }
 
-// auditedEnvironment is what the audit log calls an environment.
+// auditedEnvironment returns the environment in the form of the audit log.
 func auditedEnvironment(e *v1alpha1.Environment) store.AuditObject {
 	return Environment{ID: rest.ObjectID(e), Name: e.Title()}.Audited()
 }
@@ -79,7 +79,7 @@ type EnvironmentSettings struct {
 // Doc describes the type.
 func (EnvironmentSettings) Doc() string { return "The settings of an environment." }
 
-// RunnerSettings say how the pool of runner pods looks.
+// RunnerSettings are the settings of the runner pool.
 type RunnerSettings struct {
 	MinReplicas int32             `json:"min_replicas" doc:"Number of runner pods, or the minimum if the pool scales."`
 	MaxReplicas rest.Null[int32]  `json:"max_replicas" doc:"Maximum number of runner pods; null if the pool does not scale."`
@@ -147,8 +147,7 @@ func (s *API) getEnvironment(ctx context.Context, c *rest.Caller, in *rest.Envir
 	return rest.Response[Environment]{Body: show(e), ETag: rest.ETag(e)}, nil
 }
 
-// environmentShower makes REST shapes of environments: what all of an answer share is
-// asked for once.
+// environmentShower returns a function that makes REST shapes of environments. It reads their common data once.
 func (s *API) environmentShower(ctx context.Context, c *rest.Caller, of ...*v1alpha1.Environment) (func(*v1alpha1.Environment) Environment, error) {
 	may, err := s.Service.Permissions(ctx, c)
 	if err != nil {
@@ -189,8 +188,8 @@ func (s *API) environmentShower(ctx context.Context, c *rest.Caller, of ...*v1al
 	}, nil
 }
 
-// testEnvironments are the ids, by name, of the environments that others name for their tests,
-// as far as the caller's key reaches them; nil where none of them names one.
+// testEnvironments returns the IDs, by name, of the environments that others name in testEnvironment and that the key
+// reaches, or nil if no environment names one.
 func (s *API) testEnvironments(ctx context.Context, c *rest.Caller, of []*v1alpha1.Environment) (map[v1alpha1.EnvironmentName]string, error) {
 	if !slices.ContainsFunc(of, func(e *v1alpha1.Environment) bool { return e.Spec.TestEnvironment != "" }) {
 		return nil, nil //nolint:nilnil // none

@@ -56,13 +56,13 @@ type KeyOf struct {
 // Doc describes the type.
 func (KeyOf) Doc() string { return "A key of a Kubernetes Secret." }
 
-// KeyOfInput is a KeyOf that is sent back.
+// KeyOfInput is a KeyOf in a request.
 type KeyOfInput KeyOf
 
 // Doc describes the type.
 func (KeyOfInput) Doc() string { return "A key of a Kubernetes Secret, as a response showed it." }
 
-// VariableInput is a variable that an environment is to have.
+// VariableInput is a variable in a request.
 type VariableInput struct {
 	Name      string                  `json:"name" minLength:"1" maxLength:"128" pattern:"^[A-Z_][A-Z0-9_]*$" patternDescription:"the name of a variable: capital letters, digits and _, and no digit first" doc:"The name that prompts and connectors use." example:"REGION"`
 	Value     *string                 `json:"value,omitempty" maxLength:"8192" doc:"The value, at most 8,192 bytes. An omitted or masked value keeps the stored value, as does an empty value of a sensitive variable." example:"eu-west-1"`
@@ -97,7 +97,7 @@ func (s *Variables) getVariables(ctx context.Context, c *rest.Caller, in *rest.E
 	return rest.Response[[]Variable]{Body: showVariables(e), ETag: rest.ETag(e)}, nil
 }
 
-// showVariables are an environment's variables by name.
+// showVariables returns the variables of an environment by name.
 func showVariables(e *v1alpha1.Environment) []Variable {
 	out := make([]Variable, 0, len(e.Spec.Variables))
 	for i := range e.Spec.Variables {
@@ -115,7 +115,7 @@ func showVariables(e *v1alpha1.Environment) []Variable {
 	return out
 }
 
-// variablesAudited is what the audit log keeps of an environment's variables: never a value.
+// variablesAudited is the form of variables in the audit log, without values.
 type variablesAudited struct {
 	Variables []string `json:"variables"`
 	// Changed are the added, changed and deleted variables.
@@ -169,8 +169,8 @@ func (s *Variables) replaceVariables(ctx context.Context, c *rest.Caller, in *Va
 	return out, err
 }
 
-// mayReplace asks for the permissions beside variables.update that a new list needs: to create
-// names that it adds, and to delete the variables that it leaves out.
+// mayReplace checks the permissions that a new list needs besides variables.update: variables.create for new names, and
+// variables.delete for omitted names.
 func (s *Variables) mayReplace(ctx context.Context, c *rest.Caller, was, is []string) error {
 	before, after := sets.New(was...), sets.New(is...)
 	if !before.IsSuperset(after) {
@@ -213,8 +213,8 @@ func changedVariables(before, after []v1alpha1.EnvironmentVariable) []string {
 	return out
 }
 
-// editVariables are the variables that an environment is asked to have: those that it has in their
-// order, then new ones. 422 names each that cannot be.
+// editVariables returns the variables of a request: existing variables in their order, then new ones. It returns 422
+// with all invalid variables.
 func (s *Variables) editVariables(c *rest.Caller, e *v1alpha1.Environment, sent []VariableInput) ([]v1alpha1.EnvironmentVariable, error) {
 	var problems []rest.FieldError
 	asked := map[v1alpha1.VariableName]v1alpha1.EnvironmentVariable{}
@@ -249,7 +249,7 @@ func (s *Variables) editVariables(c *rest.Caller, e *v1alpha1.Environment, sent 
 	return out, s.mustFit(c, e, out)
 }
 
-// editVariable is one variable as it is asked for, or what is wrong with it.
+// editVariable returns a variable of a request, or its field error.
 func (s *Variables) editVariable(c *rest.Caller, e *v1alpha1.Environment, in *VariableInput) (v1alpha1.EnvironmentVariable, *rest.FieldError, error) {
 	stored := e.Variable(v1alpha1.VariableName(in.Name))
 	asked := v1alpha1.EnvironmentVariable{Name: v1alpha1.VariableName(in.Name), Sensitive: in.Sensitive}
@@ -277,7 +277,7 @@ func (s *Variables) editVariable(c *rest.Caller, e *v1alpha1.Environment, in *Va
 	return kept, nil, err
 }
 
-// withValue gives a variable a value, sealed where it is sensitive.
+// withValue sets the value of a variable, and seals it if the variable is sensitive.
 func (s *Variables) withValue(
 	c *rest.Caller, e *v1alpha1.Environment, v v1alpha1.EnvironmentVariable, value string,
 ) (v1alpha1.EnvironmentVariable, *rest.FieldError, error) {
@@ -302,8 +302,7 @@ func (s *Variables) sealVariable(c *rest.Caller, environment uuid.UUID, name v1a
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// resealed is a variable as it is stored, sealed anew where an earlier key has sealed it, so that it
-// does not hang on that for ever.
+// resealed returns a stored variable, sealed again if it has an earlier key, so that the key can be removed.
 func (s *Variables) resealed(c *rest.Caller, e *v1alpha1.Environment, v v1alpha1.EnvironmentVariable) (v1alpha1.EnvironmentVariable, error) {
 	if v.SealedValue == "" {
 		return v, nil
@@ -318,7 +317,7 @@ func (s *Variables) resealed(c *rest.Caller, e *v1alpha1.Environment, v v1alpha1
 	return v, err
 }
 
-// mustFit answers 422 for variables that are too much together, as far as their values are known here.
+// mustFit returns 422 if the known values of the variables are too large together.
 func (s *Variables) mustFit(c *rest.Caller, e *v1alpha1.Environment, variables []v1alpha1.EnvironmentVariable) error {
 	var known []runnerconfig.Variable
 	for i := range variables {
@@ -332,7 +331,7 @@ func (s *Variables) mustFit(c *rest.Caller, e *v1alpha1.Environment, variables [
 	return nil
 }
 
-// variableValue is the value of a variable that stands in the object, sealed or not; "" of one in a Secret.
+// variableValue returns the value of a variable in the object, or "" if it is in a Secret.
 func (s *Variables) variableValue(c *rest.Caller, e *v1alpha1.Environment, v *v1alpha1.EnvironmentVariable) (string, error) {
 	switch {
 	case v.Value != nil:

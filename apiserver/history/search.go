@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history has the searches and windows that lists and statistics of runs share.
+// Package history limits searches of runs and resolves time ranges, for lists and statistics of runs.
 package history
 
 import (
@@ -19,23 +19,22 @@ import (
 )
 
 const (
-	// MaxSearches is how many searches go on at once, of which a project has one part in SearchShare:
-	// the store reads a MiB at a time for each, and what a condition is told on one run has a few MiB
-	// more, so that all of them have some 64 MiB.
+	// MaxSearches limits the concurrent searches. SearchShare is the divisor of a project's part. A search uses a MiB
+	// for reads of the store and a few MiB for the evaluation of a condition, so that all searches use about 64 MiB.
 	MaxSearches = 16
 	SearchShare = 4
-	// searchRetry is what callers are told who find no place.
+	// searchRetry is the Retry-After if there are too many searches.
 	searchRetry = rest.SearchTime
 )
 
 // Searches limits and starts searches of runs.
 type Searches struct {
 	Service *rest.Service
-	// Places are the searches in progress.
+	// Places are the slots of searches in progress.
 	Places *quota.Places
 }
 
-// NewSearches returns a limit of searches that no search uses.
+// NewSearches returns an unused limit of searches.
 func NewSearches(service *rest.Service) *Searches {
 	return &Searches{Service: service, Places: quota.NewPlaces(MaxSearches, SearchShare)}
 }
@@ -56,7 +55,7 @@ func (s *Searches) Begin(ctx context.Context, c *rest.Caller, text string) (of *
 	return of, end, err
 }
 
-// searchFor is a search for what a text says.
+// searchFor returns the search of a text.
 func (s *Searches) searchFor(ctx context.Context, text string) (*store.Search, error) {
 	q, err := search.Parse(text)
 	if err != nil {
@@ -83,7 +82,7 @@ func errManySearches(status int) rest.Problem {
 	return p
 }
 
-// SearchedRun is what of a run is searched: nothing but what getRun shows.
+// SearchedRun returns the searchable parts of a run, which getRun also shows.
 func SearchedRun(run store.Searched) search.Run {
 	out := search.Run{
 		AgentName: run.AgentName, TestName: run.TestName, Status: string(run.Status), DeploymentID: textOf(run.DeploymentID), ConnectorID: textOf(run.ConnectorID),

@@ -28,8 +28,8 @@ func (RunStatusFilter) Schema(r huma.Registry) *huma.Schema {
 		"queued", "running", "completed", "failed", "cancelled")
 }
 
-// Window is the window of three parameters: time_range, which start_date overrides, and end_date.
-// A zero time bounds nothing.
+// Window returns the window of time_range, start_date, which overrides time_range, and end_date. A zero time is no
+// bound.
 func Window(within AgentTimeRange, start, end rest.Moment, now time.Time) (since, until time.Time, err error) {
 	if start.Given && end.Given && !end.At.After(start.At) {
 		return since, until, rest.Invalid(rest.FieldError{Location: "query.end_date", Message: "must be after start_date"})
@@ -44,7 +44,7 @@ func Window(within AgentTimeRange, start, end rest.Moment, now time.Time) (since
 	return since, until, nil
 }
 
-// window is what a time range stands for; a zero time bounds nothing.
+// window returns the window of a time range. A zero time is no bound.
 func (r AgentTimeRange) window(now time.Time) (since, until time.Time) {
 	const day = 24 * time.Hour
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)

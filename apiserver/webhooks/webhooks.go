@@ -22,11 +22,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// exampleGateway is the URL of the gateway in a description that is no installation's.
+// exampleGateway is the URL of the gateway in the published description.
 const exampleGateway = "https://hooks.agents.example"
 
-// Document is the OpenAPI description of the webhooks of a gateway with this public URL, "" for
-// any: what comes in is an operation, and what goes out a webhook of OpenAPI.
+// Document returns the OpenAPI description of the webhooks of a gateway with a public URL, or of any gateway for "".
+// Requests to the gateway are operations, and requests of the gateway are webhooks in OpenAPI.
 func Document(gatewayURL string) ([]byte, error) {
 	all, err := webhookSchemas()
 	if err != nil {
@@ -79,7 +79,7 @@ func Document(gatewayURL string) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// webhookSchemas are those of webhookapi, as the facade's own are made, and of problems.
+// webhookSchemas returns the schemas of webhookapi and of problems, in the form of the facade's own schemas.
 func webhookSchemas() (rest.Node, error) {
 	rest.ConfigureHuma() // sets how huma describes arrays
 	registry := huma.NewMapRegistry(rest.SchemaPrefix, huma.DefaultSchemaNamer)
@@ -97,7 +97,7 @@ func webhookSchemas() (rest.Node, error) {
 	rest.RemoveHumaFields(all)
 	for name, schema := range all {
 		schema := schema.(rest.Node)
-		delete(schema, "additionalProperties") // answers grow
+		delete(schema, "additionalProperties") // responses can get new fields
 		schema["description"] = aboutWebhookSchemas[name]
 	}
 	all["Problem"].(rest.Node)["properties"].(rest.Node)["run_id"] = rest.Node{
@@ -114,7 +114,7 @@ func parameter(name, in, description string, schema rest.Node) rest.Node {
 	return p
 }
 
-// incoming is an operation that takes an event.
+// incoming returns an operation that accepts an event.
 func incoming(id, summary, description string, body rest.Node) rest.Node {
 	text := rest.Node{"type": "string"}
 	op := rest.Node{
@@ -133,7 +133,7 @@ func incoming(id, summary, description string, body rest.Node) rest.Node {
 	return op
 }
 
-// incomingBody is the body of a POST.
+// incomingBody describes the body of a POST.
 func incomingBody() rest.Node {
 	object := func(description string) rest.Node {
 		return rest.Node{"schema": rest.Node{"type": "object", "additionalProperties": true, "description": description}}
@@ -145,7 +145,7 @@ func incomingBody() rest.Node {
 	}}
 }
 
-// incomingResponses are the answers to an event.
+// incomingResponses describes the responses to an event.
 func incomingResponses() rest.Node {
 	accepted, replayed := rest.RefNode("schemas", "Accepted"), rest.Node{"Idempotent-Replayed": rest.RefNode("headers", "Idempotent-Replayed")}
 	out := rest.Node{
@@ -161,12 +161,12 @@ func incomingResponses() rest.Node {
 			"headers": rest.Node{"Preference-Applied": rest.RefNode("headers", "Preference-Applied"), "Idempotent-Replayed": rest.RefNode("headers", "Idempotent-Replayed")},
 		},
 	}
-	refusals(out, webhookapi.Problems, aboutWebhookProblems)
+	addProblems(out, webhookapi.Problems, aboutWebhookProblems)
 	out["504"].(rest.Node)["headers"] = replayed
 	return out
 }
 
-// pushed is the operation that Git providers call.
+// pushed returns the operation for Git providers.
 func pushed() rest.Node {
 	parameters, of := []any{}, rest.Node{"type": "string"}
 	for _, header := range []string{"X-GitHub-Event", "X-Gitlab-Event", "X-Gitea-Event", "X-Forgejo-Event"} {
@@ -177,7 +177,7 @@ func pushed() rest.Node {
 		"200": rest.Node{"description": "The event is not a push and was ignored.", "content": answer},
 		"202": rest.Node{"description": "A poll of the repository is requested, and the request is stored.", "content": answer},
 	}
-	refusals(out, webhookapi.PushProblems, aboutPushProblems)
+	addProblems(out, webhookapi.PushProblems, aboutPushProblems)
 	return rest.Node{
 		"operationId": "postPush", "tags": []any{"webhooks"}, "summary": "Report a push", "description": aboutPush, "parameters": parameters,
 		"security": []any{}, "responses": out,
@@ -185,8 +185,8 @@ func pushed() rest.Node {
 	}
 }
 
-// refusals adds the answers that are no success, of these codes by their status.
-func refusals(out rest.Node, problems map[int][]httpserver.Code, about map[int]string) {
+// addProblems adds the error responses by status, with their codes.
+func addProblems(out rest.Node, problems map[int][]httpserver.Code, about map[int]string) {
 	for _, status := range slices.Sorted(maps.Keys(problems)) {
 		response := rest.Node{"description": about[status], "content": rest.Node{httpserver.ProblemType: rest.Node{"schema": rest.Node{"allOf": []any{
 			rest.RefNode("schemas", "Problem"),
@@ -204,7 +204,7 @@ func refusals(out rest.Node, problems map[int][]httpserver.Code, about map[int]s
 	}
 }
 
-// outgoing is what is sent to the destination of an outbound webhook, with a body like that.
+// outgoing returns a request to the destination of an outbound webhook.
 func outgoing(id, event, summary, description string, body rest.Node) rest.Node {
 	named := parameter("X-Service-Event", "header", "The kind of the delivery.", rest.Node{"type": "string", "const": event})
 	named["required"] = true

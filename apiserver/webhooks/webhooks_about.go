@@ -22,7 +22,7 @@ const (
 	aboutOutgoing = "The platform sends it to the URL of an outbound connector at least once, with these headers and the connector's own headers."
 )
 
-// aboutWebhookSchemas say what the objects are.
+// aboutWebhookSchemas describe the schemas.
 var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no credential
 	"Accepted":       "The runs that an event started.",
 	"Envelope":       "The outcome of a run.",
@@ -39,7 +39,7 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 	"TokenUsage":     "Model tokens of a run.",
 }
 
-// aboutWebhookProblems say when an event is answered with a status.
+// aboutWebhookProblems describe the error responses to an event by status.
 var aboutWebhookProblems = map[int]string{
 	400: "The connector accepts no requests, or the body, the query or the key is malformed.",
 	401: "The secret, the token or the signature is missing, wrong or expired.",
@@ -55,7 +55,7 @@ var aboutWebhookProblems = map[int]string{
 	504: "The event is stored and its run continues: the agent has not finished in time, or the gateway stops. Do not send the event again without its Idempotency-Key.",
 }
 
-// aboutPushProblems say when the call of a push webhook is answered with a status.
+// aboutPushProblems describe the error responses of a push webhook by status.
 var aboutPushProblems = map[int]string{
 	400: "The body could not be read.",
 	404: "No project has this URL.",

@@ -19,76 +19,73 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
-// annotationLeaving of a Project names the environments that calls under way delete, or make
-// ones for tests or, for as long as that may be put back, standard ones: for each call uid and time, such as
-// "2f9d1c4e-5b7a-4e0c-9a35-8c1f0e6d7b21=2030-01-31T12:00:00Z". Of two calls that are judged
-// at once neither is seen in the environments yet. They are in the Project, which each writes as it
-// read it: the second one is judged again, without the environment of the first.
-//
-// Who may write Projects may write it; what cannot be read, or is not of now, says nothing.
-const annotationLeaving = "agentplatform.dev/leaving"
+// annotationRemovals of a Project lists the calls in progress that delete an environment or change its kind. Each has
+// the UID of the environment and a time, such as "2f9d1c4e-5b7a-4e0c-9a35-8c1f0e6d7b21=2030-01-31T12:00:00Z". Two
+// concurrent calls cannot see each other's change in the environments. But both write the Project with optimistic
+// locking, so the second call checks again without the environment of the first. Users who can write Projects can write
+// the annotation. Entries that are malformed or not recent do not count.
+const annotationRemovals = "agentplatform.dev/leaving"
 
-// leavingFor is how long such a call counts whose end is not known: longer than any lasts, by
-// whatever clock of a replica.
-const leavingFor = rest.MaxRequestTime + 2*rest.MaxClockSkew
+// removalTime is how long a call without a known end counts. It is longer than any call, on the clock of any replica.
+const removalTime = rest.MaxRequestTime + 2*rest.MaxClockSkew
 
-// leaving are the calls of a project's annotation that count.
-func (s *API) leaving(project *v1alpha1.Project) (calls []string) {
+// removals returns the entries of a project's annotation that count.
+func (s *API) removals(project *v1alpha1.Project) (calls []string) {
 	now := s.Service.Now()
-	for _, call := range strings.Fields(project.Annotations[annotationLeaving]) {
+	for _, call := range strings.Fields(project.Annotations[annotationRemovals]) {
 		_, when, _ := strings.Cut(call, "=")
 		at, err := time.Parse(time.RFC3339, when)
-		if age := now.Sub(at); err == nil && age < leavingFor && age > -rest.MaxClockSkew {
+		if age := now.Sub(at); err == nil && age < removalTime && age > -rest.MaxClockSkew {
 			calls = append(calls, call)
 		}
 	}
 	return calls
 }
 
-// isLeaving says whether a call under way, or Kubernetes, is about to take an environment away.
-func isLeaving(e *v1alpha1.Environment, calls []string) bool {
+// isBeingRemoved reports whether a call in progress, or Kubernetes, removes an environment.
+func isBeingRemoved(e *v1alpha1.Environment, calls []string) bool {
 	return e.DeletionTimestamp != nil || slices.ContainsFunc(calls, func(call string) bool {
 		uid, _, _ := strings.Cut(call, "=")
 		return types.UID(uid) == e.UID
 	})
 }
 
-// writeLeaving writes the calls into a project as it was read: a conflict where somebody else has written it since.
-func (s *API) writeLeaving(ctx context.Context, project *v1alpha1.Project, calls []string) error {
+// writeRemovals writes the entries into a project. It fails with a conflict if another writer has changed the project.
+func (s *API) writeRemovals(ctx context.Context, project *v1alpha1.Project, calls []string) error {
 	before := project.DeepCopy()
-	delete(project.Annotations, annotationLeaving)
+	delete(project.Annotations, annotationRemovals)
 	if len(calls) > 0 {
 		if project.Annotations == nil {
 			project.Annotations = map[string]string{}
 		}
-		project.Annotations[annotationLeaving] = strings.Join(calls, " ")
+		project.Annotations[annotationRemovals] = strings.Join(calls, " ")
 	}
 	return s.Service.Client.Patch(ctx, project, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(rest.FieldManager))
 }
 
-// departure is one call that takes an environment away.
-type departure struct {
+// removal is a call that deletes an environment or changes its kind.
+type removal struct {
 	*API
 	caller *rest.Caller
-	// call is what stands of it in the project; "" before.
+	// call is its entry in the project, or "" before begin.
 	call string
 }
 
-// begin answers 400 where a project cannot do without an environment, of which it says what it cannot. Else
-// no other call counts on the environment, or makes it the default, until the end. It may be called again.
-func (d *departure) begin(ctx context.Context, e *v1alpha1.Environment, what string) error {
+// begin returns 400 if the project needs the environment; what completes the sentence "the environment cannot …".
+// Otherwise no other call counts on the environment or makes it the default until end. begin can be called again.
+func (d *removal) begin(ctx context.Context, e *v1alpha1.Environment, what string) error {
 	return d.note(ctx, e, func(project *v1alpha1.Project) error { return d.mustBeSpare(ctx, d.caller, project, e, what) })
 }
 
-// note is begin by another judgement.
-func (d *departure) note(ctx context.Context, e *v1alpha1.Environment, judge func(*v1alpha1.Project) error) error {
+// note is begin with another check.
+func (d *removal) note(ctx context.Context, e *v1alpha1.Environment, judge func(*v1alpha1.Project) error) error {
 	var err error
 	for range rest.MaxChangeAttempts {
 		var project *v1alpha1.Project
 		if project, err = d.Service.Project(ctx, d.caller); err != nil {
 			return err
 		}
-		calls := d.leaving(project)
+		calls := d.removals(project)
 		if err := judge(project); err != nil {
 			return err
 		}
@@ -96,7 +93,7 @@ func (d *departure) note(ctx context.Context, e *v1alpha1.Environment, judge fun
 			return nil
 		}
 		call := string(e.UID) + "=" + d.Service.Now().UTC().Format(time.RFC3339)
-		if err = d.writeLeaving(ctx, project, append(calls, call)); err == nil {
+		if err = d.writeRemovals(ctx, project, append(calls, call)); err == nil {
 			d.call = call
 			return nil
 		}
@@ -107,9 +104,8 @@ func (d *departure) note(ctx context.Context, e *v1alpha1.Environment, judge fun
 	return fmt.Errorf("noting that environment %q leaves: %w", e.Name, err)
 }
 
-// end is for a call that came to an end, also one that was given up. Where that is an error of
-// which nobody knows what was done, it counts on for a while.
-func (d *departure) end(ctx context.Context, outcome error) {
+// end removes the entry after the call. If the outcome of the call is unknown, the entry stays until it expires.
+func (d *removal) end(ctx context.Context, outcome error) {
 	if d.call == "" || outcome != nil && d.Service.ProblemOf(ctx, outcome).Status >= http.StatusInternalServerError {
 		return
 	}
@@ -121,12 +117,12 @@ func (d *departure) end(ctx context.Context, outcome error) {
 		if project, err = d.Service.Project(ctx, d.caller); err != nil {
 			break
 		}
-		calls := d.leaving(project)
-		i := slices.Index(calls, d.call) // another one that reads the same counts as much
+		calls := d.removals(project)
+		i := slices.Index(calls, d.call) // equal entries are interchangeable
 		if i < 0 {
 			return
 		}
-		if err = d.writeLeaving(ctx, project, slices.Delete(calls, i, i+1)); !apierrors.IsConflict(err) {
+		if err = d.writeRemovals(ctx, project, slices.Delete(calls, i, i+1)); !apierrors.IsConflict(err) {
 			break
 		}
 	}
@@ -135,7 +131,7 @@ func (d *departure) end(ctx context.Context, outcome error) {
 	}
 }
 
-// mustStay answers 409 for an environment that is about to go, as it is after the project was read.
+// mustStay returns 409 for an environment that is being removed. It reads the environment after the project.
 func (s *API) mustStay(ctx context.Context, project *v1alpha1.Project, e *v1alpha1.Environment) error {
 	uid := e.UID
 	err := s.Service.Reload(ctx, e)
@@ -144,15 +140,15 @@ func (s *API) mustStay(ctx context.Context, project *v1alpha1.Project, e *v1alph
 		return rest.NotFound("environment")
 	case err != nil:
 		return fmt.Errorf("reading environment %q: %w", e.Name, err)
-	case isLeaving(e, s.leaving(project)):
+	case isBeingRemoved(e, s.removals(project)):
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the environment is being deleted, or its kind is changing")
 	}
 	return nil
 }
 
-// mustBeSpare answers 400 for the default environment of a project and for the last standard one, of which it
-// says what they cannot. Another one is left once the platform has taken it up, which has given it its
-// slug: whether its runners run, or anything is live in it, makes it no less of an environment.
+// mustBeSpare returns 400 for the default environment of a project and for its last standard environment; what completes
+// the sentence. Another environment counts once the platform has given it a slug, even if it has no runners or live
+// deployment.
 func (s *API) mustBeSpare(ctx context.Context, c *rest.Caller, project *v1alpha1.Project, e *v1alpha1.Environment, what string) error {
 	isDefault, err := s.defaultOf(ctx, c, project)
 	if err != nil {
@@ -169,9 +165,9 @@ func (s *API) mustBeSpare(ctx context.Context, c *rest.Caller, project *v1alpha1
 	if err := s.Service.List(ctx, c, e.ObjectKind(), &list); err != nil {
 		return err
 	}
-	calls := s.leaving(project)
+	calls := s.removals(project)
 	for i := range list.Items {
-		if other := &list.Items[i]; other.Name != e.Name && !other.IsTest() && other.Status.Slug != "" && !isLeaving(other, calls) {
+		if other := &list.Items[i]; other.Name != e.Name && !other.IsTest() && other.Status.Slug != "" && !isBeingRemoved(other, calls) {
 			return nil
 		}
 	}
