@@ -59,18 +59,20 @@ func TestResponses_MatchGoldenFiles(t *testing.T) {
 	require.Len(t, files, len(golden))
 	filled := map[string]bool{}
 	for name, at := range golden {
-		text, err := os.ReadFile(path.Join("testdata/golden", name+".json"))
-		require.NoError(t, err)
-		status, body := w.Call(t, key, http.MethodGet, apiservertest.FillPath(t, at, w.IDs), "")
-		require.Equal(t, http.StatusOK, status, "%s: %s", name, body)
-		require.JSONEq(t, apiservertest.FillPath(t, string(text), w.IDs), string(body), "%s: %s", name, body)
-		shape, _, _ := strings.Cut(name, "-")
-		var object map[string]any
-		if json.Unmarshal(body, &object) == nil {
-			for field, value := range object {
-				filled[shape+"."+field] = filled[shape+"."+field] || !isZero(value)
+		t.Run(name, func(t *testing.T) {
+			text, err := os.ReadFile(path.Join("testdata/golden", name+".json"))
+			require.NoError(t, err)
+			status, body := w.Call(t, key, http.MethodGet, apiservertest.FillPath(t, at, w.IDs), "")
+			require.Equal(t, http.StatusOK, status, "%s: %s", name, body)
+			require.JSONEq(t, apiservertest.FillPath(t, string(text), w.IDs), string(body), "%s: %s", name, body)
+			shape, _, _ := strings.Cut(name, "-")
+			var object map[string]any
+			if json.Unmarshal(body, &object) == nil {
+				for field, value := range object {
+					filled[shape+"."+field] = filled[shape+"."+field] || !isZero(value)
+				}
 			}
-		}
+		})
 	}
 	for field, is := range filled {
 		require.NotEqual(t, is, zero[field] != "", "%s: give it a value in one golden object; or it has one and is no exception", field)

@@ -124,7 +124,9 @@ func TestSchema_RejectsInvalidFiles(t *testing.T) {
 	t.Parallel()
 	all := compileSchemas(t)
 	for name, tt := range problemCases {
-		requireAgreement(t, all, tt.files, name)
+		t.Run(name, func(t *testing.T) {
+			requireAgreement(t, all, tt.files, name)
+		})
 	}
 }
 
@@ -188,19 +190,21 @@ func TestSchema_HasEveryKey(t *testing.T) {
 	t.Parallel()
 	found := map[string]bool{}
 	for kind, root := range goTypes {
-		text, err := bundle.FullSchema(kind)
-		require.NoError(t, err)
-		var s map[string]any
-		require.NoError(t, json.Unmarshal(text, &s))
-		var written []any
-		for file, text := range everyKey() {
-			if bundle.KindOf(file) == kind {
-				var document any
-				require.NoError(t, yaml.Unmarshal(text, &document))
-				written = append(written, document)
+		t.Run(string(kind), func(t *testing.T) {
+			text, err := bundle.FullSchema(kind)
+			require.NoError(t, err)
+			var s map[string]any
+			require.NoError(t, json.Unmarshal(text, &s))
+			var written []any
+			for file, text := range everyKey() {
+				if bundle.KindOf(file) == kind {
+					var document any
+					require.NoError(t, yaml.Unmarshal(text, &document))
+					written = append(written, document)
+				}
 			}
-		}
-		requireKeys(t, string(kind), root, s, written, found)
+			requireKeys(t, string(kind), root, s, written, found)
+		})
 	}
 	for key, isWritten := range found {
 		require.True(t, isWritten, "%s: write an example into its tags", key)

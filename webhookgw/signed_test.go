@@ -324,26 +324,28 @@ func TestSecrets_AreNeverExposed(t *testing.T) {
 	all := &told{t: t, canaries: []string{guess, mine, "Q0FOQVJZ"}}
 	guessing := both(set("X-Service-Secret", guess), set("Authorization", "Bearer "+guess))
 	for scheme := range signatures {
-		generated, brought := s.connector("inbound", s.derives(scheme, 1), "hello"), s.connector("inbound", s.brings(scheme, mine), "hello")
-		derived := s.generated(generated, 1)
-		all.canaries = append(all.canaries, derived)
-		for _, c := range []store.Connector{generated, brought} {
-			for _, secret := range []string{derived, mine} {
-				for _, at := range []time.Time{signedAt, signedAt.Add(time.Hour)} {
-					edit := sign(t, scheme, secret, body, at)
-					all.answer(s.post(s.gateway, c.ID.String(), body, both(edit, guessing)))
-					all.secretsOf(edit)
+		t.Run(string(scheme), func(t *testing.T) {
+			generated, brought := s.connector("inbound", s.derives(scheme, 1), "hello"), s.connector("inbound", s.brings(scheme, mine), "hello")
+			derived := s.generated(generated, 1)
+			all.canaries = append(all.canaries, derived)
+			for _, c := range []store.Connector{generated, brought} {
+				for _, secret := range []string{derived, mine} {
+					for _, at := range []time.Time{signedAt, signedAt.Add(time.Hour)} {
+						edit := sign(t, scheme, secret, body, at)
+						all.answer(s.post(s.gateway, c.ID.String(), body, both(edit, guessing)))
+						all.secretsOf(edit)
+					}
 				}
 			}
-		}
-		for _, c := range s.unreadable(scheme, guess) {
-			got := s.post(s.gateway, c.ID.String(), body, sign(t, scheme, mine, body, signedAt))
-			if all.answer(got); scheme != "gitlab" { // only its digest is needed
-				require.Equal(t, 503, got.status)
-				require.Equal(t, "platform_key_missing", got.body["code"])
-				require.NotEmpty(t, got.header.Get("Retry-After"))
+			for _, c := range s.unreadable(scheme, guess) {
+				got := s.post(s.gateway, c.ID.String(), body, sign(t, scheme, mine, body, signedAt))
+				if all.answer(got); scheme != "gitlab" { // only its digest is needed
+					require.Equal(t, 503, got.status)
+					require.Equal(t, "platform_key_missing", got.body["code"])
+					require.NotEmpty(t, got.header.Get("Retry-After"))
+				}
 			}
-		}
+		})
 	}
 	families, err := registry.Gather()
 	require.NoError(t, err)

@@ -42,8 +42,10 @@ func TestCommands_AcceptOnlyFlagsWithAnEffect(t *testing.T) {
 			t.Parallel()
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { require.Contains(t, flagUsers, f.Name, "add the users of a new flag") })
 			for flag, users := range flagUsers {
-				want := cmd.Name() == metrics.ProcessAll || strings.Contains(users, cmd.Name())
-				require.Equal(t, want, cmd.Flags().Lookup(flag) != nil, "--%s", flag)
+				t.Run(flag, func(t *testing.T) {
+					want := cmd.Name() == metrics.ProcessAll || strings.Contains(users, cmd.Name())
+					require.Equal(t, want, cmd.Flags().Lookup(flag) != nil, "--%s", flag)
+				})
 			}
 		})
 	}

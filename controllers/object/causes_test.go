@@ -151,12 +151,14 @@ func TestExplain_RetryIntervalGrows(t *testing.T) {
 func TestExplain_RetriesKeepReady(t *testing.T) {
 	t.Parallel()
 	for name, c := range causes {
-		for _, o := range kinds() {
-			v1alpha1.MarkReady(o, "")
-			_, _ = (&object.Base{}).Explain(o, c.err)
-			untouched := c.state == "" || c.wait == again
-			require.Equal(t, untouched, v1alpha1.IsReady(o), "%s, %s", name, o.ObjectKind())
-		}
+		t.Run(name, func(t *testing.T) {
+			for _, o := range kinds() {
+				v1alpha1.MarkReady(o, "")
+				_, _ = (&object.Base{}).Explain(o, c.err)
+				untouched := c.state == "" || c.wait == again
+				require.Equal(t, untouched, v1alpha1.IsReady(o), "%s, %s", name, o.ObjectKind())
+			}
+		})
 	}
 }
 
@@ -189,15 +191,17 @@ func wanted(state string) kstatus.Status {
 func TestExplain_MatchesKstatus(t *testing.T) {
 	t.Parallel()
 	for name, c := range causes {
-		for _, o := range kinds() {
-			o.CommonStatus().ObservedGeneration = -1 // the default of the CRD
-			require.Equal(t, kstatus.InProgressStatus, computed(t, o), "nobody has looked: %s", o.ObjectKind())
-			_, _ = (&object.Base{}).Explain(o, c.err)
-			require.Equal(t, wanted(c.state), computed(t, o), "%s, %s", name, o.ObjectKind())
+		t.Run(name, func(t *testing.T) {
+			for _, o := range kinds() {
+				o.CommonStatus().ObservedGeneration = -1 // the default of the CRD
+				require.Equal(t, kstatus.InProgressStatus, computed(t, o), "nobody has looked: %s", o.ObjectKind())
+				_, _ = (&object.Base{}).Explain(o, c.err)
+				require.Equal(t, wanted(c.state), computed(t, o), "%s, %s", name, o.ObjectKind())
 
-			o.SetGeneration(4)
-			require.Equal(t, kstatus.InProgressStatus, computed(t, o), "another generation: %s, %s", name, o.ObjectKind())
-		}
+				o.SetGeneration(4)
+				require.Equal(t, kstatus.InProgressStatus, computed(t, o), "another generation: %s, %s", name, o.ObjectKind())
+			}
+		})
 	}
 }
 

@@ -4,7 +4,7 @@
 // case that fails hides the others, and no case can run alone.
 //
 // A table is a map literal, or a slice literal whose elements have a struct type that is written in
-// place. The test ranges over the literal or over a variable that it declares with the literal. Two
+// place. The test ranges over the literal, or over a variable that the test or its package declares with the literal. Two
 // kinds of loops are no tables:
 //   - loops that assert nothing except success, because they prepare a test
 //   - loops over a slice whose variable is named step, because each step builds on the steps before
@@ -15,7 +15,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/hack/internal/source"
@@ -40,43 +43,57 @@ func main() {
 }
 
 func findTables(root string) (found []string, err error) {
+	fileSet, packages := token.NewFileSet(), map[string][]*ast.File{} // by folder
 	err = source.Files(root, "_test.go", func(path string, text []byte) error {
-		problems, err := checkFile(path, text)
-		found = append(found, problems...)
-		return err
+		file, err := parser.ParseFile(fileSet, path, text, parser.SkipObjectResolution)
+		if err != nil {
+			return fmt.Errorf("parsing: %w", err)
+		}
+		folder := filepath.Dir(path)
+		packages[folder] = append(packages[folder], file)
+		return nil
 	})
+	for _, folder := range slices.Sorted(maps.Keys(packages)) {
+		found = append(found, checkPackage(fileSet, packages[folder])...)
+	}
 	return found, err
 }
 
-// checkFile returns a problem for each table of a file that is checked without t.Run.
-func checkFile(path string, source []byte) (problems []string, err error) {
-	files := token.NewFileSet()
-	file, err := parser.ParseFile(files, path, source, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, fmt.Errorf("parsing: %w", err)
-	}
-	for _, decl := range file.Decls {
-		fn, ok := decl.(*ast.FuncDecl)
-		if !ok || fn.Recv != nil || fn.Body == nil || !strings.HasPrefix(fn.Name.Name, "Test") {
-			continue
-		}
-		tables := tablesOf(fn)
-		ast.Inspect(fn.Body, func(n ast.Node) bool {
-			if loop, ok := n.(*ast.RangeStmt); ok && overTable(loop, tables) && asserts(loop.Body) && !callsRun(loop.Body) {
-				at := files.Position(loop.Pos())
-				problems = append(problems, fmt.Sprintf("%s:%d: %s checks a table without t.Run: run each case as a subtest under its name",
-					at.Filename, at.Line, fn.Name.Name))
+// checkPackage returns a problem for each table that a test of the files checks without t.Run.
+func checkPackage(fileSet *token.FileSet, files []*ast.File) (problems []string) {
+	shared := map[string]ast.Expr{}
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			if variables, ok := decl.(*ast.GenDecl); ok {
+				maps.Copy(shared, tablesOf(variables))
 			}
-			return true
-		})
+		}
 	}
-	return problems, nil
+	for _, file := range files {
+		for _, decl := range file.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || fn.Recv != nil || fn.Body == nil || !strings.HasPrefix(fn.Name.Name, "Test") {
+				continue
+			}
+			tables := maps.Clone(shared)
+			maps.Copy(tables, tablesOf(fn.Body))
+			ast.Inspect(fn.Body, func(n ast.Node) bool {
+				if loop, ok := n.(*ast.RangeStmt); ok && overTable(loop, tables) && asserts(loop.Body) && !callsRun(loop.Body) {
+					at := fileSet.Position(loop.Pos())
+					problems = append(problems, fmt.Sprintf("%s:%d: %s checks a table without t.Run: run each case as a subtest under its name",
+						at.Filename, at.Line, fn.Name.Name))
+				}
+				return true
+			})
+		}
+	}
+	return problems
 }
 
-// tablesOf returns the variables of a function that are declared with a table, by name.
-func tablesOf(fn *ast.FuncDecl) map[string]ast.Expr {
+// tablesOf returns the variables that a function or a declaration of the package declares with a table, by name.
+func tablesOf(declaring ast.Node) map[string]ast.Expr {
 	tables := map[string]ast.Expr{}
-	ast.Inspect(fn.Body, func(n ast.Node) bool {
+	ast.Inspect(declaring, func(n ast.Node) bool {
 		var names, values []ast.Expr
 		switch n := n.(type) {
 		case *ast.AssignStmt:

@@ -3,6 +3,11 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,8 +39,7 @@ func TestCheck_FindsTablesWithoutSubtests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			problems, err := checkFile("a_test.go", []byte("package a\n\nfunc TestA(t *testing.T) {\n\t"+c.body+"\n}\n"))
-			require.NoError(t, err)
+			problems := checkSources(t, "func TestA(t *testing.T) {\n\t"+c.body+"\n}\n")
 			if !c.found {
 				require.Empty(t, problems)
 				return
@@ -46,17 +50,49 @@ func TestCheck_FindsTablesWithoutSubtests(t *testing.T) {
 	}
 }
 
+// A table of the package counts in each of its test files.
+func TestCheck_FindsTablesOfThePackage(t *testing.T) {
+	t.Parallel()
+	const loop = `func TestA(t *testing.T) { for k := range cases { require.True(t, f(k)) } }` + "\n"
+	for name, c := range map[string]struct {
+		declaration string
+		found       int
+	}{
+		"map":     {`var cases = map[string]int{"a": 1}`, 1},
+		"group":   {"var (\n\tother = 1\n\tcases = []struct{ a int }{{1}}\n)", 1},
+		"results": {`var cases = map[string]int{}`, 0},
+		"plain":   {`var cases = []int{1}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Len(t, checkSources(t, loop, c.declaration+"\n"), c.found)
+		})
+	}
+}
+
 // Helpers are called by tests that have their own subtests.
 func TestCheck_ReadsTestsOnly(t *testing.T) {
 	t.Parallel()
 	const loop = ` { for k := range map[string]int{"a": 1} { require.True(t, f(k)) } }` + "\n"
-	problems, err := checkFile("a_test.go", []byte("package a\n\nfunc helper(t *testing.T)"+loop+"\nfunc (w *world) TestA(t *testing.T)"+loop))
-	require.NoError(t, err)
-	require.Empty(t, problems)
+	require.Empty(t, checkSources(t, "func helper(t *testing.T)"+loop+"\nfunc (w *world) TestA(t *testing.T)"+loop))
 }
 
-func TestCheck_NamesUnreadableFiles(t *testing.T) {
+func TestFindTables_NamesUnreadableFiles(t *testing.T) {
 	t.Parallel()
-	_, err := checkFile("a_test.go", []byte("package"))
-	require.ErrorContains(t, err, "parsing: a_test.go:1:")
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "a_test.go"), []byte("package"), 0o600))
+	_, err := findTables(folder)
+	require.ErrorContains(t, err, "a_test.go:1:")
+}
+
+// checkSources checks a package whose test files a_test.go, b_test.go and so on have these declarations.
+func checkSources(t *testing.T, sources ...string) []string {
+	t.Helper()
+	fileSet, files := token.NewFileSet(), make([]*ast.File, len(sources))
+	for i, source := range sources {
+		var err error
+		files[i], err = parser.ParseFile(fileSet, string(rune('a'+i))+"_test.go", "package a\n\n"+source, parser.SkipObjectResolution)
+		require.NoError(t, err)
+	}
+	return checkPackage(fileSet, files)
 }

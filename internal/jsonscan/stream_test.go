@@ -70,13 +70,15 @@ var unfit = map[string]string{
 func TestStream_RejectsUnreadableValues(t *testing.T) {
 	t.Parallel()
 	for text, want := range unfit {
-		for _, size := range []int{1, 3, 1 << 20} {
-			require.True(t, json.Valid([]byte(text)), text)
-			_, err := streamed(text, size)
-			require.ErrorIs(t, err, jsonscan.ErrInvalid, text)
-			require.EqualError(t, err, want, text)
-		}
-		require.EqualError(t, jsonscan.Check([]byte(text)), want)
+		t.Run(text, func(t *testing.T) {
+			for _, size := range []int{1, 3, 1 << 20} {
+				require.True(t, json.Valid([]byte(text)), text)
+				_, err := streamed(text, size)
+				require.ErrorIs(t, err, jsonscan.ErrInvalid, text)
+				require.EqualError(t, err, want, text)
+			}
+			require.EqualError(t, jsonscan.Check([]byte(text)), want)
+		})
 	}
 }
 

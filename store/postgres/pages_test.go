@@ -96,14 +96,16 @@ func TestListConnectorRuns_ReadsFewBlocks(t *testing.T) {
 		connector := store.Key{ProjectID: scene.Project, ID: scene.Connector}
 		for _, since := range []time.Duration{0, time.Hour} {
 			for _, c := range pagesOfTwoDays {
-				blocks()
-				page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Statuses: c.statuses, Trigger: c.trigger, Offset: c.offset, Limit: 25})
-				require.NoError(t, err)
-				require.Len(t, page, min(25, int(c.total)-c.offset))
-				require.Equal(t, c.total, total)
-				read := blocks()
-				require.Positive(t, read)
-				require.Less(t, read, int64(c.most), "%s, %q, %q from %d", mode, c.statuses, c.trigger, c.offset)
+				t.Run(fmt.Sprintf("%s %q %q from %d since %s", mode, c.statuses, c.trigger, c.offset, since), func(t *testing.T) {
+					blocks()
+					page, total, err := s.ListConnectorRuns(t.Context(), store.ConnectorRunQuery{Connector: connector, Since: since, Statuses: c.statuses, Trigger: c.trigger, Offset: c.offset, Limit: 25})
+					require.NoError(t, err)
+					require.Len(t, page, min(25, int(c.total)-c.offset))
+					require.Equal(t, c.total, total)
+					read := blocks()
+					require.Positive(t, read)
+					require.Less(t, read, int64(c.most), "%s, %q, %q from %d", mode, c.statuses, c.trigger, c.offset)
+				})
 			}
 		}
 		found, err := s.ConnectorStatistics(t.Context(), store.ConnectorStatisticsQuery{Connector: connector, Since: now})

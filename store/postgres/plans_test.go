@@ -167,7 +167,9 @@ func TestPlans_ReadFewRows(t *testing.T) {
 		}
 	}
 	for _, w := range wide {
-		require.Truef(t, needed[w.reason], "no statement needs the exception that %s", w.reason)
+		t.Run(w.reason, func(t *testing.T) {
+			require.Truef(t, needed[w.reason], "no statement needs the exception that %s", w.reason)
+		})
 	}
 }
 

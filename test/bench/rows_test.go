@@ -21,11 +21,7 @@ var small = map[string]string{
 // This test runs the occasionally measured rows with small sizes, so that they do not break unnoticed.
 func TestRows_Work(t *testing.T) {
 	for name, value := range small {
-		option := flag.Lookup(name)
-		require.NotNil(t, option, name)
-		before := option.Value.String()
-		require.NoError(t, option.Value.Set(value))
-		t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
+		setFlag(t, name, value)
 	}
 	for name, row := range map[string]func(*testing.B){
 		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak, "Scale": BenchmarkScale,
@@ -35,4 +31,14 @@ func TestRows_Work(t *testing.T) {
 			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)
 		})
 	}
+}
+
+// setFlag sets a flag until the end of the test.
+func setFlag(t *testing.T, name, value string) {
+	t.Helper()
+	option := flag.Lookup(name)
+	require.NotNil(t, option, name)
+	before := option.Value.String()
+	require.NoError(t, option.Value.Set(value))
+	t.Cleanup(func() { require.NoError(t, option.Value.Set(before)) })
 }
