@@ -40,7 +40,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err != nil {
 		return err
 	}
-	trust, anew, told := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.Calm{}
+	trust, anew, damper := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.ReportDamper{}
 	heads, pushes := environment.NewHeads(), environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
 	pools := environment.NewPools(opts.StabilizationWindow)
 	pods := object.PodOptions{
@@ -65,7 +65,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"commitstatus", &deployment.Reporter{Base: newBase(mgr, opts, "deployment"), Guard: egress.New(rules)}},
 		{"connector", &connector.Reconciler{
 			Base: newBase(mgr, opts, "connector"), Store: opts.Store,
-			Keys: opts.Keys, Anew: anew, Calm: told, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
+			Keys: opts.Keys, Anew: anew, Damper: damper, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
 		{"code", &code.Reconciler{Base: newBase(mgr, opts, "code"), Store: opts.Store}},
 		{"connectorlink", &connectorlink.Reconciler{Base: newBase(mgr, opts, "connectorlink"), Store: opts.Store}},
@@ -79,17 +79,17 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := mgr.Add(pushes); err != nil {
 		return fmt.Errorf("registering the push listener: %w", err)
 	}
-	return addLoops(mgr, opts, anew, told, pools)
+	return addLoops(mgr, opts, anew, damper, pools)
 }
 
 // addLoops adds the background loops to the manager. The loops send to anew the connectors to
-// reconcile. told records the notifications of the connectors. pools are the pools that scale.
-func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, told *connector.Calm, pools *environment.Pools) error {
+// reconcile. damper records the notifications of the connectors. pools are the pools that scale.
+func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, damper *connector.ReportDamper, pools *environment.Pools) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
 	if err := mgr.Add(&connector.Destinations{
-		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Calm: told,
+		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Damper: damper,
 	}); err != nil {
 		return fmt.Errorf("registering the check of destinations: %w", err)
 	}

@@ -54,7 +54,7 @@ func newStage(ctx context.Context) *stage {
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Network: project.Network{SystemNamespace: f.Namespace}},
 		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods, Heads: environment.NewHeads(), Pools: environment.NewPools(0)},
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods},
-		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"},
+		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},
 		"APIKey":        &apikey.Reconciler{Base: f.Base, Audit: f.Store},
 	}}

@@ -67,7 +67,7 @@ type Control interface {
 	Audit
 	Destinations
 	RejectionTeller
-	LookTaker
+	PollRequestReader
 	Demands
 	Rates
 }

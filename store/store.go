@@ -40,9 +40,9 @@ type Store interface {
 	Audit
 	Rejections
 	RejectionTeller
-	Looks
+	PollRequests
 	Traces
-	LookTaker
+	PollRequestReader
 	RateLimiter
 	Notifier
 

@@ -30,8 +30,8 @@ func TestPush_CommitsBeforeResponse(t *testing.T) {
 		require.NoError(t, err)
 		return resp.StatusCode, string(body)
 	}
-	asked := func() []store.Look {
-		looks, err := b.store.AskedLooks(t.Context(), uuid.Nil, 10)
+	asked := func() []store.PollRequest {
+		looks, err := b.store.ListPollRequests(t.Context(), uuid.Nil, 10)
 		require.NoError(t, err)
 		return looks
 	}
@@ -45,5 +45,5 @@ func TestPush_CommitsBeforeResponse(t *testing.T) {
 	status, body = post(b.project, "push")
 	require.Equal(t, http.StatusAccepted, status)
 	require.JSONEq(t, `{"status":"accepted"}`, body)
-	require.Equal(t, []store.Look{{ProjectID: b.project, Namespace: "team"}}, asked())
+	require.Equal(t, []store.PollRequest{{ProjectID: b.project, Namespace: "team"}}, asked())
 }

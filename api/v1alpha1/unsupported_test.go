@@ -57,7 +57,7 @@ var readers = map[string]string{
 	"Environment.kind":                           "controllers/environment/project.go: e.Spec.Kind",
 	"Environment.testEnvironment":                "controllers/deployment/tests.go: Spec.TestEnvironment",
 	"Environment.git.branch":                     "controllers/deployment/source.go: environment.Spec.Git.Branch",
-	"Environment.git.commit":                     "controllers/environment/follow.go: git.Commit",
+	"Environment.git.commit":                     "controllers/environment/git_commit.go: git.Commit",
 	"Environment.git.autoDeploy":                 "api/v1alpha1/environment_status.go: g.AutoDeploy",
 	"Environment.git.intervalSeconds":            "api/v1alpha1/environment_status.go: g.IntervalSeconds",
 	"Environment.runner.minReplicas":             "controllers/environment/replicas.go: Runner.Replicas()",
@@ -167,7 +167,9 @@ func TestFields_HaveReaders(t *testing.T) {
 		require.Contains(t, string(content), text, "%s is not read by %s", field, file)
 	}
 	for field := range readers {
-		require.True(t, fields[field], "%s is no field of the CRDs", field)
+		t.Run(field, func(t *testing.T) {
+			require.True(t, fields[field], "%s is no field of the CRDs", field)
+		})
 	}
 }
 

@@ -55,8 +55,8 @@ type Reconciler struct {
 	Anew <-chan event.GenericEvent
 	// GatewayURL is the public base of webhook URLs.
 	GatewayURL string
-	// Calm decides which state of their destinations outbound connectors report.
-	Calm *Calm
+	// Damper decides which state of their destinations outbound connectors report.
+	Damper *ReportDamper
 	// Metrics counts state changes of deliveries. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 }
@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		within, environment, err := r.environmentOf(ctx, c)
 		if err != nil && code {
-			return r.outlive(ctx, c, key, err)
+			return r.endOrphan(ctx, c, key, err)
 		}
 		if err != nil {
 			return 0, err
@@ -232,7 +232,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(generationOf)))
 	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.sentWith), builder.OnlyMetadata).Complete(r)
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectorsSending), builder.OnlyMetadata).Complete(r)
 }
 
 // displayName returns the display name, which other connectors of the environment cannot have.

@@ -32,8 +32,8 @@ type Destinations struct {
 	Changed    chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
-	// Calm is shared with the controller.
-	Calm *Calm
+	// Damper is shared with the controller.
+	Damper *ReportDamper
 }
 
 // NeedLeaderElection reports true: only the leader queries.
@@ -69,7 +69,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 			break
 		}
 	}
-	for key, ref := range d.Calm.otherConnectors(seen) {
+	for key, ref := range d.Damper.otherConnectors(seen) {
 		if err := d.reportState(ctx, ref, store.Destination{Connector: key}); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 }
 
 func (d *Destinations) reportState(ctx context.Context, ref store.ObjectRef, seen store.Destination) error {
-	if _, changed := d.Calm.stateToReport(ref, seen); changed {
+	if _, changed := d.Damper.stateToReport(ref, seen); changed {
 		return d.queueConnector(ctx, ref)
 	}
 	return nil

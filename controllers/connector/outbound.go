@@ -175,7 +175,7 @@ func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key 
 	}
 	d := of[key.ID]
 	d.Connector = key
-	is, _ := r.Calm.stateToReport(r.Ref(c), d)
+	is, _ := r.Damper.stateToReport(r.Ref(c), d)
 	switch is.state {
 	case store.DestinationPaused:
 		c.MarkPaused(is.reason)

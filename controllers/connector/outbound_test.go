@@ -139,9 +139,9 @@ var _ = Describe("An outbound Connector", func() {
 		clock := time.Unix(1_000_000, 0)
 		look := &connector.Destinations{
 			Store: s.Store, Changed: changed, Namespaces: namespaces.Set{s.Namespace}, Logger: slog.New(slog.DiscardHandler),
-			Calm: s.r.Calm,
+			Damper: s.r.Damper,
 		}
-		s.r.Calm.Now = func() time.Time { return clock }
+		s.r.Damper.Now = func() time.Time { return clock }
 		told := func() (names []string) {
 			GinkgoHelper()
 			Expect(look.Look(ctx)).To(Succeed())

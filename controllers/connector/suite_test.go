@@ -41,7 +41,7 @@ func bare() *scene {
 	GinkgoHelper()
 	f := New()
 	return &scene{Fixture: f, r: &connector.Reconciler{
-		Base: f.Base, Store: f.Store, Keys: f.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com/",
+		Base: f.Base, Store: f.Store, Keys: f.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com/",
 	}}
 }
 

@@ -29,7 +29,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		c := s.object(ctx, "dev.orders")
 		delete(c.Labels, v1alpha1.LabelDefinedInCode)
 		Expect(s.Admin.Update(ctx, c)).To(Succeed())
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com"}
 		s.ExpectReconciled(ctx, of, c)
 		Expect(State(c)).To(ContainSubstring("NameCollision"))
 		Expect(s.route(ctx, "dev.orders").Connector.DefinedInCode).To(BeTrue(), "no ordinary connector takes it over")
@@ -46,7 +46,7 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 		c := s.object(ctx, "dev.orders")
 		patch := `[{"op":"remove","path":"/metadata/labels"},{"op":"replace","path":"/metadata/managedFields","value":[{}]},{"op":"replace","path":"/spec/enabled","value":false}]`
 		Expect(s.Admin.Patch(ctx, c, client.RawPatch(types.JSONPatchType, []byte(patch)))).To(Succeed())
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com"}
 		s.ExpectReconciled(ctx, of, c)
 		Expect(State(c)).To(ContainSubstring("NameCollision"))
 		Expect(s.route(ctx, "dev.orders").Connector.Enabled).To(BeFalse())
@@ -109,14 +109,14 @@ var _ = Describe("Mirrors of a Deployment's code", func() {
 			c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelRetired: "true", v1alpha1.LabelActivation: "1"}
 		})
 		s.ExpectApplied(ctx, forged)
-		s.ExpectReconciled(ctx, &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}, forged)
+		s.ExpectReconciled(ctx, &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}}, forged)
 		Expect(State(forged)).To(ContainSubstring("Ready=False/Progressing"))
 		Expect(forged.Status.Retired).To(BeFalse())
 	})
 
 	It("cannot have the name of a row", func(ctx SpecContext) {
 		s := newScene(ctx)
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}}
 		first := s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
 		s.brought(ctx, s.Deployment("v2"))

@@ -63,7 +63,7 @@ func (s *scene) mirrored(ctx context.Context) {
 
 // connectors returns the connector controller.
 func (s *scene) connectors() *connector.Reconciler {
-	return &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}, GatewayURL: "https://hooks.example.com"}
+	return &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com"}
 }
 
 // environmentRow returns the row of "dev".
@@ -264,7 +264,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(was.Connector.SecretDigest).NotTo(Equal(leaked))
 
 		By("serving it all the time, with the secret in effect")
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}}
 		s.ExpectDeleted(ctx, of, s.object(ctx, "dev.orders"))
 		gone := s.route(ctx, "dev.orders")
 		Expect(gone.Connector.Version).To(Equal(was.Connector.Version))
@@ -436,7 +436,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s.brought(ctx, s.Deployment("v1"), file("orders", ordersFile))
 		s.mirrored(ctx)
 		s.brought(ctx, s.Deployment("v2"), file("orders", "type: webhook\nmode: sync\nname: New\nagents: [other]\n"))
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}}
 		late := s.object(ctx, "dev.orders")
 		s.ExpectReconciled(ctx, of, late)
 		Expect(State(late)).To(ContainSubstring("Progressing"))

@@ -78,7 +78,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.Base.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		v.key = key
 		if err := r.beginDeployment(ctx, v); err != nil {
-			return r.outlive(ctx, v, err)
+			return r.endOrphan(ctx, v, err)
 		}
 		err := r.advance(ctx, v)
 		if err == nil {

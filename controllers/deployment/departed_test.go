@@ -27,7 +27,7 @@ var _ = Describe("Connectors of the code of a deleted Environment", func() {
 		Expect(s.Store.Remove(ctx, s.Key(d).ProjectID, ref)).To(Succeed())
 		Expect(s.route(ctx, "dev.orders").Connector.Retired).To(BeTrue())
 		s.ExpectGone(ctx, s.environment)
-		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Calm: &connector.Calm{}}
+		of := &connector.Reconciler{Base: s.Base, Store: s.Store, Keys: s.Keys, Damper: &connector.ReportDamper{}}
 		c := s.object(ctx, "dev.orders")
 		s.ExpectReconciled(ctx, of, c)
 		Expect(State(c)).To(Equal("Ready=Unknown/EnvironmentGone Reconciling observed"))

@@ -15,5 +15,5 @@ func (r *Reporter) Goes() handler.EventHandler { return r.deletionHandler() }
 
 // UntoldWith returns the deployments that a Secret's change queues.
 func (r *Reporter) UntoldWith(ctx context.Context, secret client.Object) []ctrl.Request {
-	return r.untoldWith(ctx, secret)
+	return r.unreportedWith(ctx, secret)
 }

@@ -51,7 +51,7 @@ type Reporter struct {
 	// provider delays only its own project.
 	busy sync.Map
 	// pauses has the namespaces whose provider does not accept statuses.
-	pauses pauses
+	pauses providerBackoff
 	// gone has deployments that were deleted while their commit status was pending, by
 	// types.NamespacedName.
 	gone sync.Map
@@ -60,7 +60,7 @@ type Reporter struct {
 // Reconcile sends the commit status of a Deployment if the provider does not have it yet: of a deleted
 // one, and of the current one with this name.
 func (r *Reporter) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	again, err := r.endGone(ctx, req.NamespacedName)
+	again, err := r.endDeletedStatus(ctx, req.NamespacedName)
 	if err != nil {
 		return again, err
 	}
@@ -94,7 +94,7 @@ func (r *Reporter) sendStatus(ctx context.Context, d *v1alpha1.Deployment, show 
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	with, err := r.toldWith(ctx, project)
+	with, err := r.providerConfig(ctx, project)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -130,7 +130,7 @@ func (r *Reporter) sendStatus(ctx context.Context, d *v1alpha1.Deployment, show 
 
 // startPause starts a pause if the provider rejected the last status or was slow, because its requests hold
 // a slot that other deployments wait for.
-func (r *Reporter) startPause(namespace string, with toldWith, became v1alpha1.CommitStatusReason, took time.Duration) {
+func (r *Reporter) startPause(namespace string, with providerConfig, became v1alpha1.CommitStatusReason, took time.Duration) {
 	switch {
 	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slow:
 		r.pauses.extendPause(namespace, with, r.Now())
@@ -358,7 +358,7 @@ func (r *Reporter) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
 		Watches(&v1alpha1.Deployment{}, r.deletionHandler()).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, isUnreported), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.untoldWith),
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.unreportedWith),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
 }

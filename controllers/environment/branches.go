@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// looksAtOnce is the number of repositories that are polled concurrently.
-	looksAtOnce = 16
+	// pollsAtOnce is the number of repositories that are polled concurrently.
+	pollsAtOnce = 16
 	// lookPatience is the timeout of a poll. answerPatience is the timeout of the first response.
 	lookPatience, answerPatience = 30 * time.Second, 8 * time.Second
 )
@@ -43,7 +43,7 @@ type Branches struct {
 	// Metrics counts the polls. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 
-	looks looks
+	polls pollTimes
 }
 
 // Reconcile polls the repository of one project and queues the environments whose branch moved.
@@ -58,7 +58,7 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	following, interval := followers(list.Items)
 	nobody := project.Spec.Git == nil || len(following) == 0
-	rest := b.looks.remainingPause(req.Namespace, b.Now())
+	rest := b.polls.remainingPause(req.Namespace, b.Now())
 	if nobody || rest == 0 {
 		if err := b.Pushes.takeRequest(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
@@ -66,7 +66,7 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	if nobody {
 		b.Heads.replaceHeads(req.Namespace, nil)
-		b.looks.forgetRepository(req.Namespace, b.Now())
+		b.polls.forgetRepository(req.Namespace, b.Now())
 		return ctrl.Result{}, nil
 	}
 	if rest > 0 {
@@ -77,7 +77,7 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := ctx.Err(); err != nil { // the result of the poll does not matter
 		return ctrl.Result{}, err
 	}
-	b.looks.recordPoll(req.Namespace, b.Now(), b.Now().Sub(begun), interval, late)
+	b.polls.recordPoll(req.Namespace, b.Now(), b.Now().Sub(begun), interval, late)
 	changed := b.Heads.replaceHeads(req.Namespace, seen)
 	for _, e := range following {
 		if !changed[branchOf(e, project)] {
@@ -89,7 +89,7 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 			return ctrl.Result{}, ctx.Err()
 		}
 	}
-	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), b.looks.remainingPause(req.Namespace, b.Now()))}, nil
+	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), b.polls.remainingPause(req.Namespace, b.Now()))}, nil
 }
 
 // followers returns the environments that follow a branch, and their shortest interval.
@@ -124,7 +124,7 @@ func spreadInterval(namespace string, interval time.Duration) time.Duration {
 // SetupWithManager registers the controller.
 func (b *Branches) SetupWithManager(mgr ctrl.Manager) error {
 	options := b.ControllerOptions()
-	options.MaxConcurrentReconciles = looksAtOnce
+	options.MaxConcurrentReconciles = pollsAtOnce
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("branches").
 		WithOptions(options).

@@ -59,7 +59,7 @@ type Reconciler struct {
 	// wakeUp queues environments that wait for a claim of another environment.
 	wakeUp chan event.GenericEvent
 	// turns limits the number of pools that get a new image of the platform at the same time.
-	turns turns
+	rollouts rolloutLimit
 }
 
 // Reconcile projects an Environment into the store and manages its pool.
@@ -72,7 +72,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return after, err
 	})
 	if !rolling { // the rollout has ended, or cannot continue
-		err = errors.Join(err, r.endTurn(ctx, req.NamespacedName))
+		err = errors.Join(err, r.endRollout(ctx, req.NamespacedName))
 	}
 	if err == nil && environment.UID == "" {
 		r.Pools.forgetPool(req.NamespacedName)
@@ -155,7 +155,7 @@ func (r *Reconciler) bringPool(
 	if done || err != nil {
 		return r.PlanInterval(), false, err
 	}
-	return object.Later, wrote.waits || r.turns.hasTurn(client.ObjectKeyFromObject(e), r.Now()), nil
+	return object.Later, wrote.waits || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
 }
 
 // wakeStalled queues the environments of a namespace that wait for a slot of the plan or a slug, after
@@ -176,9 +176,9 @@ func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// endTurn ends the rollout of a pool and queues the environment of the next one.
-func (r *Reconciler) endTurn(ctx context.Context, environment types.NamespacedName) error {
-	next, ok := r.turns.endTurn(environment, r.Now())
+// endRollout ends the rollout of a pool and queues the environment of the next one.
+func (r *Reconciler) endRollout(ctx context.Context, environment types.NamespacedName) error {
+	next, ok := r.rollouts.endRollout(environment, r.Now())
 	if !ok {
 		return nil
 	}

@@ -50,8 +50,8 @@ func (p *Pools) Scale() int { return len(p.of) }
 // PollingInterval is the interval of checks without notifications.
 const PollingInterval = pollingInterval
 
-// PoolsAtOnce and TurnTime are the limits of rollouts.
+// PoolsAtOnce and MaxRolloutTime are the limits of rollouts.
 const (
-	PoolsAtOnce = poolsAtOnce
-	TurnTime    = turnTime
+	PoolsAtOnce    = poolsAtOnce
+	MaxRolloutTime = maxRolloutTime
 )

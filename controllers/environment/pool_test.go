@@ -157,7 +157,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(images()).To(Equal(environment.PoolsAtOnce + 1))
 
 		By("one rollout takes too long")
-		s.Clock.Step(environment.TurnTime)
+		s.Clock.Step(environment.MaxRolloutTime)
 		s.ExpectReconciled(ctx, s.r, all[1])
 		Expect(s.woken()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
 		Expect(images()).To(Equal(environment.PoolsAtOnce + 2))
@@ -213,7 +213,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.pool(ctx, e).Spec.Template).To(Equal(pods))
 
 		By("its rollout starts")
-		s.Clock.Step(environment.TurnTime)
+		s.Clock.Step(environment.MaxRolloutTime)
 		s.ExpectReconciled(ctx, s.r, e)
 		runner = s.pool(ctx, e).Spec.Template.Spec.Containers[0]
 		Expect(runner.Image).To(Equal("platform:2"))
@@ -276,7 +276,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.woken()).To(BeEmpty(), "a release that cannot start stops at a few")
 
 		By("its rollout times out")
-		s.Clock.Step(environment.TurnTime)
+		s.Clock.Step(environment.MaxRolloutTime)
 		s.ExpectReconciled(ctx, s.r, all[1])
 		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce+1].Name}))
 	})

@@ -27,7 +27,7 @@ const (
 // Pushes queues the projects whose repository received a push, as reported to the gateway, for
 // Branches. A request stays in the store until the repository is polled.
 type Pushes struct {
-	store      store.LookTaker
+	store      store.PollRequestReader
 	hints      store.Notifier
 	namespaces namespaces.Set
 	// told receives the projects.
@@ -39,8 +39,8 @@ type Pushes struct {
 }
 
 // NewPushes returns Pushes that have not started.
-func NewPushes(looks store.LookTaker, hints store.Notifier, within namespaces.Set) *Pushes {
-	return &Pushes{store: looks, hints: hints, namespaces: within, told: make(chan event.GenericEvent), asked: map[string]uuid.UUID{}}
+func NewPushes(requests store.PollRequestReader, hints store.Notifier, within namespaces.Set) *Pushes {
+	return &Pushes{store: requests, hints: hints, namespaces: within, told: make(chan event.GenericEvent), asked: map[string]uuid.UUID{}}
 }
 
 // NeedLeaderElection reports true: only the leader polls.
@@ -74,7 +74,7 @@ func (p *Pushes) Start(ctx context.Context) error {
 // queueProjects queues the projects that the store requests.
 func (p *Pushes) queueProjects(ctx context.Context) error {
 	for after := uuid.Nil; ; {
-		page, err := p.store.AskedLooks(ctx, after, pushesPage)
+		page, err := p.store.ListPollRequests(ctx, after, pushesPage)
 		if err != nil {
 			return fmt.Errorf("reading the repositories with pushes: %w", err)
 		}
@@ -82,7 +82,7 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 			if after = look.ProjectID; !p.namespaces.Has(look.Namespace) {
 				continue // a project of another manager
 			}
-			p.recordLook(look)
+			p.recordRequest(look)
 			project := &v1alpha1.Project{}
 			project.Namespace, project.Name = look.Namespace, v1alpha1.ProjectName
 			select {
@@ -97,7 +97,7 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 	}
 }
 
-func (p *Pushes) recordLook(look store.Look) {
+func (p *Pushes) recordRequest(look store.PollRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked[look.Namespace] = look.ProjectID
@@ -116,8 +116,8 @@ func (p *Pushes) takeRequest(ctx context.Context, namespace string) error {
 	if !asked {
 		return nil
 	}
-	if err := p.store.TakeLook(ctx, project); err != nil {
-		p.recordLook(store.Look{ProjectID: project, Namespace: namespace})
+	if err := p.store.DeletePollRequest(ctx, project); err != nil {
+		p.recordRequest(store.PollRequest{ProjectID: project, Namespace: namespace})
 		return fmt.Errorf("taking the poll request of a push: %w", err)
 	}
 	return nil

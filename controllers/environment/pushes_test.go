@@ -38,15 +38,15 @@ func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
 // push records a push like the gateway.
 func (f *follower) push(ctx context.Context) {
 	GinkgoHelper()
-	Expect(f.Store.AskLooks(ctx, []uuid.UUID{f.ProjectID(f.Namespace)})).To(Succeed())
+	Expect(f.Store.RequestPolls(ctx, []uuid.UUID{f.ProjectID(f.Namespace)})).To(Succeed())
 }
 
 // asked returns the requests in the store.
-func (f *follower) asked(ctx context.Context) []store.Look {
+func (f *follower) asked(ctx context.Context) []store.PollRequest {
 	GinkgoHelper()
-	looks, err := f.Store.AskedLooks(ctx, uuid.Nil, 10)
+	requests, err := f.Store.ListPollRequests(ctx, uuid.Nil, 10)
 	Expect(err).NotTo(HaveOccurred())
-	return looks
+	return requests
 }
 
 var _ = Describe("A push that the gateway received", func() {
@@ -111,12 +111,12 @@ var _ = Describe("A push that the gateway received", func() {
 	It("is left to the manager of its namespace", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.push(ctx)
-		looks := &seen{LookTaker: f.Store, read: make(chan struct{}, 1)}
-		pushes := environment.NewPushes(looks, f.Store, namespaces.Set{"elsewhere"})
+		requests := &seen{PollRequestReader: f.Store, read: make(chan struct{}, 1)}
+		pushes := environment.NewPushes(requests, f.Store, namespaces.Set{"elsewhere"})
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- pushes.Start(running) }()
-		Eventually(ctx, looks.read).Should(Receive())
+		Eventually(ctx, requests.read).Should(Receive())
 		stop()
 		Expect(<-ended).To(Succeed(), "nobody took what it handed over, if anything")
 		Expect(pushes.Told()).NotTo(Receive())
@@ -126,15 +126,15 @@ var _ = Describe("A push that the gateway received", func() {
 
 // seen is a store that reports reads.
 type seen struct {
-	store.LookTaker
+	store.PollRequestReader
 	read chan struct{}
 }
 
-func (s *seen) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]store.Look, error) {
-	looks, err := s.LookTaker.AskedLooks(ctx, after, limit)
+func (s *seen) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
+	requests, err := s.PollRequestReader.ListPollRequests(ctx, after, limit)
 	select {
 	case s.read <- struct{}{}:
 	default: // it was reported already
 	}
-	return looks, err
+	return requests, err
 }

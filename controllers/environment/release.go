@@ -28,7 +28,7 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 	release := platformDigest(r.Pods)
 	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
 	before := found.Annotations[object.AnnotationPlatform]
-	if !metav1.IsControlledBy(found, e) || before == release || !hasRunners(found) || r.turns.takeTurn(client.ObjectKeyFromObject(e), r.Now()) {
+	if !metav1.IsControlledBy(found, e) || before == release || !hasRunners(found) || r.rollouts.startRollout(client.ObjectKeyFromObject(e), r.Now()) {
 		return false, nil
 	}
 	current := &appsv1.Deployment{} // the cache has no templates

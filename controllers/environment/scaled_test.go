@@ -248,7 +248,7 @@ var _ = Describe("A pool that scales", func() {
 		s.settled(ctx)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(Message(s.e)).To(ContainSubstring("after the runners of other environments"))
-		Expect(s.during(ctx, environment.TurnTime-environment.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
+		Expect(s.during(ctx, environment.MaxRolloutTime-environment.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
 		s.ExpectReconciled(ctx, s.r, s.e)
 		Expect(image()).To(Equal("platform:1"))
 

@@ -14,10 +14,10 @@ import (
 // Budget is an amount that callers can wait for. A caller waits behind its own project first, and
 // then behind other projects, each with at most its part.
 type Budget struct {
-	all      *semaphore.Weighted
-	part     int64
-	line     int
-	patience time.Duration
+	all         *semaphore.Weighted
+	part        int64
+	queueLength int
+	patience    time.Duration
 
 	mutex     sync.Mutex
 	byProject map[uuid.UUID]*share
@@ -29,10 +29,10 @@ type share struct {
 	users int
 }
 
-// NewBudget returns a budget of all. A project has one of parts equal parts. At most line requests
+// NewBudget returns a budget of all. A project has one of parts equal parts. At most queueLength requests
 // of a project use it or wait at the same time, for patience, or without a limit if patience is 0.
-func NewBudget(all, parts int64, line int, patience time.Duration) *Budget {
-	return &Budget{all: semaphore.NewWeighted(all), part: projectPart(all, parts), line: line, patience: patience, byProject: map[uuid.UUID]*share{}}
+func NewBudget(all, parts int64, queueLength int, patience time.Duration) *Budget {
+	return &Budget{all: semaphore.NewWeighted(all), part: projectPart(all, parts), queueLength: queueLength, patience: patience, byProject: map[uuid.UUID]*share{}}
 }
 
 // Grant is an amount taken from a budget. A nil grant is empty.
@@ -43,25 +43,25 @@ type Grant struct {
 	n       int64
 }
 
-// Wait takes n of the budget for a project. It returns ErrInVain or ErrAll after its patience, and
-// ErrPart if too many requests of the project wait. The error of ctx is its cause. The caller ends
+// Wait takes n of the budget for a project. It returns ErrWaitTimeout or ErrTotalLimit after its patience, and
+// ErrProjectLimit if too many requests of the project wait. The error of ctx is its cause. The caller ends
 // the Grant.
 func (b *Budget) Wait(ctx context.Context, project uuid.UUID, n int64) (*Grant, error) {
 	n = min(n, b.part)
 	s := b.enterProject(project)
 	if s == nil {
-		return nil, ErrPart
+		return nil, ErrProjectLimit
 	}
 	turn, cancel := b.withPatience(ctx)
 	defer cancel()
 	if s.left.Acquire(turn, n) != nil {
 		b.leaveProject(project)
-		return nil, givenUp(ctx, ErrInVain)
+		return nil, waitError(ctx, ErrWaitTimeout)
 	}
 	if b.all.Acquire(turn, n) != nil {
 		s.left.Release(n)
 		b.leaveProject(project)
-		return nil, givenUp(ctx, ErrAll)
+		return nil, waitError(ctx, ErrTotalLimit)
 	}
 	return &Grant{budget: b, project: project, left: s.left, n: n}, nil
 }
@@ -81,8 +81,8 @@ func (b *Budget) Free() bool {
 	return len(b.byProject) == 0
 }
 
-// givenUp returns the reason why a wait ended: its caller's end or the patience.
-func givenUp(ctx context.Context, err error) error {
+// waitError returns the reason why a wait ended: its caller's end or the patience.
+func waitError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -97,7 +97,7 @@ func (b *Budget) enterProject(project uuid.UUID) *share {
 		s = &share{left: semaphore.NewWeighted(b.part)}
 		b.byProject[project] = s
 	}
-	if s.users >= b.line {
+	if s.users >= b.queueLength {
 		return nil
 	}
 	s.users++

@@ -35,16 +35,16 @@ func NewPlaces(all, parts int64) *Places {
 	return &Places{all: all, part: projectPart(all, parts), kept: max(all/keptParts, min(all/mostKeptParts, keptSlots)), byProject: map[uuid.UUID]int64{}}
 }
 
-// Take takes n slots for a project, or returns ErrPart or ErrAll. The caller gives them back.
+// Take takes n slots for a project, or returns ErrProjectLimit or ErrTotalLimit. The caller gives them back.
 func (p *Places) Take(project uuid.UUID, n int64) error {
 	n = min(n, p.part)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	switch own := p.byProject[project]; {
 	case own+n > p.part:
-		return ErrPart
+		return ErrProjectLimit
 	case p.taken+n > p.all, !p.leavesEnough(own, n):
-		return ErrAll
+		return ErrTotalLimit
 	}
 	p.taken += n
 	p.byProject[project] += n

@@ -15,20 +15,20 @@ import (
 
 // Errors for amounts that are not available now.
 var (
-	// ErrPart: the project has its part already.
-	ErrPart = errors.New("the project is at its limit")
-	// ErrInVain is an ErrPart after the patience.
-	ErrInVain = fmt.Errorf("%w, and nothing became free in time", ErrPart)
-	// ErrAll: all projects together have everything.
-	ErrAll = errors.New("there is no more")
+	// ErrProjectLimit: the project has its part already.
+	ErrProjectLimit = errors.New("the project is at its limit")
+	// ErrWaitTimeout is an ErrProjectLimit after the patience.
+	ErrWaitTimeout = fmt.Errorf("%w, and nothing became free in time", ErrProjectLimit)
+	// ErrTotalLimit: all projects together have everything.
+	ErrTotalLimit = errors.New("there is no more")
 )
 
-// Refusal returns part for ErrPart, all for ErrAll, and any other error or nil unchanged.
+// Refusal returns part for ErrProjectLimit, all for ErrTotalLimit, and any other error or nil unchanged.
 func Refusal(err, part, all error) error {
 	switch {
-	case errors.Is(err, ErrPart):
+	case errors.Is(err, ErrProjectLimit):
 		return part
-	case errors.Is(err, ErrAll):
+	case errors.Is(err, ErrTotalLimit):
 		return all
 	}
 	return err

@@ -21,8 +21,8 @@ func named(name string) uuid.UUID { return uuid.NewSHA1(uuid.Nil, []byte(name)) 
 func TestRefusal_SelectsError(t *testing.T) {
 	t.Parallel()
 	part, all, other := errors.New("part"), errors.New("all"), errors.New("other")
-	require.Equal(t, part, Refusal(fmt.Errorf("now: %w", ErrPart), part, all))
-	require.Equal(t, all, Refusal(ErrAll, part, all))
+	require.Equal(t, part, Refusal(fmt.Errorf("now: %w", ErrProjectLimit), part, all))
+	require.Equal(t, all, Refusal(ErrTotalLimit, part, all))
 	require.Equal(t, other, Refusal(other, part, all))
 	require.NoError(t, Refusal(nil, part, all))
 }
@@ -37,24 +37,24 @@ func TestPlaces_LimitProjectToItsPart(t *testing.T) {
 	for _, project := range projects[:3] {
 		require.NoError(t, p.Take(project, 1))
 		require.NoError(t, p.Take(project, 1))
-		require.Equal(t, ErrPart, p.Take(project, 1))
+		require.Equal(t, ErrProjectLimit, p.Take(project, 1))
 	}
 	for _, project := range projects[3:5] {
 		require.NoError(t, p.Take(project, 1), "the last two are for who has none")
-		require.Equal(t, ErrAll, p.Take(project, 1))
+		require.Equal(t, ErrTotalLimit, p.Take(project, 1))
 	}
-	require.Equal(t, ErrAll, p.Take(projects[5], 1))
+	require.Equal(t, ErrTotalLimit, p.Take(projects[5], 1))
 	p.Give(projects[0], 1)
 	require.NoError(t, p.Take(projects[5], 1))
-	require.Equal(t, ErrAll, p.Take(projects[0], 1))
+	require.Equal(t, ErrTotalLimit, p.Take(projects[0], 1))
 
 	few := NewPlaces(2, 4)
 	require.NoError(t, few.Take(projects[0], 1), "at least one")
-	require.Equal(t, ErrPart, few.Take(projects[0], 1))
+	require.Equal(t, ErrProjectLimit, few.Take(projects[0], 1))
 
 	large := NewPlaces(8, 4)
 	require.NoError(t, large.Take(projects[0], 100), "alone")
-	require.Equal(t, ErrPart, large.Take(projects[0], 0+1))
+	require.Equal(t, ErrProjectLimit, large.Take(projects[0], 0+1))
 	large.Give(projects[0], 100)
 	require.Zero(t, large.Taken())
 	require.Empty(t, large.byProject, "a project that has none is forgotten")
@@ -96,9 +96,9 @@ func TestBudget_WaitEnds(t *testing.T) {
 			require.NoError(t, err)
 		}
 		_, err := b.Wait(t.Context(), named("greedy"), 1)
-		require.Equal(t, ErrInVain, err)
+		require.Equal(t, ErrWaitTimeout, err)
 		_, err = b.Wait(t.Context(), named("modest"), 1)
-		require.Equal(t, ErrAll, err)
+		require.Equal(t, ErrTotalLimit, err)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = b.Wait(gone, named("greedy"), 1)
@@ -137,7 +137,7 @@ func TestBudget_LimitsQueue(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, err := b.Wait(t.Context(), named("greedy"), 1)
-	require.Equal(t, ErrPart, err)
+	require.Equal(t, ErrProjectLimit, err)
 	_, err = b.Wait(t.Context(), named("modest"), 1)
 	require.NoError(t, err)
 }

@@ -190,7 +190,7 @@ type Core struct {
 	expiring *expiring
 	asides   *asides
 	// turns are the turns of PostDeliveries, RollUp, IndexRuns and TrimHistory.
-	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *turns
+	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *projectCursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
 	// searches has a slot for each search that reads.
@@ -205,7 +205,7 @@ func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
 		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, deleting: &deleting{},
-		turns: newTurns(), rollingTurns: newTurns(), indexingTurns: newTurns(), traceTurns: newTurns(), trimming: newTurns(), dropping: newTurns(), rolling: &pace{}, indexing: &pace{},
+		turns: newProjectCursor(), rollingTurns: newProjectCursor(), indexingTurns: newProjectCursor(), traceTurns: newProjectCursor(), trimming: newProjectCursor(), dropping: newProjectCursor(), rolling: &pace{}, indexing: &pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }

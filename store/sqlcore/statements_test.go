@@ -47,7 +47,7 @@ var ofAll = map[string]string{
 	"TakeRejectionNews": "connectors of all projects reject requests",
 	"dropUploads":       "expires uploads of all projects",
 	"dropBundles":       "expires bundles of all projects",
-	"AskedLooks":        "repositories of all projects are polled",
+	"ListPollRequests":  "repositories of all projects are polled",
 	"NextReplay":        "replays of all projects advance",
 	"TakeReplays":       "replays of all projects advance",
 

@@ -45,7 +45,7 @@ func (w *world) foreign(err error, lease string) {
 var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "SendsByMiddleware", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
-	"AskedLooks", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
+	"ListPollRequests", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
 	"Demand", "Rates", "LatestRate", "ProjectTelemetry",
 }
 
@@ -58,7 +58,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"PutRates": func(v *victim, c store.Control) error {
 		return c.PutRates(v.ctx, []store.Rate{{Currency: store.USD, Day: 20_000, Micros: 1}})
 	},
-	"TakeLook": func(v *victim, c store.Control) error { return c.TakeLook(v.ctx, v.project.ID) },
+	"DeletePollRequest": func(v *victim, c store.Control) error { return c.DeletePollRequest(v.ctx, v.project.ID) },
 	"ClaimID": func(v *victim, c store.Control) error {
 		return c.ClaimID(v.ctx, v.key(uuid.New()), ref(store.KindConnector, "new"))
 	},

@@ -109,7 +109,7 @@ var groups = []struct {
 	{"Usage", usagePromises},
 	{"Consumed", slices.Concat(consumedPromises, outboxSharingPromises)},
 	{"Rejections", rejectionPromises},
-	{"Looks", lookPromises},
+	{"PollRequests", pollRequestPromises},
 	{"Traces", tracePromises},
 	{"Model", modelPromises},
 	{"DeploymentModel", deploymentModelPromises},

@@ -76,7 +76,7 @@ var ofThePlatform = map[string]string{
 	"NextReplay":            "replays of all projects advance",
 	"TakeReplays":           "replays of all projects advance",
 	"TakeRejectionNews":     "connectors of all projects reject requests",
-	"AskedLooks":            "repositories of all projects are polled",
+	"ListPollRequests":      "repositories of all projects are polled",
 	"ExpireDeliveries":      "deliveries of all projects expire",
 	"ExpireRuns":            "runs of all projects expire",
 	"DropHistory":           "history of all projects expires",
@@ -251,14 +251,14 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(list)
 	},
-	"LookedFor": func(s *stranger) {
-		asked, err := s.s.LookedFor(s.ctx, []uuid.UUID{s.project})
+	"HavePollRequests": func(s *stranger) {
+		asked, err := s.s.HavePollRequests(s.ctx, []uuid.UUID{s.project})
 		s.NoError(err)
 		s.Empty(asked)
 	},
-	"AskLooks":         func(s *stranger) { s.NoError(s.s.AskLooks(s.ctx, []uuid.UUID{s.project})) },
-	"TakeLook":         func(s *stranger) { s.NoError(s.s.TakeLook(s.ctx, s.project)) },
-	"RecordRejections": func(s *stranger) { s.refused(s.key(s.connector.ID), "theirs", 1) },
+	"RequestPolls":      func(s *stranger) { s.NoError(s.s.RequestPolls(s.ctx, []uuid.UUID{s.project})) },
+	"DeletePollRequest": func(s *stranger) { s.NoError(s.s.DeletePollRequest(s.ctx, s.project)) },
+	"RecordRejections":  func(s *stranger) { s.refused(s.key(s.connector.ID), "theirs", 1) },
 	"Rejections": func(s *stranger) {
 		report, err := s.s.Rejections(s.ctx, s.key(s.connector.ID))
 		s.NoError(err)

@@ -173,7 +173,7 @@ func (w *world) newVictim() *victim {
 	w.derivationKey(w.connector.ID, 1)
 	w.take(w.project.ID, perHour)
 	w.refused(w.connector.Key(), "invalid_secret", 1)
-	w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID}))
+	w.NoError(w.s.RequestPolls(w.ctx, []uuid.UUID{w.project.ID}))
 	v.deploy("one", "first", "second")
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.uploaded = w.upload("an upload of theirs")

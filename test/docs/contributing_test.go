@@ -96,7 +96,7 @@ var speakOfModes = map[string]string{
 	"internal/keyring/keys.go":          "what a secret is for",
 	"internal/restclient/client.gen.go": "generated from docs/openapi.json",
 	"store/claim.go":                    "a class of runs, which one of another mode may have too",
-	"store/pick.go":                     "classes of runs",
+	"store/run_selection.go":            "classes of runs",
 	"webhookgw/ingress/doc.go":          "what the package is for",
 }
 

@@ -35,7 +35,7 @@ func TestPush_ForgedCall(t *testing.T) {
 	for _, path := range []string{"/git/" + uuid.NewString(), "/git/" + victim.project.String() + "/" + other.project.String(), "/git/project", "/git/"} {
 		require.Equal(t, http.StatusNotFound, forge(path, ``).status, path)
 	}
-	asked, err := p.store.AskedLooks(t.Context(), uuid.Nil, 10)
+	asked, err := p.store.ListPollRequests(t.Context(), uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Len(t, asked, 1)
 	require.Equal(t, victim.project, asked[0].ProjectID)
@@ -46,8 +46,8 @@ func TestPush_ForgedCall(t *testing.T) {
 	after["looks"] = nil
 	require.Equal(t, before, after)
 
-	require.NoError(t, p.store.TakeLook(t.Context(), victim.project))
-	asked, err = p.store.AskedLooks(t.Context(), uuid.Nil, 10)
+	require.NoError(t, p.store.DeletePollRequest(t.Context(), victim.project))
+	asked, err = p.store.ListPollRequests(t.Context(), uuid.Nil, 10)
 	require.NoError(t, err)
 	require.Empty(t, asked, "all of them together cost one")
 }

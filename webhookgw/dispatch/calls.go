@@ -55,7 +55,7 @@ func (h *Handler) callStore(ctx context.Context, project uuid.UUID, do func(ctx 
 func runInQueue(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
 	turn, err := line.Wait(ctx, project, 1)
 	switch {
-	case errors.Is(err, quota.ErrInVain): // another gateway may have free capacity
+	case errors.Is(err, quota.ErrWaitTimeout): // another gateway may have free capacity
 		return errCalls
 	case err != nil:
 		return quota.Refusal(err, errProjectCalls, errCalls)

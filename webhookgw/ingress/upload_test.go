@@ -285,7 +285,7 @@ func TestUpload_ShareOfIncomingBytes(t *testing.T) {
 	_, err := io.WriteString(w, "{") // it is being read
 	require.NoError(t, err)
 	rest := int64(maxIncoming/projectShare - store.MaxInlineInput)
-	require.Equal(t, quota.ErrPart, h.incoming.Take(project, rest+1))
+	require.Equal(t, quota.ErrProjectLimit, h.incoming.Take(project, rest+1))
 	require.NoError(t, h.incoming.Take(project, rest))
 	_, p := post(t, h, strings.NewReader(`{}`))
 	refused(t, withRetry(p), http.StatusTooManyRequests, httpserver.CodeTooManyWaiting)

@@ -23,7 +23,7 @@ import (
 
 // Options configure a Handler.
 type Options struct {
-	Store store.Looks
+	Store store.PollRequests
 	// Logger receives the log; nil means slog.Default.
 	Logger *slog.Logger
 	// TrustedProxies has the proxies whose X-Forwarded-For is used.

@@ -38,7 +38,7 @@ type projects struct {
 	asked  [][]uuid.UUID
 }
 
-func (p *projects) LookedFor(_ context.Context, of []uuid.UUID) (map[uuid.UUID]bool, error) {
+func (p *projects) HavePollRequests(_ context.Context, of []uuid.UUID) (map[uuid.UUID]bool, error) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	if hold := p.hold; hold != nil {
@@ -67,7 +67,7 @@ func (p *projects) ProjectIDs(_ context.Context, after uuid.UUID, limit int) ([]
 	return p.listed[i:min(i+limit, len(p.listed))], p.away
 }
 
-func (p *projects) AskLooks(_ context.Context, of []uuid.UUID) error {
+func (p *projects) RequestPolls(_ context.Context, of []uuid.UUID) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.asked = append(p.asked, of)

@@ -20,7 +20,7 @@ import (
 // per interval, with at most one read and one transaction. A batch has each project once, so the
 // load on the store does not depend on the number of calls.
 type projectLookup struct {
-	store store.Looks
+	store store.PollRequests
 	// known has the IDs of existing projects, shortly after the start all of them. Calls for other
 	// IDs have their own limit.
 	known *lru.Cache[uuid.UUID, struct{}]
@@ -41,7 +41,7 @@ type pendingLookup struct {
 	err      error
 }
 
-func newProjectLookup(s store.Looks) *projectLookup {
+func newProjectLookup(s store.PollRequests) *projectLookup {
 	known, err := lru.New[uuid.UUID, struct{}](maxKnown)
 	if err != nil {
 		panic("creating a cache of projects: " + err.Error()) // lru.New only fails for sizes below 1
@@ -75,7 +75,7 @@ func (a *projectLookup) joinQuestion(project uuid.UUID, look bool) (*pendingLook
 		switch {
 		case q.stranger && a.strangers >= maxStrangers:
 			return nil, errStrangers
-		case len(a.waiting) >= store.MaxLooks:
+		case len(a.waiting) >= store.MaxPollRequests:
 			return nil, errBusy
 		case q.stranger:
 			a.strangers++
@@ -175,7 +175,7 @@ func (a *projectLookup) requestPolls(ctx context.Context, questions map[uuid.UUI
 	for project := range questions {
 		projects = append(projects, project)
 	}
-	asked, err := a.store.LookedFor(ctx, projects)
+	asked, err := a.store.HavePollRequests(ctx, projects)
 	if err != nil {
 		return nil, fmt.Errorf("reading existing projects: %w", err)
 	}
@@ -189,5 +189,5 @@ func (a *projectLookup) requestPolls(ctx context.Context, questions map[uuid.UUI
 	if len(missing) == 0 {
 		return there, nil
 	}
-	return there, a.store.AskLooks(ctx, missing)
+	return there, a.store.RequestPolls(ctx, missing)
 }

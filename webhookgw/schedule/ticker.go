@@ -58,7 +58,7 @@ type TickerOptions struct {
 // is one event whichever gateway records it.
 type Ticker struct {
 	opts  TickerOptions
-	rooms *backlogRooms
+	rooms *backlogCapacities
 	// runs is the number of runs that a round starts, at most tickRuns.
 	runs int
 }
@@ -71,7 +71,7 @@ func NewTicker(opts TickerOptions) *Ticker {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
-	return &Ticker{opts: opts, rooms: newBacklogRooms(opts.Store, opts.Now), runs: tickRuns}
+	return &Ticker{opts: opts, rooms: newBacklogCapacities(opts.Store, opts.Now), runs: tickRuns}
 }
 
 // Run records due ticks until ctx ends.

@@ -363,14 +363,14 @@ func (t *tour) replays() {
 // look requests a poll of the project's repository, and takes the request.
 func (t *tour) look() {
 	projects := []uuid.UUID{t.Project}
-	_, err := t.Store.LookedFor(t.ctx, projects)
+	_, err := t.Store.HavePollRequests(t.ctx, projects)
 	t.NoError(err)
 	_, err = t.Store.ProjectIDs(t.ctx, uuid.Nil, 10)
 	t.NoError(err)
-	t.NoError(t.Store.AskLooks(t.ctx, projects))
-	_, err = t.Store.AskedLooks(t.ctx, uuid.Nil, 10)
+	t.NoError(t.Store.RequestPolls(t.ctx, projects))
+	_, err = t.Store.ListPollRequests(t.ctx, uuid.Nil, 10)
 	t.NoError(err)
-	t.NoError(t.Store.TakeLook(t.ctx, t.Project))
+	t.NoError(t.Store.DeletePollRequest(t.ctx, t.Project))
 }
 
 // refuse records rejected requests and reports them.

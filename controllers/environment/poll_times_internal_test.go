@@ -11,9 +11,9 @@ import (
 )
 
 // Polls are ten seconds apart, and further apart after each poll without a response.
-func TestLooks_KeepMinimumInterval(t *testing.T) {
+func TestPollTimes_KeepMinimumInterval(t *testing.T) {
 	t.Parallel()
-	var l looks
+	var l pollTimes
 	now := time.Unix(1, 0)
 	require.Zero(t, l.remainingPause("a", now))
 	l.recordPoll("a", now, 0, time.Minute, false)
@@ -35,9 +35,9 @@ func TestLooks_KeepMinimumInterval(t *testing.T) {
 
 // A slow repository has a pause proportional to the time of its folders and to that of the poll,
 // whatever the result.
-func TestLooks_PauseSlowRepositories(t *testing.T) {
+func TestPollTimes_PauseSlowRepositories(t *testing.T) {
 	t.Parallel()
-	var l looks
+	var l pollTimes
 	now := time.Unix(1, 0)
 	for _, step := range []struct {
 		held []time.Duration
@@ -66,9 +66,9 @@ func TestLooks_PauseSlowRepositories(t *testing.T) {
 }
 
 // Four polls may fail to read the folders. After that, every commit counts.
-func TestLooks_BoundWaitForFolders(t *testing.T) {
+func TestPollTimes_BoundWaitForFolders(t *testing.T) {
 	t.Parallel()
-	var l looks
+	var l pollTimes
 	for _, want := range []bool{true, true, true, true, false, true} {
 		require.Equal(t, want, l.recordTreeUnread("a"))
 	}

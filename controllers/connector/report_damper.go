@@ -9,19 +9,19 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// calm is the time without problems of a destination after which its Connector reports success, and the
+// dampingTime is the time without problems of a destination after which its Connector reports success, and the
 // minimum time between two reported problems. Without it, a destination that accepts only some
 // deliveries would cause a write of its Connector at every check.
-const calm = 10 * time.Minute
+const dampingTime = 10 * time.Minute
 
-// Calm decides which state of their destinations Connectors report. The controller, which writes the
-// state, and Destinations, which looks for changes, share one Calm. The zero value is ready.
-type Calm struct {
+// ReportDamper decides which state of their destinations Connectors report. The controller, which writes the
+// state, and Destinations, which looks for changes, share one ReportDamper. The zero value is ready.
+type ReportDamper struct {
 	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 
 	mutex sync.Mutex
-	of    map[store.Key]*told
+	of    map[store.Key]*reportedState
 }
 
 // trouble is a reported state of a destination other than DestinationDelivering, with its reason. The
@@ -45,8 +45,8 @@ func troubleOf(d store.Destination, generation int64) trouble {
 	}
 }
 
-// told is the reported state of a destination.
-type told struct {
+// reportedState is the reported state of a destination.
+type reportedState struct {
 	ref store.ObjectRef
 	// is is the state to report, since the time of since. said is the last known state of the
 	// Connector.
@@ -58,7 +58,7 @@ type told struct {
 
 // stateToReport returns the state that the Connector of ref reports, after the destination was read. The caller
 // writes it to the Connector, or queues the Connector.
-func (c *Calm) stateToReport(ref store.ObjectRef, seen store.Destination) (is trouble, changed bool) {
+func (c *ReportDamper) stateToReport(ref store.ObjectRef, seen store.Destination) (is trouble, changed bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	now := time.Now()
@@ -67,7 +67,7 @@ func (c *Calm) stateToReport(ref store.ObjectRef, seen store.Destination) (is tr
 	}
 	t := c.of[seen.Connector]
 	if t == nil {
-		t = &told{}
+		t = &reportedState{}
 	}
 	t.ref = ref
 	t.takeOver(troubleOf(seen, ref.Generation), now)
@@ -77,7 +77,7 @@ func (c *Calm) stateToReport(ref store.ObjectRef, seen store.Destination) (is tr
 	case t.is == trouble{}:
 		delete(c.of, seen.Connector)
 	case c.of == nil:
-		c.of = map[store.Key]*told{seen.Connector: t}
+		c.of = map[store.Key]*reportedState{seen.Connector: t}
 	default:
 		c.of[seen.Connector] = t
 	}
@@ -85,7 +85,7 @@ func (c *Calm) stateToReport(ref store.ObjectRef, seen store.Destination) (is tr
 }
 
 // takeOver takes over the state that was read, unless it must wait.
-func (t *told) takeOver(seen trouble, now time.Time) {
+func (t *reportedState) takeOver(seen trouble, now time.Time) {
 	none := trouble{}
 	if seen != none {
 		t.last = now
@@ -95,14 +95,14 @@ func (t *told) takeOver(seen trouble, now time.Time) {
 		return
 	case t.is == none, seen.paused != t.is.paused: // a user paused or resumed it
 	case seen.state == store.DestinationFailing:
-	case seen == none && now.Sub(t.last) < calm, seen != none && now.Sub(t.since) < calm:
+	case seen == none && now.Sub(t.last) < dampingTime, seen != none && now.Sub(t.since) < dampingTime:
 		return
 	}
 	t.is, t.since = seen, now
 }
 
 // otherConnectors returns the connectors with a state to report, except for those in seen.
-func (c *Calm) otherConnectors(seen map[store.Key]bool) map[store.Key]store.ObjectRef {
+func (c *ReportDamper) otherConnectors(seen map[store.Key]bool) map[store.Key]store.ObjectRef {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	others := map[store.Key]store.ObjectRef{}

@@ -14,8 +14,8 @@ import (
 
 // projectKeys returns the keys of projects, each once and in order.
 func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
-	if len(projects) > store.MaxLooks {
-		return nil, fmt.Errorf("requesting polls of %d projects, more than %d", len(projects), store.MaxLooks)
+	if len(projects) > store.MaxPollRequests {
+		return nil, fmt.Errorf("requesting polls of %d projects, more than %d", len(projects), store.MaxPollRequests)
 	}
 	var keys []store.Key
 	for _, id := range slices.SortedFunc(slices.Values(projects), compareIDs) {
@@ -26,8 +26,8 @@ func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 	return keys, nil
 }
 
-// LookedFor implements store.Looks.
-func (c *Core) LookedFor(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
+// HavePollRequests implements store.PollRequests.
+func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (c *Core) LookedFor(ctx context.Context, projects []uuid.UUID) (map[uuid.UU
 	return asked, wrap(err, "reading which of %d projects exist", len(keys))
 }
 
-// ProjectIDs implements store.Looks.
+// ProjectIDs implements store.PollRequests.
 func (c *Core) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	ids, err := collect(ctx, c.engine.Reader(), scanID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
 	return ids, wrap(err, "listing projects")
 }
 
-// AskLooks implements store.Looks.
-func (c *Core) AskLooks(ctx context.Context, projects []uuid.UUID) error {
+// RequestPolls implements store.PollRequests.
+func (c *Core) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return err
@@ -71,9 +71,9 @@ func (c *Core) AskLooks(ctx context.Context, projects []uuid.UUID) error {
 	return wrap(err, "requesting polls of %d projects", len(keys))
 }
 
-// AskedLooks implements store.LookTaker.
-func (c *Core) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]store.Look, error) {
-	looks, err := collect(ctx, c.engine.Reader(), func(row scanner) (look store.Look, err error) {
+// ListPollRequests implements store.PollRequestReader.
+func (c *Core) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
+	looks, err := collect(ctx, c.engine.Reader(), func(row scanner) (look store.PollRequest, err error) {
 		err = row.Scan(&look.ProjectID, &look.Namespace)
 		return look, err
 	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
@@ -81,8 +81,8 @@ func (c *Core) AskedLooks(ctx context.Context, after uuid.UUID, limit int) ([]st
 	return looks, wrap(err, "reading the requested polls")
 }
 
-// TakeLook implements store.LookTaker.
-func (c *Core) TakeLook(ctx context.Context, project uuid.UUID) error {
+// DeletePollRequest implements store.PollRequestReader.
+func (c *Core) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err

@@ -11,42 +11,42 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// askLook requests a poll of the project's repository.
-func (w *world) askLook() { w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID})) }
+// requestPoll requests a poll of the project's repository.
+func (w *world) requestPoll() { w.NoError(w.s.RequestPolls(w.ctx, []uuid.UUID{w.project.ID})) }
 
 // looks returns the requested polls.
-func (w *world) looks() []store.Look {
-	looks, err := w.s.AskedLooks(w.ctx, uuid.Nil, 10)
+func (w *world) pollRequests() []store.PollRequest {
+	looks, err := w.s.ListPollRequests(w.ctx, uuid.Nil, 10)
 	w.NoError(err)
 	return looks
 }
 
 // lookedFor reports for existing projects whether a poll is requested.
 func (w *world) lookedFor(projects ...uuid.UUID) map[uuid.UUID]bool {
-	asked, err := w.s.LookedFor(w.ctx, projects)
+	asked, err := w.s.HavePollRequests(w.ctx, projects)
 	w.NoError(err)
 	return asked
 }
 
-var lookPromises = []promise{
+var pollRequestPromises = []promise{
 	{"a requested poll stays until it is taken", func(w *world) {
-		w.Empty(w.looks())
+		w.Empty(w.pollRequests())
 		w.Equal(map[uuid.UUID]bool{w.project.ID: false}, w.lookedFor(w.project.ID))
 		for range 2 {
-			w.askLook()
-			w.Equal([]store.Look{{ProjectID: w.project.ID, Namespace: w.project.Ref.Namespace}}, w.looks())
+			w.requestPoll()
+			w.Equal([]store.PollRequest{{ProjectID: w.project.ID, Namespace: w.project.Ref.Namespace}}, w.pollRequests())
 			w.Equal(map[uuid.UUID]bool{w.project.ID: true}, w.lookedFor(w.project.ID))
-			w.NoError(w.s.TakeLook(w.ctx, w.project.ID))
-			w.Empty(w.looks())
+			w.NoError(w.s.DeletePollRequest(w.ctx, w.project.ID))
+			w.Empty(w.pollRequests())
 		}
-		w.NoError(w.s.TakeLook(w.ctx, w.project.ID), "an unrequested one is taken too")
+		w.NoError(w.s.DeletePollRequest(w.ctx, w.project.ID), "an unrequested one is taken too")
 	}},
 	{"concurrent and repeated requests are one row", func(w *world) {
 		var group sync.WaitGroup
 		for range 4 {
 			group.Go(func() {
 				for range 5 {
-					if err := w.s.AskLooks(w.ctx, []uuid.UUID{w.project.ID, w.project.ID}); err != nil {
+					if err := w.s.RequestPolls(w.ctx, []uuid.UUID{w.project.ID, w.project.ID}); err != nil {
 						w.t.Error(err)
 					}
 				}
@@ -57,13 +57,13 @@ var lookPromises = []promise{
 	}},
 	{"an unknown project is ignored", func(w *world) {
 		strange := uuid.New()
-		w.NoError(w.s.AskLooks(w.ctx, []uuid.UUID{strange, w.project.ID}))
+		w.NoError(w.s.RequestPolls(w.ctx, []uuid.UUID{strange, w.project.ID}))
 		w.Equal(map[uuid.UUID]bool{w.project.ID: true}, w.lookedFor(strange, w.project.ID))
-		w.Len(w.looks(), 1)
+		w.Len(w.pollRequests(), 1)
 		w.Empty(w.lookedFor())
-		w.NoError(w.s.AskLooks(w.ctx, nil))
-		w.Error(w.s.AskLooks(w.ctx, make([]uuid.UUID, store.MaxLooks+1)))
-		_, err := w.s.LookedFor(w.ctx, make([]uuid.UUID, store.MaxLooks+1))
+		w.NoError(w.s.RequestPolls(w.ctx, nil))
+		w.Error(w.s.RequestPolls(w.ctx, make([]uuid.UUID, store.MaxPollRequests+1)))
+		_, err := w.s.HavePollRequests(w.ctx, make([]uuid.UUID, store.MaxPollRequests+1))
 		w.Error(err)
 	}},
 	{"project IDs are read by page, in order", func(w *world) {
@@ -84,11 +84,11 @@ var lookPromises = []promise{
 	}},
 	{"a request is deleted with its project", func(w *world) {
 		other := w.twin()
-		w.askLook()
-		other.askLook()
+		w.requestPoll()
+		other.requestPoll()
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
 		w.Equal(map[uuid.UUID]bool{other.project.ID: true}, w.lookedFor(w.project.ID, other.project.ID))
-		w.Len(w.looks(), 1)
+		w.Len(w.pollRequests(), 1)
 		w.Empty(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`))
 	}},
 	{"requests are read by page", func(w *world) {
@@ -96,11 +96,11 @@ var lookPromises = []promise{
 		for range 5 {
 			all = append(all, w.twin().project.ID)
 		}
-		w.NoError(w.s.AskLooks(w.ctx, all))
+		w.NoError(w.s.RequestPolls(w.ctx, all))
 		slices.SortFunc(all, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
 		var seen []uuid.UUID
 		for after := uuid.Nil; ; {
-			page, err := w.s.AskedLooks(w.ctx, after, 2)
+			page, err := w.s.ListPollRequests(w.ctx, after, 2)
 			w.NoError(err)
 			for _, look := range page {
 				seen = append(seen, look.ProjectID)
@@ -113,12 +113,12 @@ var lookPromises = []promise{
 		w.Equal(all, seen)
 	}},
 	{"only a new request sends a hint, after its commit", func(w *world) {
-		w.hinted(store.TopicLook, w.project.ID, w.askLook)
+		w.hinted(store.TopicLook, w.project.ID, w.requestPoll)
 		hints, stop := w.s.Subscribe(store.TopicLook)
 		defer stop()
-		w.askLook()
+		w.requestPoll()
 		other := w.twin()
-		other.hinted(store.TopicLook, other.project.ID, other.askLook)
+		other.hinted(store.TopicLook, other.project.ID, other.requestPoll)
 		for hint := range hints {
 			w.NotEqual(w.project.ID, hint.Key.ProjectID, "it was requested already")
 			if hint.Key.ProjectID == other.project.ID {

@@ -24,7 +24,7 @@ func (b *Base) ControllerOptions() controller.Options {
 		MaxConcurrentReconciles: max(b.Workers, 1),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, Later),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
-			fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: newTurns()})
+			fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: newFairQueue()})
 			delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[ctrl.Request]{Name: name, Queue: fair})
 			return workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
 				workqueue.TypedRateLimitingQueueConfig[ctrl.Request]{Name: name, DelayingQueue: delaying})
@@ -32,9 +32,9 @@ func (b *Base) ControllerOptions() controller.Options {
 	}
 }
 
-// turns is a work queue that serves namespaces round robin. An object waits for at most one object of
+// fairQueue is a work queue that serves namespaces round robin. An object waits for at most one object of
 // each other namespace, plus the earlier ones of its own. The work queue holds a lock around all calls.
-type turns struct {
+type fairQueue struct {
 	// waiting has the requests of each namespace, oldest first. No list is empty.
 	waiting map[string][]ctrl.Request
 	// order has the namespaces of waiting, next one first.
@@ -42,13 +42,13 @@ type turns struct {
 	length int
 }
 
-func newTurns() *turns { return &turns{waiting: map[string][]ctrl.Request{}} }
+func newFairQueue() *fairQueue { return &fairQueue{waiting: map[string][]ctrl.Request{}} }
 
 // Touch implements workqueue.Queue. A queued request keeps its position.
-func (t *turns) Touch(ctrl.Request) {}
+func (t *fairQueue) Touch(ctrl.Request) {}
 
 // Push implements workqueue.Queue.
-func (t *turns) Push(r ctrl.Request) {
+func (t *fairQueue) Push(r ctrl.Request) {
 	if len(t.waiting[r.Namespace]) == 0 {
 		t.order = append(t.order, r.Namespace)
 	}
@@ -57,10 +57,10 @@ func (t *turns) Push(r ctrl.Request) {
 }
 
 // Len implements workqueue.Queue.
-func (t *turns) Len() int { return t.length }
+func (t *fairQueue) Len() int { return t.length }
 
 // Pop implements workqueue.Queue. The caller makes sure that the queue is not empty.
-func (t *turns) Pop() ctrl.Request {
+func (t *fairQueue) Pop() ctrl.Request {
 	namespace := t.order[0]
 	t.order = t.order[1:]
 	r := t.waiting[namespace][0]

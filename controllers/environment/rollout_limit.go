@@ -14,14 +14,14 @@ import (
 const (
 	// poolsAtOnce is the number of pools that get a new release of the platform at the same time.
 	poolsAtOnce = 5
-	// turnTime is the maximum time of a rollout. A pool that takes longer does not delay the others any
+	// maxRolloutTime is the maximum time of a rollout. A pool that takes longer does not delay the others any
 	// further.
-	turnTime = 5 * time.Minute
+	maxRolloutTime = 5 * time.Minute
 )
 
-// turns limits the concurrent rollouts of a new release of the platform. All pools need the new release
+// rolloutLimit limits the concurrent rollouts of a new release of the platform. All pools need the new release
 // at the same moment, and restarting all runners at once would affect every project.
-type turns struct {
+type rolloutLimit struct {
 	mu sync.Mutex
 	// began has the start times of current rollouts.
 	began map[types.NamespacedName]time.Time
@@ -30,12 +30,12 @@ type turns struct {
 	waiting []types.NamespacedName
 }
 
-// takeTurn reports whether the pool may roll out. If not, the pool waits until end returns it. It may ask
+// startRollout reports whether the pool may roll out. If not, the pool waits until end returns it. It may ask
 // again at any time.
-func (t *turns) takeTurn(pool types.NamespacedName, now time.Time) bool {
+func (t *rolloutLimit) startRollout(pool types.NamespacedName, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expireTurns(now)
+	t.expireRollouts(now)
 	if _, has := t.began[pool]; has {
 		return true
 	}
@@ -53,23 +53,23 @@ func (t *turns) takeTurn(pool types.NamespacedName, now time.Time) bool {
 	return true
 }
 
-// hasTurn reports whether a pool has a current rollout.
-func (t *turns) hasTurn(pool types.NamespacedName, now time.Time) bool {
+// isRollingOut reports whether a pool has a current rollout.
+func (t *rolloutLimit) isRollingOut(pool types.NamespacedName, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.expireTurns(now)
+	t.expireRollouts(now)
 	_, has := t.began[pool]
 	return has
 }
 
-// endTurn ends the rollout of a pool, if it has one. It returns the next pool, other than this one, while
+// endRollout ends the rollout of a pool, if it has one. It returns the next pool, other than this one, while
 // there is a free slot.
-func (t *turns) endTurn(pool types.NamespacedName, now time.Time) (next types.NamespacedName, ok bool) {
+func (t *rolloutLimit) endRollout(pool types.NamespacedName, now time.Time) (next types.NamespacedName, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.began, pool)
 	t.forgetPool(pool)
-	t.expireTurns(now)
+	t.expireRollouts(now)
 	if len(t.waiting) == 0 || len(t.began) >= poolsAtOnce {
 		return next, false
 	}
@@ -79,7 +79,7 @@ func (t *turns) endTurn(pool types.NamespacedName, now time.Time) (next types.Na
 }
 
 // rolloutsOf returns the number of current rollouts of a namespace.
-func (t *turns) rolloutsOf(namespace string) (n int) {
+func (t *rolloutLimit) rolloutsOf(namespace string) (n int) {
 	for pool := range t.began {
 		if pool.Namespace == namespace {
 			n++
@@ -89,15 +89,15 @@ func (t *turns) rolloutsOf(namespace string) (n int) {
 }
 
 // mustYield reports whether a pool of a namespace with fewer current rollouts waits.
-func (t *turns) mustYield(pool types.NamespacedName) bool {
+func (t *rolloutLimit) mustYield(pool types.NamespacedName) bool {
 	mine := t.rolloutsOf(pool.Namespace)
 	return mine > 0 && slices.ContainsFunc(t.waiting, func(w types.NamespacedName) bool { return t.rolloutsOf(w.Namespace) < mine })
 }
 
-func (t *turns) expireTurns(now time.Time) {
-	maps.DeleteFunc(t.began, func(_ types.NamespacedName, began time.Time) bool { return now.Sub(began) >= turnTime })
+func (t *rolloutLimit) expireRollouts(now time.Time) {
+	maps.DeleteFunc(t.began, func(_ types.NamespacedName, began time.Time) bool { return now.Sub(began) >= maxRolloutTime })
 }
 
-func (t *turns) forgetPool(pool types.NamespacedName) {
+func (t *rolloutLimit) forgetPool(pool types.NamespacedName) {
 	t.waiting = slices.DeleteFunc(t.waiting, func(p types.NamespacedName) bool { return p == pool })
 }

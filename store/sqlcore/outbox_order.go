@@ -23,24 +23,24 @@ const (
 	maxAside = time.Hour
 )
 
-// turns serves projects round robin, in ID order.
-type turns struct {
+// projectCursor serves projects round robin, in ID order.
+type projectCursor struct {
 	mutex sync.Mutex
 	last  uuid.UUID
 }
 
-// newTurns starts at a random project, so that gateways serve different projects at the same time.
-func newTurns() *turns { return &turns{last: uuid.New()} }
+// newProjectCursor starts at a random project, so that gateways serve different projects at the same time.
+func newProjectCursor() *projectCursor { return &projectCursor{last: uuid.New()} }
 
 // since returns the project with the last turn. back repeats the turns after it: the failing row is
 // found in smaller batches, not after all others.
-func (t *turns) since() uuid.UUID {
+func (t *projectCursor) since() uuid.UUID {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return t.last
 }
 
-func (t *turns) back(since uuid.UUID) {
+func (t *projectCursor) back(since uuid.UUID) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.last = since
@@ -48,7 +48,7 @@ func (t *turns) back(since uuid.UUID) {
 
 // next returns at most limit projects, which list returns in ID order from after on, cyclically.
 // The next turn continues after them unless all have had theirs.
-func (t *turns) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
+func (t *projectCursor) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
 	projects, err := list(t.since(), limit)
 	if err == nil && len(projects) == limit {
 		t.back(projects[limit-1])
@@ -117,7 +117,7 @@ type turn struct {
 // takeTurn reads the rows of the projects whose turn it is. Each project has an equal share, so a
 // busy project delays only itself.
 func takeTurn[R any](
-	ctx context.Context, c *Core, t *turns, of outboxRows, in turn, scan func(scanner) (R, error),
+	ctx context.Context, c *Core, t *projectCursor, of outboxRows, in turn, scan func(scanner) (R, error),
 ) ([]R, error) {
 	due := of.narrow + `o.posted_at <= now_us() AND o.posted_at <= `
 	lap := func(name, from, to string) string {

@@ -17,10 +17,10 @@ import (
 // that is re-created with the same name, or restored from a backup, finds its live deployment.
 const orphanAge = 10 * time.Minute
 
-// outlive ends a deployment that could not begin because its environment is deleted. The store has
+// endOrphan ends a deployment that could not begin because its environment is deleted. The store has
 // cancelled it with the environment, or has its earlier outcome. A deployment that the store does not
 // have may come back with its environment from a backup.
-func (r *Reconciler) outlive(ctx context.Context, v *version, because error) (time.Duration, error) {
+func (r *Reconciler) endOrphan(ctx context.Context, v *version, because error) (time.Duration, error) {
 	missing := r.Orphaned(ctx, v.Namespace, v.Spec.Environment, because)
 	if missing == nil {
 		return 0, because

@@ -235,7 +235,7 @@ const (
 // row: it is set aside, or, if the time of a call is too short for it, tried with fewer rows next
 // time.
 func (c *Core) consumeEnded(
-	ctx context.Context, box endedBox, pace *pace, turns *turns, limit, most int, by consumer[ended],
+	ctx context.Context, box endedBox, pace *pace, turns *projectCursor, limit, most int, by consumer[ended],
 ) (n int, err error) {
 	by.Core, by.halve = c, func(ctx context.Context, row ended) (bool, error) { return c.halveEnded(ctx, box, row) }
 	by.wait = func(ctx context.Context, tx *Tx, row ended, wait time.Duration) error {

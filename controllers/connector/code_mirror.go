@@ -63,13 +63,13 @@ func (r *Reconciler) expanded(
 	if err != nil || credentials.Said == "" {
 		return expanded, credentials, err
 	}
-	return expanded, credentials, r.saidByCode(ctx, c, ids, row, credentials.Said)
+	return expanded, credentials, r.checkCodeDestination(ctx, c, ids, row, credentials.Said)
 }
 
-// saidByCode rejects a connector whose URL and headers name variables, unless the code has the same URL
+// checkCodeDestination rejects a connector whose URL and headers name variables, unless the code has the same URL
 // and headers: either at its activation or in the live deployment's file. Otherwise a user with only
 // write access to the object could send the values elsewhere and read them.
-func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
+func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
 	// Variables have other values in another environment, and none for a retired connector.
 	same := row.DefinedInCode && !row.Retired && row.EnvironmentID == ids.Environment
 	if same && projection.Opened(r.Keys, row).Said == said {
@@ -111,9 +111,9 @@ func (r *Reconciler) saidByCode(ctx context.Context, c *v1alpha1.Connector, ids 
 	return elsewhere
 }
 
-// sentWith returns the connectors of the code whose URL or headers name a variable with a value from a
+// connectorsSending returns the connectors of the code whose URL or headers name a variable with a value from a
 // Secret.
-func (r *Reconciler) sentWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+func (r *Reconciler) connectorsSending(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	environments, connectors := &v1alpha1.EnvironmentList{}, &v1alpha1.ConnectorList{}
 	at := client.InNamespace(secret.GetNamespace())
 	if err := r.Client.List(ctx, environments, at); err != nil {

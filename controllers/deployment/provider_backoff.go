@@ -11,17 +11,17 @@ import (
 const (
 	// slow is the response time of a provider that causes a pause before the next status.
 	slow = 5 * time.Second
-	// mostPause is the maximum pause of a project whose provider rejects requests, fails or is slow.
-	mostPause = 10 * time.Minute
+	// maxPause is the maximum pause of a project whose provider rejects requests, fails or is slow.
+	maxPause = 10 * time.Minute
 	// spread is the maximum jitter of a pause, as a share of the pause. It spreads the deployments that
 	// wait for the end of the pause.
 	spread = 0.5
 )
 
-// pauses has the projects whose provider does not accept statuses, so that a project with a thousand
+// providerBackoff has the projects whose provider does not accept statuses, so that a project with a thousand
 // deployments sends no more requests than a project with one. The zero value is ready. Its methods are
 // safe for concurrent use.
-type pauses struct {
+type providerBackoff struct {
 	mu sync.Mutex
 	of map[string]paused // by namespace
 }
@@ -33,18 +33,18 @@ type paused struct {
 	pause time.Duration
 	// with is the configuration of the last request. After a change of the configuration, the pause no
 	// longer applies.
-	with toldWith
+	with providerConfig
 }
 
-// toldWith identifies the configuration of a project's requests: the generation of the Project, and the
+// providerConfig identifies the configuration of a project's requests: the generation of the Project, and the
 // version of its git Secret, or "" without a Secret.
-type toldWith struct {
+type providerConfig struct {
 	generation    int64
 	secretVersion string
 }
 
 // remainingPause returns the remaining pause of a project.
-func (p *pauses) remainingPause(namespace string, with toldWith, now time.Time) time.Duration {
+func (p *providerBackoff) remainingPause(namespace string, with providerConfig, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	last := p.of[namespace]
@@ -55,11 +55,11 @@ func (p *pauses) remainingPause(namespace string, with toldWith, now time.Time) 
 }
 
 // extendPause doubles the pause of a project.
-func (p *pauses) extendPause(namespace string, with toldWith, now time.Time) {
+func (p *providerBackoff) extendPause(namespace string, with providerConfig, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Forget projects without a recent request: none of their deployments waits.
-	maps.DeleteFunc(p.of, func(_ string, last paused) bool { return now.Sub(last.at) > 2*mostPause })
+	maps.DeleteFunc(p.of, func(_ string, last paused) bool { return now.Sub(last.at) > 2*maxPause })
 	last := p.of[namespace]
 	if last.with != with {
 		last.pause = 0
@@ -67,11 +67,11 @@ func (p *pauses) extendPause(namespace string, with toldWith, now time.Time) {
 	if p.of == nil {
 		p.of = map[string]paused{}
 	}
-	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), mostPause), with: with}
+	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), maxPause), with: with}
 }
 
 // endPause ends the pause of a project.
-func (p *pauses) endPause(namespace string) {
+func (p *providerBackoff) endPause(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, namespace)

@@ -31,14 +31,14 @@ const (
 	unknownFor = 15 * time.Second
 )
 
-// backlogRooms has the load and the limits of the projects whose connectors tick.
-type backlogRooms struct {
+// backlogCapacities has the load and the limits of the projects whose connectors tick.
+type backlogCapacities struct {
 	source   store.Loads
 	now      func() time.Time
-	projects map[uuid.UUID]*backlogRoom
+	projects map[uuid.UUID]*backlogCapacity
 }
 
-type backlogRoom struct {
+type backlogCapacity struct {
 	load store.ProjectLoad
 	at   time.Time
 	// unknown means that the measurement failed.
@@ -46,7 +46,7 @@ type backlogRoom struct {
 }
 
 // isFresh reports whether the measurement is still valid.
-func (r *backlogRoom) isFresh(now time.Time) bool {
+func (r *backlogCapacity) isFresh(now time.Time) bool {
 	age := measureEvery
 	if r.unknown {
 		age = unknownFor
@@ -54,14 +54,14 @@ func (r *backlogRoom) isFresh(now time.Time) bool {
 	return now.Sub(r.at) < age
 }
 
-func newBacklogRooms(source store.Loads, now func() time.Time) *backlogRooms {
-	return &backlogRooms{source: source, now: now, projects: map[uuid.UUID]*backlogRoom{}}
+func newBacklogCapacities(source store.Loads, now func() time.Time) *backlogCapacities {
+	return &backlogCapacities{source: source, now: now, projects: map[uuid.UUID]*backlogCapacity{}}
 }
 
 // measure updates outdated measurements. It removes all other projects, except recently failed
 // ones. The error names the projects that could not be measured.
-func (r *backlogRooms) measure(ctx context.Context, projects map[uuid.UUID]bool) error {
-	now, known := r.now(), map[uuid.UUID]*backlogRoom{}
+func (r *backlogCapacities) measure(ctx context.Context, projects map[uuid.UUID]bool) error {
+	now, known := r.now(), map[uuid.UUID]*backlogCapacity{}
 	ctx, cancel := context.WithTimeout(ctx, measureAllWithin)
 	defer cancel()
 	var (
@@ -78,7 +78,7 @@ func (r *backlogRooms) measure(ctx context.Context, projects map[uuid.UUID]bool)
 			known[project] = had
 			continue
 		}
-		fresh := &backlogRoom{at: now}
+		fresh := &backlogCapacity{at: now}
 		known[project] = fresh
 		group.Go(func() (err error) {
 			ctx, cancel := context.WithTimeout(ctx, measureWithin)
@@ -99,12 +99,12 @@ func (r *backlogRooms) measure(ctx context.Context, projects map[uuid.UUID]bool)
 }
 
 // isUnknown reports whether the last measurement of a project failed.
-func (r *backlogRooms) isUnknown(project uuid.UUID) bool {
+func (r *backlogCapacities) isUnknown(project uuid.UUID) bool {
 	return r.projects[project] != nil && r.projects[project].unknown
 }
 
 // unknown returns the projects with a failed measurement that are not due for a retry.
-func (r *backlogRooms) unknown() (projects []uuid.UUID) {
+func (r *backlogCapacities) unknown() (projects []uuid.UUID) {
 	for project, had := range r.projects {
 		if had.unknown && had.isFresh(r.now()) {
 			projects = append(projects, project)
@@ -115,7 +115,7 @@ func (r *backlogRooms) unknown() (projects []uuid.UUID) {
 }
 
 // reserveRoom reserves capacity for an event, or returns the reason why there is none.
-func (r *backlogRooms) reserveRoom(e store.Event) (reason string) {
+func (r *backlogCapacities) reserveRoom(e store.Event) (reason string) {
 	had := r.projects[e.ProjectID]
 	if had == nil {
 		return ""

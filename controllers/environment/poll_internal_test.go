@@ -75,6 +75,6 @@ func TestLook_StopsWaitingForSlowServers(t *testing.T) {
 		}
 		require.Equal(t, head, seen["main"])
 	}
-	b.looks.recordPoll("team", time.Unix(1, 0), 0, time.Minute, false)
-	require.Equal(t, looksApart, b.looks.remainingPause("team", time.Unix(1, 0)), "it held no place")
+	b.polls.recordPoll("team", time.Unix(1, 0), 0, time.Minute, false)
+	require.Equal(t, minPollInterval, b.polls.remainingPause("team", time.Unix(1, 0)), "it held no place")
 }

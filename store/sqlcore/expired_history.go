@@ -89,7 +89,7 @@ func scanOverdueDay(row scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (c *Core) deleteNext(ctx context.Context, name string, turns *turns, limit int, pick func(l *list, others string) string) (trimmed store.Trimmed, err error) {
+func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *list, others string) string) (trimmed store.Trimmed, err error) {
 	c.asides.turn(name)
 	var (
 		failed []error

@@ -47,9 +47,9 @@ func (r *Reporter) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
 	return true
 }
 
-// endGone ends the commit status of a deleted deployment as cancelled, or with its actual outcome, and
+// endDeletedStatus ends the commit status of a deleted deployment as cancelled, or with its actual outcome, and
 // returns the retry interval. If the project is deleted too, its credentials no longer exist.
-func (r *Reporter) endGone(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+func (r *Reporter) endDeletedStatus(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	d, ok := r.gone.Load(name)
 	if !ok {
 		return ctrl.Result{}, nil

@@ -133,13 +133,13 @@ func (b *Branches) askForFolders(
 	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
 	hold := func() (release func()) {
 		since := b.Now()
-		return func() { b.looks.recordTransferTime(project.Namespace, b.Now().Sub(since)) }
+		return func() { b.polls.recordTransferTime(project.Namespace, b.Now().Sub(since)) }
 	}
 	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, hold, commits...)
 	late = errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, gitremote.ErrBusy)
 	switch {
 	case err == nil:
-		b.looks.recordTreeRead(project.Namespace)
+		b.polls.recordTreeRead(project.Namespace)
 		for name, commit := range moved {
 			head := seen[name]
 			head.Tree = trees[commit]
@@ -147,10 +147,10 @@ func (b *Branches) askForFolders(
 		}
 		return false
 	case errors.Is(err, gitremote.ErrFilter), errors.As(err, new(gitremote.RemedyError)):
-		b.looks.recordTreeRead(project.Namespace)
+		b.polls.recordTreeRead(project.Namespace)
 		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
 		return false
-	case !b.looks.recordTreeUnread(project.Namespace):
+	case !b.polls.recordTreeUnread(project.Namespace):
 		return late
 	}
 	for name := range moved {

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// looksApart is the minimum time between two polls of a repository, whatever triggers the second
+	// minPollInterval is the minimum time between two polls of a repository, whatever triggers the second
 	// one. A Secret that changes often must not cause many polls.
-	looksApart = 10 * time.Second
-	// mostPause is the maximum pause of a repository that does not respond in time.
-	mostPause = 10 * time.Minute
-	// heldApart is the factor between the time that receiving and reading a repository's folders took and
+	minPollInterval = 10 * time.Second
+	// maxPollPause is the maximum pause of a repository that does not respond in time.
+	maxPollPause = 10 * time.Minute
+	// transferPauseFactor is the factor between the time that receiving and reading a repository's folders took and
 	// the pause after that. A slow repository therefore uses one of the few slots for at most a thirtieth of the
 	// time.
-	heldApart = 30
-	// tookApart is the factor between the duration of a poll and the pause after it. A slow server
+	transferPauseFactor = 30
+	// pollPauseFactor is the factor between the duration of a poll and the pause after it. A slow server
 	// therefore uses one of the workers for at most a quarter of the time.
-	tookApart = 3
+	pollPauseFactor = 3
 	// foldersPatience is the number of consecutive polls that may fail to read the tree of git.path.
 	// After that, every commit counts as a change.
 	foldersPatience = 5
 )
 
-// looks has the result of the last poll of each project's repository. The zero value is ready. Its
+// pollTimes has the result of the last poll of each project's repository. The zero value is ready. Its
 // methods are safe for concurrent use.
-type looks struct {
+type pollTimes struct {
 	mu sync.Mutex
-	of map[string]lastLook // by namespace
+	of map[string]lastPoll // by namespace
 }
 
-type lastLook struct {
+type lastPoll struct {
 	at time.Time
 	// pause is the time after at without polls.
 	pause time.Duration
@@ -43,7 +43,7 @@ type lastLook struct {
 }
 
 // remainingPause returns the remaining pause of a repository.
-func (l *looks) remainingPause(namespace string, now time.Time) time.Duration {
+func (l *pollTimes) remainingPause(namespace string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last, ok := l.of[namespace]
@@ -55,23 +55,23 @@ func (l *looks) remainingPause(namespace string, now time.Time) time.Duration {
 
 // recordPoll records the end of a poll and its duration. late reports that the repository did not respond
 // in time, which doubles its pause, starting from interval. A slow repository has a longer pause too.
-func (l *looks) recordPoll(namespace string, now time.Time, took, interval time.Duration, late bool) {
+func (l *pollTimes) recordPoll(namespace string, now time.Time, took, interval time.Duration, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	last := l.of[namespace]
-	pause := max(looksApart, heldApart*last.held, tookApart*took)
+	pause := max(minPollInterval, transferPauseFactor*last.held, pollPauseFactor*took)
 	if late {
 		pause = max(pause, 2*max(interval, last.pause))
 	}
-	last.pause, last.held = min(pause, mostPause), 0
+	last.pause, last.held = min(pause, maxPollPause), 0
 	if last.at = now; l.of == nil {
-		l.of = map[string]lastLook{}
+		l.of = map[string]lastPoll{}
 	}
 	l.of[namespace] = last
 }
 
 // recordTreeRead records that the folders were read, or can never be read.
-func (l *looks) recordTreeRead(namespace string) {
+func (l *pollTimes) recordTreeRead(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last, ok := l.of[namespace]; ok {
@@ -81,11 +81,11 @@ func (l *looks) recordTreeRead(namespace string) {
 }
 
 // recordTransferTime adds the time for receiving or reading the repository's folders.
-func (l *looks) recordTransferTime(namespace string, took time.Duration) {
+func (l *pollTimes) recordTransferTime(namespace string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
-		l.of = map[string]lastLook{}
+		l.of = map[string]lastPoll{}
 	}
 	last := l.of[namespace]
 	last.held += took
@@ -93,11 +93,11 @@ func (l *looks) recordTransferTime(namespace string, took time.Duration) {
 }
 
 // recordTreeUnread records that the folders were not read, and reports whether the next poll may read them.
-func (l *looks) recordTreeUnread(namespace string) (wait bool) {
+func (l *pollTimes) recordTreeUnread(namespace string) (wait bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.of == nil {
-		l.of = map[string]lastLook{}
+		l.of = map[string]lastPoll{}
 	}
 	last := l.of[namespace]
 	last.unseen = (last.unseen + 1) % foldersPatience
@@ -106,7 +106,7 @@ func (l *looks) recordTreeUnread(namespace string) (wait bool) {
 }
 
 // forgetRepository removes a repository that no environment follows, after its pause.
-func (l *looks) forgetRepository(namespace string, now time.Time) {
+func (l *pollTimes) forgetRepository(namespace string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if last, ok := l.of[namespace]; ok && now.Sub(last.at) >= last.pause {

@@ -16,10 +16,10 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// toldWith returns the current configuration for requests to the provider. The values of the Secret are
+// providerConfig returns the current configuration for requests to the provider. The values of the Secret are
 // read later, when a request is sent.
-func (r *Reporter) toldWith(ctx context.Context, project *v1alpha1.Project) (toldWith, error) {
-	with := toldWith{generation: project.Generation}
+func (r *Reporter) providerConfig(ctx context.Context, project *v1alpha1.Project) (providerConfig, error) {
+	with := providerConfig{generation: project.Generation}
 	if project.Spec.Git == nil || project.Spec.Git.SecretRef == nil {
 		return with, nil
 	}
@@ -33,9 +33,9 @@ func (r *Reporter) toldWith(ctx context.Context, project *v1alpha1.Project) (tol
 	return with, nil
 }
 
-// untoldWith returns the deployments whose provider has not accepted the last status, if the Secret has
+// unreportedWith returns the deployments whose provider has not accepted the last status, if the Secret has
 // the token of their project.
-func (r *Reporter) untoldWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+func (r *Reporter) unreportedWith(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	project, list := &v1alpha1.Project{}, &v1alpha1.DeploymentList{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
 	if apierrors.IsNotFound(err) {

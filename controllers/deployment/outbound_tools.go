@@ -18,9 +18,9 @@ type tool struct {
 	name  string
 }
 
-// sends describes outbound tools and links of an environment's agents, and the connectors that start
+// outboundTools describes outbound tools and links of an environment's agents, and the connectors that start
 // runs.
-type sends struct {
+type outboundTools struct {
 	// tools has the connectors that each tool sends to.
 	tools map[tool]string
 	// links is the number of links to outbound connectors per agent. beyond has the agent whose limit
@@ -33,8 +33,8 @@ type sends struct {
 
 // stateAfter returns the state after the given changes. It adds connectors of users first, then connectors
 // that fail and stay unchanged, then new ones.
-func (s situation) stateAfter(changes []change) sends {
-	out := sends{
+func (s situation) stateAfter(changes []change) outboundTools {
+	out := outboundTools{
 		tools: map[tool]string{}, links: map[v1alpha1.AgentName]int{}, beyond: map[string]v1alpha1.AgentName{}, starts: map[v1alpha1.ConnectorName]bool{},
 	}
 	effective := map[string]*v1alpha1.Connector{} // connectors that are not retired, now and after the changes
@@ -88,7 +88,7 @@ func isWaiting(link *v1alpha1.ConnectorLink) bool {
 }
 
 // addLink counts a link, and records its tool unless another link has the name.
-func (s sends) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
+func (s outboundTools) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
 	policy := projection.Policy(link, c, nil)
 	if policy == nil || len(link.Unsupported()) > 0 {
 		return
@@ -103,7 +103,7 @@ func (s sends) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLink) {
 }
 
 // problem returns the reason why a connector of the code cannot send as configured, or "".
-func (s sends) problem(m *projection.Mirror) string {
+func (s outboundTools) problem(m *projection.Mirror) string {
 	if agent := s.beyond[m.Connector.Name]; agent != "" {
 		return fmt.Sprintf("agent %q would have more than %d links to outbound connectors in the environment; remove it from the file, or delete another link", agent, store.MaxOutboundLinks)
 	}

@@ -14,7 +14,7 @@ import (
 
 // A Connector reports a problem at once, recovery after ten minutes without problems, and another
 // reason ten minutes after the previous one.
-func TestCalm_DelaysChangesOfState(t *testing.T) {
+func TestReportDamper_DelaysChangesOfState(t *testing.T) {
 	t.Parallel()
 	var (
 		well     = store.Destination{}
@@ -38,25 +38,25 @@ func TestCalm_DelaysChangesOfState(t *testing.T) {
 	for name, steps := range map[string][]step{
 		"refused, and again after it was well": {
 			{0, refused, told401, true}, {0, refused, told401, false}, {time.Minute, well, told401, false},
-			{calm, well, trouble{}, true}, {time.Second, refused, told401, true},
+			{dampingTime, well, trouble{}, true}, {time.Second, refused, told401, true},
 		},
 		"failing now and then": {
-			{0, failing, toldFail, true}, {30 * time.Second, well, toldFail, false}, {calm - time.Minute, failing, toldFail, false},
-			{calm - time.Second, well, toldFail, false}, {time.Second, well, trouble{}, true},
+			{0, failing, toldFail, true}, {30 * time.Second, well, toldFail, false}, {dampingTime - time.Minute, failing, toldFail, false},
+			{dampingTime - time.Second, well, toldFail, false}, {time.Second, well, trouble{}, true},
 		},
-		"another reason":  {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {calm, unknown, told404, true}},
-		"worse":           {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {calm, refused, told401, true}},
+		"another reason":  {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {dampingTime, unknown, told404, true}},
+		"worse":           {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {dampingTime, refused, told401, true}},
 		"paused, resumed": {{0, refused, told401, true}, {0, paused, toldWait, true}, {0, well, trouble{}, true}},
 		"nothing to tell": {{0, well, trouble{}, false}},
 		"another generation was paused": {
-			{0, resumed, trouble{}, false}, {0, both, toldFail, true}, {calm, resumed, trouble{}, true}, {0, resumed, trouble{}, false},
+			{0, resumed, trouble{}, false}, {0, both, toldFail, true}, {dampingTime, resumed, trouble{}, true}, {0, resumed, trouble{}, false},
 		},
 		"paused, and changed": {{0, paused, toldWait, true}, {0, resumed, trouble{}, true}},
-		"refused, resolved":   {{0, refused, told401, true}, {calm, well, trouble{}, true}, {0, well, trouble{}, false}},
+		"refused, resolved":   {{0, refused, told401, true}, {dampingTime, well, trouble{}, true}, {0, well, trouble{}, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1_000_000, 0)
-			c, key := &Calm{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
+			c, key := &ReportDamper{Now: func() time.Time { return now }}, store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 			for i, s := range steps {
 				now = now.Add(s.after)
 				s.seen.Connector = key
