@@ -68,14 +68,9 @@ sensitive, unless --sensitive names it.`,
 }
 
 func (o *localTestOptions) testFolder(ctx context.Context) error {
-	project, problems, err := checkRepository(o.dir)
+	project, err := readRepository(o.dir, o.messages, "no test was run")
 	if err != nil {
 		return err
-	}
-	printWarnings(o.messages, o.dir, findMisnamed(o.dir))
-	if len(problems) > 0 {
-		printProblems(o.messages, o.dir, problems)
-		return fmt.Errorf("%s in the repository; no test was run", formatCount(len(problems), "problem"))
 	}
 	if o.agent+o.name != "" && !o.selectsAny(project) {
 		return errors.New("--agent, --case: no case matches; there is " + strings.Join(caseNames(project), ", "))

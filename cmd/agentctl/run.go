@@ -95,14 +95,9 @@ API_KEY or TOKEN are not written.`,
 }
 
 func (o *runOptions) runAgent(ctx context.Context) error {
-	project, problems, err := checkRepository(o.dir)
+	project, err := readRepository(o.dir, o.messages, "nothing was run")
 	if err != nil {
 		return err
-	}
-	printWarnings(o.messages, o.dir, findMisnamed(o.dir))
-	if len(problems) > 0 {
-		printProblems(o.messages, o.dir, problems)
-		return fmt.Errorf("%s in the repository; nothing was run", formatCount(len(problems), "problem"))
 	}
 	if project.Agent(o.agent) == nil {
 		return fmt.Errorf("no agent is named %q; there is %s", printable(o.agent), strings.Join(agentNames(project), ", "))
