@@ -84,7 +84,7 @@ func TestRotateSecret_RejectsConnectorsWithoutGeneratedSecret(t *testing.T) {
 		}, nil, httpserver.CodeNoSecret, "authentication is none"},
 		"cron": {func(c *v1alpha1.Connector) {
 			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
-		}, nil, httpserver.CodeNoSecret, "schedule"},
+		}, nil, httpserver.CodeNoSecret, "a cron connector has no secret"},
 		"last":     {nil, func(c *v1alpha1.Connector) { c.Status.SecretVersion = v1alpha1.MaxSecretVersion }, httpserver.CodeConflict, "create another connector"},
 		"homeless": {nil, func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, httpserver.CodeConflict, `"dev"`},
 		"nameless": {nil, func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, httpserver.CodeConflict, "team/other"},

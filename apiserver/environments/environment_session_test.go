@@ -51,7 +51,7 @@ func TestTestSession_StartsAndEnds(t *testing.T) {
 			other := w.Request(t, key, method, call[0], call[1])
 			require.Equal(t, http.StatusConflict, other.Code, other.Body)
 			require.Equal(t, httpserver.CodeTestSession, apiservertest.Decode[rest.Problem](t, other.Body.Bytes()).Code)
-			require.Contains(t, other.Body.String(), "until 2030-01-31T12:01:00Z")
+			require.Contains(t, other.Body.String(), "expires at 2030-01-31T12:01:00Z")
 		})
 	}
 	for _, refused := range []struct{ method, path, body string }{{http.MethodDelete, path, ""}, {http.MethodPatch, path, `{"kind":"standard"}`}} {

@@ -274,7 +274,7 @@ func TestCreateEnvironment_CopiesVariables(t *testing.T) {
 	require.NoError(t, w.Client.Update(t.Context(), e))
 	status, body = create(key, id)
 	require.Equal(t, http.StatusConflict, status, body)
-	require.Contains(t, body, `\"PASSWORD\" of that environment cannot be opened`)
+	require.Contains(t, body, `\"PASSWORD\" in the source environment cannot be decrypted`)
 }
 
 // A value that is sent back is sealed with the current platform key.
