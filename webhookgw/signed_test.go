@@ -324,7 +324,7 @@ func TestSecrets_AreNeverExposed(t *testing.T) {
 	all := &told{t: t, canaries: []string{guess, mine, "Q0FOQVJZ"}}
 	guessing := both(set("X-Service-Secret", guess), set("Authorization", "Bearer "+guess))
 	for scheme := range signatures {
-		t.Run(string(scheme), func(t *testing.T) {
+		t.Run(scheme, func(t *testing.T) {
 			generated, brought := s.connector("inbound", s.derives(scheme, 1), "hello"), s.connector("inbound", s.brings(scheme, mine), "hello")
 			derived := s.generated(generated, 1)
 			all.canaries = append(all.canaries, derived)

@@ -4,6 +4,7 @@ package postgres_test
 
 import (
 	"database/sql"
+	"fmt"
 	"testing"
 	"time"
 
