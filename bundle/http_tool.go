@@ -72,7 +72,7 @@ type HTTPTool struct {
 	Timeout    time.Duration
 	Idempotent bool
 
-	at Position
+	at, appAt Position
 }
 
 // HTTPField is a query parameter, a header or a field of a form.

@@ -78,8 +78,11 @@ func (p *repoParser) parseToolFile(file string) {
 		}
 		c := &toolCompiler{problems: &p.problems, path: "tools." + name, source: e.value, request: f.Tools[name], tool: t}
 		c.compileTool()
+		if appAt != nil {
+			t.appAt = appAt.pos
+		}
 		if t.OAuthApp != "" && slices.ContainsFunc(t.Headers, func(h HTTPField) bool { return h.Name == "Authorization" }) {
-			p.problems.add(appAt.pos, `"oauth_app" and the header "Authorization" of the tool %q exclude each other; remove one`, name)
+			p.problems.add(t.appAt, `"oauth_app" and the header "Authorization" of the tool %q exclude each other; remove one`, name)
 		}
 		p.project.httpTools[t.Reference] = t
 	}

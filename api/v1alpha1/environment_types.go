@@ -413,6 +413,13 @@ type EnvironmentGitStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Variables string `json:"variables,omitempty"`
 
+	// OAuthApps is a digest of the environment's OAuth apps at that time, empty if there are none. If
+	// it changes, a Deployment whose build failed is retried.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	OAuthApps string `json:"oauthApps,omitempty"`
+
 	// Deployment is the name of the Deployment that was created or activated.
 	//
 	// +optional

@@ -26,6 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine/features"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 	"github.com/agentplatform/agentplatform/runner/localrun"
+	"github.com/agentplatform/agentplatform/runner/oauth"
 	"github.com/agentplatform/agentplatform/runner/script"
 )
 
@@ -64,7 +65,9 @@ private addresses and to this machine, also over plain http, but not to link-loc
 such as metadata services. Nothing is sent to connectors.
 
 Environment variables configure the service of a model as for the command test. --model
-replaces a model by another one, such as a script in models/.
+replaces a model by another one, such as a script in models/. They also configure the OAuth app
+crm of tools and MCP servers: CRM_TOKEN_URL, CRM_CLIENT_ID and CRM_CLIENT_SECRET, and if needed
+CRM_SCOPES, separated by spaces, and CRM_AUDIENCE.
 
 --record writes a test case with mocks that answer as models and services did. The values of
 sensitive variables, of variables in headers, and of environment variables with names such as
@@ -136,7 +139,10 @@ func (o *runOptions) execute(ctx context.Context, opts localrun.Options) (*local
 	defer pool.Close()
 	guard := egress.New(egress.DeveloperRules())
 	servers := guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer})
-	client := mcp.New(mcp.Config{HTTP: servers, Version: metrics.Version()})
+	opts.HTTP = guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse})
+	defer opts.HTTP.CloseIdleConnections()
+	opts.OAuthApps = oauth.NewApps(oauth.AppsConfig{HTTP: opts.HTTP})
+	client := mcp.New(mcp.Config{HTTP: servers, Apps: opts.OAuthApps, Version: metrics.Version()})
 	defer servers.CloseIdleConnections()
 	defer client.Close()
 	variables := func() (runnerconfig.Variables, error) { return opts.Variables, nil }
@@ -146,8 +152,6 @@ func (o *runOptions) execute(ctx context.Context, opts localrun.Options) (*local
 		return nil, err
 	}
 	opts.Scripts, opts.MCP = pool, client
-	opts.HTTP = guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse})
-	defer opts.HTTP.CloseIdleConnections()
 	return localrun.Run(ctx, opts)
 }
 
@@ -166,6 +170,12 @@ func (o *runOptions) readOptions(project *bundle.Project) (opts localrun.Options
 	if opts.Files, err = readAttachments(o.files); err != nil {
 		return opts, err
 	}
+	apps, missing, err := readOAuthApps(project, os.Getenv)
+	if err != nil {
+		return opts, err
+	}
+	printWarnings(o.messages, o.dir, missing)
+	opts.Variables = opts.Variables.WithOAuthApps(apps)
 	replaced, providers, err := readReplacedModels(project, o.models)
 	if err != nil {
 		return opts, err

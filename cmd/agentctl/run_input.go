@@ -134,8 +134,8 @@ var secretName = regexp.MustCompile(`(?i)(key|token|secret|password|passwd|crede
 // minEnvironmentSecret is the length of the shortest value of the environment that is hidden, in bytes.
 const minEnvironmentSecret = 8
 
-// findSecrets returns the values that no recorded case may contain: keys of model services, variables that MCP servers use in
-// headers, and variables whose names are names of secrets.
+// findSecrets returns the values that no recorded case may contain: keys of model services, client secrets, variables that MCP servers
+// use in headers, and variables whose names are names of secrets.
 func findSecrets(project *bundle.Project, variables runnerconfig.Variables, services runnerconfig.Providers, environment []string) (secrets []string) {
 	for _, service := range services.Providers {
 		secrets = append(secrets, service.APIKey)
@@ -144,6 +144,9 @@ func findSecrets(project *bundle.Project, variables runnerconfig.Variables, serv
 		if name, value, _ := strings.Cut(pair, "="); secretName.MatchString(name) && len(value) >= minEnvironmentSecret {
 			secrets = append(secrets, value)
 		}
+	}
+	for _, app := range variables.OAuthApps {
+		secrets = append(secrets, app.ClientSecret)
 	}
 	var inHeaders []string
 	for _, a := range project.Agents {

@@ -35,11 +35,11 @@ func (r *Reconciler) followGit(
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	variables, err := r.variablesDigest(ctx, e)
+	needs, err := r.needsOf(ctx, e)
 	if err != nil {
 		return 0, err
 	}
-	if was := e.Status.Git; was != nil && isUnchanged(*was, head, variables, e.Spec.Git.AutoDeploy, list.Items) {
+	if was := e.Status.Git; was != nil && isUnchanged(*was, head, needs, e.Spec.Git.AutoDeploy, list.Items) {
 		if was.Path == nil { // written by an earlier release
 			was.Path = &head.Path
 		}
@@ -55,7 +55,7 @@ func (r *Reconciler) followGit(
 	}
 	asked, err := r.requestDeployment(ctx, e, branchOf(e, project), head, live, list.Items, key)
 	if asked != nil {
-		asked.Variables = variables
+		asked.Variables, asked.OAuthApps = needs.variables, needs.oauthApps
 	}
 	var collision *object.StalledError
 	if errors.As(err, &collision) {
@@ -73,12 +73,24 @@ func (r *Reconciler) followGit(
 	return 0, nil
 }
 
+// needs are digests of what a deployment needs from its environment.
+type needs struct{ variables, oauthApps string }
+
+func (r *Reconciler) needsOf(ctx context.Context, e *v1alpha1.Environment) (out needs, err error) {
+	if out.variables, err = r.variablesDigest(ctx, e); err == nil {
+		out.oauthApps, err = r.oauthAppsDigest(ctx, e)
+	}
+	return out, err
+}
+
 // isUnchanged reports whether there is nothing to decide: the environment already has this head, or a head
 // with the same files, of the same git.path. A deployment that failed because of its connectors is
-// retried once per change of the variables. An environment that follows a branch has one build at a
+// retried once per change of the variables, and one whose build failed once per change of the OAuth apps,
+// because the build needs them to list the tools of MCP servers. An environment that follows a branch has one build at a
 // time: it waits for the current build, then takes the newest head.
-func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, variables string, following bool, all []v1alpha1.Deployment) bool {
-	if was.Variables != variables && isStopped(was.Deployment, all) {
+func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now needs, following bool, all []v1alpha1.Deployment) bool {
+	if was.Variables != now.variables && hasFailed(was.Deployment, v1alpha1.FailureConnectors, all) ||
+		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) {
 		return false
 	}
 	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isBundleGone(&d) }) {

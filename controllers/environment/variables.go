@@ -18,29 +18,44 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// variablesDigest returns a digest of an environment's variables and OAuth apps: the spec and the versions
-// of the Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because
-// the status shows it.
+// variablesDigest returns a digest of an environment's variables: the spec and the versions of the
+// Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because the
+// status shows it.
 func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
-	if len(e.Spec.Variables) == 0 && len(e.Spec.OAuthApps) == 0 {
+	if len(e.Spec.Variables) == 0 {
 		return "", nil
 	}
 	variables := slices.SortedFunc(slices.Values(e.Spec.Variables), func(a, b v1alpha1.EnvironmentVariable) int {
 		return strings.Compare(string(a.Name), string(b.Name))
 	})
-	versions := map[v1alpha1.Name]string{}
+	var secrets []v1alpha1.Name
 	for _, v := range variables {
 		if v.SecretKeyRef != nil {
-			versions[v.SecretKeyRef.Name] = ""
+			secrets = append(secrets, v.SecretKeyRef.Name)
 		}
+	}
+	return r.digestWithSecrets(ctx, e, variables, secrets)
+}
+
+// oauthAppsDigest returns a digest of an environment's OAuth apps, as variablesDigest does of variables.
+func (r *Reconciler) oauthAppsDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+	if len(e.Spec.OAuthApps) == 0 {
+		return "", nil
 	}
 	apps := slices.SortedFunc(slices.Values(e.Spec.OAuthApps), func(a, b v1alpha1.OAuthApp) int {
 		return strings.Compare(string(a.Name), string(b.Name))
 	})
+	var secrets []v1alpha1.Name
 	for _, a := range apps {
-		versions[a.ClientSecretRef.Name] = ""
+		secrets = append(secrets, a.ClientSecretRef.Name)
 	}
-	for name := range versions {
+	return r.digestWithSecrets(ctx, e, apps, secrets)
+}
+
+// digestWithSecrets returns a digest of a part of the spec and of the versions of Secrets.
+func (r *Reconciler) digestWithSecrets(ctx context.Context, e *v1alpha1.Environment, spec any, secrets []v1alpha1.Name) (string, error) {
+	versions := map[v1alpha1.Name]string{}
+	for _, name := range secrets {
 		secret := &metav1.PartialObjectMetadata{}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(name)}, secret)
@@ -49,22 +64,17 @@ func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environmen
 		}
 		versions[name] = secret.ResourceVersion
 	}
-	content := []any{variables, versions}
-	if len(apps) > 0 { // so that an environment without apps keeps its digest
-		content = append(content, apps)
-	}
-	data, err := json.Marshal(content)
+	data, err := json.Marshal([]any{spec, versions})
 	if err != nil {
-		return "", fmt.Errorf("writing the variables: %w", err)
+		return "", fmt.Errorf("writing the variables or OAuth apps: %w", err)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// isStopped reports whether a deployment failed because of its connectors. A change of the variables
-// may fix that.
-func isStopped(deployment string, all []v1alpha1.Deployment) bool {
+// hasFailed reports whether a deployment failed for a reason.
+func hasFailed(deployment string, reason v1alpha1.DeploymentFailure, all []v1alpha1.Deployment) bool {
 	return slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
-		return d.Name == deployment && d.Status.FailureReason == v1alpha1.FailureConnectors
+		return d.Name == deployment && d.Status.FailureReason == reason
 	})
 }

@@ -80,7 +80,7 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		Expect(e.Status.Git.Variables).NotTo(ContainSubstring("secret"))
 	})
 
-	It("retries when an OAuth app appears", func(ctx SpecContext) {
+	It("retries a failed build once when an OAuth app appears", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		f.ExpectApplied(ctx, f.Secret("crm", map[string]string{"secret": "x"}))
@@ -88,11 +88,21 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		f.reconciled(ctx, e)
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.r, e)
-		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
+		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureBuild)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(1), "nothing has changed")
 		e.Spec.OAuthApps = []v1alpha1.OAuthApp{oauthApp("crm", "crm", "secret")}
 		f.ExpectApplied(ctx, e)
 		f.ExpectReconciled(ctx, f.r, e)
 		Expect(f.commits(ctx)).To(HaveLen(2))
+		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureBuild)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(2), "once, although it failed again")
+		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureTests)
+		e.Spec.OAuthApps = nil
+		f.ExpectApplied(ctx, e)
+		f.ExpectReconciled(ctx, f.r, e)
+		Expect(f.commits(ctx)).To(HaveLen(2), "tests need no OAuth app")
 	})
 
 	DescribeTable("does not retry for variables", func(ctx SpecContext, reason v1alpha1.DeploymentFailure) {

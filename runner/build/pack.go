@@ -113,6 +113,9 @@ func packProject(ctx context.Context, opts PackOptions, log *buildLog) (dispatch
 	if err := LockTools(ctx, opts.MCP, opts.Variables, project, log.addLine); err != nil {
 		return none, err
 	}
+	if err := warnOAuthApps(opts.Variables, project, log.addLine); err != nil {
+		return none, err
+	}
 	built, err := uploadBundle(ctx, opts, log, project)
 	if err != nil {
 		return none, err
