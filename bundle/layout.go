@@ -31,7 +31,7 @@ var layout = []folder{
 	{name: "hooks", extensions: scripts},
 	{name: "middleware", extensions: scripts},
 	{name: "models", extensions: yamlExtensions},
-	{name: "schemas", extensions: []string{".json"}, unsupported: true},
+	{name: "schemas", extensions: []string{".json"}},
 	{name: stepsFolder, extensions: scripts},
 	{name: "tests", extensions: yamlExtensions},
 	{name: "tools", extensions: slices.Concat(scripts, yamlExtensions)},

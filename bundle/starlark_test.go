@@ -250,6 +250,8 @@ func TestScriptTool_ReportsProblems(t *testing.T) {
 		"schema":               {"def f(x, y=1):\n  '''F.\n\n  Schema: s'''", ""},
 		"schema and args":      {"def f(x, y=1):\n  '''F.\n\n  Args:\n    x (any): X.\n  Schema: s'''", "6:3: a docstring has either Args or Schema; remove one"},
 		"invalid schema":       {"def f(x):\n  '''F.\n\n  Schema: broken'''", "1:5: the JSON Schema of the parameters of a.f is invalid: "},
+		"large schema":         {"def f(x):\n  '''F.\n\n  Schema: large'''", "4:3: schemas/large.json has 70031 bytes, at most 65536 are allowed"},
+		"reference outside":    {"def f(x):\n  '''F.\n\n  Schema: outside'''", "4:3: schemas/outside.json: "},
 		"schema for others": {"def f(y, z=1):\n  '''F.\n\n  Schema: s'''", "1:5: function f has no parameter x, which is a property of schemas/s.json; add it\n" +
 			"tools/a.star:1:7: parameter y has no default, so schemas/s.json must require it\ntools/a.star:1:10: parameter z is no property of schemas/s.json; add it"},
 	} {
@@ -257,6 +259,8 @@ func TestScriptTool_ReportsProblems(t *testing.T) {
 			t.Parallel()
 			_, err := bundle.Parse(newFiles("agents/ok.yaml", okAgent+"tools: [a.f]\n", "tools/a.star", tt.function+"\n",
 				"schemas/s.json", `{"type": "object", "properties": {"x": {}, "y": {}}, "required": ["x"]}`,
+				"schemas/large.json", `{"type": "object", "title": "`+strings.Repeat("a", 70_000)+`"}`,
+				"schemas/outside.json", `{"type": "object", "properties": {"x": {"$ref": "https://a.example/x.json"}}}`,
 				"schemas/broken.json", `{"type": "object", "properties": {"x": {"type": 1}}, "required": ["x"]}`))
 			if tt.want == "" {
 				require.NoError(t, err)

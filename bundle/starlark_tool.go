@@ -243,6 +243,9 @@ func (t *ScriptTool) checkDefault(line *docArgument, p scriptParameter, schema m
 	}
 }
 
+// maxSchemaFile limits a file in schemas/ in bytes.
+const maxSchemaFile = 64 << 10
+
 // useSchema takes the schema of the parameters from a file in schemas/.
 func (t *ScriptTool) useSchema(files Files, doc *docstring, parameters []scriptParameter) {
 	file := "schemas/" + doc.schema + ".json"
@@ -251,6 +254,9 @@ func (t *ScriptTool) useSchema(files Files, doc *docstring, parameters []scriptP
 	case !ok:
 		t.problems.add(doc.schemaAt, "the schema %s does not exist", file)
 		return
+	case len(text) > maxSchemaFile:
+		t.problems.add(doc.schemaAt, "%s has %d bytes, at most %d are allowed", file, len(text), maxSchemaFile)
+		return
 	case len(doc.args) > 0:
 		t.problems.add(doc.schemaAt, "a docstring has either Args or Schema; remove one")
 	}
@@ -258,6 +264,12 @@ func (t *ScriptTool) useSchema(files Files, doc *docstring, parameters []scriptP
 		t.problems.add(doc.schemaAt, "%s must be a JSON Schema with the type object", file)
 		return
 	}
+	inlined, err := jsonschema.Inline(t.Parameters, t.Parameters)
+	if err != nil {
+		t.problems.add(doc.schemaAt, "%s: %v", file, err)
+		return
+	}
+	t.Parameters, _ = inlined.(map[string]any)
 	properties, _ := t.Parameters["properties"].(map[string]any)
 	required, _ := t.Parameters["required"].([]any)
 	for _, p := range parameters {

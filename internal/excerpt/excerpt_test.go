@@ -45,3 +45,42 @@ func FuzzOf(f *testing.F) {
 		require.True(t, got == text || strings.HasPrefix(text, strings.TrimSuffix(got, mark)))
 	})
 }
+
+// double counts each character twice, as a text whose characters are all escaped.
+func double(r rune) int { return 2 * utf8.RuneLen(r) }
+
+func TestEnds_LeavesOutTheMiddle(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 100) + strings.Repeat("z", 100)
+	for name, c := range map[string]struct {
+		text  string
+		size  int
+		width func(rune) int
+		want  string
+	}{
+		"fits":                {"abc", 3, nil, "abc"},
+		"fits with width":     {"abc", 6, double, "abc"},
+		"third and the rest":  {long, 46 + 30, nil, strings.Repeat("é", 5) + "\n[… 270 bytes left out …]\n" + strings.Repeat("z", 20)},
+		"whole characters":    {long, 46 + 33, nil, strings.Repeat("é", 5) + "\n[… 268 bytes left out …]\n" + strings.Repeat("z", 22)},
+		"counted by width":    {long, 2*46 + 60, double, strings.Repeat("é", 5) + "\n[… 270 bytes left out …]\n" + strings.Repeat("z", 20)},
+		"no space for a mark": {long, 5, nil, "éé"},
+		"negative size":       {"abc", -1, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, Ends(c.text, c.size, c.width))
+		})
+	}
+}
+
+func FuzzEnds(f *testing.F) {
+	f.Add("aéb", 2)
+	f.Add(strings.Repeat("é", 100), 90)
+	f.Fuzz(func(t *testing.T, text string, size int) {
+		got := Ends(text, size, nil)
+		require.True(t, got == text || len(got) <= max(size, 0))
+		if utf8.ValidString(text) {
+			require.True(t, utf8.ValidString(got))
+		}
+	})
+}

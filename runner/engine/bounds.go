@@ -88,35 +88,10 @@ func (l *llmAgent) shownResult(tool string, r Result) map[string]any {
 	}
 	const overhead = len(`{"result":"","note":""}`)
 	if r.Error != "" {
-		return map[string]any{"error": cutMiddle(r.Error, limit-overhead)}
+		return map[string]any{"error": excerpt.Ends(r.Error, limit-overhead, encodedLen)}
 	}
 	note := fmt.Sprintf("The result has %d bytes of JSON, the limit is %d. Request less data if you need the middle.", len(text), limit)
-	return map[string]any{"result": cutMiddle(string(text), limit-overhead-len(note)), "note": note}
-}
-
-// middleMark stands for the middle of a shortened text.
-const middleMark = "\n[… %d bytes left out …]\n"
-
-// cutMiddle returns a third of most from the beginning of a text and two thirds from its end, with a mark between. The result
-// needs at most most bytes inside a JSON string. The text needs more.
-func cutMiddle(text string, most int) string {
-	most -= len(middleMark) + len("\\n\\n") + len("9223372036854775807")
-	begin, end := 0, len(text)
-	for rest := most / 3; begin < len(text); {
-		r, size := utf8.DecodeRuneInString(text[begin:])
-		if rest -= encodedLen(r); rest < 0 {
-			break
-		}
-		begin += size
-	}
-	for rest := most - most/3; end > begin; {
-		r, size := utf8.DecodeLastRuneInString(text[:end])
-		if rest -= encodedLen(r); rest < 0 {
-			break
-		}
-		end -= size
-	}
-	return text[:begin] + fmt.Sprintf(middleMark, end-begin) + text[end:]
+	return map[string]any{"result": excerpt.Ends(string(text), limit-overhead-len(note), encodedLen), "note": note}
 }
 
 // maxSide limits each of the log and the context of a large result, as JSON in bytes.
@@ -177,7 +152,7 @@ func cutEncoded(text string, most int) string {
 // encodedLen returns an upper bound of the bytes that encoding/json writes for a character.
 func encodedLen(r rune) int {
 	switch {
-	case r == '"' || r == '\\':
+	case r == '"' || r == '\\' || r == '\n':
 		return 2
 	case r < ' ' || r == utf8.RuneError || r == '<' || r == '>' || r == '&' || r == '\u2028' || r == '\u2029':
 		return 6

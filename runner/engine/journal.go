@@ -102,8 +102,10 @@ type stepEntry struct {
 	Milliseconds int64     `json:"ms"`
 	// Outcome is a word of the kind, such as "ended" or "blocked". With "started" the script has begun, and another entry
 	// with the same ID follows when it ends.
-	Outcome string          `json:"outcome"`
-	Result  json.RawMessage `json:"result,omitempty"`
+	Outcome string `json:"outcome"`
+	// Code is the error code of a script that failed.
+	Code   string          `json:"code,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
 	// Context are the changed values of the run's context; null for a deleted one.
 	Context map[string]any `json:"context,omitempty"`
 	Log     []LogLine      `json:"log,omitempty"`

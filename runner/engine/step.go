@@ -19,6 +19,8 @@ const stepStarted = "started"
 type Step struct {
 	// Outcome is a word for people, such as "ended" or "blocked".
 	Outcome string
+	// Code is the error code of a script that failed.
+	Code string
 	// Result is JSON, or nil.
 	Result json.RawMessage
 	// Context are the changed values of the run's context; nil for a deleted one.
@@ -38,7 +40,7 @@ func (s *Scope) Step(ctx context.Context, id, kind string, run func(ctx context.
 		took := s.engine.periodSince(begin)
 		log, more := s.stepLog(step)
 		return stepEntry{
-			At: took.At, Milliseconds: took.Milliseconds, Outcome: step.Outcome, Result: step.Result, Context: step.Context,
+			At: took.At, Milliseconds: took.Milliseconds, Outcome: step.Outcome, Code: step.Code, Result: step.Result, Context: step.Context,
 			Log: log, MoreLog: more,
 		}, err
 	})
@@ -74,7 +76,7 @@ func (s *Scope) RunScript(
 		step, err := run(ctx, &ScriptRun{Began: began.At, Facts: began.Facts, Effects: &Effects{scope: s, owner: owner}})
 		log, more := s.stepLog(step)
 		return stepEntry{
-			At: began.At, Milliseconds: s.engine.periodSince(begin).Milliseconds, Outcome: step.Outcome, Result: step.Result,
+			At: began.At, Milliseconds: s.engine.periodSince(begin).Milliseconds, Outcome: step.Outcome, Code: step.Code, Result: step.Result,
 			Context: step.Context, Log: log, MoreLog: more,
 		}, err
 	})
@@ -125,7 +127,7 @@ func (s *Scope) runStep(ctx context.Context, id, kind string, run func(ctx conte
 // concludeStep applies a recorded step to the run.
 func (s *Scope) concludeStep(recorded stepEntry) Step {
 	s.values.applyChanges(recorded.Context)
-	return Step{Outcome: recorded.Outcome, Result: recorded.Result, Context: recorded.Context, Log: recorded.Log}
+	return Step{Outcome: recorded.Outcome, Code: recorded.Code, Result: recorded.Result, Context: recorded.Context, Log: recorded.Log}
 }
 
 // recordedStep returns a recorded step.

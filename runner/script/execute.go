@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"go.starlark.net/starlark"
 	"go.starlark.net/syntax"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
 // call is a call that a child executes.
@@ -195,9 +195,7 @@ func (c *call) exchange(request *requestMessage) (*answerMessage, error) {
 // log sends a line to the parent, or counts it if the budget of the run is used up.
 func (c *call) writeLog(level, text string, fields json.RawMessage) error {
 	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > maxLogLine {
-		text = cutText(text, maxLogLine)
-	}
+	text = excerpt.Of(text, maxLogLine, "")
 	budget := &c.message.Logs
 	size := len(text) + len(fields)
 	if budget.Lines < 1 || budget.Bytes < size {
@@ -210,14 +208,6 @@ func (c *call) writeLog(level, text string, fields json.RawMessage) error {
 		c.broken = err
 	}
 	return err
-}
-
-// cutText returns the beginning of a text of at most size bytes, without half a character at its end.
-func cutText(text string, size int) string {
-	for size > 0 && !utf8.RuneStart(text[size]) {
-		size--
-	}
-	return text[:size]
 }
 
 // position returns the place in the script that called a built-in.
@@ -268,12 +258,7 @@ const maxFrames = 50
 
 // oneLine returns a text for models: on one line, with at most maxErrorText bytes.
 func oneLine(text string) string {
-	if len(text) > 4*maxErrorText { // The text can be as large as the memory of the child.
-		text = cutText(text, 4*maxErrorText)
-	}
+	text = excerpt.Of(text, 4*maxErrorText, "") // The text can be as large as the memory of the child.
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if len(text) > maxErrorText {
-		text = cutText(text, maxErrorText)
-	}
-	return text
+	return excerpt.Of(text, maxErrorText, "")
 }

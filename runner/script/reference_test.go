@@ -143,6 +143,8 @@ The first paragraph of the docstring describes the tool for the model. The secti
   Scripts can add values, with at most %d KiB together. Values of the event cannot change. The REST API shows the added
   values of an ended run, and searches find them.
 - ` + "`*args` and `**kwargs`" + ` are rejected.
+- ` + "`Schema: refund`" + ` in place of ` + "`Args`" + ` takes the parameters from ` + "`schemas/refund.json`" + `: a JSON Schema of the type
+  ` + "`object`" + `, with a property for each parameter and at most 64 KiB. Its references stay in the file.
 - ` + "`Idempotent: yes`" + ` lets the runner repeat an interrupted call.
 
 ## Limits
@@ -174,8 +176,8 @@ func referencePage() string {
 	}
 	fmt.Fprintf(&page, `
 - Memory: %d MiB.
-- Arguments and results of functions: %d KiB of JSON, with at most %d nested lists and maps. A response to a request has at most
-  252 KiB, its text and its JSON value together.
+- Arguments and results of functions: %d KiB of JSON, with at most %d nested lists and maps. The body of a response
+  is cut at 240 KiB (`+"`truncated`"+`). With its escapes as a JSON string and its headers, a response has at most 252 KiB.
 - Log of a run: %d lines and %d KiB, %d KiB a line.
 
 A script beyond a limit fails with %s. Other errors are %s. Models see the message of an error. The journal

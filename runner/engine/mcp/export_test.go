@@ -7,9 +7,6 @@ import "context"
 // Wait waits for the requests in the background.
 func (c *Client) Wait() { c.background.Wait() }
 
-// CutMiddle is cutMiddle.
-func CutMiddle(text string, limit int) string { return cutMiddle(text, limit) }
-
 // MaxPeers is maxPeers.
 const MaxPeers = maxPeers
 

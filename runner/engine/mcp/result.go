@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/redact"
 	"github.com/agentplatform/agentplatform/runner/oauth"
@@ -87,7 +88,7 @@ func readResult(raw json.RawMessage, hidden *redact.Secrets, limit int) (map[str
 		}
 		text = string(shown)
 	}
-	out := map[string]any{"result": cutMiddle(text, limit)}
+	out := map[string]any{"result": excerpt.Ends(text, limit, nil)}
 	if dropped != "" {
 		out["note"] = hidden.RedactText(dropped)
 	}
@@ -117,23 +118,6 @@ func joinParts(parts []part) (text, dropped string) {
 		dropped = oneLine(fmt.Sprintf("%d parts without text were left out: %s", len(types), names))
 	}
 	return strings.Join(texts, "\n"), dropped
-}
-
-// cutMiddle returns a text of at most limit bytes: the first third and the last two thirds, with a mark between.
-func cutMiddle(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	const reserve = 64
-	begin := (limit - reserve) / 3
-	end := len(text) - (limit - reserve - begin)
-	for begin > 0 && !utf8.RuneStart(text[begin]) {
-		begin--
-	}
-	for end < len(text) && !utf8.RuneStart(text[end]) {
-		end++
-	}
-	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", text[:begin], end-begin, text[end:])
 }
 
 // oneLine returns a text of a server in one line of at most maxMessage bytes.

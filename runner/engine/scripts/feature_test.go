@@ -48,6 +48,11 @@ type shop struct {
 }
 
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if size, found := strings.CutPrefix(r.URL.Path, "/escaped/"); found {
+		count, _ := strconv.Atoi(size)
+		_, _ = fmt.Fprintf(w, `{"text":%q}`, strings.Repeat("<", count))
+		return
+	}
 	if size, found := strings.CutPrefix(r.URL.Path, "/large/"); found {
 		count, _ := strconv.Atoi(size)
 		w.Header().Set("Content-Type", "application/json")

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -69,6 +71,8 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 	}
 	result, err := h.effects.Do(ctx, effect)
 	if r.Name == "http.request" {
+		result.Value = maps.Clone(result.Value) // The journal keeps the other one.
+		addJSON(result.Value)
 		return answerOf(result, err)
 	}
 	if err != nil || result.Error != "" {
@@ -208,9 +212,28 @@ func (h *host) sendRequest(ctx context.Context, r *httpRequest, key string) (map
 	if r.Fail && response.Status >= http.StatusBadRequest {
 		return nil, errors.New(response.Failure())
 	}
-	return checkSize(map[string]any{
-		"status": response.Status, "headers": response.Headers, "body": response.Body, "json": response.JSON, "truncated": response.Truncated,
-	})
+	recorded := map[string]any{
+		"status": response.Status, "headers": response.Headers, "body": response.Body, "truncated": response.Truncated,
+	}
+	if same := maps.Clone(recorded); response.JSON == nil || !reflect.DeepEqual(addJSON(same), response.JSON) {
+		recorded["json"] = response.JSON
+	}
+	return checkSize(recorded)
+}
+
+// addJSON adds the value of a JSON body to a response that was recorded without it, and returns it. The journal has the body
+// once.
+func addJSON(response map[string]any) any {
+	body, isText := response["body"].(string)
+	if _, has := response["json"]; has || !isText {
+		return nil
+	}
+	var value any
+	if err := exactjson.Decode([]byte(body), &value); err != nil {
+		return nil
+	}
+	response["json"] = value
+	return value
 }
 
 // maxResponse limits a response as JSON, in bytes. The rest of the journal's entry is for the call and its time.
@@ -223,7 +246,7 @@ func checkSize(response map[string]any) (map[string]any, error) {
 		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
 	if len(text) > maxResponse {
-		return nil, fmt.Errorf("the response has %d bytes with its body and its JSON, at most %d are allowed; request less data", len(text), maxResponse)
+		return nil, fmt.Errorf("the response has %d bytes as JSON text, at most %d are allowed; request less data", len(text), maxResponse)
 	}
 	return response, nil
 }

@@ -3,6 +3,7 @@
 package scripts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -43,12 +44,9 @@ type around struct {
 
 // run runs the function once over all attempts and returns its step. Its error is a failure of the function, or its stop.
 func (f *feature) run(ctx context.Context, a around) (engine.Step, error) {
-	code, kind := CodeMiddleware, string(a.owner)
-	switch a.owner {
-	case bundle.OwnerHook:
-		code = CodeHook
-	case bundle.OwnerTool: // a step
-		code, kind = script.CodeError, "script"
+	kind := string(a.owner)
+	if a.owner == bundle.OwnerTool { // a step
+		kind = "script"
 	}
 	step, err := a.scope.RunScript(ctx, a.step, kind+"."+a.function, a.facts, func(ctx context.Context, s *engine.ScriptRun) (engine.Step, error) {
 		out, err := f.invoke(ctx, invocation{
@@ -69,7 +67,7 @@ func (f *feature) run(ctx context.Context, a around) (engine.Step, error) {
 		if err := exactjson.Decode(step.Result, &message); err != nil {
 			return step, fmt.Errorf("reading a step: %w", err)
 		}
-		return step, engine.NewFailure(code, fmt.Sprintf("%s of %s failed: %s", a.function, a.file, message), nil)
+		return step, engine.NewFailure(a.errorCode(step), fmt.Sprintf("%s of %s failed: %s", a.function, a.file, message), nil)
 	case stepStopped:
 		stop := new(engine.Stop)
 		if err := exactjson.Decode(step.Result, stop); err != nil {
@@ -78,6 +76,18 @@ func (f *feature) run(ctx context.Context, a around) (engine.Step, error) {
 		return step, stop
 	}
 	return step, nil
+}
+
+// errorCode returns the error code of a run whose function failed. Middleware and hooks have one code each, steps the code of the
+// script. Steps that earlier releases recorded have no code.
+func (a around) errorCode(failed engine.Step) string {
+	switch a.owner {
+	case bundle.OwnerHook:
+		return CodeHook
+	case bundle.OwnerMiddleware:
+		return CodeMiddleware
+	}
+	return cmp.Or(failed.Code, script.CodeError)
 }
 
 // stepOf returns the step of a function that ran. A failed function changes nothing in the context.
@@ -92,7 +102,7 @@ func (a around) stepOf(out outcome) (engine.Step, error) {
 	var result any
 	switch {
 	case out.failed != nil:
-		step.Outcome, step.Context, result = stepFailed, nil, out.failed.Message
+		step.Outcome, step.Code, step.Context, result = stepFailed, out.failed.Code, nil, out.failed.Message
 	case out.stop != nil:
 		step.Outcome, result = stepStopped, out.stop
 	case out.abort != nil:

@@ -114,22 +114,23 @@ func TestStep_ResumesBetweenRequests(t *testing.T) {
 // A script that fails fails the run, with the name of its file and no change of the context.
 func TestStep_FailsRun(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct{ source, message string }{
-		"fail":     {"def run(context):\n    context[\"a\"] = 1\n    fail(\"no such order\")\n", "run of steps/enrich.star failed: no such order"},
-		"error":    {"def run(input):\n    return input[\"x\"]\n", "run of steps/enrich.star failed: "},
-		"response": {"def run():\n    return http.get(env(\"SHOP\") + \"/\")\n", "run of steps/enrich.star failed: http.request: the service responded with the status 418"},
-		"limit":    {"def run():\n    for i in range(1000000000):\n        pass\n", "run of steps/enrich.star failed: the script needs more than"},
+	for name, row := range map[string]struct{ source, message, code string }{
+		"fail":     {"def run(context):\n    context[\"a\"] = 1\n    fail(\"no such order\")\n", "run of steps/enrich.star failed: no such order", "script_error"},
+		"error":    {"def run(input):\n    return input[\"x\"]\n", "run of steps/enrich.star failed: ", "script_error"},
+		"response": {"def run():\n    return http.get(env(\"SHOP\") + \"/\")\n", "run of steps/enrich.star failed: http.request: the service responded with the status 418", "script_error"},
+		"limit":    {"def run():\n    for i in range(1000000000):\n        pass\n", "run of steps/enrich.star failed: the script needs more than", "script_limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newStepBench(t, "steps: [{script: steps.enrich.run}]\n", row.source)
 			b.shop.status = http.StatusTeapot
 			out, journal := b.execute(t, nil)
-			require.Equal(t, "script_error", out.ErrorCode, out.Cause)
+			require.Equal(t, row.code, out.ErrorCode, out.Cause)
 			require.Contains(t, out.Error, row.message)
 			require.NotContains(t, string(journal[len(journal)-1].Data), `"context"`)
 			again, _ := b.execute(t, journal)
 			require.Equal(t, out.Error, again.Error, "from its journal")
+			require.Equal(t, row.code, again.ErrorCode, "from its journal")
 		})
 	}
 }
