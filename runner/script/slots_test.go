@@ -133,10 +133,10 @@ func TestSlotQueue_KeepsTurnOfNewScripts(t *testing.T) {
 func TestSlotQueue_NeverBlocks(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test.
+		random := rand.New(rand.NewPCG(seed, 1))
 		limits := slotLimits{children: 1 + random.IntN(12), each: 100}
 		limits.computing = 1 + random.IntN(min(3, limits.children))
-		limits.memory = limits.each*uint64(limits.computing) + uint64(random.IntN(100)) //nolint:gosec // Positive.
+		limits.memory = limits.each*uint64(limits.computing) + uint64(random.IntN(100))
 		q, left := newSlotQueue(limits), map[*slot]int{}
 		for range 40 {
 			left[q.requestSlot(string(rune('a'+random.IntN(4))))] = random.IntN(6)
@@ -161,7 +161,7 @@ func stepScripts(q *slotQueue, left map[*slot]int, random *rand.Rand) {
 			q.resumeScript(s)
 		case s.state == slotComputing && requests > 0:
 			left[s]--
-			q.pauseScript(s, uint64(random.IntN(130))) //nolint:gosec // Positive.
+			q.pauseScript(s, uint64(random.IntN(130)))
 		case s.state == slotComputing || random.IntN(50) == 0: // It ends, or its context does.
 			q.releaseSlot(s)
 			delete(left, s)
