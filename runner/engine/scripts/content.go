@@ -6,16 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
-
-// filePrefix begins the ID of a file, before its number from 1.
-const filePrefix = "f"
 
 // contentOf returns a message as middleware sees it: texts, and files without their data.
 func contentOf(content *model.Content, files []engine.File) map[string]any {
@@ -24,24 +19,14 @@ func contentOf(content *model.Content, files []engine.File) map[string]any {
 		switch {
 		case part.Thought:
 		case part.File != nil:
-			parts = append(parts, map[string]any{
-				"file": fileID(part.File, files), "name": part.File.Name, "mime_type": part.File.MIMEType, "size": len(part.File.Data),
-			})
+			about := aboutFile(part.File)
+			about["file"] = fileID(part.File, files)
+			parts = append(parts, about)
 		case part.Text != "":
 			parts = append(parts, map[string]any{"text": part.Text})
 		}
 	}
 	return map[string]any{"role": content.Role, "parts": parts}
-}
-
-// fileID returns the ID of an attachment of the run.
-func fileID(file *engine.File, files []engine.File) string {
-	for i := range files {
-		if file == &files[i] {
-			return filePrefix + strconv.Itoa(i+1)
-		}
-	}
-	return ""
 }
 
 // parseContent returns the message that middleware returned. It keeps the role.
@@ -88,10 +73,9 @@ func parsePart(value json.RawMessage, files []engine.File) (*model.Part, error) 
 	if part.Text != nil {
 		return &model.Part{Text: *part.Text}, nil
 	}
-	number, isID := strings.CutPrefix(*part.File, filePrefix)
-	n, err := strconv.Atoi(number)
-	if !isID || err != nil || n < 1 || n > len(files) {
+	file, found := findFile(*part.File, files)
+	if !found {
 		return nil, errors.New("the run has no file with this ID")
 	}
-	return &model.Part{File: &files[n-1]}, nil
+	return &model.Part{File: file}, nil
 }

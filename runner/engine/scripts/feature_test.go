@@ -94,6 +94,7 @@ type bench struct {
 	project *bundle.Project
 	shop    *shop
 	url     string
+	files   []engine.File
 }
 
 // memory is a journal.
@@ -149,6 +150,7 @@ func (b *bench) execute(t *testing.T, prior []dispatchapi.JournalEntry) (engine.
 	var journal memory
 	out := b.engine.Execute(t.Context(), engine.Input{
 		RunID: "r1", AgentName: "main", Project: b.project, Message: "hi", Journal: &journal, Prior: prior, Context: map[string]any{"customer": "acme"},
+		Files: b.files,
 	})
 	return out, slices.Concat(prior, journal.entries, out.Trailing)
 }

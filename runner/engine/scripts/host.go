@@ -51,8 +51,8 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 	}
 	effect := engine.Effect{Name: r.Name, Arguments: args, Read: !r.Write}
 	switch r.Name {
-	case script.FileData:
-		return h.readFile(r.Args)
+	case script.FileData, "files.list", "files.text", "files.json":
+		return answerFiles(r, h.scope.Files())
 	case bundle.SendConnector:
 		return h.sendConnector(ctx, args)
 	case "env", "hmac.sha256":

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scripts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/jsonscan"
+	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/script"
+)
+
+const (
+	// filePrefix begins the ID of a file, before its number from 1.
+	filePrefix = "f"
+	// maxFileText limits the text and the JSON of a file that a script gets, in bytes.
+	maxFileText = 256 << 10
+)
+
+// fileID returns the ID of an attachment of the run.
+func fileID(file *engine.File, files []engine.File) string {
+	for i := range files {
+		if file == &files[i] {
+			return filePrefix + strconv.Itoa(i+1)
+		}
+	}
+	return ""
+}
+
+// findFile returns the attachment with an ID.
+func findFile(id string, files []engine.File) (file *engine.File, found bool) {
+	number, isID := strings.CutPrefix(id, filePrefix)
+	n, err := strconv.Atoi(number)
+	if !isID || err != nil || n < 1 || n > len(files) {
+		return nil, false
+	}
+	return &files[n-1], true
+}
+
+// aboutFile returns the metadata of an attachment as scripts see it, without its ID.
+func aboutFile(file *engine.File) map[string]any {
+	return map[string]any{"name": file.Name, "mime_type": file.MIMEType, "size": len(file.Data)}
+}
+
+// answerFiles answers the built-ins for attachments. No answer has an entry in the journal, because each attempt has the same
+// attachments.
+func answerFiles(r script.Request, files []engine.File) (json.RawMessage, error) {
+	switch r.Name {
+	case script.FileData:
+		return readChunk(r.Args, files)
+	case "files.list":
+		list := []any{}
+		for i := range files {
+			about := aboutFile(&files[i])
+			about["id"] = fileID(&files[i], files)
+			list = append(list, about)
+		}
+		return json.Marshal(list)
+	}
+	var request struct {
+		ID  string
+		Max json.Number
+	}
+	if err := exactjson.Decode(r.Args, &request); err != nil {
+		return nil, script.Fail("an argument has a wrong type")
+	}
+	file, found := findFile(request.ID, files)
+	if !found {
+		return nil, script.Fail("the run has no file with this ID; files.list returns the IDs")
+	}
+	if r.Name == "files.json" {
+		return readJSON(file)
+	}
+	limit, err := strconv.Atoi(request.Max.String())
+	if err != nil || limit < 1 || limit > maxFileText {
+		return nil, script.Fail("max must be between 1 and %d", maxFileText)
+	}
+	return readText(file, limit)
+}
+
+// readText returns the beginning of a file as text.
+func readText(file *engine.File, limit int) (json.RawMessage, error) {
+	text := excerpt.Of(string(file.Data[:min(len(file.Data), limit+utf8.UTFMax)]), limit, "")
+	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		return nil, script.Fail("the file is not text in UTF-8")
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false) // A page must not have six times its size.
+	err := encoder.Encode(text)
+	return bytes.TrimSpace(out.Bytes()), err
+}
+
+// readJSON returns the value of a JSON file.
+func readJSON(file *engine.File) (json.RawMessage, error) {
+	switch {
+	case len(file.Data) > maxFileText:
+		return nil, script.Fail("the file has %d bytes, at most %d are allowed", len(file.Data), maxFileText)
+	case jsonscan.Check(file.Data) != nil:
+		return nil, script.Fail("the file is not JSON")
+	}
+	return file.Data, nil
+}
+
+// maxChunk limits the bytes of a file in an answer, so that their base64 fits into a message. It has no padding inside of
+// a file, because it is a multiple of three.
+const maxChunk = 600 << 10
+
+// readChunk returns a part of an attachment in base64.
+func readChunk(args json.RawMessage, files []engine.File) (json.RawMessage, error) {
+	var request struct{ Index, Offset int }
+	if err := exactjson.Decode(args, &request); err != nil {
+		return nil, fmt.Errorf("reading the request of a script: %w", err)
+	}
+	if request.Index < 0 || request.Index >= len(files) || request.Offset < 0 {
+		return nil, script.Fail("the run has no such file")
+	}
+	data := files[request.Index].Data
+	begin := min(request.Offset, len(data))
+	end := min(begin+maxChunk, len(data))
+	return json.Marshal(map[string]any{"data": data[begin:end], "more": end < len(data)})
+}
