@@ -101,7 +101,8 @@ func (p *repoParser) linkMiddleware(c *Connector, l Link) {
 	if p.hasFile(file) && p.project.starlark[file] == nil {
 		return // The parser has reported the script.
 	}
-	p.problems.add(c.At("links"), `"outbound.mode": no middleware of agent %q calls %s; write the call in %s, or choose another mode`, l.Agent, SendConnector, file)
+	p.problems.add(c.At("links"), `"outbound.mode": no middleware of agent %q calls %s; write the call in %s, or choose another mode`,
+		l.Agent, SendConnector, file)
 }
 
 // Title returns the connector's name for people: DisplayName, or Key without one.

@@ -27,8 +27,8 @@ func byStatus(statuses []store.RunStatus) string {
 
 // listedColumns drops the output and a large context, which lists do not return.
 func listedColumns(columns string) string {
-	return strings.NewReplacer("r.output,", "'' AS output,",
-		"r.context,", "CASE WHEN octet_length(r.context) <= "+strconv.Itoa(store.MaxListedContext)+" THEN r.context ELSE '' END AS context,").Replace(columns)
+	small := "CASE WHEN octet_length(r.context) <= " + strconv.Itoa(store.MaxListedContext) + " THEN r.context ELSE '' END AS context,"
+	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", small).Replace(columns)
 }
 
 // listedRun returns a run as lists have it.

@@ -62,7 +62,8 @@ func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token stor
 // noLink is the text for a payload whose link does not exist.
 func noLink(mode store.LinkMode) string {
 	if mode == store.LinkMiddleware {
-		return "Not sent: no link in the mode middleware joins the run's agent and an outbound connector with this name. Create the link, or correct the name."
+		return "Not sent: no link in the mode middleware joins the run's agent and an outbound connector with this name. " +
+			"Create the link, or correct the name."
 	}
 	return "Not sent: the run's agent has no link for this tool. The link may have been removed."
 }
