@@ -26,8 +26,8 @@ func newEnvCreateCommand() *cobra.Command {
 		Use:   "create NAME",
 		Short: "Create an environment",
 		Long: `Create an environment, and print its ID. --copy-from copies the variables of another
-environment, including the values of sensitive ones, which stay hidden. The new environment
-has no deployment.`,
+environment, including the values of sensitive ones, which stay hidden, and its OAuth apps. The
+new environment has no deployment.`,
 		Example: `  agentctl env create Staging --copy-from production --branch develop
   agentctl promote --from production --to staging`,
 		Args: cobra.ExactArgs(1),
@@ -42,7 +42,7 @@ has no deployment.`,
 	flags := cmd.Flags()
 	o.restOptions.bindFlags(flags)
 	o.output.bindFlags(flags)
-	flags.StringVar(&o.copyFrom, "copy-from", "", "slug or ID of the environment whose variables are copied")
+	flags.StringVar(&o.copyFrom, "copy-from", "", "slug or ID of the environment whose variables and OAuth apps are copied")
 	flags.StringVar(&o.branch, "branch", "", "branch to build; default: the default branch of the repository")
 	flags.StringVar(&o.kind, "kind", "", "kind of the environment, standard or test; default: standard")
 	return cmd
