@@ -109,6 +109,16 @@ func (c *Connector) At(key string) Position {
 	return Position{File: c.SourcePath, Line: 1, Column: 1}
 }
 
+// atLinkMode returns the position of outbound.mode of an item of links.
+func (c *Connector) atLinkMode(i int) Position {
+	if links := c.source.findNode("links"); links != nil && i < len(links.items) {
+		if mode := links.items[i].findNode("outbound", "mode"); mode != nil {
+			return mode.pos
+		}
+	}
+	return c.At("links")
+}
+
 // atConfig returns the position of a key of config, or of config if the key is missing.
 func (c *Connector) atConfig(key string) Position {
 	if config := c.source.findNode("config"); config != nil {

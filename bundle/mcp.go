@@ -212,7 +212,7 @@ func (p *repoParser) checkMCPServers(a *Agent) {
 	names := map[string]bool{}
 	for i := range a.MCPServers {
 		s := &a.MCPServers[i]
-		at := a.mcpPosition(i)
+		at := a.AtServer(i)
 		if names[s.Name] && s.Name != "" {
 			p.problems.add(at, "the agent has two servers with the name %q; choose another name", s.Name)
 		}
@@ -277,7 +277,7 @@ func (p *repoParser) linkMCPServers() {
 			if servers[s.Name] == nil {
 				servers[s.Name], first[s.Name] = s, a
 			} else if !servers[s.Name].isSameServer(s) {
-				p.problems.add(a.mcpPosition(i), `the server %q has another "url", "headers", "oauth", "oauth_app" or "discovery" in agent %q; choose another name, or write it once into agents/%s`,
+				p.problems.add(a.AtServer(i), `the server %q has another "url", "headers", "oauth", "oauth_app" or "discovery" in agent %q; choose another name, or write it once into agents/%s`,
 					s.Name, first[s.Name].Name, defaultsFile)
 			}
 		}
@@ -294,8 +294,8 @@ func (s *MCPServer) isSameServer(other *MCPServer) bool {
 	return sameAuth && s.OAuthApp == other.OAuthApp && s.URL == other.URL && maps.Equal(s.Headers, other.Headers) && s.IsPinned() == other.IsPinned()
 }
 
-// mcpPosition returns the position of a server of the agent.
-func (a *Agent) mcpPosition(i int) Position {
+// AtServer returns the position of an MCP server of the agent, which may be in a file of defaults.
+func (a *Agent) AtServer(i int) Position {
 	if list := a.source.findNode("mcp_servers"); list != nil && i < len(list.items) {
 		return list.items[i].pos
 	}

@@ -29,7 +29,7 @@ func (p *Project) OAuthAppUses() (uses []OAuthAppUse) {
 			add(access.app, a.At("apis", name, "auth", "oauth_app"))
 		}
 		for i := range a.MCPServers {
-			add(a.MCPServers[i].OAuthApp, a.mcpPosition(i))
+			add(a.MCPServers[i].OAuthApp, a.AtServer(i))
 		}
 	}
 	slices.SortFunc(uses, func(a, b OAuthAppUse) int {

@@ -69,6 +69,7 @@ func (p *repoParser) linkOutbound() {
 		if c.Mode != ModeOutbound {
 			continue
 		}
+		p.linkActions(c)
 		for _, l := range c.AllLinks() {
 			if sends[l.Agent]++; sends[l.Agent] == outbound.MaxLinks+1 {
 				p.problems.add(c.At("links"), "agent %q is linked to more than %d outbound connectors", l.Agent, outbound.MaxLinks)
@@ -103,6 +104,24 @@ func (p *repoParser) linkMiddleware(c *Connector, l Link) {
 	}
 	p.problems.add(c.At("links"), `"outbound.mode": no middleware of agent %q calls %s; write the call in %s, or choose another mode`,
 		l.Agent, SendConnector, file)
+}
+
+// linkActions reports links that give a tool to an agent without a model, which never calls it.
+func (p *repoParser) linkActions(c *Connector) {
+	for i, l := range c.Links {
+		if c.ActionName(l) == "" || p.project.byName[l.Agent] == nil || p.hasModel(l.Agent) {
+			continue
+		}
+		p.problems.add(c.atLinkMode(i), `"links[%d].outbound.mode": agent %q runs no agent with a model, so nothing calls the tool; use automatic, or link another agent`, i, l.Agent)
+	}
+}
+
+// hasModel reports whether an agent, one of its A/B variants or one of their steps has a model.
+func (p *repoParser) hasModel(agent string) bool {
+	return slices.ContainsFunc(p.project.Agents, func(a *Agent) bool {
+		return (a.Name == agent || a.VariantOf == agent) &&
+			slices.ContainsFunc(p.project.Steps(a.Name), func(step *Agent) bool { return step.Model != "" })
+	})
 }
 
 // Title returns the connector's name for people: DisplayName, or Key without one.

@@ -104,6 +104,15 @@ func TestParse_ReportsOutboundProblems(t *testing.T) {
 			[]string{"connectors/a.yaml", outboundConnector + "name: B\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n", "connectors/b.yaml", outboundConnector + "links: [{agent: ok, outbound: {mode: agent_tool}}]\n"},
 			`connectors/b.yaml:4:1: connectors/a.yaml gives agent "ok" the tool "send_to_b" already`,
 		},
+		"a tool for an agent of type tool": {
+			[]string{"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n", "connectors/a.yaml", outboundConnector + "links:\n  - agent: ok\n  - {agent: call, outbound: {mode: agent_tool}}\n"},
+			`connectors/a.yaml:6:36: "links[1].outbound.mode": agent "call" runs no agent with a model, so nothing calls the tool; use automatic, or link another agent`,
+		},
+		"a tool for a pipeline without a model": {
+			[]string{"agents/call.yaml", "name: call\ntype: tool\ntool_name: current_time\n", "agents/flow.yaml", "name: flow\ntype: sequential\nagents: [call]\n",
+				"connectors/a.yaml", outboundConnector + "links: [{agent: flow, outbound: {mode: agent_tool}}]\n"},
+			`connectors/a.yaml:4:40: "links[0].outbound.mode": agent "flow" runs no agent with a model`,
+		},
 		"too many": {many[2:], `connectors/c32.yaml:1:1: agent "ok" is linked to more than 32 outbound connectors`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,4 +136,21 @@ config:
 	require.Contains(t, err.Error(), `"headers" has "X Space", which is not the name of a header`)
 	require.NotContains(t, err.Error(), "X-Fine")
 	require.NotContains(t, err.Error(), "CANARY")
+}
+
+// A link may give a tool to an agent if one of its steps, or an A/B variant, has a model.
+func TestParse_AcceptsToolForAgentsWithModel(t *testing.T) {
+	t.Parallel()
+	const call = "name: call\ntype: tool\ntool_name: current_time\n"
+	for name, files := range map[string][]string{
+		"step":    {"agents/flow.yaml", "name: flow\ntype: sequential\nagents: [call, ok]\n", "agents/call.yaml", call},
+		"variant": {"agents/flow.yaml", "name: flow\ntype: tool\ntool_name: current_time\nvariants: {asks: 50}\n", "agents/flow-test-asks.yaml", "name: asks\ntype: llm\nmodel: openai/x\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := bundle.Parse(newFiles(append(files, "agents/ok.yaml", okAgent,
+				"connectors/a.yaml", outboundConnector+"links: [{agent: flow, outbound: {mode: agent_tool}}]\n")...))
+			require.NoError(t, err)
+		})
+	}
 }

@@ -108,7 +108,7 @@ func (p *Project) CheckLockedTools(a *Agent, lock Lock) (problems Problems) {
 			continue
 		}
 		if problem := spec.CheckTools(locked.Tools, taken); problem != "" {
-			problems.add(a.mcpPosition(i), "%s", problem)
+			problems.add(a.AtServer(i), "%s", problem)
 		}
 		if !spec.Discoverable {
 			fromServers += len(spec.Select(locked.Tools))

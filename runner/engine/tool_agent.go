@@ -166,10 +166,21 @@ func (t *toolAgent) misfit(problem string) error {
 	return &failure{code: CodeArguments, message: fmt.Sprintf("agent %q with tool %q: %s", t.agent.Name, t.tool.Name, problem)}
 }
 
-// checkToolName returns the problem of the tool that an agent of type tool names, none if an MCP server of the agent may have it.
-func (e *Engine) checkToolName(p *bundle.Project, a *bundle.Agent) bundle.Problems {
-	if slices.ContainsFunc(a.MCPServers, func(s bundle.MCPServer) bool { return s.MayHaveTool(a.ToolName) }) {
-		return nil
+// checkToolName returns the problems of the tool that an agent of type tool names: a tool that neither the repository nor an
+// MCP server of the agent may have, and servers that the agent never calls.
+func (e *Engine) checkToolName(p *bundle.Project, a *bundle.Agent) (problems bundle.Problems) {
+	isOfServer := func(s bundle.MCPServer) bool { return s.MayHaveTool(a.ToolName) }
+	isNamed := len(e.namedTools(p, a.ToolName)) > 0
+	if !isNamed && !slices.ContainsFunc(a.MCPServers, isOfServer) {
+		return e.checkReference(p, a.At("tool_name"), a.ToolName)
 	}
-	return e.checkReference(p, a.At("tool_name"), a.ToolName)
+	for i, s := range a.MCPServers {
+		at := a.AtServer(i)
+		if at.File != a.SourcePath || !isNamed && isOfServer(s) { // defaults are for other agents, too
+			continue
+		}
+		problems = append(problems, bundle.Problem{Position: at, Message: fmt.Sprintf(
+			"the server %q has no effect, because tool_name %q is not one of its tools; remove the server, or correct tool_name", s.Name, a.ToolName)})
+	}
+	return problems
 }

@@ -258,3 +258,34 @@ func TestToolAgent_CallsOfferedTool(t *testing.T) {
 		})
 	}
 }
+
+// A build rejects an MCP server that an agent of type tool never calls, unless defaults for all agents name the server.
+func TestToolAgent_RejectsUnusedServers(t *testing.T) {
+	t.Parallel()
+	server := func(name, keys string) string {
+		return "{name: " + name + ", url: 'https://" + name + ".example'" + keys + "}"
+	}
+	const unused = `the server "shop" has no effect, because tool_name "`
+	for name, row := range map[string]struct{ agent, defaults, want string }{
+		"built-in tool":   {"tool_name: echo\nmcp_servers: [" + server("shop", "") + "]\n", "", "agents/main.yaml:4:16: " + unused + `echo" is not one of its tools; remove the server, or correct tool_name`},
+		"other prefix":    {"tool_name: crm_look\nmcp_servers:\n  - " + server("crm", ", prefix: crm_") + "\n  - " + server("shop", ", prefix: shop_") + "\n", "", "agents/main.yaml:6:6: " + unused + `crm_look"`},
+		"other tools":     {"tool_name: crm_look\nmcp_servers: [" + server("shop", ", tools: [find]") + ", " + server("crm", "") + "]\n", "", unused + `crm_look"`},
+		"tool of servers": {"tool_name: look\nmcp_servers: [" + server("shop", "") + ", " + server("crm", "") + "]\n", "", ""},
+		"defaults":        {"tool_name: echo\n", "mcp_servers: [" + server("shop", "") + "]\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pairs := []string{"agents/main.yaml", "name: main\ntype: tool\n" + row.agent}
+			if row.defaults != "" {
+				pairs = append(pairs, "agents/_defaults.yaml", row.defaults)
+			}
+			problems := engine.New(engine.Config{Models: &house{}, Tools: []engine.Tool{echo(t, map[string]any{})}}).Check(project(t, pairs...))
+			if row.want == "" {
+				require.Empty(t, problems)
+				return
+			}
+			require.ErrorContains(t, problems, row.want)
+			require.Len(t, problems, 1)
+		})
+	}
+}
