@@ -6,7 +6,7 @@ package apiserver
 // writes config/rbac/apiserver/role.yaml from it. All of it is namespaced, so that
 // RoleBindings can limit a facade to some namespaces.
 //
-// Who has a key, and whose:
+// Keys, their projects and their owners:
 //
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=apikeys,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=get;list;watch;patch

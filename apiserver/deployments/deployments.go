@@ -142,7 +142,7 @@ type TestResult struct {
 	Successes        int                         `json:"successes" doc:"Number of runs that were as expected."`
 	Runs             int                         `json:"runs" doc:"Number of runs."`
 	SuccessThreshold float64                     `json:"success_threshold" doc:"The share of runs that must be as expected, 0 to 1."`
-	FailureReason    *string                     `json:"failure_reason" doc:"What was not as expected."`
+	FailureReason    *string                     `json:"failure_reason" doc:"The expected and the actual result, if the test failed."`
 	AgentRunIDs      []string                    `json:"agent_run_ids" format:"uuid" doc:"The agent runs; empty in this release, because test runs exist only in the build."`
 	DurationMS       int64                       `json:"duration_ms" doc:"Total duration of the runs in milliseconds."`
 	TokenUsage       rest.Null[costs.TokenUsage] `json:"token_usage" doc:"Model tokens of the runs; null if they were not counted."`

@@ -127,7 +127,7 @@ func (d *removal) end(ctx context.Context, outcome error) {
 		}
 	}
 	if err != nil {
-		d.Service.Logger.WarnContext(ctx, "a call that has ended counts among those that take environments away for a while", "namespace", d.caller.Namespace, "error", err)
+		d.Service.Logger.WarnContext(ctx, "removing the entry of an ended call failed; it counts until it expires", "namespace", d.caller.Namespace, "error", err)
 	}
 }
 

@@ -175,8 +175,8 @@ func (s *ConnectorRuns) attemptsOf(ctx context.Context, runs []store.ConnectorRu
 	return attempts, nil
 }
 
-// connectorKey is the key of a connector whose history is asked for. One that is gone, which had
-// runs, is known by these; its environment is theirs.
+// connectorKey returns the key of a connector whose history is requested. A deleted connector is found by its runs,
+// which also have its environment.
 func (s *ConnectorRuns) connectorKey(ctx context.Context, c *rest.Caller, id rest.ID) (store.Key, error) {
 	conn, err := s.Service.Connector(ctx, c, id)
 	if err == nil {
@@ -217,7 +217,7 @@ func (s *ConnectorRuns) getConnectorRun(ctx context.Context, c *rest.Caller, in 
 	return rest.NewResponse(shown, err)
 }
 
-// connectorRun is the one of a connector that a path names. A connector that is gone is known by it.
+// connectorRun finds the run of a connector in a path. The connector can be deleted.
 func (s *ConnectorRuns) connectorRun(ctx context.Context, c *rest.Caller, in *ConnectorRunPath) (store.ConnectorRun, error) {
 	_, gone := s.Service.Connector(ctx, c, in.ConnectorID)
 	if gone != nil && !rest.IsNotFound(gone) {
@@ -238,7 +238,7 @@ func (s *ConnectorRuns) connectorRun(ctx context.Context, c *rest.Caller, in *Co
 	return store.ConnectorRun{}, rest.NotFound("connector run")
 }
 
-// wholeConnectorRun shows a connector run with its output, or its attempts.
+// wholeConnectorRun returns a connector run with its output or its attempts.
 func (s *ConnectorRuns) wholeConnectorRun(ctx context.Context, run store.ConnectorRun) (ConnectorRun, error) {
 	shown := showConnectorRun(run)
 	if run.Trigger == store.TriggerOutbound {
@@ -248,7 +248,7 @@ func (s *ConnectorRuns) wholeConnectorRun(ctx context.Context, run store.Connect
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return shown, fmt.Errorf("reading the outcome of connector run %s: %w", run.ID, err)
 	}
-	if len(outcome.Runs) > 0 && outcome.Runs[0].ID == run.RunIDs[0] { // else the first one's is erased
+	if len(outcome.Runs) > 0 && outcome.Runs[0].ID == run.RunIDs[0] { // otherwise the content of the first run is erased
 		shown.Output = showRun(outcome.Runs[0]).Output
 	}
 	return shown, nil
@@ -267,7 +267,7 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 	if r.ReplayOf != nil {
 		out.ReplayOf = rest.Optional(r.ReplayOf.String())
 	}
-	if r.Trigger == store.TriggerOutbound { // it started none
+	if r.Trigger == store.TriggerOutbound { // the event started no run
 		out.DispatchedTo, out.RunIDs = 0, []string{}
 		if len(r.RunIDs) > 0 {
 			out.RunID = rest.Optional(r.RunIDs[0].String())
@@ -276,8 +276,7 @@ func showConnectorRun(r store.ConnectorRun) ConnectorRun {
 	return out
 }
 
-// showPayload fills in the body of a delivery that is no result: to those who may see what
-// runs are about.
+// showPayload fills in the body of a delivery that has no run, if the caller has runs.view.
 func (s *ConnectorRuns) showPayload(ctx context.Context, c *rest.Caller, run store.ConnectorRun, out *ConnectorRun) error {
 	if run.Kind == "" || run.Kind == store.DeliverResult {
 		return nil
@@ -318,7 +317,7 @@ func (s *ConnectorRuns) showAttempts(ctx context.Context, delivery store.Key, ou
 	return nil
 }
 
-// setAttempts fills in the attempts of a delivery, and when the next one is due.
+// setAttempts fills in the attempts of a delivery and the time of the next one.
 func (out *ConnectorRun) setAttempts(attempts []store.PastAttempt, next *time.Time) {
 	for _, a := range attempts {
 		shown := Attempt{Number: a.Number, At: a.At.UTC(), ErrorClass: rest.Optional(a.ErrorClass), Error: rest.Optional(a.Error), ResponseExcerpt: rest.Optional(a.Response)}

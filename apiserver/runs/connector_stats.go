@@ -16,7 +16,7 @@ type ConnectorStatsQuery struct {
 	TimeRange TimeRange `query:"time_range" default:"7d" doc:"Only connector runs that started in this window before now."`
 }
 
-// ConnectorStats are the numbers of a connector's runs in the window.
+// ConnectorStats are statistics of a connector's runs in the window.
 type ConnectorStats struct {
 	TimeRange         TimeRange                     `json:"time_range" doc:"The window before now."`
 	TotalRuns         int64                         `json:"total_runs" doc:"All connector runs, whatever their status."`

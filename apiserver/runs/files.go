@@ -13,8 +13,7 @@ import (
 // maxShownInput is the maximum size of an input in a response, in bytes.
 const maxShownInput = 1 << 20
 
-// runFile is an accepted attachment as the input of its run shows it, fileIssue one that was
-// omitted, or whose content was.
+// runFile is an accepted attachment in the input of a run. fileIssue is an omitted attachment.
 type (
 	runFile struct {
 		Name      string `json:"name"`
@@ -29,7 +28,7 @@ type (
 	}
 )
 
-// inputWithFiles is an input that says what became of its attachments.
+// inputWithFiles is an input with its accepted and omitted attachments.
 func inputWithFiles(input json.RawMessage, files []store.File) (json.RawMessage, error) {
 	accepted, _ := store.SplitFiles(files)
 	omitted := store.FileIssues(files)

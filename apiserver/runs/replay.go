@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// replayKeyTTL is how long a request to replay is known by its Idempotency-Key.
+	// replayKeyTTL is how long the Idempotency-Key of a replay is known.
 	replayKeyTTL = 24 * time.Hour
-	// replayRetry is when to try again what the project has no room for.
+	// replayRetry is the Retry-After if the project has no capacity.
 	replayRetry = 10 * time.Second
 )
 
@@ -45,10 +45,10 @@ var replayConnectorRun = rest.Handle((*ConnectorRuns).replayConnectorRun, rest.E
 	Example: rest.Example{Path: "/connectors/{event_connector}/runs/{event}/replay"},
 })
 
-// replayConnectorRun lets an event, or a delivery, happen again. A delivery that waits for its
-// next attempt stays the same one: that attempt is due now.
+// replayConnectorRun replays an event or a delivery. For a delivery that waits for its next attempt, it makes that
+// attempt due now.
 func (s *ConnectorRuns) replayConnectorRun(ctx context.Context, c *rest.Caller, in *ConnectorRunPath) (rest.Response[ConnectorRun], error) {
-	if _, err := s.Service.Connector(ctx, c, in.ConnectorID); err != nil { // one that is gone replays nothing
+	if _, err := s.Service.Connector(ctx, c, in.ConnectorID); err != nil { // the run of a deleted connector cannot be replayed
 		return rest.Response[ConnectorRun]{}, err
 	}
 	original, err := s.connectorRun(ctx, c, in)
@@ -90,8 +90,7 @@ func (s *ConnectorRuns) replayConnectorRun(ctx context.Context, c *rest.Caller, 
 	return rest.Response[ConnectorRun]{Location: "/connectors/" + shown.ConnectorID + "/runs/" + shown.ID, Body: shown}, nil
 }
 
-// waiting is a delivery that has not ended with the time of its next attempt, before it is
-// hurried; nil of what else there is.
+// waiting returns an open delivery with the time of its next attempt before the replay, or nil for other connector runs.
 func (s *ConnectorRuns) waiting(ctx context.Context, run store.ConnectorRun) (*ConnectorRun, error) {
 	if run.Trigger != store.TriggerOutbound || run.EndedAt != nil {
 		return nil, nil
@@ -105,7 +104,7 @@ func (s *ConnectorRuns) waiting(ctx context.Context, run store.ConnectorRun) (*C
 	return &shown, nil
 }
 
-// requestKey is by what the store knows the request again; nil without an Idempotency-Key.
+// requestKey identifies the request in the store. It is nil without an Idempotency-Key.
 func requestKey(ctx context.Context, c *rest.Caller, noun string) *store.Idempotency {
 	if c.IdempotencyKey == "" {
 		return nil
@@ -115,7 +114,7 @@ func requestKey(ctx context.Context, c *rest.Caller, noun string) *store.Idempot
 	}
 }
 
-// asRefusal is what a caller is told of what cannot be replayed.
+// asRefusal returns the response for a connector run that cannot be replayed.
 func asRefusal(r *replay.Refused) rest.Problem {
 	if !r.Later() {
 		return rest.NewProblem(http.StatusConflict, httpserver.Code(r.Reason), r.Detail)

@@ -38,7 +38,7 @@ var ReplaySection = rest.Section[*Replays]{
 	},
 }
 
-// ReplayCreate says which runs of a connector are replayed.
+// ReplayCreate selects the connector runs to replay.
 type ReplayCreate struct {
 	Status        []EndedStatus `json:"status" minItems:"1" maxItems:"4" doc:"Replays connector runs that ended with one of these statuses."`
 	TriggerType   TriggerType   `json:"trigger_type,omitempty" doc:"Only connector runs with this cause."`
@@ -51,7 +51,7 @@ type ReplayCreate struct {
 // Doc describes the type.
 func (ReplayCreate) Doc() string { return "The connector runs to replay, and the rate." }
 
-// ReplayCreateInput is the request that replays many.
+// ReplayCreateInput is the request that starts a bulk replay.
 type ReplayCreateInput struct {
 	rest.ConnectorPath
 	Body ReplayCreate
@@ -63,7 +63,7 @@ type ReplayPath struct {
 	ReplayID rest.ID `path:"replay_id" resource:"replay" doc:"The replay."`
 }
 
-// Replay is the REST shape of a replay of many.
+// Replay is the REST shape of a bulk replay.
 type Replay struct {
 	ID            *string          `json:"id" format:"uuid" doc:"The replay's ID; null for a dry run."`
 	ConnectorID   string           `json:"connector_id" format:"uuid" doc:"The connector."`
@@ -91,7 +91,7 @@ func (r Replay) Audited() store.AuditObject {
 	return store.AuditObject{Kind: "replay", ID: *r.ID}
 }
 
-// replayDryRun is the status of a replay that is none.
+// replayDryRun is the status of a dry run.
 const replayDryRun ReplayStatus = "dry_run"
 
 var createReplay = rest.Handle((*Replays).createReplay, rest.Endpoint{
@@ -110,7 +110,7 @@ var createReplay = rest.Handle((*Replays).createReplay, rest.Endpoint{
 	ReadsHistory: true,
 })
 
-// createReplay replays many, or says how many that would be.
+// createReplay starts a bulk replay, or counts its matches.
 func (s *Replays) createReplay(ctx context.Context, c *rest.Caller, in *ReplayCreateInput) (rest.Response[Replay], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {
@@ -151,8 +151,7 @@ func (s *Replays) createReplay(ctx context.Context, c *rest.Caller, in *ReplayCr
 	return rest.Response[Replay]{Location: "/connectors/" + shown.ConnectorID + "/replays/" + *shown.ID, Body: shown}, nil
 }
 
-// replayFilter says which connector runs a request means. What comes in later is none of
-// them.
+// replayFilter returns the filter of a request. Connector runs that begin later do not match.
 func (s *Replays) replayFilter(in ReplayCreate) (store.ReplayFilter, error) {
 	f := store.ReplayFilter{Trigger: store.TriggerType(in.TriggerType), Since: in.Since, Until: s.Service.Now()}
 	if in.Until != nil && in.Until.Before(f.Until) {
@@ -208,7 +207,7 @@ func (s *Replays) getReplay(ctx context.Context, c *rest.Caller, in *ReplayPath)
 	return rest.NewResponse(showReplay(r), nil)
 }
 
-// replay is the one of a connector that a path names.
+// replay finds the replay of a connector in a path.
 func (s *Replays) replay(ctx context.Context, c *rest.Caller, in *ReplayPath) (store.Replay, error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {
@@ -233,7 +232,7 @@ var cancelReplay = rest.Handle((*Replays).cancelReplay, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{event_connector}/replays/{replay}/cancel"},
 })
 
-// cancelReplay ends a replay that has not ended. What it has replayed stays.
+// cancelReplay ends an open replay. The replayed connector runs stay.
 func (s *Replays) cancelReplay(ctx context.Context, c *rest.Caller, in *ReplayPath) (rest.Response[Replay], error) {
 	before, err := s.replay(ctx, c, in)
 	if err != nil {
@@ -256,8 +255,8 @@ func (s *Replays) cancelReplay(ctx context.Context, c *rest.Caller, in *ReplayPa
 	return rest.NewResponse(showReplay(after), nil)
 }
 
-// repeatedCancelReplay answers the cancellation of a replay that has ended: as the one before
-// where it repeats that under an Idempotency-Key, else with what the replay is.
+// repeatedCancelReplay responds to the cancellation of an ended replay: as before if the call repeats an earlier one
+// with the same Idempotency-Key, else with 409.
 func (s *Replays) repeatedCancelReplay(ctx context.Context, c *rest.Caller, in *ReplayPath) (rest.Response[Replay], error) {
 	r, err := s.replay(ctx, c, in)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// cancelReason is the error of runs that were cancelled here. The caller of a sync
-// webhook reads it too, so it names nobody; the audit log does.
+// cancelReason is the error of runs that this API cancelled. The caller of a sync webhook reads it, so it names no user.
+// The audit log has the user.
 const cancelReason = "cancelled through the REST API"
 
 func (r Run) Audited() store.AuditObject {
@@ -31,7 +31,7 @@ var cancelRun = rest.Handle((*API).cancelRun, rest.Endpoint{
 	Example: rest.Example{Path: "/runs/{open_run}/cancel"},
 })
 
-// cancelRun ends a run that is open, and answers with the run as it is then.
+// cancelRun ends an open run and responds with the run.
 func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Response[Run], error) {
 	before, err := s.run(ctx, c, in.RunID)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.
 	return rest.NewResponse(s.wholeRun(ctx, after))
 }
 
-// repeatedCancel answers the cancellation of a run that has ended: as the one before
-// where it repeats that under an Idempotency-Key, else with what the run is.
+// repeatedCancel responds to the cancellation of an ended run: as before if the call repeats an earlier one with the
+// same Idempotency-Key, else with 409.
 func (s *API) repeatedCancel(ctx context.Context, c *rest.Caller, id rest.ID) (rest.Response[Run], error) {
 	run, err := s.run(ctx, c, id)
 	if err != nil {

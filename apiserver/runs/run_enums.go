@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Enumerations are types of their own, so that the description has each once. Clients must accept new values.
+// Enums are types of their own, so that the description has each of them once. Clients must accept new values.
 
 // RunStatus is the status of an agent run.
 type RunStatus string

@@ -30,7 +30,7 @@ var eraseRun = rest.Handle((*API).eraseRun, rest.Endpoint{
 	Example: rest.Example{Path: "/runs/{ended_run}"},
 })
 
-// eraseRun erases what a run was about.
+// eraseRun erases the content of a run.
 func (s *API) eraseRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Response[rest.Done], error) {
 	run, err := s.run(ctx, c, in.RunID)
 	if rest.IsNotFound(err) {
@@ -44,12 +44,12 @@ func (s *API) eraseRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.R
 	case errors.Is(err, store.ErrConflict):
 		return rest.Response[rest.Done]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
 			"only a run that has ended can be erased: its status is "+string(run.Status)+"; cancel it first (POST /runs/{run_id}/cancel)")
-	case errors.Is(err, store.ErrNotFound): // somebody else was faster, or it is as old as what goes
+	case errors.Is(err, store.ErrNotFound): // another call erased the run, or its retention has ended
 		return s.Service.RepeatedDelete(ctx, c, in.RunID, rest.NotFound("run"))
 	case err != nil:
 		return rest.Response[rest.Done]{}, fmt.Errorf("erasing run %s: %w", in.RunID, err)
 	}
-	// What the audit log keeps of it says nothing of what it was about.
+	// The audit log keeps no content of the run.
 	shown := showRun(run)
 	shown.Output, shown.Error = nil, nil
 	s.Service.Logger.InfoContext(ctx, "run erased", "project", c.ProjectID, "run", run.ID, "agent", run.AgentName, "key", c.Key.Name)

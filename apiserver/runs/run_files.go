@@ -26,19 +26,19 @@ import (
 )
 
 const (
-	// MaxFileStreams is how many files are sent at once, of which a project has one part in
-	// FileShare: each holds a piece of the store's, and for long where its client is slow.
+	// MaxFileStreams limits the concurrent downloads, because each holds a chunk of the store in memory, for long if its
+	// client is slow. FileShare is the divisor of a project's part.
 	MaxFileStreams = 64
 	FileShare      = 4
-	// fileTime is how long sending one may take: longer than 10 MiB take at filePace.
+	// fileTime limits a download. 10 MiB at filePace take less time.
 	fileTime = 5 * time.Minute
-	// filePiece is how much is read of a file before its answer begins: what is gone is a 404.
+	// filePiece is the number of bytes that are read before the response starts, so that a deleted file returns 404.
 	filePiece = 32 << 10
-	// fileRetry is what callers are told who find no place.
+	// fileRetry is the Retry-After if there are too many downloads.
 	fileRetry = 5 * time.Second
 )
 
-// filePace is how slowly a file may be read.
+// filePace is the minimum rate of a download.
 var filePace = httpserver.Pace{BytesPerSecond: 64 << 10, Grace: 5 * time.Second}
 
 // RunFilePath names an attachment of a run.
@@ -58,8 +58,8 @@ var readRunFile = rest.Handle((*API).readRunFile, rest.Endpoint{
 	Example: rest.Example{Path: "/runs/{file_run}/files/0"},
 })
 
-// readRunFile streams an attachment. Only what is sent is bounded by filePace and fileTime: what
-// comes before it by the time of every request.
+// readRunFile streams an attachment. filePace and fileTime limit only the transfer. The usual limit of requests applies
+// before it.
 func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) (rest.Response[func(huma.Context)], error) {
 	run, err := s.run(ctx, c, in.RunID)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) 
 	stop := context.AfterFunc(ctx, cancel)
 	file, body, err := s.openRunFile(within, run.Key(), in.Number)
 	if err == nil && !stop() {
-		err = context.Cause(ctx) // as if it had failed: nothing can be read any more
+		err = context.Cause(ctx) // like a failure: nothing can be read any more
 	}
 	if err != nil {
 		done()
@@ -84,9 +84,9 @@ func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) 
 	}
 	return rest.Response[func(huma.Context)]{Body: func(ctx huma.Context) {
 		defer done()
-		defer func() { _ = body.Close() }() // it was only read
+		defer func() { _ = body.Close() }() // the file was only read
 		_, w := humachi.Unwrap(ctx)
-		if err := sendFile(w, file, in.Number, body); err != nil { // the length that was promised tells the client
+		if err := sendFile(w, file, in.Number, body); err != nil { // the client notices the missing bytes by Content-Length
 			s.Service.Logger.WarnContext(ctx.Context(), "sending a file of a run", "run", run.ID, "number", in.Number, "error", err)
 		}
 	}}, nil
@@ -102,8 +102,7 @@ func errManyFiles(status int) rest.Problem {
 	return p
 }
 
-// openRunFile opens a file and reads how it begins, so that what is gone is known of before
-// anything is answered.
+// openRunFile opens a file and reads its first bytes, so that a missing file is noticed before the response starts.
 func (s *API) openRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
 	file, body, err := s.Store.OpenRunFile(ctx, run, number)
 	if err != nil {
@@ -112,7 +111,7 @@ func (s *API) openRunFile(ctx context.Context, run store.Key, number int) (store
 	piece := make([]byte, filePiece)
 	n, err := io.ReadFull(body, piece)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		_ = body.Close() // it was only read
+		_ = body.Close() // the file was only read
 		return file, nil, missingFile(err, run.ID, number)
 	}
 	return file, struct {
@@ -128,8 +127,7 @@ func missingFile(err error, run uuid.UUID, number int) error {
 	return fmt.Errorf("opening file %d of run %s: %w", number, run, err)
 }
 
-// sendFile answers with a file, for a program to store: whoever opens it in a browser gets it as
-// a download, and never as a page of this origin.
+// sendFile responds with a file. A browser saves it as a download and never shows it as a page of this origin.
 func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader) error {
 	header := w.Header()
 	header.Set("Content-Type", file.MIMEType)
@@ -146,8 +144,7 @@ func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader
 	return err
 }
 
-// downloadName is the name under which a file may be stored: the last part of that which its
-// sender gave it, of characters that are seen.
+// downloadName returns the name for saving a file: the last part of the sender's name, without invisible characters.
 func downloadName(name string, number int) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.Map(func(r rune) rune {

@@ -36,7 +36,7 @@ type Span struct {
 // Doc describes the type.
 func (Span) Doc() string { return "A step of a run." }
 
-// LogLine is a line that a run has written.
+// LogLine is a log line of a run.
 type LogLine struct {
 	At       time.Time   `json:"at" doc:"When the call or the script that wrote the line ended."`
 	Level    LogLevel    `json:"level" doc:"The severity."`

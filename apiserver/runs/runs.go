@@ -197,8 +197,8 @@ func showListedRun(r store.Run) Run {
 	return item
 }
 
-// mustKnow answers 404 for what a list is of that has no runs, and is not there. What is gone may
-// have had some, others than are asked for.
+// mustKnow returns 404 if the object of a list has no runs and does not exist. A deleted object may have runs that the
+// filters exclude.
 func (s *API) mustKnow(ctx context.Context, c *rest.Caller, in *RunsQuery) error {
 	if !in.DeploymentID.IsZero() {
 		if _, err := s.Deployments.Deployment(ctx, c, in.DeploymentID); err != nil {
@@ -223,14 +223,14 @@ func (s *API) mustKnow(ctx context.Context, c *rest.Caller, in *RunsQuery) error
 	return s.Service.CheckReachID(ctx, c, run.EnvironmentID)
 }
 
-// runEnvironments are the environments whose runs are listed; nil means all.
+// runEnvironments returns the environments whose runs are listed; nil means all.
 func (s *API) runEnvironments(ctx context.Context, c *rest.Caller, id rest.ID) ([]uuid.UUID, error) {
 	var reached []v1alpha1.Environment
 	switch {
 	case !id.IsZero():
 		e, err := s.Service.Environment(ctx, c, id)
 		if rest.IsNotFound(err) && c.ReachesAll() {
-			return s.pastEnvironment(ctx, c, id, err)
+			return s.deletedEnvironment(ctx, c, id, err)
 		}
 		if err != nil {
 			return nil, err
@@ -251,8 +251,8 @@ func (s *API) runEnvironments(ctx context.Context, c *rest.Caller, id rest.ID) (
 	return ids, nil
 }
 
-// pastEnvironment is an environment that is gone, and had runs; else there is none.
-func (s *API) pastEnvironment(ctx context.Context, c *rest.Caller, id rest.ID, none error) ([]uuid.UUID, error) {
+// deletedEnvironment finds a deleted environment by its runs. It returns 404 if it had none.
+func (s *API) deletedEnvironment(ctx context.Context, c *rest.Caller, id rest.ID, none error) ([]uuid.UUID, error) {
 	had, err := s.Store.HasRuns(ctx, c.RowKey(id))
 	if err != nil {
 		return nil, fmt.Errorf("looking for runs of environment %s: %w", id, err)
@@ -280,8 +280,7 @@ func (s *API) getRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Res
 	return rest.NewResponse(s.wholeRun(ctx, run))
 }
 
-// run finds a run by id: 404 outside the project, 403 where the key does not reach
-// its environment.
+// run finds a run by ID. It returns 404 outside the project, and 403 if the key does not reach its environment.
 func (s *API) run(ctx context.Context, c *rest.Caller, id rest.ID) (store.Run, error) {
 	run, err := s.Store.Run(ctx, c.RowKey(id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -293,7 +292,7 @@ func (s *API) run(ctx context.Context, c *rest.Caller, id rest.ID) (store.Run, e
 	return run, s.Service.CheckReachID(ctx, c, run.EnvironmentID)
 }
 
-// wholeRun is a run as it is shown alone, with its input.
+// wholeRun returns a run with its input.
 func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error) {
 	shown = showRun(run)
 	if shown.Costing, err = s.Costs.RunCosting(ctx, run); err != nil {
@@ -340,7 +339,7 @@ func showContext(set json.RawMessage, headers map[string]string) (rest.Object, e
 	return json.Marshal(values)
 }
 
-// input is a run's input as it is shown; nil where it is too large or gone.
+// input returns the input of a run, or nil if it is too large or deleted.
 func (s *API) input(ctx context.Context, run store.Key) (any, error) {
 	contentType, body, err := s.Store.RunInput(ctx, run)
 	if errors.Is(err, store.ErrNotFound) {
@@ -356,14 +355,14 @@ func (s *API) input(ctx context.Context, run store.Key) (any, error) {
 	return shown, nil
 }
 
-// showInput reads an input as it is shown, nil where it is too large, and closes it.
+// showInput reads an input and closes it. It returns nil if the input is too large.
 func showInput(contentType string, body io.ReadCloser) (any, error) {
-	defer func() { _ = body.Close() }() // only read
+	defer func() { _ = body.Close() }() // the input was only read
 	data, err := io.ReadAll(io.LimitReader(body, maxShownInput+1))
 	if err != nil {
 		return nil, err
 	}
-	media, _, _ := mime.ParseMediaType(contentType) // "" is shown as text
+	media, _, _ := mime.ParseMediaType(contentType) // "" is a text
 	switch {
 	case len(data) == 0 || len(data) > maxShownInput:
 		return nil, nil
@@ -390,7 +389,7 @@ func showRun(r store.Run) Run {
 		out.Error = out.ErrorCode
 	}
 	if r.Status == store.RunCompleted && out.Output == nil {
-		out.Output = &r.Output // an empty answer is an answer
+		out.Output = &r.Output // an empty response is a response
 	}
 	return out
 }

@@ -29,7 +29,7 @@ var testConnector = rest.Handle((*ConnectorRuns).testConnector, rest.Endpoint{
 	Example: rest.Example{Path: "/connectors/{receiver}/test"},
 })
 
-// testConnector sends an example to where an outbound connector sends, which needs no agent.
+// testConnector sends an example to the destination of an outbound connector. It needs no agent.
 func (s *ConnectorRuns) testConnector(ctx context.Context, c *rest.Caller, in *rest.ConnectorPath) (rest.Response[ConnectorRun], error) {
 	conn, err := s.Service.Connector(ctx, c, in.ConnectorID)
 	if err != nil {

@@ -48,7 +48,7 @@ type counter struct {
 	matches [4]int
 }
 
-// figure is what is measured: a number of matches, and their rate with two decimals.
+// figure is a measurement: a number of matches, and their rate with two decimals.
 type figure struct {
 	Matches int     `json:"matches"`
 	Rate    float64 `json:"rate"`

@@ -1988,7 +1988,7 @@ type TestResult struct {
 	// DurationMS Total duration of the runs in milliseconds.
 	DurationMS int64 `json:"duration_ms"`
 
-	// FailureReason What was not as expected.
+	// FailureReason The expected and the actual result, if the test failed.
 	FailureReason nullable.Nullable[string] `json:"failure_reason"`
 
 	// ID The result's ID.
