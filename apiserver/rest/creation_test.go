@@ -43,21 +43,24 @@ func TestUndo_DeletesExactObjects(t *testing.T) {
 func TestWait_EndsWithClientOrTimeout(t *testing.T) {
 	t.Parallel()
 	const enough = 12 // polls
-	left, cancel := context.WithCancel(t.Context())
-	cancel()
 	for name, c := range map[string]struct {
-		ctx     context.Context
+		hasLeft bool
 		timeout time.Duration
 		ends    bool
 	}{
-		"client has left":    {left, time.Hour, true},
-		"timeout has passed": {t.Context(), 0, true},
-		"neither":            {t.Context(), time.Hour, false},
+		"client has left":    {true, time.Hour, true},
+		"timeout has passed": {false, 0, true},
+		"neither":            {false, time.Hour, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if c.hasLeft {
+				cancel()
+			}
 			polls := 0
-			(&Service{Options: Options{ReadyTimeout: c.timeout}}).Wait(c.ctx, func() bool {
+			(&Service{Options: Options{ReadyTimeout: c.timeout}}).Wait(ctx, func() bool {
 				polls++
 				return polls == enough
 			})
