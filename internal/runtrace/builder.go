@@ -4,6 +4,8 @@ package runtrace
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -19,29 +21,27 @@ import (
 
 // Builder computes a trace from a journal that is read in pages.
 type Builder struct {
-	run      string
-	spans    []*Span
-	at       map[string]*Span // spans by position
-	parents  map[*Span]string // position of the span around a span
-	beyond   map[string]bool  // IDs of spans beyond MaxSpans
-	waiting  *Span
+	run     string
+	spans   []*Span
+	at      map[string]*Span // spans by position
+	parents map[*Span]around
+	beyond  map[string]bool // IDs of spans beyond MaxSpans
+	waiting *Span
+	// changed are the spans that the last entry began, changed or ended.
+	changed  []*Span
 	lines    []Line
+	logged   int // lines of all entries, lineSize their bytes
+	lineSize int
 	contents int
 	moreLine int
 }
 
-// Added is what one entry added to a trace.
-type Added struct {
-	// Ended is the span that ended, or nil.
-	Ended *Span
-	Lines []Line
-	// MoreLines is the number of lines that did not fit.
-	MoreLines int
-}
+// around is the position of the span around a span, and its ID.
+type around struct{ position, id string }
 
 // NewBuilder returns a builder for the journal of a run.
 func NewBuilder(run string) *Builder {
-	return &Builder{run: run, at: map[string]*Span{}, parents: map[*Span]string{}, beyond: map[string]bool{}}
+	return &Builder{run: run, at: map[string]*Span{}, parents: map[*Span]around{}, beyond: map[string]bool{}}
 }
 
 // Positions of spans that have no ID in the journal.
@@ -59,8 +59,9 @@ const (
 	// maxPath limits the path of an agent in bytes, maxPathDepth its number of agents.
 	maxPath      = 4 << 10
 	maxPathDepth = 100
-	// maxName limits names and texts of attributes in bytes, maxErrorText the text of an error.
+	// maxName limits names and texts of attributes in bytes, maxPosition positions in memory, maxErrorText the text of an error.
 	maxName      = 256
+	maxPosition  = 256
 	maxErrorText = 2 << 10
 )
 
@@ -70,13 +71,14 @@ const stepStarted = "started"
 // SpanID returns the ID of the span at a position of a run, as in the traceparent of requests.
 func SpanID(run, position string) string { return tracecontext.SpanOf(run, position).String() }
 
-// AddEntry reads the next entry. Entries of an unknown kind add nothing.
-func (b *Builder) AddEntry(e *Entry) (added Added, err error) {
+// AddEntry reads the next entry. Entries of an unknown kind add nothing. The error names an entry that cannot be read.
+func (b *Builder) AddEntry(e *Entry) (err error) {
+	b.changed = b.changed[:0]
 	switch e.Kind {
 	case dispatchapi.JournalModelAnswer, dispatchapi.JournalModelFailure:
 		var a answerEntry
 		if err = decodeEntry(e, &a); err == nil {
-			added.Ended = b.addAnswer(e, &a)
+			b.addAnswer(e, &a)
 		}
 	case dispatchapi.JournalToolStarted:
 		var s startedEntry
@@ -86,12 +88,12 @@ func (b *Builder) AddEntry(e *Entry) (added Added, err error) {
 	case dispatchapi.JournalToolResult:
 		var r resultEntry
 		if err = decodeEntry(e, &r); err == nil {
-			added = b.addResult(e, &r)
+			b.addResult(e, &r)
 		}
 	case dispatchapi.JournalStep:
 		var s stepEntry
 		if err = decodeEntry(e, &s); err == nil {
-			added = b.addStep(e, &s)
+			b.addStep(e, &s)
 		}
 	case dispatchapi.JournalWait:
 		var w waitEntry
@@ -99,9 +101,9 @@ func (b *Builder) AddEntry(e *Entry) (added Added, err error) {
 			b.addWait(e, &w)
 		}
 	case dispatchapi.JournalResumed, dispatchapi.JournalExpired:
-		added.Ended = b.endWait(e)
+		b.endWait(e)
 	}
-	return added, err
+	return err
 }
 
 func decodeEntry(e *Entry, into any) error {
@@ -114,27 +116,45 @@ func decodeEntry(e *Entry, into any) error {
 // newSpan adds a span, or only counts it beyond the limit. A position has one span: another one at the same position is not part
 // of the trace. The caller sets the rest.
 func (b *Builder) newSpan(position string, kind Kind, name string) *Span {
-	s := &Span{ID: SpanID(b.run, position), Position: position, Kind: kind, Name: cutName(name), Attributes: map[string]any{}}
+	s := &Span{ID: SpanID(b.run, position), Position: shortPosition(position), Kind: kind, Name: cutName(name), Attributes: map[string]any{}}
 	switch {
-	case b.at[position] != nil:
+	case position == "" || b.at[s.Position] != nil: // "" is the run
 		return s
 	case len(b.spans) >= MaxSpans-1: // one is the run
 		b.beyond[s.ID] = true
 		return s
 	}
 	b.spans = append(b.spans, s)
-	b.at[position] = s
+	b.at[s.Position] = s
+	b.changed = append(b.changed, s)
 	return s
 }
+
+// shortPosition returns a position, or a digest of a long one, which a foreign runner may have written.
+func shortPosition(position string) string {
+	if len(position) <= maxPosition {
+		return position
+	}
+	sum := sha256.Sum256([]byte(position))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// spanAt returns the span at a position, or nil.
+func (b *Builder) spanAt(position string) *Span { return b.at[shortPosition(position)] }
 
 // cutName cuts a name, or a text of an attribute.
 func cutName(name string) string { return excerpt.Of(name, maxName, excerpt.Ellipsis) }
 
 // setParent puts a span of the trace into the span at a position.
 func (b *Builder) setParent(s *Span, position string) {
-	if b.at[s.Position] == s {
-		b.parents[s] = position
+	if b.at[s.Position] != s {
+		return
 	}
+	at := around{shortPosition(position), SpanID(b.run, position)}
+	if known := b.at[at.position]; known != nil {
+		at.id = known.ID
+	}
+	b.parents[s] = at
 }
 
 // agentOf returns the span of the agent at a path, and creates the spans of the agents around it. It returns nil for a path that
@@ -143,7 +163,7 @@ func (b *Builder) agentOf(path string) *Span {
 	if path == "" || len(path) > maxPath || strings.Count(path, "/") >= maxPathDepth {
 		return nil
 	}
-	if known := b.at[agentPosition+path]; known != nil {
+	if known := b.spanAt(agentPosition + path); known != nil {
 		if known.Kind != KindAgent {
 			return nil
 		}
@@ -166,13 +186,14 @@ func (b *Builder) agentOf(path string) *Span {
 		b.setParent(s, parent.Position)
 		parent.Name = strings.Replace(parent.Name, "invoke_agent", "invoke_workflow", 1)
 		parent.Attributes["gen_ai.operation.name"] = "invoke_workflow"
+		b.changed = append(b.changed, parent)
 	}
 	return s
 }
 
 // placeSpan puts a span into the span at a position, or else into an agent.
 func (b *Builder) placeSpan(s *Span, owner, agent string) {
-	if owner != "" && b.at[owner] != nil {
+	if owner != "" && b.spanAt(owner) != nil {
 		b.setParent(s, owner)
 	} else if a := b.agentOf(agent); a != nil {
 		b.setParent(s, a.Position)
@@ -181,7 +202,7 @@ func (b *Builder) placeSpan(s *Span, owner, agent string) {
 	}
 }
 
-func (b *Builder) addAnswer(e *Entry, a *answerEntry) *Span {
+func (b *Builder) addAnswer(e *Entry, a *answerEntry) {
 	position := modelPosition + a.Agent + ":" + strconv.Itoa(a.Turn)
 	if a.Error != "" {
 		position = failurePosition + strconv.FormatInt(e.Sequence, 10)
@@ -221,7 +242,6 @@ func (b *Builder) addAnswer(e *Entry, a *answerEntry) *Span {
 		}
 	}
 	s.Output = b.keepContent(a.outputMessages())
-	return s
 }
 
 // providers are the values of gen_ai.provider.name for usual prefixes of models. Others are used as they are.
@@ -265,8 +285,8 @@ func (b *Builder) callSpan(id, tool, toolType, agent, digest string) *Span {
 	return s
 }
 
-func (b *Builder) addResult(e *Entry, r *resultEntry) Added {
-	s := b.at[r.CallID]
+func (b *Builder) addResult(e *Entry, r *resultEntry) {
+	s := b.spanAt(r.CallID)
 	if s == nil { // a read, which has no start
 		s = b.callSpan(r.CallID, r.Tool, "", r.Agent, r.Digest)
 		s.Start, s.End = r.timesOf(e.At)
@@ -276,35 +296,35 @@ func (b *Builder) addResult(e *Entry, r *resultEntry) Added {
 		s.End = e.At
 	}
 	s.Sequence = e.Sequence
+	b.changed = append(b.changed, s)
 	if r.Error != "" {
 		s.ErrorType, s.Error = cutName(cmp.Or(r.Code, "tool_error")), excerpt.Of(r.Error, maxErrorText, excerpt.Ellipsis)
 	} else {
 		s.Output = b.keepContent(r.Result)
 	}
-	lines, more := b.addLines(e, s, r.logged)
-	return Added{Ended: s, Lines: lines, MoreLines: more}
+	b.addLines(e, s, r.logged)
 }
 
-func (b *Builder) addStep(e *Entry, entry *stepEntry) Added {
-	s := b.at[entry.ID]
+func (b *Builder) addStep(e *Entry, entry *stepEntry) {
+	s := b.spanAt(entry.ID)
 	if s == nil {
 		kind, owner := stepKind(entry.ID)
 		s = b.newSpan(entry.ID, kind, cmp.Or(entry.Kind, string(kind)))
 		s.Start, _ = entry.timesOf(e.At)
-		if entry.Agent == "" && b.at[owner] == nil {
+		if entry.Agent == "" && b.spanAt(owner) == nil {
 			entry.Agent = owner
 		}
 		b.placeSpan(s, owner, entry.Agent)
 	}
 	s.Sequence = e.Sequence
 	if entry.Outcome == stepStarted {
-		return Added{}
+		return
 	}
+	b.changed = append(b.changed, s)
 	_, s.End = entry.timesOf(e.At)
 	s.Attributes["agentplatform.outcome"] = cutName(entry.Outcome)
 	s.Output = b.keepContent(entry.Result)
-	lines, more := b.addLines(e, s, entry.logged)
-	return Added{Ended: s, Lines: lines, MoreLines: more}
+	b.addLines(e, s, entry.logged)
 }
 
 // stepKind returns the kind and the owner of a step from its ID, which is <kind>:<owner>:<number or name>. The owner is the
@@ -326,15 +346,15 @@ func (b *Builder) addWait(e *Entry, w *waitEntry) {
 	b.waiting = s
 }
 
-func (b *Builder) endWait(e *Entry) *Span {
+func (b *Builder) endWait(e *Entry) {
 	s := b.waiting
 	if s == nil {
-		return nil
+		return
 	}
 	b.waiting = nil
+	b.changed = append(b.changed, s)
 	s.End, s.Sequence = e.At, e.Sequence
 	s.Attributes["agentplatform.outcome"] = e.Kind
-	return s
 }
 
 // keepContent returns a content as it is shown, and nil for null.

@@ -23,8 +23,7 @@ func journalOf(pairs ...string) (out []Entry) {
 	for i := 0; i < len(pairs); i += 2 {
 		n := int64(i/2 + 1)
 		out = append(out, Entry{
-			JournalEntry: dispatchapi.JournalEntry{Sequence: n, Kind: pairs[i], Data: json.RawMessage(pairs[i+1])},
-			At:           begin.Add(time.Duration(n) * time.Second),
+			Sequence: n, Kind: pairs[i], Data: json.RawMessage(pairs[i+1]), At: begin.Add(time.Duration(n) * time.Second),
 		})
 	}
 	return out
@@ -240,6 +239,36 @@ func TestCompute_Limits(t *testing.T) {
 	require.Equal(t, MaxContents/MaxContent, shown)
 }
 
+// The lines of a run have a limited size.
+func TestCompute_LimitsSizeOfLines(t *testing.T) {
+	t.Parallel()
+	var pairs []string
+	for i := range 100 {
+		pairs = append(pairs, "tool_result", fmt.Sprintf(`{"call_id":"c%d","tool":"t","log":[{"text":%q}]}`, i, strings.Repeat("x", maxLineText)))
+	}
+	trace, err := ComputeTrace(endedRun(time.Hour), journalOf(pairs...))
+	require.NoError(t, err)
+	require.Len(t, trace.Lines, maxLinesSize/maxLineText)
+	require.Equal(t, 100-maxLinesSize/maxLineText, trace.MoreLines)
+}
+
+// A span keeps its ID and its parent if its position is too long to be kept.
+func TestCompute_LongPositions(t *testing.T) {
+	t.Parallel()
+	call := strings.Repeat("c", 2*maxPosition)
+	trace, err := ComputeTrace(endedRun(time.Minute), journalOf(
+		"tool_started", `{"agent":"support","call_id":"`+call+`","tool":"pay"}`,
+		"tool_started", `{"agent":"support","call_id":"`+call+`/1","tool":"http.post","digest":"d"}`,
+		"tool_result", `{"call_id":"`+call+`","ms":5}`,
+	))
+	require.NoError(t, err)
+	require.Len(t, trace.Spans, 4)
+	require.Equal(t, SpanID("r1", call), trace.Spans[2].ID)
+	require.Equal(t, 5*time.Millisecond, trace.Spans[2].Duration())
+	require.Equal(t, SpanID("r1", call+"/1"), trace.Spans[3].ID)
+	require.Equal(t, trace.Spans[2].ID, trace.Spans[3].Parent)
+}
+
 // An entry that cannot be read is named.
 func TestCompute_UnreadableEntry(t *testing.T) {
 	t.Parallel()
@@ -288,6 +317,7 @@ func TestComputeTrace_IsBoundedForForgedJournals(t *testing.T) {
 		"a call around its own agent":        {started("agent:pipe", "pipe/0:a", ""), started("agent:pipe", "other", ""), answer("pipe/0:a")},
 		"agents around each other":           {answer("pipe/0:a"), started("agent:pipe", "pipe/0:a", ""), started("agent:pipe", "other", "")},
 		"two calls at each position":         levels,
+		"a call at the position of the run":  {started("", "pipe", ""), started("", "pipe", "")},
 		"long paths":                         paths,
 		"long texts":                         {started(strings.Repeat("i", 1<<20), "", ""), answer("a/1:" + strings.Repeat("n", 3000))},
 	} {
@@ -303,7 +333,7 @@ func TestComputeTrace_IsBoundedForForgedJournals(t *testing.T) {
 				seen[s.ID] = true
 				text, err := json.Marshal(s.Attributes)
 				require.NoError(t, err)
-				require.Less(t, len(s.Name)+len(text), 8*maxName)
+				require.Less(t, len(s.Name)+len(s.Position)+len(text), 9*maxName)
 			}
 		})
 	}

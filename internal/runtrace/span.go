@@ -59,9 +59,17 @@ type Run struct {
 
 // Entry is an entry of the journal of a run.
 type Entry struct {
-	dispatchapi.JournalEntry
-	// At is the time when the store got the entry. It is used if the entry itself has no time.
+	Sequence int64
+	// Kind is a kind of dispatchapi, Data its JSON.
+	Kind string
+	Data json.RawMessage
+	// At is the time when the store got the entry. It is used if the entry itself has no time, and for waits.
 	At time.Time
+}
+
+// NewEntry returns an entry with its time, which no reader of a store may leave out.
+func NewEntry(sequence int64, kind string, data json.RawMessage, at time.Time) Entry {
+	return Entry{Sequence: sequence, Kind: kind, Data: data, At: at}
 }
 
 // Span is something that a run did.
@@ -69,7 +77,7 @@ type Span struct {
 	// ID has 16 hexadecimal digits and is derived from the run and Position. Parent is the ID of the span around this one,
 	// or "" for the run.
 	ID, Parent string
-	// Position is unique in the run: "" for the run itself, and the ID of a call or step for its span.
+	// Position is unique in the run: "" for the run itself, and the ID of a call or step for its span, or a digest of a long one.
 	Position string
 	Kind     Kind
 	// Name is the name of OpenTelemetry's conventions for generative AI.
@@ -127,7 +135,7 @@ type Trace struct {
 func ComputeTrace(run Run, entries []Entry) (Trace, error) {
 	b := NewBuilder(run.ID)
 	for i := range entries {
-		if _, err := b.AddEntry(&entries[i]); err != nil {
+		if err := b.AddEntry(&entries[i]); err != nil {
 			return Trace{}, err
 		}
 	}

@@ -36,8 +36,8 @@ func (b *Builder) BuildTrace(run Run) Trace {
 
 // findParent returns the span around a span, or nil for the run.
 func (b *Builder) findParent(s *Span) *Span {
-	around := b.at[b.parents[s]]
-	for at, depth := around, 0; at != nil; at = b.at[b.parents[at]] {
+	around := b.at[b.parents[s].position]
+	for at, depth := around, 0; at != nil; at = b.at[b.parents[at].position] {
 		if depth++; at == s || depth > MaxSpans { // a journal with a circle, which no engine writes
 			return nil
 		}

@@ -141,6 +141,9 @@ func (f *fakeStore) TracedRuns(_ context.Context, project uuid.UUID, runs []uuid
 	return found, nil
 }
 
+// storedAt is the time when the store got the last entry of a journal.
+var storedAt = time.Unix(1000, 700_000_000)
+
 func (f *fakeStore) RunJournals(ctx context.Context, _ uuid.UUID, runs []uuid.UUID, visit func(uuid.UUID, store.JournalEntry) error) error {
 	f.mu.Lock()
 	f.reads++
@@ -154,7 +157,7 @@ func (f *fakeStore) RunJournals(ctx context.Context, _ uuid.UUID, runs []uuid.UU
 			{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"clerk","turn":1,"model":"openai/gpt-5","content":{"role":"model","parts":[{"text":"` + canary +
 				`"}]},"finish_reason":"stop","usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5},"at":"1970-01-01T00:16:40Z","ms":100}`)},
 			{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"clerk","call_id":"call_1","tool":"look","arguments":{"q":"` + canary + `"},"at":"1970-01-01T00:16:40.2Z"}`)},
-			{Sequence: 3, Kind: store.JournalToolResult, Data: result},
+			{Sequence: 3, Kind: store.JournalToolResult, Data: result, At: storedAt},
 		} {
 			if f.readEntry != nil {
 				if err := f.readEntry(ctx, run); err != nil {
@@ -360,6 +363,7 @@ func checkTrace(t *testing.T, resources []*trace.ResourceSpans, run uuid.UUID, p
 	}
 	call := tracecontext.SpanOf(run.String(), "call_1")
 	require.Contains(t, known, string(call[:]), "the span that requests of the call name")
+	require.EqualValues(t, storedAt.UnixNano(), known[string(call[:])].EndTimeUnixNano, "an entry without a duration has the time of the store")
 	for _, span := range scope.Spans {
 		if root := tracecontext.SpanOf(run.String(), ""); string(span.SpanId) == string(root[:]) {
 			want := []byte(nil)

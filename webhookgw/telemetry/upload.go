@@ -12,7 +12,6 @@ import (
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/store"
@@ -76,9 +75,8 @@ func (u *upload) addEntry(run uuid.UUID, entry store.JournalEntry) error {
 		}
 	}
 	// An entry that cannot be read adds nothing.
-	_, _ = u.building.AddEntry(&runtrace.Entry{JournalEntry: dispatchapi.JournalEntry{
-		Sequence: entry.Sequence, Kind: string(entry.Kind), Data: entry.Data, Unsafe: entry.Unsafe,
-	}})
+	read := runtrace.NewEntry(entry.Sequence, string(entry.Kind), entry.Data, entry.At)
+	_ = u.building.AddEntry(&read)
 	return nil
 }
 

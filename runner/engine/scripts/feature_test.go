@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -296,7 +297,7 @@ func traceOf(t *testing.T, journal []dispatchapi.JournalEntry) runtrace.Trace {
 	t.Helper()
 	entries := make([]runtrace.Entry, len(journal))
 	for i, e := range journal {
-		entries[i].JournalEntry = e
+		entries[i] = runtrace.NewEntry(e.Sequence, e.Kind, e.Data, time.Time{})
 	}
 	trace, err := runtrace.ComputeTrace(runtrace.Run{ID: "r", AgentName: "main"}, entries)
 	require.NoError(t, err)
