@@ -79,6 +79,7 @@ func TestReadings_LimitConcurrentReadsPerProject(t *testing.T) {
 	for _, c := range []struct{ method, path, body string }{
 		{http.MethodGet, "/runs", ""},
 		{http.MethodGet, "/runs?search=ada", ""},
+		{http.MethodGet, "/runs/{run}", ""},
 		{http.MethodGet, "/agents?environment_id={environment}", ""},
 		{http.MethodGet, "/agents/hello?environment_id={environment}", ""},
 		{http.MethodGet, "/connectors/{connector}/runs", ""},

@@ -26,7 +26,7 @@ var cancelRun = rest.Handle((*API).cancelRun, rest.Endpoint{
 	Permissions: rest.Requires("runs.cancel"), Effect: rest.EffectAction, Errors: rest.ActionErrors,
 	Summary: "Cancel an agent run",
 	Doc: "Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns " +
-		"the run as it is then. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the " +
+		"the run as it is then, without its steps and log lines. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the " +
 		"same response.",
 	Example: rest.Example{Path: "/runs/{open_run}/cancel"},
 })

@@ -36,7 +36,9 @@ func TestCancelRun_EndsQueuedRun(t *testing.T) {
 	require.NotNil(t, shown.EndedAt)
 	require.Equal(t, map[string]any{"name": "Ada"}, shown.Input)
 	_, read := w.Call(t, key, http.MethodGet, "/runs/"+run.String(), "")
-	require.JSONEq(t, string(read), string(answered))
+	whole := apiservertest.Decode[runs.Run](t, read)
+	whole.Traces = []runs.Span{} // so that no cancellation waits for a turn to read a journal
+	require.Equal(t, whole, shown)
 	_, started := w.Call(t, key, http.MethodGet, "/connectors/"+w.IDs["connector"]+"/runs/"+event, "")
 	require.NotEqual(t, runs.ConnectorRunStatus("running"), apiservertest.Decode[runs.ConnectorRun](t, started).Status)
 

@@ -3,6 +3,7 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/apiserver/costs"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -49,19 +49,23 @@ type LogLine struct {
 // Doc describes the type.
 func (LogLine) Doc() string { return "A log line of a run." }
 
-// addTrace adds the steps and the log lines that the journal of a run has so far. It leaves out an entry that cannot be read.
+// maxTraceJournal limits the journal that a request reads, in bytes of its entries. At most store.MaxJournalPage of them are in
+// memory at a time.
+const maxTraceJournal = 8 << 20
+
+// addTrace adds the steps and the log lines that the journal of a run has so far. It leaves out what follows the first
+// maxTraceJournal bytes.
 func (s *API) addTrace(ctx context.Context, run store.Run, shown *Run) error {
-	trace := runtrace.NewBuilder(run.ID.String())
-	err := s.readJournal(ctx, run.Key(), 0, func(e *runtrace.Entry) error {
-		if _, err := trace.AddEntry(e); err != nil {
-			s.Service.Logger.WarnContext(ctx, "tracing a run", "run", run.ID, "error", err)
+	t := newTracer(s, run)
+	defer t.reportUnreadable(ctx)
+	for last := false; !last && !shown.TracesTruncated; {
+		var err error
+		if last, err = t.readPage(ctx, store.MaxEntries, func() {}); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
+		shown.TracesTruncated = !last && t.read >= maxTraceJournal
 	}
-	built := trace.BuildTrace(tracedRun(run))
+	built := t.trace.BuildTrace(tracedRun(run))
 	for i := range built.Spans {
 		shown.Traces = append(shown.Traces, showSpan(&built.Spans[i]))
 	}
@@ -72,24 +76,45 @@ func (s *API) addTrace(ctx context.Context, run store.Run, shown *Run) error {
 	return nil
 }
 
-// readJournal reads the journal of a run after an entry, page by page, so that a large journal is never in memory as a whole.
-func (s *API) readJournal(ctx context.Context, run store.Key, after int64, use func(e *runtrace.Entry) error) error {
-	for {
-		page, err := s.Store.JournalAfter(ctx, run, after, store.MaxEntries)
-		if err != nil {
-			return fmt.Errorf("reading the journal of run %s: %w", run.ID, err)
+// tracer computes the trace of a run while it reads the journal, page by page.
+type tracer struct {
+	api   *API
+	run   store.Key
+	trace *runtrace.Builder
+	// after is the last entry that was read. read counts the bytes of all of them.
+	after, read int64
+	// unreadable counts the entries that the trace leaves out. cause is the error of the first one.
+	unreadable int
+	cause      error
+}
+
+func newTracer(s *API, run store.Run) *tracer {
+	return &tracer{api: s, run: run.Key(), trace: runtrace.NewBuilder(run.ID.String())}
+}
+
+// readPage adds the next entries, at most limit, and calls use after each of them. It reports whether the journal has no more.
+func (t *tracer) readPage(ctx context.Context, limit int, use func()) (last bool, err error) {
+	page, err := t.api.Store.JournalAfter(ctx, t.run, t.after, limit)
+	if err != nil {
+		return false, fmt.Errorf("reading the journal of run %s: %w", t.run.ID, err)
+	}
+	for _, entry := range page {
+		t.after = entry.Sequence
+		t.read += entry.Size()
+		e := runtrace.NewEntry(entry.Sequence, string(entry.Kind), entry.Data, entry.At)
+		if err := t.trace.AddEntry(&e); err != nil {
+			t.unreadable++
+			t.cause = cmp.Or(t.cause, err)
 		}
-		for _, e := range page {
-			after = e.Sequence
-			if err := use(&runtrace.Entry{
-				JournalEntry: dispatchapi.JournalEntry{Sequence: e.Sequence, Kind: string(e.Kind), Data: e.Data}, At: e.At,
-			}); err != nil {
-				return err
-			}
-		}
-		if store.LastJournalPage(page, store.MaxEntries) {
-			return nil
-		}
+		use()
+	}
+	return store.LastJournalPage(page, limit), nil
+}
+
+// reportUnreadable logs once that entries were left out.
+func (t *tracer) reportUnreadable(ctx context.Context) {
+	if t.unreadable > 0 {
+		t.api.Service.Logger.WarnContext(ctx, "a journal has entries that cannot be read", "run", t.run, "entries", t.unreadable, "error", t.cause)
 	}
 }
 

@@ -3,12 +3,18 @@
 package runs_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
@@ -81,14 +87,52 @@ func TestGetRun_ShowsTrace(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read hides only itself.
-func TestGetRun_SkipsUnreadableEntry(t *testing.T) {
+// An entry that cannot be read hides only itself. A request logs such entries once, with their number.
+func TestGetRun_SkipsUnreadableEntries(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProjectWithHistory(t)
 	key, lease := w.CreateKey(t, nil), w.ClaimRun(t)
-	unreadable := store.JournalEntry{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":7}`)}
-	require.NoError(t, w.Store.AppendJournal(t.Context(), lease, []store.JournalEntry{tracedEntries[0], unreadable, tracedEntries[2]}))
+	var log bytes.Buffer
+	w.Server = w.NewReplica(t, func(o *apiserver.Options) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) })
+	unreadable := func(sequence int64) store.JournalEntry {
+		return store.JournalEntry{Sequence: sequence, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":7}`)}
+	}
+	last := tracedEntries[2]
+	last.Sequence = 4
+	require.NoError(t, w.Store.AppendJournal(t.Context(), lease, []store.JournalEntry{tracedEntries[0], unreadable(2), unreadable(3), last}))
 	require.Len(t, getRun(t, w, key, lease.Run.ID.String()).Traces, 4)
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), `"entries":2,"error":"reading journal entry 2`)
+}
+
+// endlessJournal is a store whose journals have no end. It counts the bytes of the entries that are read.
+type endlessJournal struct {
+	apiserver.Store
+	read *int64
+}
+
+func (s endlessJournal) JournalAfter(_ context.Context, _ store.Key, after int64, limit int) (page []store.JournalEntry, _ error) {
+	data := json.RawMessage(`{"agent":"hello","call_id":"c` + strconv.FormatInt(after, 10) + `","tool":"t","arguments":"` + strings.Repeat("x", 1<<20-100) + `"}`)
+	for i := range int64(min(limit, store.MaxJournalPage/len(data))) {
+		e := store.JournalEntry{Sequence: after + i + 1, Kind: store.JournalToolStarted, Data: data}
+		*s.read += e.Size()
+		page = append(page, e)
+	}
+	return page, nil
+}
+
+// A request reads a limited part of a journal, and the run says that the rest is missing.
+func TestGetRun_LimitsJournal(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
+	require.False(t, getRun(t, w, key, w.IDs["run"]).TracesTruncated)
+	var read int64
+	w.Server = w.NewReplica(t, func(o *apiserver.Options) { o.Store = endlessJournal{w.Store, &read} })
+	run := getRun(t, w, key, w.IDs["run"])
+	require.True(t, run.TracesTruncated)
+	require.NotEmpty(t, run.Traces)
+	require.LessOrEqual(t, read, int64(8<<20+store.MaxJournalPage))
 }
 
 func encode(t *testing.T, value any) string {

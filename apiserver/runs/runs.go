@@ -88,10 +88,11 @@ type Run struct {
 	EndedAt          *time.Time       `json:"ended_at" doc:"When the status became final."`
 	DurationMS       *int64           `json:"duration_ms" doc:"Time from start to end in milliseconds; null before the end."`
 	TokenUsage       costs.TokenUsage `json:"token_usage" doc:"Model tokens of the run."`
-	Traces           []Span           `json:"traces" doc:"The steps of the run so far, each after the step that it is a part of; at most 2,000. Empty in lists."`
+	Traces           []Span           `json:"traces" doc:"The steps of the run so far, each after the step that it is a part of; at most 2,000. Only a single run has them."`
 	MoreTraces       int              `json:"more_traces" doc:"Number of steps beyond the limit."`
-	Logs             []LogLine        `json:"logs" doc:"The log lines of the run so far; at most 500. Empty in lists."`
+	Logs             []LogLine        `json:"logs" doc:"The log lines of the run so far; at most 500. Only a single run has them."`
 	MoreLogs         int              `json:"more_logs" doc:"Number of log lines beyond the limits."`
+	TracesTruncated  bool             `json:"traces_truncated" doc:"Whether the latest steps and log lines are missing, because the journal of the run is larger than 8 MiB."`
 	costs.Costing
 }
 
@@ -268,8 +269,10 @@ var getRun = rest.Handle((*API).getRun, rest.Endpoint{
 	Permissions: rest.Requires("runs.view"), Errors: rest.ReadErrors,
 	Summary: "Get an agent run",
 	Doc: "Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so " +
-		"an open run shows its steps so far. Values of sensitive variables are never part of them.",
-	Example: rest.Example{Path: "/runs/{run}"},
+		"an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from " +
+		"the first 8 MiB of the journal; `traces_truncated` says whether there is more.",
+	Example:      rest.Example{Path: "/runs/{run}"},
+	ReadsHistory: true,
 })
 
 func (s *API) getRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Response[Run], error) {
@@ -277,7 +280,11 @@ func (s *API) getRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.Res
 	if err != nil {
 		return rest.Response[Run]{}, err
 	}
-	return rest.NewResponse(s.wholeRun(ctx, run))
+	shown, err := s.wholeRun(ctx, run)
+	if err == nil {
+		err = s.addTrace(ctx, run, &shown)
+	}
+	return rest.NewResponse(shown, err)
 }
 
 // run finds a run by ID. It returns 404 outside the project, and 403 if the key does not reach its environment.
@@ -292,7 +299,7 @@ func (s *API) run(ctx context.Context, c *rest.Caller, id rest.ID) (store.Run, e
 	return run, s.Service.CheckReachID(ctx, c, run.EnvironmentID)
 }
 
-// wholeRun returns a run with its input.
+// wholeRun returns a run with its input, without its steps.
 func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error) {
 	shown = showRun(run)
 	if shown.Costing, err = s.Costs.RunCosting(ctx, run); err != nil {
@@ -307,9 +314,6 @@ func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error
 	}
 	if shown.Context, err = showContext(run.Context, headers); err != nil {
 		return shown, fmt.Errorf("showing the context of run %s: %w", run.ID, err)
-	}
-	if err := s.addTrace(ctx, run, &shown); err != nil {
-		return shown, err
 	}
 	input, isObject := shown.Input.(json.RawMessage)
 	if !isObject || !bytes.HasPrefix(bytes.TrimSpace(input), []byte("{")) {

@@ -1770,7 +1770,7 @@ type Run struct {
 	// Input The input as JSON, else as text; null in lists and if it is larger than 1 MiB. Its fields files and file_issues describe the attachments.
 	Input interface{} `json:"input"`
 
-	// Logs The log lines of the run so far; at most 500. Empty in lists.
+	// Logs The log lines of the run so far; at most 500. Only a single run has them.
 	Logs []LogLine `json:"logs"`
 
 	// MoreLogs Number of log lines beyond the limits.
@@ -1802,8 +1802,11 @@ type Run struct {
 	// TokenUsage Model tokens of the run.
 	TokenUsage TokenUsage `json:"token_usage"`
 
-	// Traces The steps of the run so far, each after the step that it is a part of; at most 2,000. Empty in lists.
+	// Traces The steps of the run so far, each after the step that it is a part of; at most 2,000. Only a single run has them.
 	Traces []Span `json:"traces"`
+
+	// TracesTruncated Whether the latest steps and log lines are missing, because the journal of the run is larger than 8 MiB.
+	TracesTruncated bool `json:"traces_truncated"`
 
 	// UnpricedCalls Number of model calls without a known price, which the cost leaves out. Null if costs are not available: in lists of runs, for open runs, and if the calls are no longer stored.
 	UnpricedCalls nullable.Nullable[int64] `json:"unpriced_calls"`
@@ -3318,14 +3321,14 @@ type ClientInterface interface {
 
 	// GetRun Get an agent run
 	//
-	// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them.
+	// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
 	//
 	// Corresponds with GET /v1/projects/{project_id}/runs/{run_id} (the `GetRun` operationId).
 	GetRun(ctx context.Context, projectID string, runID string, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// CancelRun Cancel an agent run
 	//
-	// Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns the run as it is then. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the same response.
+	// Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns the run as it is then, without its steps and log lines. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the same response.
 	//
 	// Corresponds with POST /v1/projects/{project_id}/runs/{run_id}/cancel (the `CancelRun` operationId).
 	CancelRun(ctx context.Context, projectID string, runID string, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4427,7 +4430,7 @@ func (c *Client) EraseRun(ctx context.Context, projectID string, runID string, p
 
 // GetRun Get an agent run
 //
-// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them.
+// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
 //
 // Corresponds with GET /v1/projects/{project_id}/runs/{run_id} (the `GetRun` operationId).
 func (c *Client) GetRun(ctx context.Context, projectID string, runID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4444,7 +4447,7 @@ func (c *Client) GetRun(ctx context.Context, projectID string, runID string, req
 
 // CancelRun Cancel an agent run
 //
-// Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns the run as it is then. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the same response.
+// Ends an open run, whether it is queued or running. A model request or tool call in progress is interrupted. Returns the run as it is then, without its steps and log lines. Returns 409 if the run has ended. A repeated call with the same `Idempotency-Key` gets the same response.
 //
 // Corresponds with POST /v1/projects/{project_id}/runs/{run_id}/cancel (the `CancelRun` operationId).
 func (c *Client) CancelRun(ctx context.Context, projectID string, runID string, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
