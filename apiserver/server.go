@@ -56,8 +56,6 @@ type Options struct {
 	Keys *keyring.Keys
 	// GatewayURL is the public URL of the gateway, the start of webhook URLs.
 	GatewayURL string
-	// Stopping is closed when the facade stops. Open streams end then, and their readers reconnect to another replica. nil: never.
-	Stopping <-chan struct{}
 }
 
 // Server is the facade. Its fields are the service and the resources that it serves.
@@ -130,8 +128,8 @@ func newServer(base *rest.Service, opts Options) *Server {
 	s.Links = &connectors.Links{Service: base, Connectors: s.Connectors}
 	s.Connectors.Links = s.Links
 	s.Deployments = &deployments.API{
-		Service: base, Store: opts.Store, Costs: s.Costs, Stopping: opts.Stopping,
-		Uploads: quota.NewPlaces(deployments.MaxUploads, deployments.UploadShare), Streams: quota.NewPlaces(deployments.MaxStreams, deployments.StreamShare),
+		Service: base, Store: opts.Store, Costs: s.Costs,
+		Uploads: quota.NewPlaces(deployments.MaxUploads, deployments.UploadShare),
 	}
 	s.Runs = &runs.API{
 		Service: base, Store: opts.Store, Deployments: s.Deployments, ConnectorRuns: s.ConnectorRuns, Costs: s.Costs,

@@ -23,6 +23,10 @@ const (
 	TopicDeployment Topic = "deployment"
 	// TopicLook: a poll of a project's repository is requested. The key names the project.
 	TopicLook Topic = "look"
+	// TopicRun: a followed run has started, ended, waits or continues, or its journal has more entries. See Notifier.FollowRun.
+	TopicRun Topic = "run"
+	// TopicFollow: a run is followed. Stores send and read it.
+	TopicFollow Topic = "follow"
 )
 
 // Hint reports that something may have changed. Hints are sent after the commit and may be lost,
@@ -52,4 +56,10 @@ type Notifier interface {
 	// only. A hint with the zero key means that hints may have been lost: read everything. Call
 	// stop when done; it closes the channel.
 	Subscribe(topic Topic) (hints <-chan Hint, stop func())
+	// FollowRun asks all processes for hints of TopicRun. The number of followed runs is limited, and a process may miss the
+	// call or start later, so followers repeat it from time to time.
+	FollowRun(run Key)
 }
+
+// MaxFollowedRuns is the number of runs that a process knows to be followed. It forgets the runs that were followed first.
+const MaxFollowedRuns = 4096

@@ -3,12 +3,7 @@
 package deployments_test
 
 import (
-	"bufio"
-	"context"
 	"net/http"
-	"net/http/httptest"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,50 +12,15 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
-	"github.com/agentplatform/agentplatform/apiserver/deployments"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// follower reads a stream of events over a connection.
-type follower struct {
-	*http.Response
-	lines *bufio.Scanner
-	leave context.CancelFunc
-}
-
 // followLog opens the stream of a deployment's log.
-func followLog(t testing.TB, w *apiservertest.Project, key, id string, from int) *follower {
+func followLog(t testing.TB, w *apiservertest.Project, key, id string, after int) *apiservertest.Follower {
 	t.Helper()
-	server := httptest.NewServer(w.Server.Handler())
-	t.Cleanup(server.Close)
-	ctx, leave := context.WithCancel(t.Context())
-	t.Cleanup(leave)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/v1/projects/"+w.ProjectID.String()+"/deployments/"+id+"/logs", nil)
-	require.NoError(t, err)
-	request.Header.Set("Authorization", "Bearer "+key)
-	if from > 0 {
-		request.Header.Set("Last-Event-ID", strconv.Itoa(from))
-	}
-	answer, err := server.Client().Do(request)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, answer.StatusCode)
-	require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
-	return &follower{Response: answer, lines: bufio.NewScanner(answer.Body), leave: leave}
-}
-
-// next is the next event; "" at the end of the stream.
-func (f *follower) next() string {
-	var event []string
-	for f.lines.Scan() {
-		switch line := f.lines.Text(); {
-		case line == "" && len(event) > 0:
-			return strings.Join(event, " ")
-		case line != "" && line != ":":
-			event = append(event, line)
-		}
-	}
-	return ""
+	return w.Follow(t, w.Server, key, "/deployments/"+id+"/logs", after)
 }
 
 func TestDeploymentLog_FollowsOpenBuild(t *testing.T) {
@@ -73,23 +33,23 @@ func TestDeploymentLog_FollowsOpenBuild(t *testing.T) {
 	}
 	write(0, "fetching\n")
 	f := followLog(t, w.Project, key, id.String(), 0)
-	require.Equal(t, `id: 1 event: log data: {"text":"fetching\n"}`, f.next())
+	require.Equal(t, `id: 1 event: log data: {"text":"fetching\n"}`, f.Next())
 	write(1, "pack")
-	require.Equal(t, `id: 2 event: log data: {"text":"pack"}`, f.next())
+	require.Equal(t, `id: 2 event: log data: {"text":"pack"}`, f.Next())
 	write(2, "ing\n")
-	require.Equal(t, `id: 3 event: log data: {"text":"ing\n"}`, f.next())
+	require.Equal(t, `id: 3 event: log data: {"text":"ing\n"}`, f.Next())
 	require.NoError(t, w.Store.EndDeployment(t.Context(), d, store.DeploymentFailed, store.FailureBuild, "no"))
-	require.Regexp(t, `^id: 4 event: log data: {"text":"\d\d:\d\d:\d\d the deployment failed: build_failed: no\\n"}$`, f.next())
-	require.Equal(t, `id: 4 event: end data: {"status":"failed"}`, f.next())
-	require.Empty(t, f.next(), "it ends with the deployment")
-	require.Zero(t, w.Server.Deployments.Streams.Taken())
+	require.Regexp(t, `^id: 4 event: log data: {"text":"\d\d:\d\d:\d\d the deployment failed: build_failed: no\\n"}$`, f.Next())
+	require.Equal(t, `id: 4 event: end data: {"status":"failed"}`, f.Next())
+	require.Empty(t, f.Next(), "it ends with the deployment")
+	require.Zero(t, w.Server.Service.Streams.Taken())
 
 	f = followLog(t, w.Project, key, id.String(), 2)
-	require.Regexp(t, `^id: 4 event: log data: {"text":"ing\\n.* build_failed: no\\n"}$`, f.next(), "from where its reader was")
-	require.Equal(t, `id: 4 event: end data: {"status":"failed"}`, f.next())
+	require.Regexp(t, `^id: 4 event: log data: {"text":"ing\\n.* build_failed: no\\n"}$`, f.Next(), "from where its reader was")
+	require.Equal(t, `id: 4 event: end data: {"status":"failed"}`, f.Next())
 	f = followLog(t, w.Project, key, w.IDs["deployment"], 0)
-	require.Equal(t, `id: 1 event: log data: {"text":"packed 1 agent\n"}`, f.next())
-	require.Equal(t, `id: 1 event: end data: {"status":"deployed"}`, f.next())
+	require.Equal(t, `id: 1 event: log data: {"text":"packed 1 agent\n"}`, f.Next())
+	require.Equal(t, `id: 1 event: end data: {"status":"deployed"}`, f.Next())
 }
 
 // The log also works for a deployment that only Kubernetes knows.
@@ -103,33 +63,33 @@ func TestDeploymentLog_StartsWithWaitingDeployment(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Store.StartBuild(t.Context(), d, ""))
 	require.NoError(t, w.Store.AppendBuildLog(t.Context(), d, 0, "fetching\n"))
-	require.Equal(t, `id: 1 event: log data: {"text":"fetching\n"}`, f.next())
+	require.Equal(t, `id: 1 event: log data: {"text":"fetching\n"}`, f.Next())
 }
 
 // The stream ends when the reader disconnects or loses its permission, and when the facade stops.
 func TestDeploymentLog_EndsStream(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
-	for name, end := range map[string]func(*apiservertest.ProjectWithHistory, *follower){
-		"its reader goes":  func(_ *apiservertest.ProjectWithHistory, f *follower) { f.leave() },
-		"the facade stops": func(*apiservertest.ProjectWithHistory, *follower) { close(stop) },
-		"the key is revoked": func(w *apiservertest.ProjectWithHistory, _ *follower) {
+	for name, end := range map[string]func(*apiservertest.ProjectWithHistory, *apiservertest.Follower){
+		"its reader goes":  func(_ *apiservertest.ProjectWithHistory, f *apiservertest.Follower) { f.Leave() },
+		"the facade stops": func(*apiservertest.ProjectWithHistory, *apiservertest.Follower) { close(stop) },
+		"the key is revoked": func(w *apiservertest.ProjectWithHistory, _ *apiservertest.Follower) {
 			changeKey(t, w.Project, func(k *v1alpha1.APIKeySpec) { k.Revoked = true })
 		},
-		"the key is narrowed": func(w *apiservertest.ProjectWithHistory, _ *follower) {
+		"the key is narrowed": func(w *apiservertest.ProjectWithHistory, _ *apiservertest.Follower) {
 			changeKey(t, w.Project, func(k *v1alpha1.APIKeySpec) { k.Access = v1alpha1.AccessSelected })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := apiservertest.NewProjectWithHistory(t)
 			if name == "the facade stops" {
-				w.Server.Deployments.Stopping = stop
+				w.Server.Service.Stopping = stop
 			}
 			f := followLog(t, w.Project, w.CreateKey(t, nil), w.OpenDeployment(t).String(), 0)
-			require.EqualValues(t, 1, w.Server.Deployments.Streams.Taken())
+			require.EqualValues(t, 1, w.Server.Service.Streams.Taken())
 			end(w, f)
-			require.Empty(t, f.next())
-			require.Eventually(t, func() bool { return w.Server.Deployments.Streams.Taken() == 0 }, time.Minute, time.Millisecond, "%s: its place is free", name)
+			require.Empty(t, f.Next())
+			require.Eventually(t, func() bool { return w.Server.Service.Streams.Taken() == 0 }, time.Minute, time.Millisecond, "%s: its place is free", name)
 		})
 	}
 }
@@ -152,11 +112,11 @@ func TestDeploymentLog_LimitsStreams(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProjectWithHistory(t)
 	key, path := w.CreateKey(t, nil), "/deployments/"+w.OpenDeployment(t).String()+"/logs"
-	require.NoError(t, w.Server.Deployments.Streams.Take(w.ProjectID, deployments.MaxStreams/deployments.StreamShare))
+	require.NoError(t, w.Server.Service.Streams.Take(w.ProjectID, rest.MaxStreams/rest.StreamShare))
 	apiservertest.RequireCode(t, http.StatusTooManyRequests, httpserver.CodeRateLimited, w.Project, key, http.MethodGet, path, "")
-	w.Server.Deployments.Streams.Give(w.ProjectID, deployments.MaxStreams/deployments.StreamShare)
-	for range deployments.MaxStreams {
-		if w.Server.Deployments.Streams.Take(uuid.New(), 1) != nil {
+	w.Server.Service.Streams.Give(w.ProjectID, rest.MaxStreams/rest.StreamShare)
+	for range rest.MaxStreams {
+		if w.Server.Service.Streams.Take(uuid.New(), 1) != nil {
 			break
 		}
 	}

@@ -27,10 +27,8 @@ type API struct {
 	Service *rest.Service
 	Store   Store
 	Costs   *costs.Reader
-	// Uploads limits the uploads in progress, Streams the open streams of logs.
-	Uploads, Streams *quota.Places
-	// Stopping is closed when the facade stops; nil: never.
-	Stopping <-chan struct{}
+	// Uploads limits the uploads in progress.
+	Uploads *quota.Places
 }
 
 // Store has the methods of the store that deployments use.
@@ -43,8 +41,6 @@ type Store interface {
 	// PutUpload and HasUpload are methods of store.Uploads.
 	PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error)
 	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
-	// Subscribe is a method of store.Notifier.
-	Subscribe(topic store.Topic) (hints <-chan store.Hint, stop func())
 }
 
 // Section has the endpoints of deployments; API serves them.

@@ -41,6 +41,11 @@ func (s *Service) waitForHistoryRead(ctx context.Context, c *Caller, in any) (en
 		ctx, cancel = context.WithTimeoutCause(ctx, s.SearchTimeLeft(ctx), store.ErrSearchBusy)
 		defer cancel()
 	}
+	return s.WaitForHistoryRead(ctx, c)
+}
+
+// WaitForHistoryRead waits until the project may read history. The error is a problem with the status 429 or 503.
+func (s *Service) WaitForHistoryRead(ctx context.Context, c *Caller) (end func(), err error) {
 	turn, err := s.HistoryReads.Wait(ctx, c.ProjectID, 1)
 	if err != nil {
 		return nil, quota.Refusal(err, errTooManyHistoryReads(http.StatusTooManyRequests), errTooManyHistoryReads(http.StatusServiceUnavailable))

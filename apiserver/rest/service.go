@@ -34,6 +34,7 @@ type Store interface {
 	store.Catalog
 	store.Audit
 	store.RateLimiter
+	store.Notifier
 	// ListsAtOnce is ListsAtOnce of store.Store.
 	ListsAtOnce() int
 }
@@ -66,6 +67,8 @@ type Options struct {
 	ReadyTimeout time.Duration
 	// RequestTimeout limits how long a request takes; 0 stands for MaxRequestTime.
 	RequestTimeout time.Duration
+	// Stopping is closed when the facade stops. Open streams end then, and their readers reconnect to another replica. nil: never.
+	Stopping <-chan struct{}
 }
 
 // withDefaults returns the options with the defaults of omitted options.
@@ -92,6 +95,8 @@ type Service struct {
 	Claims Claims
 	// HistoryReads is the fair budget of history reads.
 	HistoryReads *quota.Budget
+	// Streams limits the open streams of events.
+	Streams *quota.Places
 
 	refusals *httpserver.Refusals
 	keys     *cache.Cache[askedKey, credential]
@@ -106,7 +111,7 @@ type Service struct {
 
 // New returns a service that serves nothing before Mount.
 func New(opts Options, stored Store, claims Claims) *Service {
-	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, HistoryReads: NewHistoryReads(stored.ListsAtOnce(), historyReadPatience)}
+	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, HistoryReads: NewHistoryReads(stored.ListsAtOnce(), historyReadPatience), Streams: quota.NewPlaces(MaxStreams, StreamShare)}
 	clock := func() time.Time { return s.Now() } // tests change Now
 	s.refusals = httpserver.NewRefusals("requests without a valid API key were rejected", s.Logger, clock)
 	s.keys = cache.New[askedKey, credential](cacheSize, KeyCacheTime, clock)

@@ -60,11 +60,6 @@ var Section = rest.Section[*API]{
 	},
 }
 
-var streamRunEvents = rest.Unsupported[*API](rest.Endpoint{
-	Method: rest.Get, Path: "/runs/{run_id}/events", ID: "streamRunEvents",
-	Permissions: rest.Requires("runs.view"), Alternative: "read the run from time to time",
-})
-
 // Run is the REST shape of an agent run.
 type Run struct {
 	ID               string           `json:"id" format:"uuid" doc:"The run's ID."`

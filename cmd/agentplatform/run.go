@@ -172,9 +172,9 @@ func runAPIServer(ctx context.Context, p *process) error {
 	facade, err := apiserver.New(apiserver.Options{
 		Options: rest.Options{
 			Client: p.within.Client(c), Index: index, PlatformID: lease.PlatformID,
-			TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Logger: p.logger,
+			TrustedProxies: p.proxies, GitOpsManagers: p.gitOpsManagers, Logger: p.logger, Stopping: ctx.Done(),
 		},
-		Store: p.store, Claims: p.store.ForCluster(uid), Keys: follower.Keys, GatewayURL: p.gatewayURL, Stopping: ctx.Done(),
+		Store: p.store, Claims: p.store.ForCluster(uid), Keys: follower.Keys, GatewayURL: p.gatewayURL,
 	})
 	if err != nil {
 		return err

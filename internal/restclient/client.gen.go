@@ -2467,6 +2467,12 @@ type CancelRunParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// StreamRunEventsParams defines parameters for StreamRunEvents.
+type StreamRunEventsParams struct {
+	// LastEventID The ID of the last event that the client read. The stream continues after it.
+	LastEventID *int64 `json:"Last-Event-ID,omitempty"`
+}
+
 // CreateConnectorJSONRequestBody defines body for CreateConnector for application/json ContentType.
 type CreateConnectorJSONRequestBody = ConnectorCreate
 
@@ -3332,6 +3338,17 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /v1/projects/{project_id}/runs/{run_id}/cancel (the `CancelRun` operationId).
 	CancelRun(ctx context.Context, projectID string, runID string, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// StreamRunEvents Follow an agent run
+	//
+	// Streams the steps and the log lines of a run as server-sent events, from its beginning, while the run goes on.
+	//
+	// A `step` event has a step as in `traces` of the run. A step comes when it begins and again when it ends or changes; the last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
+	//
+	// To resume, send the ID of the last event with an ID as `Last-Event-ID`. The other events after it come again. An idle stream gets a comment every fifteen seconds. A stream lasts at most fifteen minutes. It also ends when the service stops, and when the key is revoked or changed. Connect again if the stream ends without an `end` event. Returns 429 if the project has too many open streams.
+	//
+	// Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/events (the `StreamRunEvents` operationId).
+	StreamRunEvents(ctx context.Context, projectID string, runID string, params *StreamRunEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ReadRunFile Download an attachment of an agent run
 	//
@@ -4452,6 +4469,27 @@ func (c *Client) GetRun(ctx context.Context, projectID string, runID string, req
 // Corresponds with POST /v1/projects/{project_id}/runs/{run_id}/cancel (the `CancelRun` operationId).
 func (c *Client) CancelRun(ctx context.Context, projectID string, runID string, params *CancelRunParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCancelRunRequest(c.Server, projectID, runID, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// StreamRunEvents Follow an agent run
+//
+// Streams the steps and the log lines of a run as server-sent events, from its beginning, while the run goes on.
+//
+// A `step` event has a step as in `traces` of the run. A step comes when it begins and again when it ends or changes; the last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
+//
+// To resume, send the ID of the last event with an ID as `Last-Event-ID`. The other events after it come again. An idle stream gets a comment every fifteen seconds. A stream lasts at most fifteen minutes. It also ends when the service stops, and when the key is revoked or changed. Connect again if the stream ends without an `end` event. Returns 429 if the project has too many open streams.
+//
+// Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/events (the `StreamRunEvents` operationId).
+func (c *Client) StreamRunEvents(ctx context.Context, projectID string, runID string, params *StreamRunEventsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewStreamRunEventsRequest(c.Server, projectID, runID, params)
 	if err != nil {
 		return nil, err
 	}
@@ -7763,6 +7801,62 @@ func NewCancelRunRequest(server string, projectID string, runID string, params *
 			}
 
 			req.Header.Set("Idempotency-Key", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewStreamRunEventsRequest constructs an http.Request for the StreamRunEvents method
+func NewStreamRunEventsRequest(server string, projectID string, runID string, params *StreamRunEventsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project_id", projectID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/runs/%s/events", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.LastEventID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Last-Event-ID", *params.LastEventID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "integer", Format: "int64"})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Last-Event-ID", headerParam0)
 		}
 
 	}

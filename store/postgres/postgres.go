@@ -234,7 +234,7 @@ func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 
 // publish sends hints, each once: to this process directly, and to other processes by the notifier.
 func (s *Store) publish(hints []store.Hint) {
-	hints = sqlcore.Distinct(hints)
+	hints = s.hub.WorthSending(hints)
 	s.hub.Publish(hints)
 	s.notifier.send(hints)
 }
@@ -371,6 +371,11 @@ func hasCode(err error, codes ...string) bool {
 // Subscribe implements store.Notifier.
 func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
+}
+
+// FollowRun implements store.Notifier.
+func (s *Store) FollowRun(run store.Key) {
+	s.publish([]store.Hint{{Topic: store.TopicFollow, Key: run}})
 }
 
 // Migrate implements store.Store. Concurrent processes migrate one after the other. A change waits

@@ -188,6 +188,13 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 		start.Runs = append(start.Runs, known[slices.IndexFunc(known, func(w Waiting) bool { return w.ID == p.ID })])
 	}
 	runs, current, err := c.engine.Start(ctx, claim, start)
+	var hints []store.Hint
+	for i := range runs {
+		hints = append(hints, store.Hint{Topic: store.TopicRun, Key: runs[i].Run.Key()})
+	}
+	if len(hints) > 0 {
+		c.publish(hints)
+	}
 	return runs, current, err
 }
 

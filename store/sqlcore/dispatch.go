@@ -54,6 +54,7 @@ func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store
 	if err == nil && len(entries) > 0 && inOrder(entries) && !isLarge("", entries) {
 		err = c.single(ctx, func(ctx context.Context, tx *Tx) (err error) {
 			appended, err = c.engine.Append(ctx, tx, l, entries, nil)
+			tx.Hint(store.TopicRun, l.Run)
 			return err
 		})
 	}
@@ -103,6 +104,7 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 	if err != nil {
 		return err
 	}
+	tx.Hint(store.TopicRun, l.Run)
 	return c.keep(ctx, tx, large.of(l.Run.ProjectID, false, entries))
 }
 
@@ -240,6 +242,7 @@ func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any
 		WHERE project_id = $1 AND id = $2 RETURNING environment_id`, append([]any{run.ProjectID, run.ID}, args...)...).Scan(&environment)
 	if err == nil {
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environment})
+		tx.Hint(store.TopicRun, run)
 	}
 	return found(err)
 }
@@ -318,6 +321,7 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 			environment, err := scanID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
 				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
 			tx.Hint(store.TopicFreed, store.Key{ProjectID: s.Run.ProjectID, ID: environment})
+			tx.Hint(store.TopicRun, s.Run)
 			return err
 		})
 	}

@@ -110,6 +110,7 @@ func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 func (t *Tx) ended(runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
 		t.Hint(store.TopicFreed, run.Environment)
+		t.Hint(store.TopicRun, run.Run)
 		if run.Posted {
 			t.Hint(store.TopicDelivery, run.Environment)
 		}

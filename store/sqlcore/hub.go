@@ -24,6 +24,8 @@ type Hub struct {
 	mu          sync.Mutex
 	subscribers map[store.Topic]map[*subscriber]struct{}
 	closed      bool
+	// followed are the runs with hints of TopicRun.
+	followed followedRuns
 }
 
 // subscriber reads hints. Each waiting hint exists once, in order of arrival.
@@ -71,6 +73,9 @@ func (h *Hub) Publish(hints []store.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, hint := range hints {
+		if hint.Topic == store.TopicFollow {
+			h.followed.addRun(hint.Key)
+		}
 		for s := range h.subscribers[hint.Topic] {
 			s.take(hint)
 		}

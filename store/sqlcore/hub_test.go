@@ -127,7 +127,7 @@ func TestHub_LimitsWaitingEnds(t *testing.T) {
 func TestHub_LostReachesEveryTopic(t *testing.T) {
 	t.Parallel()
 	for _, topic := range []store.Topic{
-		store.TopicQueued, store.TopicFreed, store.TopicDelivery, store.TopicDone, store.TopicRoute, store.TopicDeployment, store.TopicLook, "another",
+		store.TopicQueued, store.TopicFreed, store.TopicDelivery, store.TopicDone, store.TopicRoute, store.TopicDeployment, store.TopicLook, store.TopicRun, "another",
 	} {
 		t.Run(string(topic), func(t *testing.T) {
 			t.Parallel()

@@ -235,11 +235,16 @@ func (e engine) TryLock(context.Context, sqlcore.Queryer, uuid.UUID, time.Durati
 }
 
 // publish sends hints, each once.
-func (s *Store) publish(hints []store.Hint) { s.hub.Publish(sqlcore.Distinct(hints)) }
+func (s *Store) publish(hints []store.Hint) { s.hub.Publish(s.hub.WorthSending(hints)) }
 
 // Subscribe implements store.Notifier.
 func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
+}
+
+// FollowRun implements store.Notifier.
+func (s *Store) FollowRun(run store.Key) {
+	s.publish([]store.Hint{{Topic: store.TopicFollow, Key: run}})
 }
 
 // Migrate implements store.Store.

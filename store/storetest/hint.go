@@ -3,8 +3,10 @@
 package storetest
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -84,6 +86,46 @@ var hintPromises = []promise{
 		defer stop()
 		w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
 		w.Empty(hints)
+	}},
+	{"a followed run sends a hint for each change", func(w *world) {
+		w.deploy("one", "first")
+		e := w.single()
+		w.accept(&e)
+		run := e.Runs[0].ID
+		w.s.FollowRun(w.key(run))
+		var c store.Claimed
+		w.hinted(store.TopicRun, run, func() { c = w.claim(1, lease)[0] })
+		w.hinted(store.TopicRun, run, func() {
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		})
+		w.hinted(store.TopicRun, run, func() {
+			large := entry(2, store.JournalModelAnswer, false)
+			large.Data = json.RawMessage(`"` + strings.Repeat("x", store.MaxModelAnswer-2) + `"`)
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{large}))
+		})
+		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour})) })
+		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Resume(w.ctx, w.key(run), json.RawMessage(`{}`))) })
+		again := w.claim(1, lease)[0]
+		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again), 0)) })
+		w.hinted(store.TopicRun, run, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
+	}},
+	{"a run that is not followed sends no hint", func(w *world) {
+		w.deploy("one", "first")
+		hints, stop := w.s.Subscribe(store.TopicRun)
+		defer stop()
+		_, c := w.running(lease)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.complete(completed(c)))
+		followed, f := w.running(lease)
+		w.s.FollowRun(f.Run.Key())
+		w.hinted(store.TopicRun, f.Run.ID, func() { w.NoError(w.s.Cancel(w.ctx, f.Run.Key(), store.RunErrorCancelled, "")) })
+		w.NotEmpty(followed.Runs)
+		for hint := range hints {
+			if hint.Key == f.Run.Key() || hint.Key == (store.Key{}) {
+				break
+			}
+			w.NotEqual(c.Run.Key(), hint.Key)
+		}
 	}},
 	{"a claimable run sends a hint", func(w *world) {
 		w.deploy("one", "first")

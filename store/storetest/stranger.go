@@ -88,6 +88,7 @@ var ofThePlatform = map[string]string{
 	"DropTraces":            "traces of all projects expire",
 	"Token":                 "it finds the project of a token",
 	"Subscribe":             "hints name their project",
+	"FollowRun":             "it only asks for hints, which name their project",
 	"Migrate":               "the schema belongs to the whole store",
 	"Now":                   "the clock belongs to the whole store",
 	"Ping":                  "the schema belongs to the whole store",
