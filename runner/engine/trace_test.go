@@ -68,7 +68,7 @@ func traceOf(t *testing.T, journal []dispatchapi.JournalEntry) runtrace.Trace {
 	t.Helper()
 	entries := make([]runtrace.Entry, len(journal))
 	for i := range journal {
-		entries[i].JournalEntry = journal[i]
+		entries[i] = runtrace.NewEntry(journal[i].Sequence, journal[i].Kind, journal[i].Data, time.Time{})
 	}
 	trace, err := runtrace.ComputeTrace(runtrace.Run{ID: "r1", AgentName: "main"}, entries)
 	require.NoError(t, err)
