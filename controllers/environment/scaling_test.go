@@ -255,6 +255,9 @@ func (noHints) Subscribe(store.Topic) (<-chan store.Hint, func()) {
 	return make(chan store.Hint), func() {}
 }
 
+// FollowRun implements store.Notifier.
+func (noHints) FollowRun(store.Key) {}
+
 // Slow queries of one project do not delay the checks of other projects.
 func TestScaler_SlowProjectDelaysOnlyItself(t *testing.T) {
 	t.Parallel()
