@@ -43,7 +43,7 @@ go run ./hack/permissions config/rbac/users.yaml docs/reference/permissions.md
 
 # Pages of docs/reference, by the tests that compare them with the code.
 AGENTPLATFORM_UPDATE_REFERENCE=1 go test -count=1 -run '^TestReference_' \
-  ./internal/metrics ./internal/httpserver ./runner/script ./cmd/agentctl ./cmd/agentplatform ./cmd/webhookgw ./cmd/runner/command
+  ./internal/metrics ./internal/httpserver ./internal/runerror ./runner/script ./cmd/agentctl ./cmd/agentplatform ./cmd/webhookgw ./cmd/runner/command
 
 # Parts of docs/reference/limits.md, by the packages that declare the limits: one after another, because they share the page.
 AGENTPLATFORM_UPDATE_REFERENCE=1 go test -count=1 -p 1 -run '^TestReference_' \

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
@@ -19,9 +21,9 @@ const (
 // Error codes of runs that end because of their concurrency key.
 const (
 	// RunErrorKeyUnavailable means that the agent's expression yields no key for the input.
-	RunErrorKeyUnavailable RunErrorCode = "key_unavailable"
+	RunErrorKeyUnavailable = runerror.KeyUnavailable
 	// RunErrorConcurrencyDropped means that another open run had the key.
-	RunErrorConcurrencyDropped RunErrorCode = "concurrency_dropped"
+	RunErrorConcurrencyDropped = runerror.ConcurrencyDropped
 )
 
 // Concurrency is the concurrency setting of an agent. Runs with the same key execute one at a time.

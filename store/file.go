@@ -8,6 +8,8 @@ import (
 	"io"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // MaxFiles is the maximum number of accepted files per input. MaxNamedFiles is the maximum number
@@ -21,7 +23,7 @@ const (
 const MaxFileName = 255
 
 // RunErrorFilesRequired means that the run needs files, and its event has none or omitted one.
-const RunErrorFilesRequired RunErrorCode = "files_required"
+const RunErrorFilesRequired = runerror.FilesRequired
 
 // FileReason is the reason for omitting a file.
 type FileReason string

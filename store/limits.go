@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // Limits in bytes as stored. Producers of the data enforce them first, but the store does not rely
@@ -114,7 +116,7 @@ const (
 )
 
 // RunErrorReportInvalid marks runs whose end was reported in an invalid form; see Completion.Check.
-const RunErrorReportInvalid RunErrorCode = "report_invalid"
+const RunErrorReportInvalid = runerror.ReportInvalid
 
 // ErrTooLarge means that a value exceeds a limit of the store.
 var ErrTooLarge = errors.New("above the size limit of the store")

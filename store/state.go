@@ -5,6 +5,8 @@ package store
 import (
 	"slices"
 	"time"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // RunStatus is the state of an agent run.
@@ -144,22 +146,21 @@ func OpenFor(retention time.Duration) time.Duration { return min(MaxOpen, retent
 const MaxLosses = 20
 
 // RunErrorCode is the machine-readable reason why a run did not complete.
-type RunErrorCode string
+type RunErrorCode = runerror.Code
 
-// Error codes that the platform sets. Runners may report others.
+// Error codes that the store and the gateway set. Runners report others.
 const (
-	RunErrorAgentNotFound   RunErrorCode = "agent_not_found"
-	RunErrorToolInterrupted RunErrorCode = "tool_interrupted"
-	RunErrorRunnerLost      RunErrorCode = "runner_lost"
-	RunErrorEnvironmentGone RunErrorCode = "environment_deleted"
+	RunErrorAgentNotFound   = runerror.AgentNotFound
+	RunErrorToolInterrupted = runerror.ToolInterrupted
+	RunErrorRunnerLost      = runerror.RunnerLost
+	RunErrorEnvironmentGone = runerror.EnvironmentDeleted
 	// RunErrorExpired marks runs that were open for MaxOpen.
-	RunErrorExpired RunErrorCode = "expired"
+	RunErrorExpired = runerror.Expired
 	// RunErrorCancelled marks runs that a user cancelled.
-	RunErrorCancelled RunErrorCode = "cancelled"
-	// RunErrorOutputTooLarge, RunErrorAnswerTooLarge and RunErrorJournalTooLarge mark runs that
+	RunErrorCancelled = runerror.Cancelled
+	// RunErrorOutputTooLarge, RunErrorJournalTooLarge and RunErrorContextTooLarge mark runs that
 	// exceed a limit; see MaxOutput.
-	RunErrorOutputTooLarge  RunErrorCode = "output_too_large"
-	RunErrorAnswerTooLarge  RunErrorCode = "model_answer_too_large"
-	RunErrorJournalTooLarge RunErrorCode = "journal_too_large"
-	RunErrorContextTooLarge RunErrorCode = "context_too_large"
+	RunErrorOutputTooLarge  = runerror.OutputTooLarge
+	RunErrorJournalTooLarge = runerror.JournalTooLarge
+	RunErrorContextTooLarge = runerror.ContextTooLarge
 )

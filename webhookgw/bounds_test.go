@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -171,9 +172,8 @@ func TestRunnerToken_StaysWithinStoreLimits(t *testing.T) {
 	run, err := b.store.Run(t.Context(), claimed.Run.Key())
 	require.NoError(t, err)
 	require.Equal(t, store.RunFailed, run.Status)
-	require.EqualValues(t, dispatchapi.CodeOutputTooLarge, run.ErrorCode)
+	require.Equal(t, runerror.OutputTooLarge, run.ErrorCode)
 	require.Empty(t, run.Output)
-	require.EqualValues(t, dispatchapi.CodeAnswerTooLarge, store.RunErrorAnswerTooLarge)
 }
 
 // TestRunner_RejectsMalformedValues: invalid codes, kinds and sequences are errors of the caller,
@@ -202,7 +202,7 @@ func TestRunner_RejectsMalformedValues(t *testing.T) {
 		})
 	}
 	for _, invalid := range []string{strings.Repeat("x", 15<<20), "a\x00", "Two words"} {
-		status, code := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: invalid})
+		status, code := b.tell(runnerToken, path+"/complete", dispatchapi.CompleteRequest{Token: fence, Status: dispatchapi.StatusFailed, ErrorCode: runerror.Code(invalid)})
 		require.Equal(t, http.StatusUnprocessableEntity, status, "%.20q", invalid)
 		require.Equal(t, "invalid_request", code)
 	}

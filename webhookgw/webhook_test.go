@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -178,7 +179,7 @@ func TestSync_FailedRun(t *testing.T) {
 			connector := b.connector("sync", nil, "hello")
 			b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
 				return dispatchapi.CompleteRequest{
-					Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: c.code, Error: c.text,
+					Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: runerror.Code(c.code), Error: c.text,
 				}
 			})
 			got := b.post(b.gateway, connector.ID.String(), `{}`, nil)

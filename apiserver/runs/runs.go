@@ -22,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -92,7 +93,7 @@ type Run struct {
 }
 
 // Doc describes the type.
-func (Run) Doc() string { return "A run of an agent." }
+func (Run) Doc() string { return "A run of an agent.\n\n" + runerror.Describe() }
 
 // RunPath names a run.
 type RunPath struct {

@@ -2,6 +2,8 @@
 
 package webhooks
 
+import "github.com/agentplatform/agentplatform/internal/runerror"
+
 // Texts of the description of webhooks.
 const (
 	aboutWebhooks = "Requests to a connector's webhook and their responses, and the requests that an outbound connector sends. " +
@@ -33,7 +35,7 @@ var aboutWebhookSchemas = map[string]string{ //nolint:gosec // TokenUsage is no 
 	"Problem":        "An error (RFC 9457).",
 	"Progress":       "The status of a run.",
 	"Pushed":         "The outcome of a call of a push webhook.",
-	"Result":         "The outcome of a run.",
+	"Result":         "The outcome of a run.\n\n" + runerror.Describe(),
 	"Results":        "The outcomes of an event's runs.",
 	"TestEnvelope":   "The body of a test delivery: the envelope of a run that never existed.",
 	"TokenUsage":     "Model tokens of a run.",

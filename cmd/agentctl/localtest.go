@@ -163,7 +163,7 @@ func (o *localTestOptions) printSummary(results []suite.Result) error {
 			continue
 		}
 		failed++
-		unknown = unknown || strings.Contains(r.Explain(), model.CodeUnknownProvider)
+		unknown = unknown || strings.Contains(r.Explain(), string(model.CodeUnknownProvider))
 	}
 	if unknown {
 		fmt.Fprintln(o.messages, "environment variables configure the service of a model that no mock replaces, such as OPENAI_API_KEY for openai/...; see --help")

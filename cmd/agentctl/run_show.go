@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/localrun"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -145,7 +146,7 @@ func (o *runOptions) printResult(ctx context.Context, r *localrun.Result) error 
 		if message != "" {
 			shown.ErrorCode, shown.Error = &code, &message
 		}
-		if remedy := remedies[code]; remedy != "" {
+		if remedy := remedies[runerror.Code(code)]; remedy != "" {
 			shown.Remedy = &remedy
 		}
 		for _, c := range r.Costs {
@@ -175,7 +176,7 @@ func (o *runOptions) printResult(ctx context.Context, r *localrun.Result) error 
 func failureOf(ctx context.Context, r *localrun.Result) (code, message string) {
 	switch {
 	case r.Status == engine.Failed:
-		return r.ErrorCode, r.Error
+		return string(r.ErrorCode), r.Error
 	case r.Status == engine.Completed:
 		return "", ""
 	case ctx.Err() != nil:
@@ -193,24 +194,24 @@ func (o *runOptions) outcome(ctx context.Context, r *localrun.Result) error {
 		return nil
 	}
 	text := fmt.Sprintf("the run failed with %s: %s", code, message)
-	if remedy := remedies[code]; remedy != "" {
+	if remedy := remedies[runerror.Code(code)]; remedy != "" {
 		text += "\n" + remedy
 	}
 	return &outcomeError{text}
 }
 
 // remedies are the remedies of errors on this machine, by their codes.
-var remedies = map[string]string{
-	model.CodeUnknownProvider: "set the address and the key of the service, such as OPENAI_API_KEY for openai/..., or replace the model with --model",
-	model.CodeUnauthorized:    "correct the key of the service in the environment variable, such as OPENAI_API_KEY",
-	model.CodeUnavailable:     "check that the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
-	model.CodeRateLimited:     "wait and run the agent again, or replace the model with --model",
-	model.CodeRejected:        "correct the request: the name of the model, the size of the input, or the step of the script that is missing",
-	model.CodeForbidden:       "use another address for the service; link-local addresses are not allowed",
-	engine.CodeVariable:       "set the variable with --env NAME=VALUE; prompts cannot use variables that --sensitive names",
-	engine.CodeFilesRequired:  "add an attachment with --file",
-	engine.CodeMaxIterations:  "raise max_iterations of the agent, or tell it in its prompt when to stop",
-	engine.CodeTimeout:        "raise timeout of the agent, or make its tools faster",
-	engine.CodeArguments:      "describe the parameters of the tool more precisely, so that the model gives arguments that fit",
-	engine.CodeToolFailed:     "correct the tool, or give the step a condition in \"when\"",
+var remedies = map[runerror.Code]string{
+	model.CodeUnknownProvider:      "set the address and the key of the service, such as OPENAI_API_KEY for openai/..., or replace the model with --model",
+	model.CodeUnauthorized:         "correct the key of the service in the environment variable, such as OPENAI_API_KEY",
+	model.CodeUnavailable:          "check that the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
+	model.CodeRateLimited:          "wait and run the agent again, or replace the model with --model",
+	model.CodeRejected:             "correct the request: the name of the model, the size of the input, or the step of the script that is missing",
+	model.CodeForbidden:            "use another address for the service; link-local addresses are not allowed",
+	runerror.VariableUnavailable:   "set the variable with --env NAME=VALUE; prompts cannot use variables that --sensitive names",
+	runerror.FilesRequired:         "add an attachment with --file",
+	runerror.MaxIterationsExceeded: "raise max_iterations of the agent, or tell it in its prompt when to stop",
+	runerror.Timeout:               "raise timeout of the agent, or make its tools faster",
+	runerror.ToolArgumentsInvalid:  "describe the parameters of the tool more precisely, so that the model gives arguments that fit",
+	runerror.ToolFailed:            "correct the tool, or give the step a condition in \"when\"",
 }

@@ -66,12 +66,3 @@ const (
 	// MaxInputDepth limits nested objects and lists.
 	MaxInputDepth = 1000
 )
-
-// Codes of runs that exceed a limit.
-const (
-	CodeInputTooComplex = "input_too_complex"
-	CodeOutputTooLarge  = "output_too_large"
-	CodeAnswerTooLarge  = "model_answer_too_large"
-	CodeJournalTooLarge = "journal_too_large"
-	CodeContextTooLarge = "context_too_large"
-)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // ClaimRequest requests runs.
@@ -269,10 +271,10 @@ type CompleteRequest struct {
 	Status   string `json:"status"`
 	// ErrorCode and Error are set for a failed run. A code has at most 64 lower-case letters,
 	// digits and underscores.
-	ErrorCode string     `json:"error_code,omitempty"`
-	Error     string     `json:"error,omitempty"`
-	Output    string     `json:"output"`
-	Usage     TokenUsage `json:"usage"`
+	ErrorCode runerror.Code `json:"error_code,omitempty"`
+	Error     string        `json:"error,omitempty"`
+	Output    string        `json:"output"`
+	Usage     TokenUsage    `json:"usage"`
 	// Context is what scripts set in the run's context: a JSON object of at most MaxContext bytes, or nil.
 	Context json.RawMessage `json:"context,omitempty"`
 	// Unpublished is true if no outbound link sends the result.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
@@ -78,7 +79,7 @@ func TestMetrics_LabelsHaveKnownValues(t *testing.T) {
 			manager.DestinationChanged(chosen)
 		},
 		metrics.ProcessRunner: func(r prometheus.Registerer) {
-			runner := metrics.NewRunner(r, []string{"openai"}, []string{"model_unavailable"})
+			runner := metrics.NewRunner(r, []string{"openai"}, []runerror.Code{runerror.ModelUnavailable})
 			runner.Left(chosen)
 			runner.Asked(chosen, chosen, 0, metrics.Tokens{})
 			runner.Called(chosen)
@@ -129,7 +130,7 @@ func ofGateway(do func(*metrics.Gateway), want map[string]float64) does {
 
 func ofRunner(do func(*metrics.Runner), want map[string]float64) does {
 	return does{func(r prometheus.Registerer) {
-		do(metrics.NewRunner(r, []string{"openai"}, []string{"model_unavailable"}))
+		do(metrics.NewRunner(r, []string{"openai"}, []runerror.Code{runerror.ModelUnavailable}))
 	}, want}
 }
 

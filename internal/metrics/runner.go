@@ -7,6 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // Outcomes of runs in a runner in addition to completed and failed.
@@ -45,7 +47,7 @@ type Runner struct {
 
 // NewRunner registers a runner's metrics; nil registers none. providers are the types of model
 // services. errors are the codes of failed requests.
-func NewRunner(registry prometheus.Registerer, providers, errors []string) *Runner {
+func NewRunner(registry prometheus.Registerer, providers []string, errors []runerror.Code) *Runner {
 	with := promauto.With(registry)
 	r := &Runner{
 		running: newGauge(registry, "agentplatform_runner_runs", "Runs that this runner executes now."),
@@ -75,7 +77,10 @@ func NewRunner(registry prometheus.Registerer, providers, errors []string) *Runn
 			Help: "Lists of MCP servers that differ from the tools that the build pinned. A new deployment pins the tools again.",
 		}),
 		providers: providers,
-		outcomes:  append([]string{OutcomeOK, OutcomeCancelled}, errors...),
+		outcomes:  []string{OutcomeOK, OutcomeCancelled},
+	}
+	for _, code := range errors {
+		r.outcomes = append(r.outcomes, string(code))
 	}
 	for _, provider := range providers {
 		r.asked.WithLabelValues(provider, OutcomeOK)

@@ -1717,6 +1717,51 @@ type RotateSecret struct {
 }
 
 // Run A run of an agent.
+//
+// Values of `error_code`; releases can add more:
+//
+// - `agent_not_found`: The live deployment has no such agent, or no such A/B variant.
+// - `bundle_unavailable`: The store no longer has the bundle of the deployment.
+// - `cancelled`: A project member cancelled the run.
+// - `concurrency_dropped`: Another open run had the same concurrency key, and the agent has `on_conflict: drop`.
+// - `environment_deleted`: The environment of the run was deleted.
+// - `expired`: The run was open for the maximum time.
+// - `files_required`: The agent has `requires_files`, and the event has no accepted file or one that was omitted.
+// - `input_invalid`: The input or a file of the event cannot be read.
+// - `input_too_complex`: The JSON input has too many values or too many levels.
+// - `key_unavailable`: The expression `concurrency.key` of the agent yields no key for the input.
+// - `model_address_forbidden`: The address of the model service is not public, and the platform does not allow its range.
+// - `model_answer_invalid`: The response of the model service is empty, incomplete, too large or not in its format.
+// - `model_answer_too_large`: An answer of the model exceeds the limit of the store.
+// - `model_rate_limited`: The rate limit or quota of the model service is reached, also after the retries of the agent.
+// - `model_request_rejected`: The model service rejected the request or filtered the answer. A scripted model has no step for the conversation.
+// - `model_timeout`: The model service did not respond in time.
+// - `model_unauthorized`: The model service rejected the API key, or the key of the provider cannot be read.
+// - `model_unavailable`: The model service cannot be reached or reports an error of its own.
+// - `model_provider_unknown`: The Project has no provider for the prefix of the model, or the repository has no such scripted model.
+// - `expression_failed`: An expression in `steps` or `output` cannot be evaluated for this run.
+// - `hook_failed`: A hook of the agent's tools failed.
+// - `mcp_unavailable`: An MCP server of the agent cannot be reached, or the response to a call was lost.
+// - `middleware_failed`: A middleware script of the agent failed.
+// - `script_diverged`: A resumed script made another request than in the earlier attempt.
+// - `script_error`: The script of a step failed.
+// - `script_limit`: Scripts exceeded their limits of time, memory, steps or requests.
+// - `tool_arguments_invalid`: The arguments for a tool do not match its schema: three times in a row from a model, or once from a step or an input.
+// - `tool_failed`: The tool of a step or of an agent of type `tool` returned an error or is not available.
+// - `tool_interrupted`: The runner was lost during a call that is not idempotent, so the call may have had its effect.
+// - `tool_name_taken`: A tool of the agent has the same name as the tool of an outbound link.
+// - `variable_unavailable`: The environment lacks a variable, the variable is sensitive and cannot be used there, or the variables cannot be read.
+// - `context_too_large`: Scripts set more data in the context of the run than it can hold.
+// - `journal_too_large`: The journal of the run, or one of its entries, exceeds the limit.
+// - `max_iterations_exceeded`: The agent gave as many model answers as `max_iterations` allows without an end.
+// - `output_too_large`: The output of the run exceeds the limit of the store.
+// - `run_limit_exceeded`: The run needs more than `limits` of the agent allows.
+// - `step_too_large`: The result of a step of the pipeline is too large.
+// - `timeout`: The run took longer than `timeout` of the agent.
+// - `internal_error`: The runner failed for a cause inside the platform.
+// - `not_supported`: The bundle uses a feature that the release of the runner does not support.
+// - `report_invalid`: The runner reported the end of the run in an invalid form.
+// - `runner_lost`: The run lost its runner too often. It may need more memory than a runner has.
 type Run struct {
 	// AgentName The agent.
 	//

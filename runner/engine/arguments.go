@@ -9,11 +9,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/jsonschema"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
-
-// CodeArguments is the code of a run whose model cannot call a tool with valid arguments.
-const CodeArguments = "tool_arguments_invalid"
 
 // maxRejections is the number of invalid calls of one tool in a row that fail a run.
 const maxRejections = 3
@@ -49,7 +47,7 @@ func (l *llmAgent) checkCalls(calls []*model.Call) (problems []string, err error
 		}
 		l.rejections[tool.Name]++
 		if l.rejections[tool.Name] >= maxRejections && err == nil {
-			err = &failure{code: CodeArguments, message: fmt.Sprintf(
+			err = &failure{code: runerror.ToolArgumentsInvalid, message: fmt.Sprintf(
 				"the model of agent %q called tool %q %d times in a row with invalid arguments, at last: %s", l.agent.Name, tool.Name, maxRejections, problems[i])}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // maxBatch limits the entries in one append request, in bytes. It is well below
@@ -20,7 +21,7 @@ func checkOutput(output string) error {
 	if len(output) <= dispatchapi.MaxOutput {
 		return nil
 	}
-	return &failure{code: CodeOutputTooLarge, message: fmt.Sprintf(
+	return &failure{code: runerror.OutputTooLarge, message: fmt.Sprintf(
 		"the output has %d bytes, the limit is %d; make the agent answer with less", len(output), dispatchapi.MaxOutput)}
 }
 
@@ -29,7 +30,7 @@ func checkJournal(size int) error {
 	if size <= dispatchapi.MaxJournal {
 		return nil
 	}
-	return &failure{code: CodeJournalTooLarge, message: fmt.Sprintf(
+	return &failure{code: runerror.JournalTooLarge, message: fmt.Sprintf(
 		"the answers of models and the results of tools have more than %d bytes together, the limit of a run; "+
 			"make tools return less, or divide the work into several runs", dispatchapi.MaxJournal)}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -38,7 +39,7 @@ func TestOutput_BeyondLimitFailsRun(t *testing.T) {
 	h := &house{says: []*model.Content{says(strings.Repeat("y", dispatchapi.MaxModelAnswer))}}
 	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", script), h))
 	require.Equal(t, engine.Failed, out.Status)
-	require.Equal(t, engine.CodeAnswerTooLarge, out.ErrorCode)
+	require.Equal(t, runerror.ModelAnswerTooLarge, out.ErrorCode)
 	require.Contains(t, out.Error, "the limit is 1048576")
 	require.Empty(t, out.Output)
 	require.Empty(t, out.Trailing)
@@ -193,7 +194,7 @@ func TestJournal_BeyondLimitFailsRun(t *testing.T) {
 			in.Prior = prior
 			out := h.engine().Execute(t.Context(), in)
 			require.Equal(t, engine.Failed, out.Status)
-			require.Equal(t, engine.CodeJournalTooLarge, out.ErrorCode)
+			require.Equal(t, runerror.JournalTooLarge, out.ErrorCode)
 			require.Contains(t, out.Error, "16777216 bytes")
 			total := 0
 			for _, e := range append(append(slices.Clone(prior), h.appended...), out.Trailing...) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 )
 
@@ -187,8 +188,8 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, took period, value 
 // conclude applies a recorded result to the run.
 func (s *Scope) conclude(t toolResult) (Result, error) {
 	s.values.applyChanges(t.Context)
-	if t.Code == codeScriptLimit && s.scriptLimits.Add(1) >= maxScriptLimits {
-		return Result{}, &failure{code: codeScriptLimit, message: fmt.Sprintf(
+	if t.Code == string(runerror.ScriptLimit) && s.scriptLimits.Add(1) >= maxScriptLimits {
+		return Result{}, &failure{code: runerror.ScriptLimit, message: fmt.Sprintf(
 			"scripts exceeded their limits %d times in this run, at last tool %q: %s", maxScriptLimits, t.Tool, t.Error)}
 	}
 	if t.Stop != nil {
@@ -198,9 +199,5 @@ func (s *Scope) conclude(t toolResult) (Result, error) {
 }
 
 const (
-	// codeScriptError is the code of a script that failed.
-	codeScriptError = "script_error"
-	// codeScriptLimit is the code of a script beyond one of its limits, and of a run with too many of them.
-	codeScriptLimit = "script_limit"
 	maxScriptLimits = 3
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *Scope) addNamed(tools []Tool, references []bundle.Tool, discoverable bo
 		named := &references[i]
 		found := s.engine.namedTools(s.in.Project, named.Reference)
 		if len(found) == 0 {
-			return nil, &failure{code: CodeUnsupported, message: fmt.Sprintf(
+			return nil, &failure{code: runerror.NotSupported, message: fmt.Sprintf(
 				"agent %q has tool %q, which this release does not support", s.agent.Name, named.Reference)}
 		}
 		for _, t := range found {

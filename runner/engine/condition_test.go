@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -125,7 +126,7 @@ func TestCondition_FollowsContextInEachAttempt(t *testing.T) {
 	for cut := range journal {
 		again := tieredHouse()
 		out := start(again, journal[:cut])
-		if out.ErrorCode == engine.CodeToolInterrupted {
+		if out.ErrorCode == runerror.ToolInterrupted {
 			continue
 		}
 		require.Equal(t, "charged", out.Output, "resumed after entry %d: %v", cut, out.Cause)

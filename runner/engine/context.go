@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // runContext holds the values of a run that prompts, expressions and scripts see. Scripts change only values that no
@@ -79,7 +80,7 @@ func (c *runContext) encodeChanged() (json.RawMessage, error) {
 	case err != nil:
 		return nil, fmt.Errorf("encoding the context: %w", err)
 	case len(text) > dispatchapi.MaxContext:
-		return nil, &failure{code: CodeContextTooLarge, message: fmt.Sprintf(
+		return nil, &failure{code: runerror.ContextTooLarge, message: fmt.Sprintf(
 			"the scripts of the run set a context of %d bytes, the limit is %d; set less", len(text), dispatchapi.MaxContext)}
 	}
 	return text, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -87,20 +88,21 @@ func TestDiscovery_UsesTools(t *testing.T) {
 	t.Parallel()
 	invalid := "{name: use_tool, arguments: {name: refund_order, arguments: {amount: much}}}"
 	for name, row := range map[string]struct {
-		keys, calls, output, code string
-		called                    []string
+		keys, calls, output string
+		code                runerror.Code
+		called              []string
 	}{
 		"use":               {"", "{name: use_tool, arguments: {name: refund_order, arguments: {amount: 9007199254740993}}}", `{"amount":9007199254740993,"did":"refund_order"}`, "", []string{"refund_ordermap[amount:9007199254740993]"}},
 		"no arguments":      {"", "{name: use_tool, arguments: {name: refund_order}}", `"did":"refund_order"`, "", []string{"refund_ordermap[]"}},
 		"direct call":       {"", "{name: refund_order}", "", "", []string{"refund_ordermap[]"}},
 		"tool of requests":  {"", "{name: use_tool, arguments: {name: look}}", `"did":"look"`, "", []string{"lookmap[]"}},
 		"invalid arguments": {"", invalid, "the arguments do not fit: amount: must be of type integer, not string", "", nil},
-		"three in a row":    {"", invalid + "," + invalid + "," + invalid, "", engine.CodeArguments, nil},
+		"three in a row":    {"", invalid + "," + invalid + "," + invalid, "", runerror.ToolArgumentsInvalid, nil},
 		"hidden tool":       {"", "{name: use_tool, arguments: {name: secret_order}}", `the tool \"secret_order\" is not available now`, "", nil},
 		"unknown tool":      {"", "{name: use_tool, arguments: {name: magic}}", `there is no tool \"magic\"; call one of the tools of the request, or find one with search_tools`, "", nil},
 		"itself":            {"", "{name: use_tool, arguments: {name: use_tool}}", "use_tool cannot call itself", "", nil},
 		"no name":           {"", "{name: use_tool, arguments: {}}", "the arguments do not fit: name: is missing", "", nil},
-		"limit":             {"limits: {tool_calls: 1}\n", "{name: use_tool, arguments: {name: look}}, {name: use_tool, arguments: {name: look}}", "", engine.CodeLimit, nil},
+		"limit":             {"limits: {tool_calls: 1}\n", "{name: use_tool, arguments: {name: look}}, {name: use_tool, arguments: {name: look}}", "", runerror.RunLimitExceeded, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +138,7 @@ func TestDiscovery_ResumesAtEachEntry(t *testing.T) {
 		c := &catalog{}
 		out := c.run(t, "", steps, journal[:cut])
 		if cut > 0 && journal[cut-1].Unsafe && journal[cut-1].Kind == dispatchapi.JournalToolStarted {
-			require.Equal(t, engine.CodeToolInterrupted, out.ErrorCode, "the interruption of the tool itself")
+			require.Equal(t, runerror.ToolInterrupted, out.ErrorCode, "the interruption of the tool itself")
 			continue
 		}
 		require.Equal(t, "refunded", out.Output, "resumed after entry %d: %v", cut, out.Cause)

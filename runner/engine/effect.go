@@ -14,10 +14,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
-
-// CodeDiverged is the code of a run whose script asked for something else than in an earlier attempt.
-const CodeDiverged = "script_diverged"
 
 const (
 	// maxEffects limits the effects of one call, because each has an entry in the journal.
@@ -133,7 +131,7 @@ func effectDigest(effect Effect) (string, error) {
 
 // diverged returns the failure of a run whose script asks for another effect than before.
 func diverged(s toolStarted, before string) *failure {
-	return &failure{code: CodeDiverged, message: fmt.Sprintf(
+	return &failure{code: runerror.ScriptDiverged, message: fmt.Sprintf(
 		"the script of %q did %q as effect %s before, and asks for %q with other arguments or at another position now; "+
 			"a script must do the same in each attempt", s.Agent, before, s.CallID, s.Tool)}
 }

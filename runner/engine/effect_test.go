@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -89,7 +90,7 @@ func TestEffects_HappenOnce(t *testing.T) {
 					out, _ = s.attempt(t, journal)
 				}
 				if kill > 0 && !effects[kill-1].Read && !effects[kill-1].Idempotent {
-					require.Equal(t, engine.CodeToolInterrupted, out.ErrorCode, "the effect itself may have happened")
+					require.Equal(t, runerror.ToolInterrupted, out.ErrorCode, "the effect itself may have happened")
 					require.Contains(t, out.Error, `tool "http.post"`)
 					return
 				}
@@ -122,7 +123,7 @@ func TestEffects_FailOnDivergence(t *testing.T) {
 			t.Parallel()
 			again := &effectScript{effects: effects}
 			out, _ := again.attempt(t, journal)
-			require.Equal(t, engine.CodeDiverged, out.ErrorCode, out.Cause)
+			require.Equal(t, runerror.ScriptDiverged, out.ErrorCode, out.Cause)
 			require.Empty(t, again.done)
 		})
 	}

@@ -15,25 +15,9 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
-)
-
-// Codes of failed runs, in addition to the codes of models.
-const (
-	CodeAgentNotFound   = "agent_not_found"
-	CodeToolInterrupted = "tool_interrupted"
-	CodeMaxIterations   = "max_iterations_exceeded"
-	CodeTimeout         = "timeout"
-	CodeFilesRequired   = "files_required"
-	CodeUnsupported     = "not_supported"
-	CodeVariable        = "variable_unavailable"
-	CodeStepTooLarge    = "step_too_large"
-	CodeInternal        = "internal_error"
-	CodeOutputTooLarge  = dispatchapi.CodeOutputTooLarge
-	CodeAnswerTooLarge  = dispatchapi.CodeAnswerTooLarge
-	CodeJournalTooLarge = dispatchapi.CodeJournalTooLarge
-	CodeContextTooLarge = dispatchapi.CodeContextTooLarge
 )
 
 // Models resolves references, provider/model.
@@ -152,7 +136,8 @@ type Outcome struct {
 	// Unpublished is true if outbound links must not send the result.
 	Unpublished bool
 	// ErrorCode and Error are set for a failed run. They are safe to show.
-	ErrorCode, Error string
+	ErrorCode runerror.Code
+	Error     string
 	// Context is what scripts set in the run's context, a JSON object; nil if they set nothing.
 	Context json.RawMessage
 	// Usage counts the tokens of all attempts.
@@ -172,17 +157,18 @@ var errStopRequested = fmt.Errorf("%w on request", ErrStopped)
 
 // failure ends a run with a code and a message that is safe to show.
 type failure struct {
-	code, message string
-	cause         error
+	code    runerror.Code
+	message string
+	cause   error
 }
 
 // NewFailure returns an error that ends a run with a code. The message is shown to people, so it has no secrets. cause is
 // for logs and may be nil.
-func NewFailure(code, message string, cause error) error {
+func NewFailure(code runerror.Code, message string, cause error) error {
 	return &failure{code: code, message: message, cause: cause}
 }
 
-func (f *failure) Error() string { return f.code + ": " + f.message }
+func (f *failure) Error() string { return string(f.code) + ": " + f.message }
 func (f *failure) Unwrap() error { return f.cause }
 
 // Execute executes an attempt. It returns every error as an outcome.
@@ -273,7 +259,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 		if m, ok := model.AsError(err); ok {
 			f = &failure{code: m.Code, message: m.Message, cause: err}
 		} else {
-			f = &failure{code: CodeInternal, message: "the agent could not be run", cause: err}
+			f = &failure{code: runerror.Internal, message: "the agent could not be run", cause: err}
 		}
 	}
 	out.Status, out.Output = Failed, ""
@@ -323,5 +309,5 @@ func (a *attempt) mayGoOn(ctx context.Context) error {
 }
 
 func panicked(p any) error {
-	return &failure{code: CodeInternal, message: "the agent could not be run", cause: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
+	return &failure{code: runerror.Internal, message: "the agent could not be run", cause: fmt.Errorf("panic: %v\n%s", p, debug.Stack())}
 }

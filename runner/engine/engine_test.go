@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -264,15 +265,15 @@ func TestExecute_ReturnsFailures(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		agent, script string
-		code          string
+		code          runerror.Code
 	}{
 		"model":       {greeter, "steps: [{error: {status: 400, message: nope}}]", model.CodeRejected},
-		"iterations":  {greeter + "max_iterations: 3\n", "steps: [{tool_calls: [{name: look}]}]", engine.CodeMaxIterations},
-		"timeout":     {greeter + "timeout: 0.001\n", "steps: [{text: x, delay: 1h}]", engine.CodeTimeout},
-		"panic":       {greeter, "steps: [{tool_calls: [{name: broken}]}]", engine.CodeInternal},
+		"iterations":  {greeter + "max_iterations: 3\n", "steps: [{tool_calls: [{name: look}]}]", runerror.MaxIterationsExceeded},
+		"timeout":     {greeter + "timeout: 0.001\n", "steps: [{text: x, delay: 1h}]", runerror.Timeout},
+		"panic":       {greeter, "steps: [{tool_calls: [{name: broken}]}]", runerror.Internal},
 		"no provider": {"name: main\nmodel: openai/x\n", "steps: [{text: x}]", model.CodeUnknownProvider},
-		"tool":        {"name: main\nmodel: scripted/main\ntools: [unheard-of]\n", "steps: [{text: x}]", engine.CodeUnsupported},
-		"type":        {"name: main\ntype: remote\nurl: https://example.com\n", "steps: [{text: x}]", engine.CodeUnsupported},
+		"tool":        {"name: main\nmodel: scripted/main\ntools: [unheard-of]\n", "steps: [{text: x}]", runerror.NotSupported},
+		"type":        {"name: main\ntype: remote\nurl: https://example.com\n", "steps: [{text: x}]", runerror.NotSupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -287,7 +288,7 @@ func TestExecute_ReturnsFailures(t *testing.T) {
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
 	in.AgentName = "gone"
-	require.Equal(t, engine.CodeAgentNotFound, h.engine().Execute(t.Context(), in).ErrorCode)
+	require.Equal(t, runerror.AgentNotFound, h.engine().Execute(t.Context(), in).ErrorCode)
 }
 
 func TestTool_ErrorIsShownToModel(t *testing.T) {
@@ -359,7 +360,7 @@ func TestExecute_ContextEndLeavesRunUnfinished(t *testing.T) {
 	resumed.Prior = h.appended
 	out = next.engine().Execute(t.Context(), resumed)
 	require.Equal(t, engine.Failed, out.Status)
-	require.Equal(t, engine.CodeToolInterrupted, out.ErrorCode)
+	require.Equal(t, runerror.ToolInterrupted, out.ErrorCode)
 	require.Contains(t, out.Error, `"charge"`)
 	require.Empty(t, next.called)
 	require.Empty(t, next.asked)
@@ -383,7 +384,7 @@ func TestJournal_UnreadableFailsRun(t *testing.T) {
 	h := &house{}
 	in := input(project(t, "agents/main.yaml", greeter, "models/main.yaml", "steps: [{text: x}]"), h)
 	in.Prior = []dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Data: []byte(`[]`)}}
-	require.Equal(t, engine.CodeInternal, h.engine().Execute(t.Context(), in).ErrorCode)
+	require.Equal(t, runerror.Internal, h.engine().Execute(t.Context(), in).ErrorCode)
 }
 
 func TestBuiltin_CurrentTime(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // errInterrupted ends a script whose effect was interrupted in an earlier attempt, if the model learns of it.
@@ -32,7 +34,7 @@ func (s *Scope) tellInterrupted(ctx context.Context, a action) (Result, error) {
 		if finish != nil {
 			finish(t)
 		}
-		t.Code = CodeToolInterrupted
+		t.Code = string(runerror.ToolInterrupted)
 		t.Log = append(t.Log, s.journal.logs.takeLines([]LogLine{{Level: "warn", Text: fmt.Sprintf("the call of tool %q was interrupted; its outcome is unknown", t.Tool)}})...)
 	}
 	return s.recordOutcome(ctx, a, s.engine.periodSince(s.engine.cfg.Now()), map[string]any{

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -20,12 +21,13 @@ func TestToolOptions_OnInterrupted(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		options, tool string
-		output, code  string
+		output        string
+		code          runerror.Code
 		unsafe        bool
 		called        int // in the second attempt
 	}{
-		"fail by default": {"", "charge", "", engine.CodeToolInterrupted, true, 0},
-		"fail":            {"tool_options: {on_interrupted: fail}\n", "charge", "", engine.CodeToolInterrupted, true, 0},
+		"fail by default": {"", "charge", "", runerror.ToolInterrupted, true, 0},
+		"fail":            {"tool_options: {on_interrupted: fail}\n", "charge", "", runerror.ToolInterrupted, true, 0},
 		"tell":            {"tool_options: {on_interrupted: tell}\n", "charge", "outcome_unknown", "", false, 0},
 		"idempotent tool": {"tool_options: {on_interrupted: tell}\n", "look", "seen", "", false, 1},
 	} {
@@ -62,7 +64,7 @@ func TestToolOptions_OnInterrupted(t *testing.T) {
 				Log  []engine.LogLine
 			}
 			require.NoError(t, json.Unmarshal(journal[2].Data, &result))
-			require.Equal(t, engine.CodeToolInterrupted, result.Code)
+			require.Equal(t, string(runerror.ToolInterrupted), result.Code)
 			require.Len(t, result.Log, 1)
 			third := &house{}
 			in = input(p, third)

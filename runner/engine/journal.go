@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -219,13 +220,13 @@ func (r *recorder) interrupted() error {
 	case errors.Is(r.broken, ErrLaterJournal):
 		return r.broken
 	case r.broken != nil:
-		return &failure{code: CodeInternal, message: "the run's journal cannot be read", cause: r.broken}
+		return &failure{code: runerror.Internal, message: "the run's journal cannot be read", cause: r.broken}
 	case r.waiting != nil:
 		return fmt.Errorf("%w: the run waits (%s)", ErrLaterJournal, r.waiting.Kind)
 	}
 	for id, s := range r.started {
 		if _, done := r.results[id]; !done && s.unsafe {
-			return &failure{code: CodeToolInterrupted, message: fmt.Sprintf(
+			return &failure{code: runerror.ToolInterrupted, message: fmt.Sprintf(
 				"tool %q was interrupted and may have taken effect; it is not declared idempotent, so it was not called again", s.name)}
 		}
 	}

@@ -8,10 +8,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
-
-// CodeLimit is the code of a run that needs more than the limits of an agent.
-const CodeLimit = "run_limit_exceeded"
 
 // spending counts what an agent and its steps did in a run. Each attempt counts what it replays and what it adds, so the
 // sums cover all attempts.
@@ -72,7 +70,7 @@ func (s *stage) admitRequest() error {
 		case nanos > 0 && cost >= nanos:
 			return limitFailure(s.agent, "cost", "spent "+limits.Cost)
 		case nanos > 0 && hasOther:
-			return &failure{code: CodeLimit, message: fmt.Sprintf(
+			return &failure{code: runerror.RunLimitExceeded, message: fmt.Sprintf(
 				"agent %q has a limit in %s (limits.cost), but the prices of its models have another currency; use their currency", s.agent.Name, currency)}
 		}
 	}
@@ -80,5 +78,5 @@ func (s *stage) admitRequest() error {
 }
 
 func limitFailure(agent *bundle.Agent, key, did string) *failure {
-	return &failure{code: CodeLimit, message: fmt.Sprintf("agent %q %s in this run, which is its limit (limits.%s)", agent.Name, did, key)}
+	return &failure{code: runerror.RunLimitExceeded, message: fmt.Sprintf("agent %q %s in this run, which is its limit (limits.%s)", agent.Name, did, key)}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -49,7 +50,7 @@ func TestLimits_FailRun(t *testing.T) {
 				in := input(p, again)
 				in.Prior = slices.Clone(journal[:cut])
 				resumed := e.Execute(t.Context(), in)
-				if resumed.ErrorCode == engine.CodeToolInterrupted {
+				if resumed.ErrorCode == runerror.ToolInterrupted {
 					continue
 				}
 				require.Equal(t, row.problem, resumed.Error, "resumed after entry %d", cut)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -80,7 +81,7 @@ func (s *Scope) buildTools(ctx context.Context) (tools []Tool, err error) {
 		}
 		for _, t := range offered {
 			if slices.ContainsFunc(tools, func(own Tool) bool { return own.Name == t.Name }) {
-				return nil, &failure{code: CodeToolNameTaken, message: fmt.Sprintf(
+				return nil, &failure{code: runerror.ToolNameTaken, message: fmt.Sprintf(
 					"agent %q has two tools with the name %q, one of them from %s; rename one of them", s.agent.Name, t.Name, f.Name)}
 			}
 			tools = append(tools, t)
@@ -165,7 +166,7 @@ func (l *llmAgent) converse(ctx context.Context, in Message) (answer Message, er
 func (l *llmAgent) nextAnswer(ctx context.Context) (*model.Content, error) {
 	l.turn++
 	if l.turn > l.agent.MaxIterations {
-		return nil, &failure{code: CodeMaxIterations, message: fmt.Sprintf("agent %q gave %d model answers without an end (max_iterations)", l.agent.Name, l.agent.MaxIterations)}
+		return nil, &failure{code: runerror.MaxIterationsExceeded, message: fmt.Sprintf("agent %q gave %d model answers without an end (max_iterations)", l.agent.Name, l.agent.MaxIterations)}
 	}
 	if known, ok := l.journal.recordedAnswer(l.path, l.turn); ok {
 		l.stage.countUsage(known.Model, known.Usage, l.journal.callCost)
@@ -203,7 +204,7 @@ func (l *llmAgent) askModel(ctx context.Context) (*model.Answer, period, error) 
 	ctx = model.WithWaste(ctx, func(name string, f *model.Error) {
 		usage := usageOf(f.Usage)
 		l.stage.countUsage(name, usage, l.journal.callCost)
-		l.journal.recordFailure(modelFailure{Agent: l.path, Turn: l.turn, Model: name, Error: f.Code, Usage: usage, period: l.engine.periodSince(begin)})
+		l.journal.recordFailure(modelFailure{Agent: l.path, Turn: l.turn, Model: name, Error: string(f.Code), Usage: usage, period: l.engine.periodSince(begin)})
 		begin = l.engine.cfg.Now()
 	})
 	answer, err := l.llm.Generate(ctx, &model.Request{

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // variablePrefix begins a placeholder for a variable of the environment, regardless of the run's
@@ -72,18 +73,18 @@ func (s *Scope) systemPrompt(agent *bundle.Agent) (text string, err error) {
 // variable returns the value of an environment variable that models may see.
 func (a *attempt) variable(name string) (string, *failure) {
 	if a.engine.cfg.Variables == nil {
-		return "", &failure{code: CodeVariable, message: "variables are not available here"}
+		return "", &failure{code: runerror.VariableUnavailable, message: "variables are not available here"}
 	}
 	variables, err := a.engine.cfg.Variables()
 	if err != nil {
-		return "", &failure{code: CodeVariable, message: "the variables of the environment could not be read", cause: err}
+		return "", &failure{code: runerror.VariableUnavailable, message: "the variables of the environment could not be read", cause: err}
 	}
 	found, there := variables.Find(name)
 	switch {
 	case !there:
-		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the environment has no variable %q; add it", name)}
+		return "", &failure{code: runerror.VariableUnavailable, message: fmt.Sprintf("the environment has no variable %q; add it", name)}
 	case found.Sensitive:
-		return "", &failure{code: CodeVariable, message: fmt.Sprintf("the variable %q is sensitive, and is never sent to a model; use another variable", name)}
+		return "", &failure{code: runerror.VariableUnavailable, message: fmt.Sprintf("the variable %q is sensitive, and is never sent to a model; use another variable", name)}
 	}
 	return found.Value, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -54,7 +55,7 @@ func TestPrompt_UnavailableVariableFailsRunFirst(t *testing.T) {
 			t.Parallel()
 			h, out := prompted(t, c.prompt, c.variables, map[string]any{"env": map[string]any{"ZONE": "forged"}})
 			require.Equal(t, engine.Failed, out.Status)
-			require.Equal(t, engine.CodeVariable, out.ErrorCode)
+			require.Equal(t, runerror.VariableUnavailable, out.ErrorCode)
 			require.Contains(t, out.Error, `the system prompt of agent "main" has `)
 			require.Contains(t, out.Error, c.want)
 			require.NotContains(t, out.Error, "hush")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -113,8 +114,8 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
 	if len(data) > dispatchapi.MaxModelAnswer {
-		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: CodeAnswerTooLarge, Usage: a.Usage, period: a.period})
-		return a, &failure{code: CodeAnswerTooLarge, message: fmt.Sprintf(
+		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: string(runerror.ModelAnswerTooLarge), Usage: a.Usage, period: a.period})
+		return a, &failure{code: runerror.ModelAnswerTooLarge, message: fmt.Sprintf(
 			"the model's answer has %d bytes, the limit is %d; make it answer with less", len(data), dispatchapi.MaxModelAnswer)}
 	}
 	// The attempt continues with the value that a later attempt will read.

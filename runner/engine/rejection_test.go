@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -42,12 +43,12 @@ func TestArguments_ReturnProblemsToModel(t *testing.T) {
 		answers []*model.Content
 		called  []any
 		results []string // texts of the errors that the model gets, "" for a result
-		code    string
+		code    runerror.Code
 	}{
 		"wrong, then right": {[]*model.Content{wrong(), unreadable, right()}, []any{json.Number("9007199254740993")},
 			[]string{"the arguments do not fit: n: must be of type integer, not string", "the arguments are not a JSON object", ""}, ""},
 		"three in a row": {[]*model.Content{wrong(), wrong(), wrong(), right()}, nil,
-			[]string{"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string"}, engine.CodeArguments},
+			[]string{"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string"}, runerror.ToolArgumentsInvalid},
 		"two twice": {[]*model.Content{wrong(), wrong(), right(), wrong(), wrong()}, []any{json.Number("9007199254740993")},
 			[]string{"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string", "",
 				"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string"}, ""},

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -207,7 +208,7 @@ func TestResume_AtEachEntry(t *testing.T) {
 			in.Prior = prior
 			out := h.engine().Execute(t.Context(), in)
 			if had.inFlight {
-				require.Equal(t, engine.CodeToolInterrupted, out.ErrorCode)
+				require.Equal(t, runerror.ToolInterrupted, out.ErrorCode)
 				require.Empty(t, h.asked)
 				require.Empty(t, h.called)
 				continue
@@ -249,7 +250,7 @@ func TestResume_AfterEachFailedAppend(t *testing.T) {
 			in.Prior = lost.appended
 			out = h.engine().Execute(t.Context(), in)
 			if count(lost.appended).inFlight {
-				require.Equal(t, engine.CodeToolInterrupted, out.ErrorCode)
+				require.Equal(t, runerror.ToolInterrupted, out.ErrorCode)
 				continue
 			}
 			require.Equal(t, end.Output, out.Output)

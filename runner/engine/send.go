@@ -13,10 +13,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 )
 
-// CodeToolNameTaken is the code of a run whose agent has two tools with the same name, one of them
-// from a link to a connector.
-const CodeToolNameTaken = "tool_name_taken"
-
 // Outbound sends payloads to outbound connectors.
 type Outbound interface {
 	// Send sends a payload under the run's claim. It sets the token of the request. The agent sees

@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -258,7 +259,7 @@ func TestSend_DuplicateToolNameFailsRun(t *testing.T) {
 	in := sending(teller(t, `{payload: 1}`), h, &post{})
 	in.Actions = append(in.Actions, dispatchapi.Action{Name: "look", Connector: "Ops"})
 	out := h.engine().Execute(t.Context(), in)
-	require.Equal(t, engine.CodeToolNameTaken, out.ErrorCode)
+	require.Equal(t, runerror.ToolNameTaken, out.ErrorCode)
 	require.Contains(t, out.Error, `"look"`)
 	require.Empty(t, h.asked)
 }

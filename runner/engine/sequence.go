@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -39,7 +40,7 @@ func (s *Scope) buildSequence(ctx context.Context, talk *conversation) (AgentFun
 func (s *Scope) buildNamedAgent(ctx context.Context, name, path string, values *runContext, talk *conversation) (AgentFunc, error) {
 	agent := s.in.Project.Agent(name)
 	if agent == nil {
-		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q, which %q runs", name, s.agent.Name)}
+		return nil, &failure{code: runerror.AgentNotFound, message: fmt.Sprintf("the deployment has no agent %q, which %q runs", name, s.agent.Name)}
 	}
 	child := s.childScope(agent, path)
 	child.values = values

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // scriptAction runs a script without a model.
@@ -25,7 +26,7 @@ type scriptAction struct {
 func (q *sequence) buildScript(reference, path string, values *runContext) (*scriptAction, error) {
 	at := slices.IndexFunc(q.engine.features, func(f Feature) bool { return f.RunStep != nil })
 	if at < 0 {
-		return nil, &failure{code: CodeUnsupported, message: fmt.Sprintf("agent %q has a step with script %q, which this release does not support", q.agent.Name, reference)}
+		return nil, &failure{code: runerror.NotSupported, message: fmt.Sprintf("agent %q has a step with script %q, which this release does not support", q.agent.Name, reference)}
 	}
 	scope := &Scope{attempt: q.attempt, agent: q.agent, path: q.path, stage: q.stage, values: values}
 	return &scriptAction{scope: scope, owner: ScriptOwner + path, reference: reference, run: q.engine.features[at].RunStep}, nil

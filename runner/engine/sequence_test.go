@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -146,17 +147,21 @@ func TestSteps_Fail(t *testing.T) {
 	t.Parallel()
 	var called []any
 	answers := map[string]string{"a": `{"secret": "4711"}`}
-	for name, row := range map[string]struct{ steps, code, message string }{
-		"when":         {"steps: [{agent: a}, {agent: a, as: b, when: a.category == 'x'}]\n", engine.CodeExpression, `"steps[1].when" of agent "main" cannot be evaluated: no such key: category`},
-		"condition":    {"steps: [{agent: a}, {agent: a, as: b, when: a.secret}]\n", engine.CodeExpression, `"steps[1].when" of agent "main" cannot be evaluated: it returns a string; write a condition that is true or false`},
-		"with":         {"steps: [{agent: a}, {tool: look, with: {n: int(a.secret + 'x')}}]\n", engine.CodeExpression, `"steps[1].with.n" of agent "main" cannot be evaluated: an operation of it is not possible with these values`},
-		"input":        {"steps: [{agent: a}, {agent: a, as: b, input: 'a[a.secret]'}]\n", engine.CodeExpression, `"steps[1].input" of agent "main" cannot be evaluated: no such key`},
-		"key of input": {"steps: [{agent: a}, {parallel: [{agent: a, as: b, input: {x: a.y}}]}]\noutput: b\n", engine.CodeExpression, `"steps[1].parallel[0].input.x" of agent "main" cannot be evaluated: no such key: y`},
-		"output":       {"steps: [{agent: a}]\noutput: a.b\n", engine.CodeExpression, `"output" of agent "main" cannot be evaluated: no such key: b`},
-		"tool":         {"steps: [{agent: a}, {tool: refuses}]\n", engine.CodeToolFailed, `"steps[1]" of agent "main": tool "refuses" failed: not today`},
-		"arguments":    {"steps: [{agent: a}, {tool: strict, with: {n: a.secret}}]\n", engine.CodeArguments, `"steps[1]" of agent "main": the arguments do not fit: n: must be of type integer, not string`},
-		"limit":        {"steps: [{tool: look}, {tool: look}]\nlimits: {tool_calls: 1}\n", engine.CodeLimit, `agent "main" made more than 1 tool calls in this run, which is its limit (limits.tool_calls)`},
-		"panic":        {"steps: [{parallel: [{tool: broken}, {tool: look}]}]\noutput: 'input'\n", engine.CodeInternal, "the agent could not be run"},
+	for name, row := range map[string]struct {
+		steps   string
+		code    runerror.Code
+		message string
+	}{
+		"when":         {"steps: [{agent: a}, {agent: a, as: b, when: a.category == 'x'}]\n", runerror.ExpressionFailed, `"steps[1].when" of agent "main" cannot be evaluated: no such key: category`},
+		"condition":    {"steps: [{agent: a}, {agent: a, as: b, when: a.secret}]\n", runerror.ExpressionFailed, `"steps[1].when" of agent "main" cannot be evaluated: it returns a string; write a condition that is true or false`},
+		"with":         {"steps: [{agent: a}, {tool: look, with: {n: int(a.secret + 'x')}}]\n", runerror.ExpressionFailed, `"steps[1].with.n" of agent "main" cannot be evaluated: an operation of it is not possible with these values`},
+		"input":        {"steps: [{agent: a}, {agent: a, as: b, input: 'a[a.secret]'}]\n", runerror.ExpressionFailed, `"steps[1].input" of agent "main" cannot be evaluated: no such key`},
+		"key of input": {"steps: [{agent: a}, {parallel: [{agent: a, as: b, input: {x: a.y}}]}]\noutput: b\n", runerror.ExpressionFailed, `"steps[1].parallel[0].input.x" of agent "main" cannot be evaluated: no such key: y`},
+		"output":       {"steps: [{agent: a}]\noutput: a.b\n", runerror.ExpressionFailed, `"output" of agent "main" cannot be evaluated: no such key: b`},
+		"tool":         {"steps: [{agent: a}, {tool: refuses}]\n", runerror.ToolFailed, `"steps[1]" of agent "main": tool "refuses" failed: not today`},
+		"arguments":    {"steps: [{agent: a}, {tool: strict, with: {n: a.secret}}]\n", runerror.ToolArgumentsInvalid, `"steps[1]" of agent "main": the arguments do not fit: n: must be of type integer, not string`},
+		"limit":        {"steps: [{tool: look}, {tool: look}]\nlimits: {tool_calls: 1}\n", runerror.RunLimitExceeded, `agent "main" made more than 1 tool calls in this run, which is its limit (limits.tool_calls)`},
+		"panic":        {"steps: [{parallel: [{tool: broken}, {tool: look}]}]\noutput: 'input'\n", runerror.Internal, "the agent could not be run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +172,7 @@ func TestSteps_Fail(t *testing.T) {
 			out := e.Execute(t.Context(), input(p, h))
 			require.Equal(t, row.code, out.ErrorCode, out.Cause)
 			require.Equal(t, row.message, out.Error)
-			if row.code == engine.CodeInternal {
+			if row.code == runerror.Internal {
 				return
 			}
 			resumed := input(p, &house{})

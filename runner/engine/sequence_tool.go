@@ -6,10 +6,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-)
 
-// CodeToolFailed is the code of a run whose step called a tool that returned an error.
-const CodeToolFailed = "tool_failed"
+	"github.com/agentplatform/agentplatform/internal/runerror"
+)
 
 // stepCalls begins the IDs of calls of steps. No call of a model has this prefix.
 const stepCalls = "step:"
@@ -25,7 +24,7 @@ type toolAction struct {
 func (q *sequence) buildTool(reference, path string, values *runContext) (*toolAction, error) {
 	named := q.engine.namedTools(q.in.Project, reference)
 	if len(named) != 1 {
-		return nil, &failure{code: CodeUnsupported, message: fmt.Sprintf("agent %q has a step with tool %q, which this release does not support", q.agent.Name, reference)}
+		return nil, &failure{code: runerror.NotSupported, message: fmt.Sprintf("agent %q has a step with tool %q, which this release does not support", q.agent.Name, reference)}
 	}
 	tool := named[0]
 	if replace := q.engine.cfg.ReplaceTool; replace != nil {
@@ -40,7 +39,7 @@ func (q *sequence) callTool(ctx context.Context, p *prepared) (Message, result, 
 	t := p.tool
 	if t.tool.Schema != nil {
 		if err := CheckArguments(t.tool.Schema, p.arguments); err != nil {
-			return Message{}, result{}, &failure{code: CodeArguments, message: fmt.Sprintf("%q of agent %q: %v", p.key, q.agent.Name, err)}
+			return Message{}, result{}, &failure{code: runerror.ToolArgumentsInvalid, message: fmt.Sprintf("%q of agent %q: %v", p.key, q.agent.Name, err)}
 		}
 	}
 	if err := q.stage.countCalls(1); err != nil {
@@ -51,7 +50,7 @@ func (q *sequence) callTool(ctx context.Context, p *prepared) (Message, result, 
 	case err != nil:
 		return Message{}, result{}, err
 	case got.Error != "":
-		return Message{}, result{}, &failure{code: CodeToolFailed, message: fmt.Sprintf("%q of agent %q: tool %q failed: %s", p.key, q.agent.Name, t.tool.Name, got.Error)}
+		return Message{}, result{}, &failure{code: runerror.ToolFailed, message: fmt.Sprintf("%q of agent %q: tool %q failed: %s", p.key, q.agent.Name, t.tool.Name, got.Error)}
 	}
 	answer, err := q.jsonAnswer(got)
 	if err != nil {

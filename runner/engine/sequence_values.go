@@ -15,10 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
-
-// CodeExpression is the code of a run whose step has an expression that cannot be evaluated.
-const CodeExpression = "expression_failed"
 
 // result is the result of an action.
 type result struct {
@@ -80,7 +78,7 @@ func (q *sequence) expressionFailed(ctx context.Context, key string, err error) 
 	if ctx.Err() != nil {
 		return err
 	}
-	return &failure{code: CodeExpression, message: fmt.Sprintf("%q of agent %q cannot be evaluated: %v", key, q.agent.Name, err)}
+	return &failure{code: runerror.ExpressionFailed, message: fmt.Sprintf("%q of agent %q cannot be evaluated: %v", key, q.agent.Name, err)}
 }
 
 // valuesFor returns the values of the variables that an expression uses.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // stepStarted is the outcome of a script that has begun.
@@ -145,7 +146,7 @@ func (r *recorder) recordStep(s stepEntry) (same stepEntry, err error) {
 		return s, fmt.Errorf("encoding a step: %w", err)
 	}
 	if len(data) > maxStep {
-		return s, &failure{code: CodeStepTooLarge, message: fmt.Sprintf(
+		return s, &failure{code: runerror.StepTooLarge, message: fmt.Sprintf(
 			"the step %q has %d bytes with its result, its changes of the context and its log, the limit is %d", s.Kind, len(data), maxStep)}
 	}
 	if err := exactjson.Decode(data, &same); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // deadline is a time and the failure after it. The zero value is no deadline.
@@ -26,7 +27,7 @@ func runDeadline(in Input) deadline {
 		return deadline{}
 	}
 	timeout := agent.RunTimeout()
-	return deadline{time.Now().Add(timeout - in.Spent), &failure{code: CodeTimeout, message: fmt.Sprintf(
+	return deadline{time.Now().Add(timeout - in.Spent), &failure{code: runerror.Timeout, message: fmt.Sprintf(
 		"the run took longer than %s, the timeout of agent %q for all attempts of a run", timeout, agent.Name)}}
 }
 
@@ -47,7 +48,7 @@ func (s *stage) earliestDeadline() deadline {
 	}
 	s.begin.Do(func() {
 		if timeout := s.agent.Timeout.Std(); timeout > 0 {
-			s.own = deadline{time.Now().Add(timeout), &failure{code: CodeTimeout, message: fmt.Sprintf(
+			s.own = deadline{time.Now().Add(timeout), &failure{code: runerror.Timeout, message: fmt.Sprintf(
 				"agent %q took longer than its timeout of %s", s.agent.Name, timeout)}}
 		}
 	})
@@ -73,7 +74,7 @@ func (d deadline) withDeadline(ctx context.Context) (context.Context, context.Ca
 // timedOut returns the failure if a timeout ended ctx.
 func timedOut(ctx context.Context) error {
 	var f *failure
-	if ctx.Err() != nil && errors.As(context.Cause(ctx), &f) && f.code == CodeTimeout {
+	if ctx.Err() != nil && errors.As(context.Cause(ctx), &f) && f.code == runerror.Timeout {
 		return f
 	}
 	return nil

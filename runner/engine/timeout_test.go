@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // A run has its agent's timeout for all attempts together, 15 minutes by default. A step has its
@@ -55,7 +55,7 @@ func TestTimeout_OfRunsAndSteps(t *testing.T) {
 					require.Equal(t, "done", out.Output, out.Error)
 					return
 				}
-				require.Equal(t, engine.CodeTimeout, out.ErrorCode, out.Cause)
+				require.Equal(t, runerror.Timeout, out.ErrorCode, out.Cause)
 				require.Contains(t, out.Error, tt.want)
 			})
 		})
@@ -70,13 +70,13 @@ func TestTimeout_CancelsToolAndStartsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{onTool: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		p := project(t, "agents/main.yaml", agent, "models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: charge}]}, {text: done}]")
-		require.Equal(t, engine.CodeTimeout, h.engine().Execute(t.Context(), input(p, h)).ErrorCode)
+		require.Equal(t, runerror.Timeout, h.engine().Execute(t.Context(), input(p, h)).ErrorCode)
 
 		late := &house{}
 		in := input(p, late)
 		in.Gate = func(context.Context) error { time.Sleep(2 * time.Minute); return nil }
 		out := late.engine().Execute(t.Context(), in)
-		require.Equal(t, engine.CodeTimeout, out.ErrorCode)
+		require.Equal(t, runerror.Timeout, out.ErrorCode)
 		require.Empty(t, late.called)
 		for _, e := range append(late.appended, out.Trailing...) {
 			require.NotEqual(t, dispatchapi.JournalToolStarted, e.Kind)

@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -58,7 +59,7 @@ func (s *Scope) ownTool(ctx context.Context) (Tool, error) {
 			return offered[at], nil
 		}
 	}
-	return Tool{}, &failure{code: CodeToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or check its MCP server",
+	return Tool{}, &failure{code: runerror.ToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or check its MCP server",
 		s.agent.ToolName, s.agent.Name)}
 }
 
@@ -80,7 +81,7 @@ func (t *toolAgent) run(ctx context.Context, in Message) (Message, error) {
 		case got.Error == "":
 			return t.jsonAnswer(got)
 		case number >= t.agent.Retry.Attempts || !t.tool.Repeatable || !mayBeTemporary(got.Code):
-			return Message{}, &failure{code: CodeToolFailed, message: fmt.Sprintf("agent %q: tool %q failed: %s", t.agent.Name, t.tool.Name, got.Error)}
+			return Message{}, &failure{code: runerror.ToolFailed, message: fmt.Sprintf("agent %q: tool %q failed: %s", t.agent.Name, t.tool.Name, got.Error)}
 		}
 		if err := t.pauseBefore(ctx, number+1); err != nil {
 			return Message{}, err
@@ -97,7 +98,9 @@ func (t *toolAgent) callID(number int) string {
 }
 
 // mayBeTemporary reports whether the same call may succeed after an error with a code.
-func mayBeTemporary(code string) bool { return code == CodeToolUnavailable || code == codeScriptError }
+func mayBeTemporary(code string) bool {
+	return code == CodeToolUnavailable || code == string(runerror.ScriptError)
+}
 
 // pauseBefore waits before a call is repeated, unless an earlier attempt of the run has waited. A stop of the attempt ends the
 // pause.
@@ -163,7 +166,7 @@ func (t *toolAgent) arguments(text string) (map[string]any, error) {
 }
 
 func (t *toolAgent) misfit(problem string) error {
-	return &failure{code: CodeArguments, message: fmt.Sprintf("agent %q with tool %q: %s", t.agent.Name, t.tool.Name, problem)}
+	return &failure{code: runerror.ToolArgumentsInvalid, message: fmt.Sprintf("agent %q with tool %q: %s", t.agent.Name, t.tool.Name, problem)}
 }
 
 // checkToolName returns the problems of the tool that an agent of type tool names: a tool that neither the repository nor an

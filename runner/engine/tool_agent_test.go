@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -35,19 +36,21 @@ func TestToolAgent_TakesArgumentsFromInput(t *testing.T) {
 	orders := map[string]any{"order": map[string]any{"type": "integer"}, "note": map[string]any{"type": "string"}}
 	payload := map[string]any{"payload": map[string]any{}}
 	for name, row := range map[string]struct {
-		properties         map[string]any
-		required           []any
-		input              string
-		output, code, fail string
-		files              int
+		properties map[string]any
+		required   []any
+		input      string
+		output     string
+		code       runerror.Code
+		fail       string
+		files      int
 	}{
 		"object":            {properties: orders, input: `{"order": 9007199254740993}`, output: `{"got":{"order":9007199254740993}}`},
 		"empty":             {properties: orders, input: " ", output: `{"got":{}}`},
-		"wrong type":        {properties: orders, input: `{"order": "x"}`, code: engine.CodeArguments, fail: `agent "main" with tool "echo": the arguments do not fit: order: must be of type integer, not string`},
-		"missing":           {properties: orders, required: []any{"order"}, input: `{}`, code: engine.CodeArguments, fail: `agent "main" with tool "echo": the arguments do not fit: order: is missing`},
-		"unknown":           {properties: orders, input: `{"ordr": 1}`, code: engine.CodeArguments, fail: `agent "main" with tool "echo": the arguments do not fit: ordr: is unknown; leave it out`},
-		"text":              {properties: orders, input: "order 1", code: engine.CodeArguments, fail: `agent "main" with tool "echo": the input must be a JSON object with the arguments`},
-		"list":              {properties: orders, input: "[1]", code: engine.CodeArguments, fail: `agent "main" with tool "echo": the input must be a JSON object with the arguments`},
+		"wrong type":        {properties: orders, input: `{"order": "x"}`, code: runerror.ToolArgumentsInvalid, fail: `agent "main" with tool "echo": the arguments do not fit: order: must be of type integer, not string`},
+		"missing":           {properties: orders, required: []any{"order"}, input: `{}`, code: runerror.ToolArgumentsInvalid, fail: `agent "main" with tool "echo": the arguments do not fit: order: is missing`},
+		"unknown":           {properties: orders, input: `{"ordr": 1}`, code: runerror.ToolArgumentsInvalid, fail: `agent "main" with tool "echo": the arguments do not fit: ordr: is unknown; leave it out`},
+		"text":              {properties: orders, input: "order 1", code: runerror.ToolArgumentsInvalid, fail: `agent "main" with tool "echo": the input must be a JSON object with the arguments`},
+		"list":              {properties: orders, input: "[1]", code: runerror.ToolArgumentsInvalid, fail: `agent "main" with tool "echo": the input must be a JSON object with the arguments`},
 		"payload of object": {properties: payload, input: `{"a": 1}`, output: `{"got":{"payload":{"a":1}}}`},
 		"payload of text":   {properties: payload, input: "hello", output: `{"got":{"payload":"hello"}}`},
 		"payload in object": {properties: payload, input: `{"payload": [1]}`, output: `{"got":{"payload":[1]}}`},
@@ -113,7 +116,7 @@ func TestToolAgent_RepeatsFailedCall(t *testing.T) {
 			in := input(project(t, "agents/main.yaml", echoAgent+retries), h)
 			out := e.Execute(t.Context(), in)
 			require.Equal(t, row.fail, out.Error, out.Cause)
-			require.Equal(t, row.fail != "", out.ErrorCode == engine.CodeToolFailed)
+			require.Equal(t, row.fail != "", out.ErrorCode == runerror.ToolFailed)
 			require.Equal(t, row.calls, calls.Load())
 			require.Equal(t, row.pauses, pauses)
 
@@ -224,7 +227,7 @@ func TestToolAgent_CallsUnsafeToolOnce(t *testing.T) {
 	require.True(t, h.appended[0].Unsafe)
 
 	in.Prior, in.Journal = h.appended[:1], &house{}
-	require.Equal(t, engine.CodeToolInterrupted, h.engine().Execute(t.Context(), in).ErrorCode)
+	require.Equal(t, runerror.ToolInterrupted, h.engine().Execute(t.Context(), in).ErrorCode)
 	require.Len(t, h.called, 1)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // runTree runs the agent of the run with the run's input, and returns its answer.
@@ -17,7 +18,7 @@ func (a *attempt) runTree(ctx context.Context, in Message) (Message, error) {
 		return Message{}, err
 	}
 	if root.FilesRequired && (len(a.in.Files) == 0 || a.in.Omitted > 0) {
-		return Message{}, &failure{code: CodeFilesRequired, message: fmt.Sprintf("agent %q requires files: %d were accepted, and %d were omitted",
+		return Message{}, &failure{code: runerror.FilesRequired, message: fmt.Sprintf("agent %q requires files: %d were accepted, and %d were omitted",
 			root.Name, len(a.in.Files), a.in.Omitted)}
 	}
 	run, err := a.buildAgent(ctx, &Scope{attempt: a, agent: root, path: root.Name, stage: &stage{agent: root}, values: a.values}, &conversation{})
@@ -38,7 +39,7 @@ func (a *attempt) buildAgent(ctx context.Context, at *Scope, talk *conversation)
 	case bundle.AgentTool:
 		run, err = at.buildToolAgent(ctx, talk)
 	default:
-		return nil, &failure{code: CodeUnsupported, message: fmt.Sprintf("agent %q has type %q, which this release does not support", at.agent.Name, at.agent.Type)}
+		return nil, &failure{code: runerror.NotSupported, message: fmt.Sprintf("agent %q has type %q, which this release does not support", at.agent.Name, at.agent.Type)}
 	}
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/expr"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // Choose returns the A/B variant that executes a run, or "" for the agent itself. It depends only
@@ -63,14 +64,14 @@ func (in Input) executingAgent() (*bundle.Agent, error) {
 	of := in.Project.Agent(in.AgentName)
 	switch {
 	case of == nil:
-		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no agent %q", in.AgentName)}
+		return nil, &failure{code: runerror.AgentNotFound, message: fmt.Sprintf("the deployment has no agent %q", in.AgentName)}
 	case of.VariantOf != "":
-		return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("agent %q is an A/B variant, which executes its share of the runs of %q", of.Name, of.VariantOf)}
+		return nil, &failure{code: runerror.AgentNotFound, message: fmt.Sprintf("agent %q is an A/B variant, which executes its share of the runs of %q", of.Name, of.VariantOf)}
 	case in.TestName == "":
 		return of, nil
 	}
 	if variant := in.Project.Variant(of.Name, in.TestName); variant != nil {
 		return variant, nil
 	}
-	return nil, &failure{code: CodeAgentNotFound, message: fmt.Sprintf("the deployment has no variant %q of agent %q", in.TestName, of.Name)}
+	return nil, &failure{code: runerror.AgentNotFound, message: fmt.Sprintf("the deployment has no variant %q of agent %q", in.TestName, of.Name)}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -119,7 +120,7 @@ func TestVariant_Executes(t *testing.T) {
 		h := &house{}
 		in.Project, in.Journal = p, h
 		out := h.engine().Execute(t.Context(), in)
-		require.Equal(t, engine.CodeAgentNotFound, out.ErrorCode)
+		require.Equal(t, runerror.AgentNotFound, out.ErrorCode)
 	}
 }
 
@@ -130,7 +131,7 @@ func TestVariant_HasOwnTimeout(t *testing.T) {
 	out := h.engine().Execute(t.Context(), engine.Input{
 		AgentName: "greeter", TestName: "long", Project: tried(t, 20, 30, ""), Journal: h, Spent: 2 * 60e9,
 	})
-	require.Equal(t, engine.CodeTimeout, out.ErrorCode)
+	require.Equal(t, runerror.Timeout, out.ErrorCode)
 	require.Contains(t, out.Error, `agent "greeter-long"`)
 }
 
@@ -151,7 +152,7 @@ func TestVariant_Resumes(t *testing.T) {
 		h := &house{}
 		again := run(h, journal[:n])
 		if journal[max(n-1, 0)].Kind == dispatchapi.JournalToolStarted && n > 0 {
-			require.Equal(t, engine.CodeToolInterrupted, again.ErrorCode)
+			require.Equal(t, runerror.ToolInterrupted, again.ErrorCode)
 			continue
 		}
 		require.Equal(t, "short", again.Output)

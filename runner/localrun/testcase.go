@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -159,7 +159,7 @@ func (c *caseWriter) expectedResult() string {
 	mask := c.observer.mask
 	if c.Status != engine.Completed {
 		condition := fmt.Sprintf("status == %s", quoteText(string(engine.Failed)))
-		if message := mask.redactText(c.Error); message != "" && len(message) <= maxExpression && !strings.HasPrefix(c.ErrorCode, dispatchapi.ModelErrors) {
+		if message := mask.redactText(c.Error); message != "" && len(message) <= maxExpression && !strings.HasPrefix(string(c.ErrorCode), runerror.ModelPrefix) {
 			condition += " && error == " + quoteText(message)
 		}
 		return condition

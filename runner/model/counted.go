@@ -43,7 +43,7 @@ func outcome(ctx context.Context, err error) string {
 	case ctx.Err() != nil && !slow:
 		return metrics.OutcomeCancelled
 	case known:
-		return failure.Code
+		return string(failure.Code)
 	}
 	return metrics.Other
 }

@@ -9,29 +9,30 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // Codes of errors, for people and for statistics.
 const (
-	CodeUnknownProvider = dispatchapi.ModelErrors + "provider_unknown"
-	CodeUnavailable     = dispatchapi.ModelErrors + "unavailable"
-	CodeTimeout         = dispatchapi.ModelErrors + "timeout"
-	CodeRateLimited     = dispatchapi.ModelErrors + "rate_limited"
-	CodeRejected        = dispatchapi.ModelErrors + "request_rejected"
-	CodeUnauthorized    = dispatchapi.ModelErrors + "unauthorized"
-	CodeInvalidAnswer   = dispatchapi.ModelErrors + "answer_invalid"
-	CodeForbidden       = dispatchapi.ModelErrors + "address_forbidden"
+	CodeUnknownProvider = runerror.ModelUnknownProvider
+	CodeUnavailable     = runerror.ModelUnavailable
+	CodeTimeout         = runerror.ModelTimeout
+	CodeRateLimited     = runerror.ModelRateLimited
+	CodeRejected        = runerror.ModelRequestRejected
+	CodeUnauthorized    = runerror.ModelUnauthorized
+	CodeInvalidAnswer   = runerror.ModelAnswerInvalid
+	CodeForbidden       = runerror.ModelAddressForbidden
 )
 
 // Codes lists all codes of errors.
-var Codes = []string{
+var Codes = []runerror.Code{
 	CodeUnknownProvider, CodeUnavailable, CodeTimeout, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
 }
 
 // Error is a failed model request. The project can read its message, which can contain text of the
 // provider but no key.
 type Error struct {
-	Code    string
+	Code    runerror.Code
 	Message string
 	// Retryable is true if the same request can succeed later.
 	Retryable bool

@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -344,7 +345,7 @@ func TestOpenAI_ClassifiesErrors(t *testing.T) {
 	for name, tt := range map[string]struct {
 		service   service
 		allowed   string
-		code      string
+		code      runerror.Code
 		retryable bool
 		after     time.Duration
 		says      string
@@ -386,7 +387,7 @@ func TestOpenAI_ClassifiesErrors(t *testing.T) {
 			require.Equal(t, tt.after, failure.RetryAfter)
 			require.Contains(t, failure.Message, tt.says)
 			require.NotContains(t, failure.Error(), "sk-test")
-			require.True(t, strings.HasPrefix(failure.Code, dispatchapi.ModelErrors))
+			require.True(t, strings.HasPrefix(string(failure.Code), runerror.ModelPrefix))
 		})
 	}
 }

@@ -120,7 +120,7 @@ func TestOpenAI_TimesOutSilentRequests(t *testing.T) {
 				require.True(t, failure.Retryable)
 				require.Contains(t, failure.Message, tt.want)
 				require.Equal(t, 2*tt.after+time.Second, time.Since(began), "two attempts")
-				require.InDelta(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_runner_model_requests_total", "provider", "openai", "outcome", model.CodeTimeout), 0)
+				require.InDelta(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_runner_model_requests_total", "provider", "openai", "outcome", string(model.CodeTimeout)), 0)
 			})
 		})
 	}

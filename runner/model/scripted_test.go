@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -96,7 +97,7 @@ func TestRetry_FollowsPolicy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		waits  []time.Duration
-		code   string
+		code   runerror.Code
 	}{
 		"succeeds at the third": {"steps: [{text: fine, error: {status: 503, times: 2}}]", []time.Duration{10 * time.Second, 20 * time.Second}, ""},
 		"gives up":              {"steps: [{text: fine, error: {status: 429}}]", []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}, model.CodeRateLimited},

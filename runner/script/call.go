@@ -10,14 +10,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
-)
-
-// Codes of errors.
-const (
-	// CodeError is an error of the script itself.
-	CodeError = "script_error"
-	// CodeLimit is a script beyond one of its limits.
-	CodeLimit = "script_limit"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
@@ -166,7 +159,7 @@ type Frame struct {
 
 // Error is the error of a script.
 type Error struct {
-	Code string `json:"code"`
+	Code runerror.Code `json:"code"`
 	// Message is for models: one line without paths, at most 2 KiB.
 	Message string `json:"message"`
 	// Stack is the call stack, outermost first. It is empty if the process of the script died.
@@ -176,7 +169,7 @@ type Error struct {
 }
 
 // Error returns the code and the message.
-func (e *Error) Error() string { return e.Code + ": " + e.Message }
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 // Position returns the position of the error, with no file if it is unknown.
 func (e *Error) Position() bundle.Position {
@@ -204,7 +197,7 @@ func (e *Error) Detail() string {
 
 // limitError returns an error with the code script_limit.
 func limitError(format string, args ...any) *Error {
-	return &Error{Code: CodeLimit, Message: fmt.Sprintf(format, args...)}
+	return &Error{Code: runerror.ScriptLimit, Message: fmt.Sprintf(format, args...)}
 }
 
 // asFailure returns the Failure in an error, or nil.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // sendHijacked is a child that a script has taken over: it sends a list of messages, whatever its parent sends.
@@ -69,7 +70,7 @@ func TestPool_EndsHijackedChild(t *testing.T) {
 			}))
 			var failed *Error
 			require.ErrorAs(t, err, &failed)
-			require.Equal(t, CodeError, failed.Code)
+			require.Equal(t, runerror.ScriptError, failed.Code)
 			require.Equal(t, "the process of the script does what scripts cannot do, and was ended", failed.Message)
 			require.Contains(t, failed.Cause, row.want)
 			require.Empty(t, pool.pids())

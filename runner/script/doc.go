@@ -25,7 +25,7 @@
 // called stop or abort. Logs are returned in any case. The caller subtracts them from the budget of the run.
 //
 // Errors of scripts are *Error: Message is for models, Detail for logs. A child that exceeds a limit, or that dies, fails
-// its own call with CodeLimit. Run returns an error of the host, or of the context, as it is.
+// its own call with runerror.ScriptLimit. Run returns an error of the host, or of the context, as it is.
 //
 // # The host
 //

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // call is a call that a child executes.
@@ -229,7 +230,7 @@ func positionOf(pos syntax.Position) bundle.Position {
 
 // describe returns the error of a script for its parent.
 func (c *call) describe(err error) *Error {
-	out := &Error{Code: CodeError, Message: oneLine(err.Error())}
+	out := &Error{Code: runerror.ScriptError, Message: oneLine(err.Error())}
 	var limit *Error
 	if errors.As(err, &limit) {
 		out.Code, out.Message = limit.Code, limit.Message
@@ -247,7 +248,7 @@ func (c *call) describe(err error) *Error {
 			}
 		}
 		if strings.HasSuffix(at.Msg, reasonSteps) && errors.Unwrap(at) != nil {
-			out.Code, out.Message = CodeLimit, fmt.Sprintf("the script needs more than %d steps", c.message.Limits.Steps)
+			out.Code, out.Message = runerror.ScriptLimit, fmt.Sprintf("the script needs more than %d steps", c.message.Limits.Steps)
 		}
 	}
 	return out

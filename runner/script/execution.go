@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // execution is a call that a child executes, as the parent sees it.
@@ -126,7 +127,7 @@ func (e *execution) explainLoss(ctx context.Context, err error) error {
 	case errors.Is(err, errUnconfined):
 		return err
 	case errors.Is(err, errTakenOver):
-		return &Error{Code: CodeError, Message: errTakenOver.Error(), Cause: err.Error()}
+		return &Error{Code: runerror.ScriptError, Message: errTakenOver.Error(), Cause: err.Error()}
 	case errors.Is(err, errUnsent):
 		return fmt.Errorf("calling %s in %s: %w", e.call.Function, e.call.File, err)
 	case ctx.Err() != nil:

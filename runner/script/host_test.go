@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // A script asks its host. The host's errors end the script, or the call.
@@ -67,7 +68,7 @@ func TestPool_OffersBuiltins(t *testing.T) {
 	call := callOn(body(`http.get("https://a.example")`), "")
 	call.Offers = func(name string) bool { return name == "http.post" }
 	_, err := newPool(t, Options{}).Run(t.Context(), call, nil)
-	requireError(t, err, CodeError, "http.get cannot be called here: the script belongs to a tool", "tools/a.star:2:11")
+	requireError(t, err, runerror.ScriptError, "http.get cannot be called here: the script belongs to a tool", "tools/a.star:2:11")
 }
 
 func TestPool_LimitsRequests(t *testing.T) {
@@ -96,7 +97,7 @@ func TestPool_LimitsRequests(t *testing.T) {
 			}
 			var failed *Error
 			require.ErrorAs(t, err, &failed)
-			require.Equal(t, CodeLimit, failed.Code)
+			require.Equal(t, runerror.ScriptLimit, failed.Code)
 			require.Equal(t, tt.want, failed.Message)
 		})
 	}
@@ -153,7 +154,7 @@ func TestPool_HidesSensitiveVariables(t *testing.T) {
 			header = ""
 			result, err := pool.Run(t.Context(), callOn(body(tt.line), ""), host)
 			if tt.message != "" {
-				requireError(t, err, CodeError, tt.message, positionIn(err))
+				requireError(t, err, runerror.ScriptError, tt.message, positionIn(err))
 				require.NotContains(t, fmt.Sprint(result, err), "s3cret")
 				return
 			}

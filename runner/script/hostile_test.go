@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // hostileScripts are scripts that waste memory, time or output. None of them needs many steps.
@@ -40,8 +41,8 @@ var hostileScripts = map[string]string{
 }
 
 // lenient are hostile scripts whose error is one of the script and not of a limit.
-var lenient = map[string]string{
-	"recursion by list": CodeError, "error": CodeError, "argument": CodeError, "comparison": CodeError, "repeat": CodeError,
+var lenient = map[string]runerror.Code{
+	"recursion by list": runerror.ScriptError, "error": runerror.ScriptError, "argument": runerror.ScriptError, "comparison": runerror.ScriptError, "repeat": runerror.ScriptError,
 }
 
 // A hostile script ends itself only, and a neighbour gets its results.
@@ -72,7 +73,7 @@ func TestPool_ConfinesHostileScripts(t *testing.T) {
 				if code := lenient[name]; code != "" {
 					require.Equal(t, code, failed.Code, failed.Detail())
 				} else {
-					require.Equal(t, CodeLimit, failed.Code, failed.Detail())
+					require.Equal(t, runerror.ScriptLimit, failed.Code, failed.Detail())
 				}
 				require.LessOrEqual(t, len(failed.Message), maxErrorText)
 				require.Nil(t, result.Value)
@@ -91,7 +92,7 @@ func TestPool_BoundsOutput(t *testing.T) {
 	pool := newPool(t, Options{})
 	result, err := pool.Run(t.Context(), callOn(body(`for i in range(1000000): print("x" * 10000)`), ""), nil)
 	if err != nil { // A slow machine needs more than the time of a tool.
-		requireError(t, err, CodeLimit, "the script needs more than 10s of computing time", "")
+		requireError(t, err, runerror.ScriptLimit, "the script needs more than 10s of computing time", "")
 	}
 	bytes := 0
 	for _, line := range result.Logs {
@@ -103,7 +104,7 @@ func TestPool_BoundsOutput(t *testing.T) {
 	answered := 0
 	host := hostFunc(func(context.Context, Request) (json.RawMessage, error) { answered++; return json.RawMessage(`1`), nil })
 	_, err = pool.Run(t.Context(), callOn(body(`for i in range(1000000): files.text("x" * 1000)`), ""), host)
-	requireError(t, err, CodeLimit, "the script asks for more than 100 reads", "tools/a.star:2:38")
+	requireError(t, err, runerror.ScriptLimit, "the script asks for more than 100 reads", "tools/a.star:2:38")
 	require.Equal(t, 100, answered)
 }
 

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // TestMain makes the test program its own child, as `runner script` is.
@@ -114,7 +115,7 @@ func (f hostFunc) Handle(ctx context.Context, request Request) (json.RawMessage,
 }
 
 // requireError checks the code, the message and the position of an error.
-func requireError(tb testing.TB, err error, code, message, position string) {
+func requireError(tb testing.TB, err error, code runerror.Code, message, position string) {
 	tb.Helper()
 	var failed *Error
 	require.ErrorAs(tb, err, &failed)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 func TestPool_ReturnsResult(t *testing.T) {
@@ -35,35 +36,36 @@ func TestPool_ReportsErrors(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, Options{})
 	for name, tt := range map[string]struct {
-		call                    Call
-		code, message, position string
+		call              Call
+		code              runerror.Code
+		message, position string
 	}{
-		"operation":       {callOn(body(`return 1 + "a"`), ""), CodeError, "unknown binary op: int + string", "tools/a.star:2:12"},
-		"fail":            {callOn(body(`fail("no\nsuch order")`), ""), CodeError, "no such order", "tools/a.star:2:7"},
-		"missing":         {callOn("def run(x): pass\n", "{}"), CodeError, "function run missing 1 argument (x)", "tools/a.star:1:1"},
-		"unknown":         {callOn("def run(): pass\n", `{"x": 1}`), CodeError, `function run accepts no arguments (1 given)`, "tools/a.star:1:1"},
-		"no function":     {callOn("x = 1\n", ""), CodeError, "the script cannot be loaded", ""},
-		"start":           {callOn("x = [][0]\n", ""), CodeError, "the script cannot be loaded", "tools/a.star:1:7"},
-		"effect at start": {callOn("x = time.now()\n", ""), CodeError, "the script cannot be loaded", "tools/a.star:1:13"},
-		"recursion":       {callOn("def run(): return run()\n", ""), CodeError, "function run called recursively", "tools/a.star:1:19"},
-		"function":        {callOn(body("return run"), ""), CodeError, "the result: a value of type function is no JSON value", ""},
-		"set":             {callOn(body("return set([1])"), ""), CodeError, "the result: a value of type set is no JSON value", ""},
-		"bytes":           {callOn(body("return b'a'"), ""), CodeError, "the result: a value of type bytes is no JSON value", ""},
-		"NaN":             {callOn(body("return float('nan')"), ""), CodeError, "the result: NaN and infinite numbers are no JSON values", ""},
-		"infinite":        {callOn(body("return float('inf')"), ""), CodeError, "the result: NaN and infinite numbers are no JSON values", ""},
-		"key":             {callOn(body("return {1: 2}"), ""), CodeError, "the result: a key of type int is no JSON key", ""},
-		"depth":           {callOn(body("x = []", "for _ in range(64): x = [x]", "return x"), ""), CodeError, "the result: the value has more than 64 nested lists and maps", ""},
-		"itself":          {callOn(body("x = []", "x.append(x)", "return x"), ""), CodeError, "the result: the value has more than 64 nested lists and maps", ""},
-		"global":          {callOn("x = []\ndef run(): x.append(1)\n", ""), CodeError, "append: cannot append to frozen list", "tools/a.star:2:20"},
-		"steps":           {callOn(body("for _ in range(1000000000): pass"), ""), CodeLimit, "the script needs more than 50000000 steps", "tools/a.star:2:3"},
-		"result":          {callOn(body(`return "a" * 300000`), ""), CodeLimit, "the result has more than 262144 bytes", ""},
-		"input":           {callOn("def run(x): pass\n", `{"x": "`+strings.Repeat("a", MaxInput)+`"}`), CodeLimit, "the arguments have 1048585 bytes, at most 1048576 are allowed", ""},
-		"abort in a tool": {callOn(body("abort(1)"), ""), CodeError, "abort cannot be called here: the script belongs to a tool", "tools/a.star:2:8"},
-		"no such keyword": {callOn(body(`json.encode(1, indent=2)`), ""), CodeError, "json.encode has no parameter indent; it has value", "tools/a.star:2:14"},
-		"no argument":     {callOn(body(`re.match("a")`), ""), CodeError, "re.match needs the argument text", "tools/a.star:2:11"},
-		"type":            {callOn(body(`re.match("a", 1)`), ""), CodeError, "re.match: text must be a string, not int", "tools/a.star:2:11"},
-		"twice":           {callOn(body(`re.match("a", "b", text="c")`), ""), CodeError, "re.match got two values for text", "tools/a.star:2:11"},
-		"too many":        {callOn(body(`time.now(1)`), ""), CodeError, "time.now takes at most 0 arguments ()", "tools/a.star:2:11"},
+		"operation":       {callOn(body(`return 1 + "a"`), ""), runerror.ScriptError, "unknown binary op: int + string", "tools/a.star:2:12"},
+		"fail":            {callOn(body(`fail("no\nsuch order")`), ""), runerror.ScriptError, "no such order", "tools/a.star:2:7"},
+		"missing":         {callOn("def run(x): pass\n", "{}"), runerror.ScriptError, "function run missing 1 argument (x)", "tools/a.star:1:1"},
+		"unknown":         {callOn("def run(): pass\n", `{"x": 1}`), runerror.ScriptError, `function run accepts no arguments (1 given)`, "tools/a.star:1:1"},
+		"no function":     {callOn("x = 1\n", ""), runerror.ScriptError, "the script cannot be loaded", ""},
+		"start":           {callOn("x = [][0]\n", ""), runerror.ScriptError, "the script cannot be loaded", "tools/a.star:1:7"},
+		"effect at start": {callOn("x = time.now()\n", ""), runerror.ScriptError, "the script cannot be loaded", "tools/a.star:1:13"},
+		"recursion":       {callOn("def run(): return run()\n", ""), runerror.ScriptError, "function run called recursively", "tools/a.star:1:19"},
+		"function":        {callOn(body("return run"), ""), runerror.ScriptError, "the result: a value of type function is no JSON value", ""},
+		"set":             {callOn(body("return set([1])"), ""), runerror.ScriptError, "the result: a value of type set is no JSON value", ""},
+		"bytes":           {callOn(body("return b'a'"), ""), runerror.ScriptError, "the result: a value of type bytes is no JSON value", ""},
+		"NaN":             {callOn(body("return float('nan')"), ""), runerror.ScriptError, "the result: NaN and infinite numbers are no JSON values", ""},
+		"infinite":        {callOn(body("return float('inf')"), ""), runerror.ScriptError, "the result: NaN and infinite numbers are no JSON values", ""},
+		"key":             {callOn(body("return {1: 2}"), ""), runerror.ScriptError, "the result: a key of type int is no JSON key", ""},
+		"depth":           {callOn(body("x = []", "for _ in range(64): x = [x]", "return x"), ""), runerror.ScriptError, "the result: the value has more than 64 nested lists and maps", ""},
+		"itself":          {callOn(body("x = []", "x.append(x)", "return x"), ""), runerror.ScriptError, "the result: the value has more than 64 nested lists and maps", ""},
+		"global":          {callOn("x = []\ndef run(): x.append(1)\n", ""), runerror.ScriptError, "append: cannot append to frozen list", "tools/a.star:2:20"},
+		"steps":           {callOn(body("for _ in range(1000000000): pass"), ""), runerror.ScriptLimit, "the script needs more than 50000000 steps", "tools/a.star:2:3"},
+		"result":          {callOn(body(`return "a" * 300000`), ""), runerror.ScriptLimit, "the result has more than 262144 bytes", ""},
+		"input":           {callOn("def run(x): pass\n", `{"x": "`+strings.Repeat("a", MaxInput)+`"}`), runerror.ScriptLimit, "the arguments have 1048585 bytes, at most 1048576 are allowed", ""},
+		"abort in a tool": {callOn(body("abort(1)"), ""), runerror.ScriptError, "abort cannot be called here: the script belongs to a tool", "tools/a.star:2:8"},
+		"no such keyword": {callOn(body(`json.encode(1, indent=2)`), ""), runerror.ScriptError, "json.encode has no parameter indent; it has value", "tools/a.star:2:14"},
+		"no argument":     {callOn(body(`re.match("a")`), ""), runerror.ScriptError, "re.match needs the argument text", "tools/a.star:2:11"},
+		"type":            {callOn(body(`re.match("a", 1)`), ""), runerror.ScriptError, "re.match: text must be a string, not int", "tools/a.star:2:11"},
+		"twice":           {callOn(body(`re.match("a", "b", text="c")`), ""), runerror.ScriptError, "re.match got two values for text", "tools/a.star:2:11"},
+		"too many":        {callOn(body(`time.now(1)`), ""), runerror.ScriptError, "time.now takes at most 0 arguments ()", "tools/a.star:2:11"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // manualClock is a clock whose time tests set.
@@ -235,7 +236,7 @@ func TestPool_KillsSlowScripts(t *testing.T) {
 		}
 	}()
 	_, err := pool.Run(t.Context(), unlimited(time.Second, 0), hostFunc(func(context.Context, Request) (json.RawMessage, error) { return json.RawMessage(`1`), nil }))
-	requireError(t, err, CodeLimit, "the script needs more than 1s of computing time", "")
+	requireError(t, err, runerror.ScriptLimit, "the script needs more than 1s of computing time", "")
 	require.Empty(t, pool.pids())
 }
 
@@ -250,7 +251,7 @@ func TestPool_EndsScriptsWithTheirContext(t *testing.T) {
 
 	waiting := hostFunc(func(ctx context.Context, _ Request) (json.RawMessage, error) { <-ctx.Done(); return nil, ctx.Err() })
 	_, err = pool.Run(t.Context(), unlimited(time.Hour, time.Millisecond), waiting)
-	requireError(t, err, CodeLimit, "the script needs more than 1ms", "")
+	requireError(t, err, runerror.ScriptLimit, "the script needs more than 1ms", "")
 }
 
 // A child that is killed fails its own call only.
@@ -263,7 +264,7 @@ func TestPool_SurvivesKilledChild(t *testing.T) {
 	_, err = pool.Run(t.Context(), callOn(body("sleep(1)"), ""), hostFunc(func(context.Context, Request) (json.RawMessage, error) {
 		return json.RawMessage(`1`), syscall.Kill(pid, syscall.SIGKILL)
 	}))
-	requireError(t, err, CodeLimit, "the process of the script ended; the script probably needs more than 128 MiB of memory", "")
+	requireError(t, err, runerror.ScriptLimit, "the process of the script ended; the script probably needs more than 128 MiB of memory", "")
 	result, err := pool.Run(t.Context(), callOn(body("return 2"), ""), nil)
 	require.NoError(t, err)
 	require.Equal(t, "2", string(result.Value))

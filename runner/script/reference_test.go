@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 )
 
@@ -49,7 +50,7 @@ func TestBuiltins_ExamplesHold(t *testing.T) {
 			}
 			result, err := pool.Run(t.Context(), call, host)
 			if b.Name == "fail" {
-				requireError(t, err, CodeError, "there is no such order", "tools/a.star:2:14")
+				requireError(t, err, runerror.ScriptError, "there is no such order", "tools/a.star:2:14")
 				return
 			}
 			require.NoError(t, err)
@@ -192,7 +193,7 @@ of the run has the log, and the position and call stack of errors. [See what a r
 ## Built-in functions
 
 All built-ins of Starlark are available. These are added:
-`, DefaultMemory>>20, MaxInput>>10, MaxDepth, MaxLogs.Lines, MaxLogs.Bytes>>10, maxLogLine>>10, "`"+CodeLimit+"`", "`"+CodeError+"`")
+`, DefaultMemory>>20, MaxInput>>10, MaxDepth, MaxLogs.Lines, MaxLogs.Bytes>>10, maxLogLine>>10, "`"+runerror.ScriptLimit+"`", "`"+runerror.ScriptError+"`")
 	for _, b := range bundle.Builtins() {
 		if !b.Unsupported {
 			writeBuiltin(&page, &b)

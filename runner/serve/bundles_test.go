@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
@@ -127,7 +127,7 @@ func TestBundles_FailRunOfDeletedBundle(t *testing.T) {
 	p := newPort(t, repo())
 	p.digest = "sha256:" + strings.Repeat("0", 64)
 	one := started(t, p, "one", nil, nil)
-	require.Equal(t, "bundle_unavailable", p.await(t, p.queue("hello", "text/plain", "x")).ErrorCode)
+	require.Equal(t, runerror.BundleUnavailable, p.await(t, p.queue("hello", "text/plain", "x")).ErrorCode)
 	require.NoError(t, one.end(t))
 }
 
@@ -207,7 +207,7 @@ func TestJournal_ReleasesRunOfNewerRelease(t *testing.T) {
 // The timeout uses the clock of the database and not of the runner.
 func TestTimeout_CountsFromFirstAttempt(t *testing.T) {
 	t.Parallel()
-	for age, code := range map[time.Duration]string{14 * time.Minute: "", 16 * time.Minute: engine.CodeTimeout} {
+	for age, code := range map[time.Duration]runerror.Code{14 * time.Minute: "", 16 * time.Minute: runerror.Timeout} {
 		t.Run(age.String(), func(t *testing.T) {
 			p := newPort(t, repo())
 			run := p.queue("hello", "text/plain", "x")

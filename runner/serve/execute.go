@@ -14,15 +14,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/input"
-)
-
-// Codes of runs that fail before their agent begins.
-const (
-	codeBundle     = "bundle_unavailable"
-	codeInput      = "input_invalid"
-	codeTooComplex = dispatchapi.CodeInputTooComplex
 )
 
 const (
@@ -93,7 +87,7 @@ const notStored = "the journal of the run could not be stored"
 func (s *Server) fallback(l life, c *claim, log *slog.Logger, cause error, message string) (status string) {
 	log.Error(message, "error", cause)
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
-		Token: c.run.Token, TestName: c.testName(), Status: dispatchapi.StatusFailed, ErrorCode: engine.CodeInternal,
+		Token: c.run.Token, TestName: c.testName(), Status: dispatchapi.StatusFailed, ErrorCode: runerror.Internal,
 		Error: message,
 	})
 	if err != nil {
@@ -156,18 +150,18 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	defer cancel()
 	project, err := s.bundles.getBundle(ctx, c.run.BundleDigest)
 	if err != nil {
-		return engine.Input{}, faultOf(ctx, codeBundle, "the deployment's bundle could not be fetched", err)
+		return engine.Input{}, faultOf(ctx, runerror.BundleUnavailable, "the deployment's bundle could not be fetched", err)
 	}
 	prior := c.run.Journal
 	if c.run.JournalElsewhere {
 		if prior, err = s.opts.Dispatch.ReadJournal(ctx, c.run.ID, c.run.Token); err != nil {
-			return engine.Input{}, faultOf(ctx, engine.CodeInternal, "the run's journal could not be read", err)
+			return engine.Input{}, faultOf(ctx, runerror.Internal, "the run's journal could not be read", err)
 		}
 	}
 	raw := c.run.Input
 	if c.run.InputElsewhere {
 		if raw, err = s.opts.Dispatch.Input(ctx, c.run.ID, maxInput); err != nil {
-			return engine.Input{}, faultOf(ctx, codeInput, "the run's input could not be read", err)
+			return engine.Input{}, faultOf(ctx, runerror.InputInvalid, "the run's input could not be read", err)
 		}
 	}
 	if c.testName() == "" {
@@ -176,9 +170,9 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	message, values, err := input.Read(c.run.ContentType, raw, c.run.Files, files)
 	switch {
 	case errors.Is(err, input.ErrTooComplex):
-		return engine.Input{}, &fault{codeTooComplex, err.Error(), err}
+		return engine.Input{}, &fault{runerror.InputTooComplex, err.Error(), err}
 	case err != nil:
-		return engine.Input{}, &fault{codeInput, err.Error(), err}
+		return engine.Input{}, &fault{runerror.InputInvalid, err.Error(), err}
 	}
 	attached, err := s.fetchFiles(ctx, c, files.Files)
 	if err != nil {
@@ -196,8 +190,9 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 
 // fault fails a run before its agent begins.
 type fault struct {
-	code, message string
-	cause         error
+	code    runerror.Code
+	message string
+	cause   error
 }
 
 func (f *fault) Error() string { return f.message + ": " + f.cause.Error() }
@@ -205,7 +200,7 @@ func (f *fault) Unwrap() error { return f.cause }
 
 // faultOf returns a fault if dispatch reports that the data does not exist. Otherwise it returns
 // err, and another attempt may succeed.
-func faultOf(ctx context.Context, code, message string, err error) error {
+func faultOf(ctx context.Context, code runerror.Code, message string, err error) error {
 	switch {
 	case errors.Is(err, dispatchapi.ErrRejected):
 		return &fault{code, message, err}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -24,14 +25,14 @@ func (s *Server) attachFiles(c *claim, stop <-chan struct{}) (files dispatchapi.
 	ctx, cancel := context.WithTimeoutCause(c.ctx, prepareTime, errPrepare)
 	defer cancel()
 	if files, err = s.opts.Dispatch.Files(ctx, c.run.ID); err != nil {
-		return files, release, faultOf(ctx, codeInput, "the run's files could not be listed", err)
+		return files, release, faultOf(ctx, runerror.InputInvalid, "the run's files could not be listed", err)
 	}
 	var size int64
 	for _, f := range files.Files {
 		size += f.Size
 	}
 	if size > dispatchapi.MaxFiles {
-		return files, release, &fault{codeInput, "the run's files exceed the size limit", dispatchapi.ErrRejected}
+		return files, release, &fault{runerror.InputInvalid, "the run's files exceed the size limit", dispatchapi.ErrRejected}
 	}
 	waiting, end := context.WithCancelCause(c.ctx)
 	defer end(nil)
@@ -53,7 +54,7 @@ func (s *Server) fetchFiles(ctx context.Context, c *claim, files []dispatchapi.F
 	for number, f := range files {
 		data, err := s.opts.Dispatch.File(ctx, c.run.ID, number, f.Size)
 		if err != nil {
-			return nil, faultOf(ctx, codeInput, "a file of the run could not be read", err)
+			return nil, faultOf(ctx, runerror.InputInvalid, "a file of the run could not be read", err)
 		}
 		out = append(out, engine.File{Name: f.Name, MIMEType: f.MIMEType, Data: data})
 	}

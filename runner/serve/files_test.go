@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/serve"
 )
 
@@ -58,7 +59,7 @@ func TestFiles_RequiredByAgent(t *testing.T) {
 	one := started(t, p, "one", nil, nil)
 	require.Equal(t, "Hello!", p.await(t, p.add(fileRun("hello", "x"))).Output)
 	for _, run := range []uuid.UUID{p.queue("hello", "application/json", "{}"), p.queueFiles("hello"), p.queueFiles("hello", "x")} {
-		require.Equal(t, "files_required", p.await(t, run).ErrorCode)
+		require.Equal(t, runerror.FilesRequired, p.await(t, run).ErrorCode)
 	}
 	require.NoError(t, one.end(t))
 }
@@ -72,7 +73,7 @@ func TestFiles_MissingFileFailsRun(t *testing.T) {
 	one := started(t, p, "one", nil, nil)
 	end := p.await(t, id)
 	require.Equal(t, dispatchapi.StatusFailed, end.Status)
-	require.Equal(t, "input_invalid", end.ErrorCode)
+	require.Equal(t, runerror.InputInvalid, end.ErrorCode)
 	require.NoError(t, one.end(t))
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 	"github.com/agentplatform/agentplatform/runner/input"
 )
@@ -37,7 +38,7 @@ func TestInput_RejectsComplexInput(t *testing.T) {
 			run := p.queueElsewhere("hello", input)
 			end := p.await(t, run)
 			require.Equal(t, dispatchapi.StatusFailed, end.Status)
-			require.Equal(t, dispatchapi.CodeInputTooComplex, end.ErrorCode)
+			require.Equal(t, runerror.InputTooComplex, end.ErrorCode)
 			require.Contains(t, end.Error, want)
 			require.Equal(t, 1, p.attempts(run))
 		})

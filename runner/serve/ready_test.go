@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -105,7 +106,7 @@ func TestMetrics_CountRunsRequestsAndCalls(t *testing.T) {
 		}}})
 	})
 	require.Equal(t, "Hello Ada!", p.await(t, p.queue("hello", "application/json", `{"name":"Ada"}`)).Output)
-	require.Equal(t, engine.CodeAgentNotFound, p.await(t, p.queue("nobody", "application/json", `{}`)).ErrorCode)
+	require.Equal(t, runerror.AgentNotFound, p.await(t, p.queue("nobody", "application/json", `{}`)).ErrorCode)
 	stolen := p.queue("charger", "application/json", `{}`)
 	<-calling
 	held := metrictest.Of(t, registry)

@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/fields"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/input"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -82,8 +83,8 @@ func TestServer_ExecutesAndReportsRuns(t *testing.T) {
 	require.Equal(t, "Hello Ada!", p.await(t, ada).Output)
 	require.Equal(t, "Hello!", p.await(t, text).Output)
 	require.Equal(t, "Hello Big!", p.await(t, large).Output)
-	require.Equal(t, engine.CodeAgentNotFound, p.await(t, missing).ErrorCode)
-	require.Equal(t, "input_invalid", p.await(t, broken).ErrorCode)
+	require.Equal(t, runerror.AgentNotFound, p.await(t, missing).ErrorCode)
+	require.Equal(t, runerror.InputInvalid, p.await(t, broken).ErrorCode)
 	require.Equal(t, 1, p.fetched[p.digest])
 	require.Empty(t, p.journals[ada], "one turn costs no append")
 	require.NoError(t, r.end(t))
@@ -137,7 +138,7 @@ func TestDrain_CancelsToolsAfterGrace(t *testing.T) {
 		require.Equal(t, "queued", p.status(run))
 
 		two := started(t, p, "two", nil, nil)
-		require.Equal(t, engine.CodeToolInterrupted, p.await(t, run).ErrorCode)
+		require.Equal(t, runerror.ToolInterrupted, p.await(t, run).ErrorCode)
 		require.NoError(t, two.end(t))
 	})
 }
@@ -214,7 +215,7 @@ func TestJournal_RejectionFailsRun(t *testing.T) {
 	one := started(t, p, "one", func(context.Context) error { return errors.New("called") }, nil)
 	end := p.await(t, p.queue("charger", "text/plain", "x"))
 	require.Equal(t, dispatchapi.StatusFailed, end.Status)
-	require.Equal(t, engine.CodeInternal, end.ErrorCode)
+	require.Equal(t, runerror.Internal, end.ErrorCode)
 	require.NoError(t, one.end(t))
 }
 

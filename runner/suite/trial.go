@@ -152,7 +152,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 	defer done()
 	out.findings = slices.Concat(requests.listFindings(t.At("mocks", "http"), "a mock in mocks.http answers each request"),
 		unmockedCalls.listFindings(t.At("mocks", "mcp"), "a mock in mocks.mcp answers each call"),
-		t.judgeRun(judging, run{Ended: endedRun(own, ended, values), code: ended.ErrorCode, calls: calls}))
+		t.judgeRun(judging, run{Ended: endedRun(own, ended, values), code: string(ended.ErrorCode), calls: calls}))
 	return out
 }
 

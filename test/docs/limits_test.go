@@ -10,6 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/fields"
 	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -28,7 +29,7 @@ func eventLimits() []refpage.Limit {
 		{
 			Resource: "JSON input of a run, as decoded by a runner",
 			Value:    fmt.Sprintf("%s values, %d levels", refpage.Count(dispatchapi.MaxInputValues), dispatchapi.MaxInputDepth),
-			Beyond:   fmt.Sprintf("The run fails with `%s`.", dispatchapi.CodeInputTooComplex),
+			Beyond:   fmt.Sprintf("The run fails with `%s`.", runerror.InputTooComplex),
 		},
 		{
 			Resource: "Form or query of a webhook", Value: fmt.Sprintf("%d fields, with names of %d bytes each", fields.MaxFields, fields.MaxKey),
@@ -52,10 +53,10 @@ func eventLimits() []refpage.Limit {
 
 func runLimits() []refpage.Limit {
 	return []refpage.Limit{
-		{Resource: "Output", Value: refpage.Bytes(store.MaxOutput), Beyond: failsWith(dispatchapi.CodeOutputTooLarge)},
-		{Resource: "Response of a model", Value: refpage.Bytes(store.MaxModelAnswer), Beyond: failsWith(dispatchapi.CodeAnswerTooLarge)},
+		{Resource: "Output", Value: refpage.Bytes(store.MaxOutput), Beyond: failsWith(runerror.OutputTooLarge)},
+		{Resource: "Response of a model", Value: refpage.Bytes(store.MaxModelAnswer), Beyond: failsWith(runerror.ModelAnswerTooLarge)},
 		{Resource: "Result of a tool", Value: refpage.Bytes(store.MaxToolResult), Beyond: "Truncated with a mark that the model sees."},
-		{Resource: "Journal", Value: refpage.Bytes(store.MaxJournal), Beyond: failsWith(dispatchapi.CodeJournalTooLarge)},
+		{Resource: "Journal", Value: refpage.Bytes(store.MaxJournal), Beyond: failsWith(runerror.JournalTooLarge)},
 		{
 			Resource: "Error code, and kind of a journal entry", Value: fmt.Sprintf("%d lower-case letters, digits and underscores", store.MaxCode),
 			Beyond: "422, and nothing is stored.",
@@ -134,4 +135,4 @@ func listLimits() []refpage.Limit {
 	}}
 }
 
-func failsWith(code string) string { return fmt.Sprintf("The run fails with `%s`.", code) }
+func failsWith(code runerror.Code) string { return fmt.Sprintf("The run fails with `%s`.", code) }

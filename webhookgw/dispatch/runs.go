@@ -53,7 +53,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 		return err
 	}
 	completion := store.Completion{
-		Lease: lease, TestName: req.TestName, Status: status, ErrorCode: store.RunErrorCode(req.ErrorCode), Error: req.Error, Output: req.Output,
+		Lease: lease, TestName: req.TestName, Status: status, ErrorCode: req.ErrorCode, Error: req.Error, Output: req.Output,
 		Usage: store.TokenUsage(req.Usage), Journal: journal, Context: req.Context, Unpublished: req.Unpublished,
 	}
 	if err := completion.Check(); err != nil {

@@ -17,9 +17,6 @@ import (
 	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
-// CodeUnavailable is the code of a run that fails because the answer of a call was lost.
-const CodeUnavailable = "mcp_unavailable"
-
 // LostError means that a call was sent and its answer is lost. The call may have had its effect.
 type LostError struct {
 	server string

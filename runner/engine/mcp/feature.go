@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -39,12 +40,12 @@ func (c *Client) offerAll(
 	}
 	current, err := variables()
 	if err != nil {
-		return nil, engine.NewFailure(engine.CodeVariable, "the variables of the environment could not be read", err)
+		return nil, engine.NewFailure(runerror.VariableUnavailable, "the variables of the environment could not be read", err)
 	}
 	for i := range agent.MCPServers {
 		spec := &agent.MCPServers[i]
 		if _, err := Resolve(spec, current, nil); err != nil {
-			return nil, engine.NewFailure(engine.CodeVariable, err.Error(), err)
+			return nil, engine.NewFailure(runerror.VariableUnavailable, err.Error(), err)
 		}
 		offered, err := c.offerTools(ctx, at, spec, variables)
 		if err != nil {
@@ -80,7 +81,7 @@ func (c *Client) offerTools(
 func resolveFor(at *engine.Scope, spec *bundle.MCPServer, variables func() (runnerconfig.Variables, error)) (Server, error) {
 	current, err := variables()
 	if err != nil {
-		return Server{}, engine.NewFailure(engine.CodeVariable, "the variables of the environment could not be read", err)
+		return Server{}, engine.NewFailure(runerror.VariableUnavailable, "the variables of the environment could not be read", err)
 	}
 	runContext := at.RunContext()
 	if runContext == nil {
@@ -88,7 +89,7 @@ func resolveFor(at *engine.Scope, spec *bundle.MCPServer, variables func() (runn
 	}
 	server, err := Resolve(spec, current, runContext)
 	if err != nil {
-		return Server{}, engine.NewFailure(engine.CodeVariable, err.Error(), err)
+		return Server{}, engine.NewFailure(runerror.VariableUnavailable, err.Error(), err)
 	}
 	return server, nil
 }
@@ -128,7 +129,7 @@ func (c *Client) liveTools(ctx context.Context, at *engine.Scope, server Server)
 		selected, log := leaveOutLarge(spec, spec.Select(listed.Tools))
 		bare := bundle.MCPServer{Name: spec.Name, Prefix: spec.Prefix}
 		if problem := bare.CheckTools(selected, map[string]bool{}); problem != "" {
-			return engine.Step{}, engine.NewFailure(CodeUnavailable, problem, nil)
+			return engine.Step{}, engine.NewFailure(runerror.MCPUnavailable, problem, nil)
 		}
 		data, err := json.Marshal(selected)
 		return engine.Step{Outcome: stepListed, Result: data, Log: log}, err

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -137,7 +138,8 @@ func TestFeature_FailsWithoutValues(t *testing.T) {
 			tool, err := bundle.NewLockedTool("get", "Gets.", []byte(`{"type":"object"}`), nil)
 			require.NoError(t, err)
 			out := execute(t, c, project(t, row.server, bundle.LockedServer{Name: "crm", Tools: []bundle.LockedTool{tool}}), &journal{})
-			require.Equal(t, []string{engine.CodeVariable, row.want}, []string{out.ErrorCode, out.Error})
+			require.Equal(t, runerror.VariableUnavailable, out.ErrorCode)
+			require.Equal(t, row.want, out.Error)
 		})
 	}
 }
@@ -224,7 +226,7 @@ func TestFeature_FailsForUnusableLiveTools(t *testing.T) {
 			f.tools = tools
 			c, _ := newClient(t)
 			out := execute(t, c, project(t, "{name: crm, url: '"+f.URL+"', discovery: live, tools: ['x*']}"), &journal{})
-			require.Equal(t, mcp.CodeUnavailable, out.ErrorCode)
+			require.Equal(t, runerror.MCPUnavailable, out.ErrorCode)
 		})
 	}
 }
@@ -286,7 +288,7 @@ func TestFeature_LostAnswerFailsRun(t *testing.T) {
 	f.answer = func(w http.ResponseWriter, _ *http.Request, _ request) { hijack(w, "") }
 	c, _ := newClient(t)
 	out := execute(t, c, project(t, "{name: crm, url: '"+f.URL+"', prefix: crm_, discovery: live, on_lost_answer: fail}"), &journal{})
-	require.Equal(t, mcp.CodeUnavailable, out.ErrorCode)
+	require.Equal(t, runerror.MCPUnavailable, out.ErrorCode)
 	require.Equal(t, 1, f.ledger())
 	out = execute(t, c, project(t, "{name: crm, url: '"+f.URL+"', prefix: crm_, discovery: live}"), &journal{})
 	require.Equal(t, engine.Completed, out.Status)

@@ -10,6 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/jsonschema"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
@@ -46,7 +47,7 @@ func (c *Client) toolsOf(spec *bundle.MCPServer, listed []bundle.LockedTool, res
 				}
 				result, err := c.Call(ctx, server, t.Name, call.Arguments, repeatable)
 				if lost := (*LostError)(nil); errors.As(err, &lost) && ctx.Err() == nil {
-					return nil, engine.NewFailure(CodeUnavailable, lost.Error(), lost.cause)
+					return nil, engine.NewFailure(runerror.MCPUnavailable, lost.Error(), lost.cause)
 				}
 				return result, err
 			},

@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
-	"github.com/agentplatform/agentplatform/runner/engine/scripts"
 )
 
 // outbox keeps what a run sends, once for each position.
@@ -185,7 +185,7 @@ func TestAround_ResumesAtEachEntry(t *testing.T) {
 		t.Run(fmt.Sprint("after entry ", cut), func(t *testing.T) {
 			if last := journal[max(cut-1, 0)]; cut > 0 && last.Kind == dispatchapi.JournalToolStarted && last.Unsafe {
 				again, _ := b.run(t, slices.Clone(journal[:cut]))
-				require.Equal(t, engine.CodeToolInterrupted, again.ErrorCode)
+				require.Equal(t, runerror.ToolInterrupted, again.ErrorCode)
 				return
 			}
 			before := len(b.shop.writes())
@@ -212,28 +212,32 @@ func TestAround_Failures(t *testing.T) {
 	t.Parallel()
 	agent := []string{"agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [current_time]\n",
 		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: current_time}]}, {text: done}]"}
-	for name, row := range map[string]struct{ file, source, code, message string }{
-		"no result": {"middleware/main.star", "def before(content, context):\n    pass\n", scripts.CodeMiddleware,
+	for name, row := range map[string]struct {
+		file, source string
+		code         runerror.Code
+		message      string
+	}{
+		"no result": {"middleware/main.star", "def before(content, context):\n    pass\n", runerror.MiddlewareFailed,
 			"before of middleware/main.star failed: it must return a map with the keys role and parts"},
-		"error": {"middleware/main.star", "def after(response, context):\n    return response[\"x\"]\n", scripts.CodeMiddleware,
+		"error": {"middleware/main.star", "def after(response, context):\n    return response[\"x\"]\n", runerror.MiddlewareFailed,
 			`after of middleware/main.star failed: key "x" not in dict`},
-		"unknown file": {"middleware/main.star", "def before(content, context):\n    return {\"parts\": [{\"file\": \"f2\"}]}\n", scripts.CodeMiddleware,
+		"unknown file": {"middleware/main.star", "def before(content, context):\n    return {\"parts\": [{\"file\": \"f2\"}]}\n", runerror.MiddlewareFailed,
 			"before of middleware/main.star failed: parts[0]: the run has no file with this ID"},
-		"same file twice": {"middleware/main.star", "def before(content, context):\n    return {\"parts\": [{\"file\": \"f1\"}, {\"file\": \"f1\"}]}\n", scripts.CodeMiddleware,
+		"same file twice": {"middleware/main.star", "def before(content, context):\n    return {\"parts\": [{\"file\": \"f1\"}, {\"file\": \"f1\"}]}\n", runerror.MiddlewareFailed,
 			"before of middleware/main.star failed: parts[1]: the message has this file already; name each file once"},
-		"other role": {"middleware/main.star", "def before(content, context):\n    content[\"role\"] = \"model\"\n    return content\n", scripts.CodeMiddleware,
+		"other role": {"middleware/main.star", "def before(content, context):\n    content[\"role\"] = \"model\"\n    return content\n", runerror.MiddlewareFailed,
 			`before of middleware/main.star failed: the role must stay "user"`},
-		"read-only": {"middleware/main.star", "def before(content, context):\n    context[\"payload\"] = 1\n    return content\n", scripts.CodeMiddleware,
+		"read-only": {"middleware/main.star", "def before(content, context):\n    context[\"payload\"] = 1\n    return content\n", runerror.MiddlewareFailed,
 			`before of middleware/main.star failed: context["payload"] is read-only`},
-		"limit": {"middleware/main.star", "def before(content, context):\n    stop(\"x\" * 1048577)\n", scripts.CodeMiddleware,
+		"limit": {"middleware/main.star", "def before(content, context):\n    stop(\"x\" * 1048577)\n", runerror.MiddlewareFailed,
 			"before of middleware/main.star failed: the message of stop has more than 1048576 bytes"},
-		"invalid arguments": {"hooks/main.star", "def before(tool, params, context):\n    return {\"timezone\": 1}\n", scripts.CodeHook,
+		"invalid arguments": {"hooks/main.star", "def before(tool, params, context):\n    return {\"timezone\": 1}\n", runerror.HookFailed,
 			"before of hooks/main.star failed: the arguments do not fit: timezone"},
-		"wrong arguments": {"hooks/main.star", "def before(tool, params, context):\n    return [1]\n", scripts.CodeHook,
+		"wrong arguments": {"hooks/main.star", "def before(tool, params, context):\n    return [1]\n", runerror.HookFailed,
 			"before of hooks/main.star failed: it must return a map with the parameters of the tool, or None"},
-		"abort after the call": {"hooks/main.star", "def refuse():\n    abort(1)\n\ndef after(tool, params, result, context):\n    refuse()\n", scripts.CodeHook,
+		"abort after the call": {"hooks/main.star", "def refuse():\n    abort(1)\n\ndef after(tool, params, result, context):\n    refuse()\n", runerror.HookFailed,
 			"after of hooks/main.star failed: abort is for the hook before, because the tool has run; return the result that the model sees"},
-		"hook": {"hooks/main.star", "def after(tool, params, result, context):\n    fail(\"no\")\n", scripts.CodeHook, "after of hooks/main.star failed: no"},
+		"hook": {"hooks/main.star", "def after(tool, params, result, context):\n    fail(\"no\")\n", runerror.HookFailed, "after of hooks/main.star failed: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

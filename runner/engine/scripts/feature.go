@@ -98,7 +98,7 @@ func (f *feature) execute(ctx context.Context, t *bundle.ScriptTool, call *engin
 	case err != nil:
 		return nil, err
 	case out.failed != nil:
-		return nil, &engine.ToolError{Code: out.failed.Code, Message: out.failed.Message}
+		return nil, &engine.ToolError{Code: string(out.failed.Code), Message: out.failed.Message}
 	}
 	call.ChangeContext(out.changes)
 	if out.stop != nil {

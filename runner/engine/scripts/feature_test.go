@@ -22,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
@@ -187,7 +188,7 @@ func TestScript_ResumesBetweenRequests(t *testing.T) {
 			b.shop.ledger = nil
 			prior := slices.Clone(journal[:cut])
 			again, _ := b.execute(t, prior)
-			if again.ErrorCode == engine.CodeToolInterrupted {
+			if again.ErrorCode == runerror.ToolInterrupted {
 				require.Equal(t, dispatchapi.JournalToolStarted, prior[cut-1].Kind, "only a request that is itself in flight")
 				require.Empty(t, b.shop.writes())
 				return
@@ -320,8 +321,9 @@ func TestScript_CountsDroppedLines(t *testing.T) {
 func TestScript_Outcomes(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		body         string
-		output, code string
+		body   string
+		output string
+		code   runerror.Code
 	}{
 		"object":       {`return {"a": 1}`, `{"a":1}`, ""},
 		"other value":  {`return [1, 2]`, `{"result":[1,2]}`, ""},
@@ -368,7 +370,7 @@ func TestScript_LimitsFailRun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "def run():\n    \"\"\"Loops.\"\"\"\n    for i in range(1000000000):\n        pass\n", "{name: t_run}, {name: t_run}, {name: t_run}, {name: t_run}")
 	out, _ := b.execute(t, nil)
-	require.Equal(t, "script_limit", out.ErrorCode, "%s %v", out.Error, out.Cause)
+	require.Equal(t, runerror.ScriptLimit, out.ErrorCode, "%s %v", out.Error, out.Cause)
 	require.Contains(t, out.Error, "3 times")
 }
 

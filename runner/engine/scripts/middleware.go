@@ -10,14 +10,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/script"
-)
-
-// Codes of runs whose middleware or hook failed.
-const (
-	CodeMiddleware = "middleware_failed"
-	CodeHook       = "hook_failed"
 )
 
 // Outcomes of the steps of middleware and hooks.
@@ -80,21 +75,21 @@ func (f *feature) run(ctx context.Context, a around) (engine.Step, error) {
 
 // errorCode returns the error code of a run whose function failed. Middleware and hooks have one code each, steps the code of the
 // script. Steps that earlier releases recorded have no code.
-func (a around) errorCode(failed engine.Step) string {
+func (a around) errorCode(failed engine.Step) runerror.Code {
 	switch a.owner {
 	case bundle.OwnerHook:
-		return CodeHook
+		return runerror.HookFailed
 	case bundle.OwnerMiddleware:
-		return CodeMiddleware
+		return runerror.MiddlewareFailed
 	}
-	return cmp.Or(failed.Code, script.CodeError)
+	return cmp.Or(runerror.Code(failed.Code), runerror.ScriptError)
 }
 
 // stepOf returns the step of a function that ran. A failed function changes nothing in the context.
 func (a around) stepOf(out outcome) (engine.Step, error) {
 	if out.failed == nil && out.stop == nil && out.abort == nil {
 		if err := a.check(out.value); err != nil {
-			out.failed = &script.Error{Code: script.CodeError, Message: err.Error()}
+			out.failed = &script.Error{Code: runerror.ScriptError, Message: err.Error()}
 			out.log = append(out.log, engine.LogLine{Level: "error", Text: a.function + ": " + err.Error(), Position: a.file})
 		}
 	}
@@ -102,7 +97,7 @@ func (a around) stepOf(out outcome) (engine.Step, error) {
 	var result any
 	switch {
 	case out.failed != nil:
-		step.Outcome, step.Code, step.Context, result = stepFailed, out.failed.Code, nil, out.failed.Message
+		step.Outcome, step.Code, step.Context, result = stepFailed, string(out.failed.Code), nil, out.failed.Message
 	case out.stop != nil:
 		step.Outcome, result = stepStopped, out.stop
 	case out.abort != nil:

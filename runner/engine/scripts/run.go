@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/script"
 )
@@ -52,7 +53,7 @@ type outcome struct {
 // attempt.
 func (f *feature) invoke(ctx context.Context, i invocation) (out outcome, err error) {
 	if f.cfg.Pool == nil {
-		return outcome{failed: &script.Error{Code: script.CodeError, Message: "scripts are not available here"}}, nil
+		return outcome{failed: &script.Error{Code: runerror.ScriptError, Message: "scripts are not available here"}}, nil
 	}
 	changeable, readOnly := i.scope.ContextParts()
 	maps.Copy(readOnly, i.facts)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -16,7 +17,7 @@ import (
 func (f *feature) runStep(ctx context.Context, at *engine.Scope, step engine.StepScript) (json.RawMessage, error) {
 	function := at.Project().StepScript(step.Reference)
 	if function == nil {
-		return nil, engine.NewFailure(engine.CodeUnsupported, fmt.Sprintf("the deployment has no script %q", step.Reference), nil)
+		return nil, engine.NewFailure(runerror.NotSupported, fmt.Sprintf("the deployment has no script %q", step.Reference), nil)
 	}
 	args := map[string]any{}
 	if function.TakesInput {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -94,7 +95,7 @@ func TestStep_ResumesBetweenRequests(t *testing.T) {
 		t.Run(fmt.Sprint("resumed after entry ", cut), func(t *testing.T) {
 			b.shop.ledger = nil
 			again, _ := b.execute(t, slices.Clone(journal[:cut]))
-			if again.ErrorCode == engine.CodeToolInterrupted {
+			if again.ErrorCode == runerror.ToolInterrupted {
 				require.Equal(t, dispatchapi.JournalToolStarted, journal[cut-1].Kind, "only a request that is itself in flight")
 				require.Empty(t, b.shop.writes())
 				return
@@ -114,7 +115,10 @@ func TestStep_ResumesBetweenRequests(t *testing.T) {
 // A script that fails fails the run, with the name of its file and no change of the context.
 func TestStep_FailsRun(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]struct{ source, message, code string }{
+	for name, row := range map[string]struct {
+		source, message string
+		code            runerror.Code
+	}{
 		"fail":     {"def run(context):\n    context[\"a\"] = 1\n    fail(\"no such order\")\n", "run of steps/enrich.star failed: no such order", "script_error"},
 		"error":    {"def run(input):\n    return input[\"x\"]\n", "run of steps/enrich.star failed: ", "script_error"},
 		"response": {"def run():\n    return http.get(env(\"SHOP\") + \"/\")\n", "run of steps/enrich.star failed: http.request: the service responded with the status 418", "script_error"},
