@@ -179,7 +179,7 @@ func (e *Engine) checkToolName(p *bundle.Project, a *bundle.Agent) (problems bun
 	}
 	for i, s := range a.MCPServers {
 		at := a.AtServer(i)
-		if at.File != a.SourcePath || !isNamed && isOfServer(s) { // defaults are for other agents, too
+		if at.File != a.At("name").File || !isNamed && isOfServer(s) { // defaults, which have no name, are for other agents, too
 			continue
 		}
 		problems = append(problems, bundle.Problem{Position: at, Message: fmt.Sprintf(
