@@ -39,6 +39,7 @@ func (p *Project) Follow(t testing.TB, server *apiserver.Server, key, path strin
 	}
 	answer, err := listener.Client().Do(request)
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
 	require.Equal(t, http.StatusOK, answer.StatusCode)
 	require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
 	lines := bufio.NewScanner(answer.Body)

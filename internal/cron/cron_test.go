@@ -64,7 +64,7 @@ func TestParse_RejectsInvalidSchedules(t *testing.T) {
 	for value, want := range map[string]string{
 		"":                              "five fields",
 		"x":                             "five fields",
-		"99 99 99 99 99":                `has "99" for the minute, which must be * or of 0-59`,
+		"99 99 99 99 99":                `has "99" for the minute; use *, or values of 0-59`,
 		"0 24 * * *":                    `has "24" for the hour`,
 		"0 0 0 * *":                     `has "0" for the day of the month`,
 		"0 0 * 13 *":                    `has "13" for the month`,

@@ -148,7 +148,7 @@ func serveEmpty(b *testing.B, program string) string {
 	addr := freeAddr(b)
 	p := start(b, program, addr)
 	require.Eventually(b, func() bool {
-		resp, err := http.Get("http://" + addr) //nolint:noctx // as in the other rows
+		resp, err := http.Get("http://" + addr)
 		if err == nil {
 			resp.Body.Close()
 		}
