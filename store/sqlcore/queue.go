@@ -122,7 +122,7 @@ var oldestPosted = map[store.OutboxConsumer][]string{
 	store.ConsumerDeliveries: {oldestOf(outbound), oldestOf(failures)},
 	store.ConsumerRollups:    {oldestByProject("outbox_rollups")},
 	store.ConsumerWords:      {oldestByProject("outbox_words")},
-	store.ConsumerTraces:     {`SELECT o.ended_at AS posted_at FROM outbox_traces o ORDER BY o.ended_at LIMIT 1`},
+	store.ConsumerTraces:     {`SELECT o.ended_at AS posted_at FROM outbox_traces o WHERE o.ended_at <= now_us() ORDER BY o.ended_at LIMIT 1`},
 }
 
 func oldestOf(consumer string) string {
