@@ -73,7 +73,7 @@ func TestQueueFigures_ReadLimitedRows(t *testing.T) {
 		})
 	}
 	require.Equal(t, 2, lines, "of the list of agents, and of rollups")
-	require.Equal(t, 5, counting, "of the queue, keys, blocked runs, rows set aside, and the oldest outbox row of stored bytes")
+	require.Equal(t, 6, counting, "of the queue, keys, blocked runs, rows set aside, and the oldest outbox rows of stored bytes and of traces")
 }
 
 // countedByIndexes returns how many queues a plan counts: each index-only. For blocked runs it
