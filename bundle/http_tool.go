@@ -36,7 +36,7 @@ type ToolRequest struct {
 	Form        map[string]string `yaml:"form" example:"{q: '{q}'}" doc:"Fields of a form as body, in place of 'json'."`
 	Result      string            `yaml:"result" without:"status and body, at most 16 KiB" example:"body.state" doc:"CEL expression over status, headers and body that returns the result for the model."`
 	OnStatus    map[string]string `yaml:"on_status" example:"{'404': There is no such order.}" doc:"Errors for the model by the status of the response."`
-	Idempotent  bool              `yaml:"idempotent" without:"true for GET, HEAD and OPTIONS, else false" example:"true" doc:"Whether a repeated request has no other effect than one. 'false' is for writes only. A request that was interrupted is then sent again, else the run fails."`
+	Idempotent  bool              `yaml:"idempotent" without:"true for GET, HEAD and OPTIONS, else false" example:"true" doc:"Whether a repeated request has no other effect than one. A read always is. A request that was interrupted is then sent again, else the run fails."`
 }
 
 // HTTPTool is a request that an agent can send, from a file in tools/ or from an OpenAPI document.

@@ -111,9 +111,7 @@ func (c *toolCompiler) compileTool() {
 	if body := c.source.findNode("json"); body != nil && !body.isNull() {
 		t.Body = c.parseBody(body, c.keyPath("json"))
 	}
-	if t.Idempotent = r.Idempotent || t.IsRead(); !r.Idempotent && t.IsRead() && c.source.hasValue("idempotent") {
-		c.problems.add(c.source.findEntry("idempotent").pos, "%q: a %s request is always idempotent, so false has no effect; remove it", c.keyPath("idempotent"), t.Method)
-	}
+	t.Idempotent = r.Idempotent || t.IsRead()
 	switch {
 	case t.Body != nil && t.Form != nil:
 		c.problems.add(c.source.findEntry("form").pos, "%q and %q cannot be used together; remove one", c.keyPath("json"), c.keyPath("form"))

@@ -151,7 +151,6 @@ func TestParse_ReportsProblemsOfHTTPTools(t *testing.T) {
 		"header of the connection": {toolFile("", "    headers: {host: c}\n"), `"tools.x.headers.host": the platform sets this header; remove it`},
 		"line break in a header":   {toolFile("", "    headers: {a: \"b\\nc\"}\n"), `"tools.x.headers.a" has a line break`},
 		"body of GET":              {toolFile("", "    json: {a: 1}\n"), `5:5: "tools.x.request": a GET request has no body; use query`},
-		"false for GET":            {toolFile("", "    idempotent: false\n"), `6:5: "tools.x.idempotent": a GET request is always idempotent, so false has no effect; remove it`},
 		"two bodies":               {toolFile("", "") + "  y: {description: Y, request: POST /y, json: {}, form: {a: b}}\n", `"tools.y.json" and "tools.y.form" cannot be used together`},
 		"status":                   {toolFile("", "    on_status: {4xx: no}\n"), `6:17: "tools.x.on_status.4xx": a status is a number between 200 and 599`},
 		"empty error":              {toolFile("", "    on_status: {404: ''}\n"), `"tools.x.on_status.404" needs the text of the error`},
