@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,11 @@ func (r *Reconciler) readTelemetry(ctx context.Context, project *v1alpha1.Projec
 		return nil, "", nil
 	}
 	spec := project.Spec.Telemetry.OTLP
+	// The rule of the field is a pattern, which cannot refuse all that no client can parse, such as a control character or a port of
+	// letters.
+	if target, err := url.Parse(spec.Endpoint); err != nil || target.Hostname() == "" {
+		return nil, "spec.telemetry.otlp.endpoint: it is not a valid URL; correct it; until then, no traces are exported", nil
+	}
 	out = &store.Telemetry{Endpoint: spec.Endpoint, WithContent: spec.Content == v1alpha1.TelemetryContentRedacted, SamplePercent: 100}
 	if spec.SamplePercent != nil {
 		out.SamplePercent = int(*spec.SamplePercent)

@@ -64,6 +64,17 @@ var _ = Describe("The telemetry of a Project", func() {
 		Expect(s.Store.ProjectTelemetry(ctx, id)).To(BeNil())
 	})
 
+	It("is not stored with an endpoint that no client can parse", func(ctx SpecContext) {
+		for _, endpoint := range []string{"https://otlp.example.com:port", "https://[otlp", "https://otlp.example.com/\x00"} {
+			s := newScene()
+			p := s.ready(ctx, func(p *v1alpha1.Project) {
+				p.Spec.Telemetry = &v1alpha1.ProjectTelemetry{OTLP: &v1alpha1.OTLPExport{Endpoint: endpoint}}
+			})
+			Expect(Message(p)).To(Equal("spec.telemetry.otlp.endpoint: it is not a valid URL; correct it; until then, no traces are exported"))
+			Expect(s.Store.ProjectTelemetry(ctx, s.ProjectID(s.Namespace))).To(BeNil())
+		}
+	})
+
 	It("has defaults", func(ctx SpecContext) {
 		s := newScene()
 		s.ready(ctx, func(p *v1alpha1.Project) {

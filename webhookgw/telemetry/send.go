@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -62,8 +63,12 @@ func (s *sender) sendSpans(ctx context.Context, endpoint string, headers map[str
 	recorder := &statusRecorder{next: s.client.Transport}
 	recording := *s.client
 	recording.Transport = recorder
+	target := strings.TrimSuffix(endpoint, "/") + tracesPath
+	if _, err := url.Parse(target); err != nil { // the exporter would send to its default instead
+		return fmt.Errorf("reading the endpoint: %w", err)
+	}
 	client := otlptracehttp.NewClient(
-		otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+tracesPath), otlptracehttp.WithHeaders(headers),
+		otlptracehttp.WithEndpointURL(target), otlptracehttp.WithHeaders(headers),
 		otlptracehttp.WithHTTPClient(&recording), otlptracehttp.WithCompression(otlptracehttp.GzipCompression),
 		otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: false}),
 	)

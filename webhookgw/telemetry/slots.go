@@ -90,7 +90,7 @@ func (s *slots) claimable(now time.Time) (fast int, without, slow []uuid.UUID) {
 		without = append(without, id)
 	}
 	slices.SortFunc(slow, func(a, b uuid.UUID) int { return cmp.Compare(s.projects[a].turn, s.projects[b].turn) })
-	return fastSlots - s.countProjects(fastSlot, anyProject), without, slow[:min(len(slow), slowSlots-s.countProjects(slowSlot, anyProject))]
+	return fastSlots - s.countProjects(fastSlot, anyProject), without, slow[:min(len(slow), max(0, slowSlots-s.countProjects(slowSlot, anyProject)))]
 }
 
 // roomAt returns the free fast slots of a destination.
@@ -108,8 +108,12 @@ func (s *slots) forgetProjects(now time.Time) {
 	}
 }
 
-// beginTurn takes a slot for a project. It reports false if the destination has none.
+// beginTurn takes a slot for a project. It reports false if the destination has none, or if fast projects that became slow
+// have taken the last slow slot meanwhile.
 func (s *slots) beginTurn(id uuid.UUID, kind slot, destination string, now time.Time) bool {
+	if kind == slowSlot && s.countProjects(slowSlot, anyProject) >= slowSlots {
+		return false
+	}
 	p := s.projects[id]
 	if p == nil {
 		p = &project{ended: now}

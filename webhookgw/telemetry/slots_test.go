@@ -67,3 +67,26 @@ func TestSlots_ServeSlowProjectsInTurn(t *testing.T) {
 	s.claimable(now.Add(2 * maxAge))
 	require.Len(t, s.projects, 2, "only projects with a slot are remembered")
 }
+
+// A slow project was claimable while a slow slot was free. A fast project took that slot before the turn began.
+func TestSlots_BeginNoTurnBeyondTheSlowSlots(t *testing.T) {
+	t.Parallel()
+	now, s := time.Unix(5000, 0), slots{projects: map[uuid.UUID]*project{}}
+	projects := newRuns(slowSlots + 1)
+	waiting := projects[slowSlots]
+	require.True(t, s.beginTurn(waiting, fastSlot, "collector", now))
+	require.True(t, s.makeSlow(waiting))
+	s.endTurn(waiting, false, now)
+	for _, id := range projects[:slowSlots-1] {
+		require.True(t, s.beginTurn(id, fastSlot, id.String(), now))
+		require.True(t, s.makeSlow(id))
+	}
+	_, _, slow := s.claimable(now)
+	require.Equal(t, []uuid.UUID{waiting}, slow)
+	last := projects[slowSlots-1]
+	require.True(t, s.beginTurn(last, fastSlot, last.String(), now))
+	require.True(t, s.makeSlow(last))
+	require.False(t, s.beginTurn(waiting, slowSlot, "collector", now))
+	_, _, slow = s.claimable(now)
+	require.Empty(t, slow)
+}
