@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
@@ -169,6 +168,10 @@ func (b *Builder) agentOf(path string) *Span {
 		}
 		return known
 	}
+	if len(b.spans) >= MaxSpans-1 { // to look for the agents around it would cost more with each entry
+		b.beyond[SpanID(b.run, agentPosition+path)] = true
+		return nil
+	}
 	around, name := "", path
 	if i := strings.LastIndex(path, "/"); i >= 0 {
 		around = path[:i]
@@ -291,7 +294,7 @@ func (b *Builder) addResult(e *Entry, r *resultEntry) {
 		s = b.callSpan(r.CallID, r.Tool, "", r.Agent, r.Digest)
 		s.Start, s.End = r.timesOf(e.At)
 	} else if r.Milliseconds != nil {
-		s.End = s.Start.Add(time.Duration(*r.Milliseconds) * time.Millisecond)
+		s.End = s.Start.Add(durationOf(*r.Milliseconds))
 	} else {
 		s.End = e.At
 	}

@@ -93,12 +93,22 @@ type (
 func (s span) timesOf(stored time.Time) (start, end time.Time) {
 	var took time.Duration
 	if s.Milliseconds != nil {
-		took = time.Duration(*s.Milliseconds) * time.Millisecond
+		took = durationOf(*s.Milliseconds)
 	}
-	if s.At.IsZero() {
+	if s.At.Year() < 1970 || s.At.Year() > maxYear { // JSON holds no time after the year 9999
 		return stored.Add(-took), stored
 	}
 	return s.At, s.At.Add(took)
+}
+
+// The longest time that an entry can report, 30 days, and the last year: a foreign runner may have written others.
+const (
+	maxMilliseconds = 30 * 24 * 60 * 60 * 1000
+	maxYear         = 9000
+)
+
+func durationOf(milliseconds int64) time.Duration {
+	return time.Duration(min(max(0, milliseconds), maxMilliseconds)) * time.Millisecond
 }
 
 // Types of tools in a tool_started entry.

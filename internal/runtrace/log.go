@@ -13,9 +13,12 @@ const maxLinesSize = 1 << 20
 // levels are the levels of lines, by their names in the journal. Others are info.
 var levels = map[string]string{"debug": "debug", "info": "info", "warn": "warning", "warning": "warning", "error": "error"}
 
+// maxMoreLog is the largest number of omitted lines that an entry can report.
+const maxMoreLog = 1_000_000
+
 // addLines adds the lines of an entry, and counts the lines that do not fit.
 func (b *Builder) addLines(e *Entry, s *Span, from logged) {
-	b.moreLine += from.MoreLog
+	b.moreLine += min(max(0, from.MoreLog), maxMoreLog)
 	for _, l := range from.Log {
 		size := min(len(l.Text), maxLineText) + len(l.Fields) + min(len(l.Position), maxName)
 		if b.logged >= MaxLines || b.lineSize+size > maxLinesSize {

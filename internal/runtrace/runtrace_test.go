@@ -269,6 +269,22 @@ func TestCompute_LongPositions(t *testing.T) {
 	require.Equal(t, trace.Spans[2].ID, trace.Spans[3].Parent)
 }
 
+// A foreign runner may write numbers that no trace can show.
+func TestCompute_BoundsNumbers(t *testing.T) {
+	t.Parallel()
+	trace, err := ComputeTrace(endedRun(time.Minute), journalOf(
+		"step", `{"id":"middleware:support:1","kind":"before","at":"9999-12-31T23:59:59Z","ms":9223372036854775807,"more_log":-5}`,
+		"step", `{"id":"middleware:support:2","kind":"before","at":"2026-03-02T10:00:04Z","ms":9223372036854775807,"more_log":9223372036854775807}`,
+	))
+	require.NoError(t, err)
+	for _, s := range trace.Spans {
+		_, err := json.Marshal([]time.Time{s.Start, s.End})
+		require.NoError(t, err)
+		require.Less(t, s.Duration(), 100*24*time.Hour)
+	}
+	require.Equal(t, maxMoreLog, trace.MoreLines)
+}
+
 // An entry that cannot be read is named.
 func TestCompute_UnreadableEntry(t *testing.T) {
 	t.Parallel()

@@ -220,7 +220,7 @@ func (s *searching) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.
 	}
 	for _, same := range s.ByPart("ended_runs", ids) {
 		l := list{args: []any{store.MaxInlineText}}
-		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) +
+		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
 			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
