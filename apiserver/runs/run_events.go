@@ -43,8 +43,8 @@ var streamRunEvents = rest.Handle((*API).streamRunEvents, rest.Endpoint{
 	Stream:  true,
 	Summary: "Follow an agent run",
 	Doc: "Streams the steps and the log lines of a run as server-sent events, from its beginning, while the run goes on.\n\n" +
-		"A `step` event has a step as in `traces` of the run. A step comes when it begins and again when it ends or changes; the " +
-		"last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the " +
+		"A `step` event has a step as in `traces` of the run. Calls of tools and scripts come when they begin and again when they " +
+		"end or change; model requests and reads of scripts come when they end. The last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the " +
 		"step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{\"status\": " +
 		"\"completed\", \"error_code\": null, \"more_traces\": 0, \"more_logs\": 0}`, or another final status, and ends the " +
 		"stream. Read the run for its output.\n\n" +

@@ -265,7 +265,7 @@ var getRun = rest.Handle((*API).getRun, rest.Endpoint{
 	Permissions: rest.Requires("runs.view"), Errors: rest.ReadErrors,
 	Summary: "Get an agent run",
 	Doc: "Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so " +
-		"an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from " +
+		"an open run shows its steps so far. The platform redacts values of sensitive variables. The steps and log lines come from " +
 		"the first 8 MiB of the journal; `traces_truncated` says whether there is more.",
 	Example:      rest.Example{Path: "/runs/{run}"},
 	ReadsHistory: true,

@@ -1741,7 +1741,7 @@ type RotateSecret struct {
 // - `model_provider_unknown`: The Project has no provider for the prefix of the model, or the repository has no such scripted model.
 // - `expression_failed`: An expression in `steps` or `output` cannot be evaluated for this run.
 // - `hook_failed`: A hook of the agent's tools failed.
-// - `mcp_unavailable`: An MCP server of the agent cannot be reached, or the response to a call was lost.
+// - `mcp_unavailable`: The response of an MCP server to a call was lost, or a live server lists too many tools or two tools of one name.
 // - `middleware_failed`: A middleware script of the agent failed.
 // - `script_diverged`: A resumed script made another request than in the earlier attempt.
 // - `script_error`: The script of a step failed.
@@ -1750,8 +1750,8 @@ type RotateSecret struct {
 // - `tool_failed`: The tool of a step or of an agent of type `tool` returned an error or is not available.
 // - `tool_interrupted`: The runner was lost during a call that is not idempotent, so the call may have had its effect.
 // - `tool_name_taken`: A tool of the agent has the same name as the tool of an outbound link.
-// - `variable_unavailable`: The environment lacks a variable, the variable is sensitive and cannot be used there, or the variables cannot be read.
-// - `context_too_large`: Scripts set more data in the context of the run than it can hold.
+// - `variable_unavailable`: The environment lacks a variable or an OAuth app, a header of an MCP server needs a value that the context of the run lacks, or a sensitive variable cannot be used there.
+// - `context_too_large`: Parallel steps together set more data in the context of the run than it can hold.
 // - `journal_too_large`: The journal of the run, or one of its entries, exceeds the limit.
 // - `max_iterations_exceeded`: The agent gave as many model answers as `max_iterations` allows without an end.
 // - `output_too_large`: The output of the run exceeds the limit of the store.
@@ -3372,7 +3372,7 @@ type ClientInterface interface {
 
 	// GetRun Get an agent run
 	//
-	// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
+	// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. The platform redacts values of sensitive variables. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
 	//
 	// Corresponds with GET /v1/projects/{project_id}/runs/{run_id} (the `GetRun` operationId).
 	GetRun(ctx context.Context, projectID string, runID string, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -3388,7 +3388,7 @@ type ClientInterface interface {
 	//
 	// Streams the steps and the log lines of a run as server-sent events, from its beginning, while the run goes on.
 	//
-	// A `step` event has a step as in `traces` of the run. A step comes when it begins and again when it ends or changes; the last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
+	// A `step` event has a step as in `traces` of the run. Calls of tools and scripts come when they begin and again when they end or change; model requests and reads of scripts come when they end. The last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
 	//
 	// To resume, send the ID of the last event with an ID as `Last-Event-ID`. The other events after it come again. An idle stream gets a comment every fifteen seconds. A stream lasts at most fifteen minutes. It also ends when the service stops, and when the key is revoked or changed. Connect again if the stream ends without an `end` event. Returns 429 if the project has too many open streams.
 	//
@@ -4492,7 +4492,7 @@ func (c *Client) EraseRun(ctx context.Context, projectID string, runID string, p
 
 // GetRun Get an agent run
 //
-// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. Values of sensitive variables are never part of them. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
+// Returns the run with its input and output, its steps and its log lines. They are computed from the journal of the run, so an open run shows its steps so far. The platform redacts values of sensitive variables. The steps and log lines come from the first 8 MiB of the journal; `traces_truncated` says whether there is more.
 //
 // Corresponds with GET /v1/projects/{project_id}/runs/{run_id} (the `GetRun` operationId).
 func (c *Client) GetRun(ctx context.Context, projectID string, runID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4528,7 +4528,7 @@ func (c *Client) CancelRun(ctx context.Context, projectID string, runID string, 
 //
 // Streams the steps and the log lines of a run as server-sent events, from its beginning, while the run goes on.
 //
-// A `step` event has a step as in `traces` of the run. A step comes when it begins and again when it ends or changes; the last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
+// A `step` event has a step as in `traces` of the run. Calls of tools and scripts come when they begin and again when they end or change; model requests and reads of scripts come when they end. The last event with its `id` counts. A step can come before the step that `parent_id` names. If that step never comes, the step is a part of the run. A `log` event has a line as in `logs`. The last event, `end`, has the data `{"status": "completed", "error_code": null, "more_traces": 0, "more_logs": 0}`, or another final status, and ends the stream. Read the run for its output.
 //
 // To resume, send the ID of the last event with an ID as `Last-Event-ID`. The other events after it come again. An idle stream gets a comment every fifteen seconds. A stream lasts at most fifteen minutes. It also ends when the service stops, and when the key is revoked or changed. Connect again if the stream ends without an `end` event. Returns 429 if the project has too many open streams.
 //

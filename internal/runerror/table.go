@@ -125,8 +125,8 @@ var tools = []Entry{
 	},
 	{
 		Code: MCPUnavailable, Retry: RetryHelps,
-		Meaning: "An MCP server of the agent cannot be reached, or the response to a call was lost.",
-		Remedy:  "Look at the server. If the response was lost, find out first whether the call had its effect.",
+		Meaning: "The response of an MCP server to a call was lost, or a live server lists too many tools or two tools of one name.",
+		Remedy:  "Find out whether the call had its effect before you repeat it. If the list is wrong, correct the server.",
 	},
 	{
 		Code: MiddlewareFailed, Retry: RetryAfterFix,
@@ -146,7 +146,7 @@ var tools = []Entry{
 	{
 		Code: ScriptLimit, Retry: RetryAfterFix,
 		Meaning: "Scripts exceeded their limits of time, memory, steps or requests.",
-		Remedy:  "Let the script do less, or raise its limits in the agent.",
+		Remedy:  "Let the script do less, in memory, steps or requests.",
 	},
 	{
 		Code: ToolArgumentsInvalid, Retry: RetryHelps,
@@ -170,15 +170,16 @@ var tools = []Entry{
 	},
 	{
 		Code: VariableUnavailable, Retry: RetryAfterFix,
-		Meaning: "The environment lacks a variable, the variable is sensitive and cannot be used there, or the variables cannot be read.",
-		Remedy:  "Add the variable to the environment, or correct the name.",
+		Meaning: "The environment lacks a variable or an OAuth app, a header of an MCP server needs a value that the context of the run " +
+			"lacks, or a sensitive variable cannot be used there.",
+		Remedy: "Add the variable or the OAuth app to the environment, or correct the name.",
 	},
 }
 
 var limits = []Entry{
 	{
 		Code: ContextTooLarge, Retry: RetryAfterFix,
-		Meaning: "Scripts set more data in the context of the run than it can hold.",
+		Meaning: "Parallel steps together set more data in the context of the run than it can hold.",
 		Remedy:  "Store less in the context.",
 	},
 	{
