@@ -54,6 +54,8 @@ func (w way) example(ctx context.Context, t *team, name string, variables ...set
 	GinkgoHelper()
 	if len(variables) > 0 {
 		w.set(ctx, t, variables...)
+		t.applied(ctx, &v1alpha1.Environment{ObjectMeta: t.at("dev")})
+		t.replaced(ctx, 1)
 	}
 	files := agents("nothing")
 	for path := range files {

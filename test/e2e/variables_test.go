@@ -21,6 +21,12 @@ import (
 func (t *team) setVariables(ctx context.Context, e *v1alpha1.Environment, variables string) {
 	GinkgoHelper()
 	t.rest(ctx, http.MethodPut, "/environments/"+e.Status.ID+"/variables", variables, http.StatusOK)
+	t.applied(ctx, e)
+}
+
+// applied waits until all runners of an environment have its variables.
+func (t *team) applied(ctx context.Context, e *v1alpha1.Environment) {
+	GinkgoHelper()
 	Expect(cluster.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
 	generation := e.Generation
 	eventually(ctx, e, func() bool { return ready(e)() && e.Status.ObservedGeneration >= generation })
