@@ -6,6 +6,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -83,6 +84,20 @@ func TestExporter_SendsRunsTogether(t *testing.T) {
 	require.Len(t, f.ended, batch)
 	require.Equal(t, 2, f.reads)
 	require.Len(t, (<-requests).spans[0].ScopeSpans[0].Spans, 4*batch)
+	require.Empty(t, requests)
+}
+
+// Large journals whose contents are omitted go in several requests, so a failed one does not cost reading the whole batch again.
+func TestExporter_LimitsSizeOfRead(t *testing.T) {
+	t.Parallel()
+	url, requests := newCollector(t, http.StatusOK)
+	f := &fakeStore{due: []store.DueTraces{dueAt(url, false, newRuns(7)...)}, toolText: strings.Repeat("x", maxRead/3)}
+	e, _ := newExporter(f, nil)
+	exportAll(t, e)
+	require.Len(t, f.ended, 7)
+	for _, runs := range []int{3, 3, 1} {
+		require.Len(t, (<-requests).spans[0].ScopeSpans[0].Spans, 4*runs)
+	}
 	require.Empty(t, requests)
 }
 

@@ -20,6 +20,10 @@ import (
 // maxRequest is the size in bytes from which a request is sent before more runs are added. Collectors accept 4 MiB or more.
 const maxRequest = 1 << 20
 
+// maxRead is the size in bytes of journals from which an upload reads no further run. Spans omit large contents, so journals of
+// any size make a small request. A failed request costs reading its journals again.
+const maxRead = store.MaxJournal
+
 var (
 	// errFull ends the reading of journals when an upload has its size.
 	errFull = errors.New("the upload is full")
@@ -37,7 +41,9 @@ type upload struct {
 	// done are the runs whose journals are complete. building is the builder of the next run.
 	done     []runSpans
 	building *runtrace.Builder
-	size     int
+	// size is the size of the spans in bytes, read the size of the journals.
+	size int
+	read int64
 }
 
 // newUpload returns an upload of runs.
@@ -61,7 +67,7 @@ func (u *upload) endRun() error {
 		u.size += proto.Size(span)
 	}
 	u.done = append(u.done, spans)
-	if u.beginRun(); u.size >= maxRequest {
+	if u.beginRun(); u.size >= maxRequest || u.read >= maxRead {
 		return errFull
 	}
 	return nil
@@ -74,6 +80,7 @@ func (u *upload) addEntry(run uuid.UUID, entry store.JournalEntry) error {
 			return err
 		}
 	}
+	u.read += entry.Size()
 	// An entry that cannot be read adds nothing.
 	read := runtrace.NewEntry(entry.Sequence, string(entry.Kind), entry.Data, entry.At)
 	_ = u.building.AddEntry(&read)
@@ -90,8 +97,8 @@ func (u *upload) endRuns() error {
 	return nil
 }
 
-// readUpload reads the journals of the first runs until the upload has its size or the time for reading is over. It returns at
-// least one run without an error.
+// readUpload reads the journals of the first runs until the spans or the journals have their size, or the time for reading is
+// over. It returns at least one run without an error.
 func (e *Exporter) readUpload(ctx context.Context, d store.DueTraces, runs []store.TracedRun) ([]runSpans, error) {
 	select {
 	case e.readers <- struct{}{}:
