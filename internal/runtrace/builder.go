@@ -218,6 +218,7 @@ func (b *Builder) addAnswer(e *Entry, a *answerEntry) {
 	s := b.newSpan(position, KindModel, "chat "+model)
 	b.placeSpan(s, "", a.Agent)
 	s.Start, s.End = a.timesOf(e.At)
+	a.boundUsage()
 	s.Sequence, s.Cost, s.Usage = e.Sequence, a.Cost, &a.Usage
 	s.ErrorType = cutName(a.Error)
 	if a.Error != "" {

@@ -4,6 +4,7 @@ package runtrace
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -109,6 +110,32 @@ const (
 
 func durationOf(milliseconds int64) time.Duration {
 	return time.Duration(min(max(0, milliseconds), maxMilliseconds)) * time.Millisecond
+}
+
+// The most tokens and the highest cost in billionths that a model request can report, as in the store. A foreign runner may have
+// written others.
+const (
+	maxTokens = 1 << 40
+	maxCost   = 1 << 44
+)
+
+// currencies are the currencies of prices.
+var currencies = []string{"EUR", "USD"}
+
+// boundUsage bounds the tokens and the cost of an answer. It drops a cost in another currency than the prices.
+func (a *answerEntry) boundUsage() {
+	for _, n := range []*int64{
+		&a.Usage.InputTokens, &a.Usage.OutputTokens, &a.Usage.ThinkingTokens, &a.Usage.CachedInputTokens, &a.Usage.TotalTokens,
+	} {
+		*n = min(max(0, *n), maxTokens)
+	}
+	switch {
+	case a.Cost == nil:
+	case slices.Contains(currencies, a.Cost.Currency):
+		a.Cost.Nanos = min(max(0, a.Cost.Nanos), maxCost)
+	default:
+		a.Cost = nil
+	}
 }
 
 // Types of tools in a tool_started entry.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 var begin = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
@@ -283,6 +284,56 @@ func TestCompute_BoundsNumbers(t *testing.T) {
 		require.Less(t, s.Duration(), 100*24*time.Hour)
 	}
 	require.Equal(t, maxMoreLog, trace.MoreLines)
+}
+
+// Spans show tokens and costs within the limits of the store, whatever a foreign runner wrote.
+func TestCompute_BoundsUsage(t *testing.T) {
+	t.Parallel()
+	const most = `9223372036854775807`
+	for name, row := range map[string]struct {
+		entry      string
+		usage      dispatchapi.TokenUsage
+		cost       *dispatchapi.Cost
+		attributes map[string]any
+	}{
+		"negative": {
+			`"usage":{"input_tokens":-1,"output_tokens":-2,"thinking_tokens":-3,"cached_input_tokens":-4,"total_tokens":-5},"cost":{"currency":"USD","nanos":-6}`,
+			dispatchapi.TokenUsage{}, &dispatchapi.Cost{Currency: "USD"}, map[string]any{},
+		},
+		"too large": {
+			`"usage":{"input_tokens":` + most + `,"output_tokens":` + most + `,"thinking_tokens":` + most + `,"cached_input_tokens":` + most +
+				`,"total_tokens":` + most + `},"cost":{"currency":"EUR","nanos":` + most + `}`,
+			dispatchapi.TokenUsage{
+				InputTokens: store.MaxTokens, OutputTokens: store.MaxTokens, ThinkingTokens: store.MaxTokens,
+				CachedInputTokens: store.MaxTokens, TotalTokens: store.MaxTokens,
+			},
+			&dispatchapi.Cost{Currency: "EUR", Nanos: store.MaxCost},
+			map[string]any{
+				"gen_ai.usage.input_tokens": int64(store.MaxTokens), "gen_ai.usage.output_tokens": int64(2 * store.MaxTokens),
+				"gen_ai.usage.cache_read.input_tokens": int64(store.MaxTokens), "gen_ai.usage.reasoning.output_tokens": int64(store.MaxTokens),
+			},
+		},
+		"other currency": {`"cost":{"currency":"GBP","nanos":6}`, dispatchapi.TokenUsage{}, nil, map[string]any{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			trace, err := ComputeTrace(endedRun(time.Minute), journalOf("model_answer", `{"agent":"support","turn":1,"model":"a/b",`+row.entry+`}`))
+			require.NoError(t, err)
+			s := trace.Spans[2]
+			require.Equal(t, &row.usage, s.Usage)
+			require.Equal(t, row.cost, s.Cost)
+			for attribute := range s.Attributes {
+				if !strings.HasPrefix(attribute, "gen_ai.usage.") {
+					delete(s.Attributes, attribute)
+				}
+			}
+			require.Equal(t, row.attributes, s.Attributes)
+		})
+	}
+	for _, currency := range store.Currencies {
+		require.Contains(t, currencies, string(currency))
+	}
+	require.Len(t, currencies, len(store.Currencies))
 }
 
 // An entry that cannot be read is named.
