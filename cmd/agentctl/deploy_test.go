@@ -52,7 +52,7 @@ type project struct {
 	kind    string
 	// onCall is called for each changing call.
 	onCall func(method, path string)
-	// streams are the responses to requests for a log, one per request; the last one is repeated.
+	// streams are the responses to requests for events, one per request; the last one is repeated.
 	streams []func(w http.ResponseWriter, lastEventID string)
 }
 
@@ -118,6 +118,8 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		from := len(r.URL.Query().Get("cursor"))
 		to := min(from+2, len(found))
 		fmt.Fprintf(w, `{"items":[%s],"next_cursor":%q}`, strings.Join(found[from:to], ","), strings.Repeat("x", to%len(found)))
+	case strings.HasSuffix(path, "/events"):
+		p.sendEvents(w, r)
 	case strings.HasPrefix(path, "/runs/"):
 		_, _ = io.WriteString(w, p.runs[0])
 	case len(parts) == 2:
@@ -129,12 +131,15 @@ func (p *project) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case parts[2] == "redeploy", parts[2] == "deploy-anyway":
 		_, _ = io.WriteString(w, p.deployments[p.list[0]])
 	case parts[2] == "logs":
-		w.Header().Set("Content-Type", "text/event-stream")
-		p.streams[0](w, r.Header.Get("Last-Event-ID"))
-		if len(p.streams) > 1 {
-			p.streams = p.streams[1:]
-		}
+		p.sendEvents(w, r)
 	}
+}
+
+// sendEvents responds with the next stream.
+func (p *project) sendEvents(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	p.streams[0](w, r.Header.Get("Last-Event-ID"))
+	p.streams = p.streams[min(1, len(p.streams)-1):]
 }
 
 // recordCall records a changing call.

@@ -192,15 +192,20 @@ func (o *runsOptions) printRun(ctx context.Context, id string, out, messages io.
 		}
 		printCost(r, messages)
 	}
-	switch r.Status {
-	case restclient.RunStatusFailed, restclient.RunStatusCancelled:
-		code, text := restclient.ValueOf(r.ErrorCode), restclient.ValueOf(r.Error)
-		return &outcomeError{strings.TrimSpace(fmt.Sprintf("the run is %s %s: %s", r.Status, printable(code), printableLines(text)))}
-	case restclient.RunStatusCompleted:
-		return nil
+	if err := runOutcome(r); err != nil || r.Status == restclient.RunStatusCompleted {
+		return err
 	}
 	if o.output == outputText {
 		fmt.Fprintln(out, "the run is "+paintStatus(out, string(r.Status)))
 	}
 	return nil
+}
+
+// runOutcome returns an error if a run failed or was cancelled.
+func runOutcome(r restclient.Run) error {
+	if r.Status != restclient.RunStatusFailed && r.Status != restclient.RunStatusCancelled {
+		return nil
+	}
+	code, text := restclient.ValueOf(r.ErrorCode), restclient.ValueOf(r.Error)
+	return &outcomeError{strings.TrimSpace(fmt.Sprintf("the run is %s %s: %s", r.Status, printable(code), printableLines(text)))}
 }

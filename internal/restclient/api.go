@@ -25,6 +25,8 @@ type API struct {
 	HTTP *http.Client
 	// Wait pauses between attempts. It is pause.For, except in tests.
 	Wait func(ctx context.Context, d time.Duration) error
+	// Now is time.Now, except in tests.
+	Now func() time.Time
 
 	server, project, key string
 	// explain is Options.Explain, never nil.
@@ -49,6 +51,7 @@ func New(o Options) *API {
 	a := &API{
 		HTTP:   &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		Wait:   pause.For,
+		Now:    time.Now,
 		server: o.Server + "/", project: o.Project, key: o.Key, explain: o.Explain,
 	}
 	if a.explain == nil {

@@ -214,64 +214,6 @@ func TestRuns_ReadsPages(t *testing.T) {
 	}
 }
 
-// logEvent returns an event of a log as the server sends it.
-func logEvent(id int, text string) string {
-	return fmt.Sprintf("id: %d\nevent: log\ndata: {\"text\":%q}\n\n", id, text)
-}
-
-// A log stream that breaks off is resumed after the last event, as often as it makes progress.
-func TestDeploymentLog_ResumesAfterTheLastEvent(t *testing.T) {
-	t.Parallel()
-	s := newServer(t,
-		respond(http.StatusOK, ": heartbeat\n\n"+logEvent(1, "one ")+logEvent(2, "two ")), problem(http.StatusServiceUnavailable, "busy", "later", "Retry-After", "5"),
-		respond(http.StatusOK, logEvent(3, "three")+"id: 4\nevent: end\ndata: {}\n\n"))
-	var log strings.Builder
-	for part, err := range s.DeploymentLog(t.Context(), "d1") {
-		require.NoError(t, err)
-		log.WriteString(part)
-	}
-	require.Equal(t, "one two three", log.String())
-	require.Equal(t, []time.Duration{restclient.MinPause, 5 * time.Second}, s.pauses)
-	var resumed []string
-	for _, r := range s.requests {
-		require.Equal(t, "/v1/projects/shop/deployments/d1/logs", r.URL.Path)
-		resumed = append(resumed, r.Header.Get("Last-Event-ID"))
-	}
-	require.Equal(t, []string{"", "2", "2"}, resumed)
-}
-
-// A log stream ends with its consumer, with a final error, and after MaxAttempts without progress.
-func TestDeploymentLog_Ends(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		response http.HandlerFunc
-		want     string
-		requests int
-	}{
-		"consumer":    {respond(http.StatusOK, logEvent(1, "stop")+logEvent(2, "no")), "", 1},
-		"final error": {problem(http.StatusNotFound, "not_found", "no such deployment"), "404 not_found: no such deployment", 1},
-		"no progress": {respond(http.StatusOK, ": heartbeat\n\n"), "the stream broke off", restclient.MaxAttempts},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, row.response)
-			var failed error
-			for part, err := range s.DeploymentLog(t.Context(), "d1") {
-				failed = err
-				if part == "stop" {
-					break
-				}
-			}
-			if row.want == "" {
-				require.NoError(t, failed)
-			} else {
-				require.EqualError(t, failed, row.want)
-			}
-			require.Len(t, s.requests, row.requests)
-		})
-	}
-}
-
 // Errors without a response and errors of the server are transient; rejected requests are not.
 func TestIsTransient_DependsOnTheStatus(t *testing.T) {
 	t.Parallel()
