@@ -267,7 +267,7 @@ func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) 
 }
 
 func (c *Client) callOnce(ctx context.Context, method, path string, req, resp any) error {
-	body, err := json.Marshal(req)
+	body, err := encodeRequest(req)
 	if err != nil {
 		return fmt.Errorf("encoding the request to %s: %w", path, err)
 	}
@@ -276,6 +276,15 @@ func (c *Client) callOnce(ctx context.Context, method, path string, req, resp an
 		read = func(r io.Reader) error { return json.NewDecoder(r).Decode(resp) }
 	}
 	return c.sendExchange(ctx, exchange{method: method, path: path, contentType: "application/json", body: body, read: read})
+}
+
+// encodeRequest returns a request as JSON. JSON values in it keep their size, which is limited.
+func encodeRequest(req any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(req)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }
 
 // isFinal reports whether a retry is pointless.

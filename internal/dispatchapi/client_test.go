@@ -4,6 +4,7 @@ package dispatchapi_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -219,4 +220,19 @@ func TestClient_LimitsLargeRequests(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, atOnce, most)
+}
+
+// A request has JSON values as they are. Escapes would make a context larger than its limit, which counts it without them.
+func TestClient_KeepsSizeOfValues(t *testing.T) {
+	t.Parallel()
+	var got dispatchapi.CompleteRequest
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_ = json.NewDecoder(r.Body).Decode(&got)
+	}))
+	t.Cleanup(server.Close)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "secret"})
+	require.NoError(t, err)
+	want := `{"a":"` + strings.Repeat("<&>", 1000) + `"}`
+	require.NoError(t, client.Complete(t.Context(), uuid.New(), dispatchapi.CompleteRequest{Context: json.RawMessage(want)}))
+	require.Equal(t, want, string(got.Context))
 }

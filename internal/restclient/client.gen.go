@@ -1751,7 +1751,7 @@ type RotateSecret struct {
 // - `tool_interrupted`: The runner was lost during a call that is not idempotent, so the call may have had its effect.
 // - `tool_name_taken`: A tool of the agent has the same name as the tool of an outbound link.
 // - `variable_unavailable`: The environment lacks a variable or an OAuth app, a header of an MCP server needs a value that the context of the run lacks, or a sensitive variable cannot be used there.
-// - `context_too_large`: Parallel steps together set more data in the context of the run than it can hold.
+// - `context_too_large`: Scripts that ran at the same time together set more data in the context of the run than it can hold.
 // - `journal_too_large`: The journal of the run, or one of its entries, exceeds the limit.
 // - `max_iterations_exceeded`: The agent gave as many model answers as `max_iterations` allows without an end.
 // - `output_too_large`: The output of the run exceeds the limit of the store.

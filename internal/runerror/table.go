@@ -179,7 +179,7 @@ var tools = []Entry{
 var limits = []Entry{
 	{
 		Code: ContextTooLarge, Retry: RetryAfterFix,
-		Meaning: "Parallel steps together set more data in the context of the run than it can hold.",
+		Meaning: "Scripts that ran at the same time together set more data in the context of the run than it can hold.",
 		Remedy:  "Store less in the context.",
 	},
 	{

@@ -187,7 +187,9 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, took period, value 
 
 // conclude applies a recorded result to the run.
 func (s *Scope) conclude(t toolResult) (Result, error) {
-	s.values.applyChanges(t.Context)
+	if err := s.values.applyChanges(t.Context); err != nil {
+		return Result{}, err
+	}
 	if t.Code == string(runerror.ScriptLimit) && s.scriptLimits.Add(1) >= maxScriptLimits {
 		return Result{}, &failure{code: runerror.ScriptLimit, message: fmt.Sprintf(
 			"scripts exceeded their limits %d times in this run, at last tool %q: %s", maxScriptLimits, t.Tool, t.Error)}

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -38,6 +39,11 @@ func (c *runContext) copyValues() map[string]any {
 func (c *runContext) splitValues() (changeable, readOnly map[string]any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.split()
+}
+
+// split is splitValues with the lock held.
+func (c *runContext) split() (changeable, readOnly map[string]any) {
 	changeable, readOnly = map[string]any{}, make(map[string]any, len(c.values))
 	for key, value := range c.values {
 		if c.changed[key] {
@@ -49,37 +55,59 @@ func (c *runContext) splitValues() (changeable, readOnly map[string]any) {
 	return changeable, readOnly
 }
 
-// applyChanges changes values; a nil deletes one. Values of the run's event stay.
-func (c *runContext) applyChanges(changes map[string]any) {
+// applyChanges changes values; a nil deletes one. Values of the run's event stay. If the changed values would be too large
+// together, it changes nothing and returns the failure of the run.
+func (c *runContext) applyChanges(changes map[string]any) error {
+	if len(changes) == 0 {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.from != nil && len(changes) > 0 {
+	changeable, readOnly := c.split()
+	for key, value := range changes {
+		if _, isOfEvent := readOnly[key]; isOfEvent {
+			continue
+		}
+		changeable[key] = value
+		if value == nil {
+			delete(changeable, key)
+		}
+	}
+	if _, err := encodeContext(changeable); err != nil {
+		return err
+	}
+	if c.from != nil {
 		c.changes = append(c.changes, changes)
 	}
-	for key, value := range changes {
-		if _, known := c.values[key]; known && !c.changed[key] {
-			continue
-		}
-		if value == nil {
-			delete(c.values, key)
-			delete(c.changed, key)
-			continue
-		}
+	for key := range c.changed {
+		delete(c.values, key)
+	}
+	clear(c.changed)
+	for key, value := range changeable {
 		c.values[key], c.changed[key] = value, true
 	}
+	return nil
 }
 
-// encodeChanged returns the values that scripts set, as JSON, or nil if there are none or too many.
+// encodeChanged returns the values that scripts set, as JSON, or nil if there are none.
 func (c *runContext) encodeChanged() (json.RawMessage, error) {
 	changed, _ := c.splitValues()
 	if len(changed) == 0 {
 		return nil, nil
 	}
-	text, err := json.Marshal(changed)
-	switch {
-	case err != nil:
+	return encodeContext(changed)
+}
+
+// encodeContext returns what scripts set in a context as JSON. Its size is the size that the limit of a script counts.
+func encodeContext(values map[string]any) (json.RawMessage, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(values); err != nil {
 		return nil, fmt.Errorf("encoding the context: %w", err)
-	case len(text) > dispatchapi.MaxContext:
+	}
+	text := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	if len(text) > dispatchapi.MaxContext {
 		return nil, &failure{code: runerror.ContextTooLarge, message: fmt.Sprintf(
 			"the scripts of the run set a context of %d bytes, the limit is %d; set less", len(text), dispatchapi.MaxContext)}
 	}
@@ -105,11 +133,15 @@ func (c *runContext) begin() {
 }
 
 // join applies the changes of a copy to the original, after all steps that ran at the same time.
-func (c *runContext) join() {
+// Its error is that of applyChanges.
+func (c *runContext) join() error {
 	if c.from == nil {
-		return
+		return nil
 	}
 	for _, changes := range c.changes {
-		c.from.applyChanges(changes)
+		if err := c.from.applyChanges(changes); err != nil {
+			return err
+		}
 	}
+	return nil
 }

@@ -239,9 +239,9 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	if first := a.journal.failure(); first != nil && !errors.As(first, &stop) {
 		err = first // Later errors are consequences of the first one.
 	}
-	values, tooLarge := a.values.encodeChanged()
+	values, unencoded := a.values.encodeChanged()
 	if err == nil {
-		err = cmp.Or(checkOutput(output), tooLarge)
+		err = cmp.Or(checkOutput(output), unencoded)
 	}
 	if late := a.journal.shorten(context.WithoutCancel(ctx)); late != nil {
 		err = late

@@ -258,7 +258,9 @@ func (l *llmAgent) callTools(ctx context.Context, calls []*model.Call) (*model.C
 		return nil, err
 	}
 	for _, s := range scopes {
-		s.values.join()
+		if err := s.values.join(); err != nil {
+			return nil, l.stopAttempt(err)
+		}
 	}
 	return &model.Content{Role: model.RoleUser, Parts: results}, nil
 }

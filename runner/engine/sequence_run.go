@@ -74,7 +74,9 @@ func (q *sequence) runStep(ctx context.Context, actions []*stepAction) error {
 	}
 	for _, p := range ready {
 		if p.isForked {
-			p.values.join()
+			if err := p.values.join(); err != nil {
+				return err
+			}
 		}
 		if p.As != "" {
 			q.results[p.As] = p.result

@@ -100,7 +100,7 @@ func (s *Scope) beginScript(ctx context.Context, owner, kind string, facts map[s
 // runStep returns a recorded step that has ended, or runs it and records it.
 func (s *Scope) runStep(ctx context.Context, id, kind string, run func(ctx context.Context) (stepEntry, error)) (Step, error) {
 	if known, ok := s.journal.recordedStep(id); ok && known.Outcome != stepStarted {
-		return s.concludeStep(known), nil
+		return s.concludeStep(known)
 	}
 	if err := s.mayGoOn(ctx); err != nil {
 		return Step{}, err
@@ -122,13 +122,19 @@ func (s *Scope) runStep(ctx context.Context, id, kind string, run func(ctx conte
 	if err != nil {
 		return Step{}, err
 	}
-	return s.concludeStep(recorded), nil
+	return s.concludeStep(recorded)
 }
 
 // concludeStep applies a recorded step to the run.
-func (s *Scope) concludeStep(recorded stepEntry) Step {
-	s.values.applyChanges(recorded.Context)
-	return Step{Outcome: recorded.Outcome, Code: recorded.Code, Result: recorded.Result, Context: recorded.Context, Log: recorded.Log}
+func (s *Scope) concludeStep(recorded stepEntry) (Step, error) {
+	err := s.values.applyChanges(recorded.Context)
+	return Step{Outcome: recorded.Outcome, Code: recorded.Code, Result: recorded.Result, Context: recorded.Context, Log: recorded.Log}, err
+}
+
+// HasStep reports whether a step is recorded.
+func (s *Scope) HasStep(id string) bool {
+	_, ok := s.journal.recordedStep(id)
+	return ok
 }
 
 // recordedStep returns a recorded step.
