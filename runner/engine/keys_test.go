@@ -32,8 +32,6 @@ const (
 	onConflict        = "Concurrency.OnConflict"
 	// apis are read by bundle, which gives their values to the tools of an agent.
 	apis = "Agent.APIs"
-	// required decides what a build does about an MCP server that it cannot reach.
-	required = "MCPServer.Required"
 )
 
 // lenient type-checks the sources of a package without the packages that it imports, whose declarations do not matter here.
@@ -179,7 +177,7 @@ func TestKeys_HaveReaders(t *testing.T) {
 	t.Parallel()
 	read, passedOn := fieldsRead(t)
 	exceptions := map[string]bool{versionKey: false, apis: false} // and whether a struct has them
-	for _, name := range []string{sourcePath, description, maxConcurrentRuns, onConflict, required} {
+	for _, name := range []string{sourcePath, description, maxConcurrentRuns, onConflict} {
 		require.True(t, passedOn[name], "a build passes %s on to nobody", name)
 		exceptions[name] = false
 	}

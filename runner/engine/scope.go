@@ -32,6 +32,12 @@ func (s *Scope) Project() *bundle.Project { return s.in.Project }
 // RunID returns the ID of the run.
 func (s *Scope) RunID() string { return s.in.RunID }
 
+// HasBegun reports whether the agent began in an earlier attempt, so that its model has seen the tools.
+func (s *Scope) HasBegun() bool {
+	_, answered := s.journal.recordedAnswer(s.path, 1)
+	return answered || s.journal.hasBegun(stepCalls+s.path)
+}
+
 // childScope returns the scope of a step of the agent.
 func (s *Scope) childScope(agent *bundle.Agent, path string) *Scope {
 	return &Scope{attempt: s.attempt, agent: agent, path: path, stage: &stage{agent: agent, within: s.stage}, values: s.values}

@@ -20,6 +20,9 @@ const (
 	stepUnavailable = "unavailable"
 )
 
+// noTools ends a log line about a server that an agent has no tools of.
+const noTools = "; the agent has no tools of it"
+
 // Feature returns the feature that offers the tools of MCP servers to agents. variables returns the environment's current
 // variables.
 func (c *Client) Feature(variables func() (runnerconfig.Variables, error)) engine.Feature {
@@ -44,6 +47,11 @@ func (c *Client) offerAll(
 	}
 	for i := range agent.MCPServers {
 		spec := &agent.MCPServers[i]
+		if isLeftOut, err := leaveOut(ctx, at, spec, current); err != nil {
+			return nil, err
+		} else if isLeftOut {
+			continue
+		}
 		if _, err := Resolve(spec, current, nil); err != nil {
 			return nil, engine.NewFailure(runerror.VariableUnavailable, err.Error(), err)
 		}
@@ -54,6 +62,26 @@ func (c *Client) offerAll(
 		tools = append(tools, offered...)
 	}
 	return tools, nil
+}
+
+// leaveOut reports whether an agent has no tools of a server, because the server is not required and the environment lacks its
+// OAuth app. The log of the run says so. Later attempts leave the server out, too, because the model has seen the other tools.
+// If an earlier attempt began with the tools of the server, it stays, and the missing app fails the run.
+func leaveOut(ctx context.Context, at *engine.Scope, spec *bundle.MCPServer, current runnerconfig.Variables) (bool, error) {
+	if spec.OAuthApp == "" || spec.IsRequired() {
+		return false, nil
+	}
+	id := "mcp:" + at.Path() + ":" + spec.Name
+	_, found := current.FindOAuthApp(spec.OAuthApp)
+	if !at.HasStep(id) && (found || at.HasBegun()) {
+		return false, nil
+	}
+	_, err := at.Step(ctx, id, "mcp_tools", func(context.Context) (engine.Step, error) {
+		problem := fmt.Sprintf("MCP server %q: %s", spec.Name, runnerconfig.NoOAuthApp(spec.OAuthApp))
+		shown, err := json.Marshal(map[string]string{"error": problem})
+		return engine.Step{Outcome: stepUnavailable, Result: shown, Log: []engine.LogLine{{Level: "warn", Text: problem + noTools}}}, err
+	})
+	return true, err
 }
 
 // offerTools returns the tools of one server for an agent. Values of the run's context are resolved when the server is used:
@@ -123,7 +151,7 @@ func (c *Client) liveTools(ctx context.Context, at *engine.Scope, server Server)
 				return engine.Step{}, ctx.Err()
 			}
 			shown, encoding := json.Marshal(map[string]string{"error": err.Error()})
-			line := engine.LogLine{Level: "warn", Text: err.Error() + "; the agent has no tools of it"}
+			line := engine.LogLine{Level: "warn", Text: err.Error() + noTools}
 			return engine.Step{Outcome: stepUnavailable, Result: shown, Log: []engine.LogLine{line}}, encoding
 		}
 		selected, log := leaveOutLarge(spec, spec.Select(listed.Tools))

@@ -56,8 +56,14 @@ func project(t *testing.T, server string, lock ...bundle.LockedServer) *bundle.P
 // execute executes an attempt of a run with the feature.
 func execute(t *testing.T, c *mcp.Client, p *bundle.Project, j *journal, variables ...runnerconfig.Variable) engine.Outcome {
 	t.Helper()
+	return executeWith(t, c, p, j, runnerconfig.Sorted(variables))
+}
+
+// executeWith is execute with variables and OAuth apps.
+func executeWith(t *testing.T, c *mcp.Client, p *bundle.Project, j *journal, variables runnerconfig.Variables) engine.Outcome {
+	t.Helper()
 	e := engine.New(engine.Config{Models: &model.Registry{}, Features: []engine.Feature{
-		c.Feature(func() (runnerconfig.Variables, error) { return runnerconfig.Sorted(variables), nil }),
+		c.Feature(func() (runnerconfig.Variables, error) { return variables, nil }),
 	}})
 	out := e.Execute(t.Context(), engine.Input{
 		RunID: "run-1", AgentName: "ok", Project: p, Message: "hi", Context: map[string]any{"tenant": "acme"}, Journal: j, Prior: j.entries,

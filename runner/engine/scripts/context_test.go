@@ -41,19 +41,22 @@ func TestContext_NoneRemovesKey(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			for body, want := range map[string]string{
-				"    context[\"a\"] = None\n":                                        `{"b":2}`,
-				"    context[\"a\"] = None\n    context[\"b\"] = None\n":             "",
-				"    context.pop(\"a\")\n":                                           `{"b":2}`,
-				"    context[\"a\"] = {\"deep\": None}\n    context[\"b\"] = None\n": `{"a":{"deep":null}}`,
-				"    context[\"new\"] = None\n":                                      `{"a":1,"b":2}`,
+			for _, change := range []struct{ name, body, want string }{
+				{"one", "    context[\"a\"] = None\n", `{"b":2}`},
+				{"all", "    context[\"a\"] = None\n    context[\"b\"] = None\n", ""},
+				{"pop", "    context.pop(\"a\")\n", `{"b":2}`},
+				{"inside", "    context[\"a\"] = {\"deep\": None}\n    context[\"b\"] = None\n", `{"a":{"deep":null}}`},
+				{"unknown", "    context[\"new\"] = None\n", `{"a":1,"b":2}`},
 			} {
-				b := newAround(t, append(row.files(body), agent, main, models, calls)...)
-				out, journal := b.run(t, nil)
-				require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
-				require.Equal(t, want, string(out.Context), body)
-				again, _ := b.run(t, journal)
-				require.Equal(t, want, string(again.Context), "from its journal")
+				t.Run(change.name, func(t *testing.T) {
+					t.Parallel()
+					b := newAround(t, append(row.files(change.body), agent, main, models, calls)...)
+					out, journal := b.run(t, nil)
+					require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
+					require.Equal(t, change.want, string(out.Context))
+					again, _ := b.run(t, journal)
+					require.Equal(t, change.want, string(again.Context), "from its journal")
+				})
 			}
 		})
 	}
