@@ -48,9 +48,10 @@ var errTooManyTools = fmt.Errorf("the server lists more than %d tools", maxListe
 func (c *Client) List(ctx context.Context, server Server) (bundle.LockedServer, error) {
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
+	ctx = recordTokens(ctx, p.tokens)
 	l, err := c.listTools(ctx, server)
 	if err != nil {
-		return bundle.LockedServer{}, describeError(server, server.hidden(p.tokens), err)
+		return bundle.LockedServer{}, describeError(server, server.hidden(ctx, p.tokens), err)
 	}
 	return bundle.LockedServer{Name: server.Spec.Name, Protocol: l.protocol, Tools: l.tools}, nil
 }
@@ -61,6 +62,7 @@ func (c *Client) listTools(ctx context.Context, server Server) (*listing, error)
 	defer cancel()
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
+	ctx = recordTokens(ctx, p.tokens)
 	s, err := c.acquireSession(ctx, server)
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func (s *session) listTools(ctx context.Context) (*listing, error) {
 		if x.result == nil {
 			return nil, errCached
 		}
-		tools, err := readTools(x.result, page.Tools, s.server.hidden(s.peer.tokens)) // with a token that this request got
+		tools, err := readTools(x.result, page.Tools, s.server.hidden(ctx, s.peer.tokens))
 		if err != nil {
 			return nil, err
 		}

@@ -3,9 +3,12 @@
 package mcp
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"sync"
 
 	"golang.org/x/oauth2"
 
@@ -31,6 +34,49 @@ func (c *Client) newTokens(server Server) *oauth.Source {
 		Endpoint: oauth.Endpoint{URL: server.oauth.TokenURL, Scopes: server.oauth.Scopes, Style: oauth2.AuthStyleInHeader},
 		Find:     f.findEndpoint, Ended: c.ended, Background: &c.background,
 	})
+}
+
+// tokenRecord has the tokens that the requests of a call can show. A source forgets a token that was replaced several times,
+// which can happen during a slow call.
+type tokenRecord struct {
+	mu    sync.Mutex
+	texts []string
+}
+
+type tokenRecordKey struct{}
+
+// recordTokens returns a context that records the tokens of its requests, beginning with the current ones.
+func recordTokens(ctx context.Context, tokens *oauth.Source) context.Context {
+	if tokens == nil || tokensOf(ctx) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, tokenRecordKey{}, &tokenRecord{texts: tokens.SecretTexts()})
+}
+
+// tokensOf returns the record of a context, or nil.
+func tokensOf(ctx context.Context) *tokenRecord {
+	r, _ := ctx.Value(tokenRecordKey{}).(*tokenRecord)
+	return r
+}
+
+func (r *tokenRecord) add(token string) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(r.texts, token) {
+		r.texts = append(r.texts, token)
+	}
+}
+
+func (r *tokenRecord) all() []string {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.texts)
 }
 
 // finder finds the token endpoint of a server.

@@ -126,6 +126,37 @@ func TestOAuth_HidesTokenInErrorOfList(t *testing.T) {
 	require.NotContains(t, err.Error(), "token-1")
 }
 
+// A server that repeats the header of a request shows no token to anybody, not even one that was replaced often since.
+func TestOAuth_HidesReplacedTokens(t *testing.T) {
+	t.Parallel()
+	for name, called := range map[string]bool{"token from before the call": true, "token of the call": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, a := newFake(t), newAuthority(t)
+			a.lifetime = 3600
+			c, now := newClient(t)
+			server := oauthServer(t, f, bundle.MCPOAuth{TokenURL: a.URL + "/token"})
+			if called {
+				_, err := c.Call(t.Context(), server, "get", nil, false)
+				require.NoError(t, err)
+			}
+			f.answer = func(w http.ResponseWriter, r *http.Request, call request) {
+				for range 10 {
+					now.pass(time.Hour)
+					if _, err := c.TokensOf(server)(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				reply(w, call, textResult("done for "+r.Header.Get("Authorization")))
+			}
+			got, err := c.Call(t.Context(), server, "get", nil, false)
+			require.NoError(t, err)
+			require.Equal(t, "done for Bearer [REDACTED]", got["result"])
+			require.Equal(t, 11, a.issued)
+		})
+	}
+}
+
 // A token that the server rejects, or that has expired, is replaced once a call. The call is executed once.
 func TestOAuth_RenewsTokens(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@
 package mcp
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -143,11 +144,10 @@ func (r *resolver) contextValue(name string) (string, bool) {
 	return "", false
 }
 
-// hidden returns the values that must not leave a request: sensitive variables and tokens.
-func (s Server) hidden(t *oauth.Source) *redact.Secrets {
+// hidden returns the values that must not leave a request: sensitive variables and tokens, also the recorded ones.
+func (s Server) hidden(ctx context.Context, t *oauth.Source) *redact.Secrets {
 	hidden := &redact.Secrets{}
-	hidden.Add(s.secrets...)
-	hidden.Add(t.SecretTexts()...)
+	hidden.Add(slices.Concat(s.secrets, t.SecretTexts(), tokensOf(ctx).all())...)
 	return hidden
 }
 

@@ -94,8 +94,9 @@ func lostResult(lost *LostError) map[string]any {
 func (c *Client) Call(ctx context.Context, server Server, tool string, args map[string]any, repeatable bool) (map[string]any, error) {
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
+	ctx = recordTokens(ctx, p.tokens)
 	raw, err := c.sendCall(ctx, server, tool, args, repeatable)
-	hidden := server.hidden(p.tokens)
+	hidden := server.hidden(ctx, p.tokens)
 	var lost *LostError
 	switch {
 	case err == nil:

@@ -177,6 +177,7 @@ func (w *wire) sendOnce(req *http.Request, x *exchange, token string) (*http.Res
 	}
 	if token != "" {
 		out.Header.Set("Authorization", "Bearer "+token)
+		tokensOf(req.Context()).add(token)
 	}
 	if body := req.GetBody; body != nil {
 		var err error
