@@ -71,7 +71,7 @@ func (l *buildLog) sendPart(ctx context.Context, to *rest.Events) (complete bool
 	}
 	if part.Text != "" {
 		l.next = part.Next
-		if event, err := rest.NewEvent("log", LogText{part.Text}); err != nil || !to.WriteEvent(event.WithID(l.next)) {
+		if event, err := rest.NewEvent("log", LogText{part.Text}); err != nil || !to.WriteEvent(ctx, event.WithID(l.next)) {
 			return true, err
 		}
 	}
@@ -80,7 +80,7 @@ func (l *buildLog) sendPart(ctx context.Context, to *rest.Events) (complete bool
 	}
 	event, err := rest.NewEvent("end", LogEnd{DeploymentStatus(part.Status)})
 	if err == nil {
-		to.WriteEvent(event.WithID(l.next))
+		to.WriteEvent(ctx, event.WithID(l.next))
 	}
 	return true, err
 }

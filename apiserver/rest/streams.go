@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -45,8 +46,8 @@ type Stream struct {
 	// Renew is called at the start and then with each poll, Close at the end; nil for none.
 	Renew func()
 	Close func(ctx context.Context)
-	// Send sends what is new. It reports whether the stream is complete. An error ends the stream too, and the reader connects
-	// again.
+	// Send sends what is new, until its context ends. It reports whether the stream is complete. An error ends the stream too,
+	// and the reader connects again.
 	Send func(ctx context.Context, to *Events) (complete bool, err error)
 }
 
@@ -91,10 +92,14 @@ type openStream struct {
 }
 
 func (o *openStream) run(ctx context.Context) error {
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	watching.Go(func() { o.watch(ctx, cancel) })
 	hints, stop := o.service.Store.Subscribe(o.Topic)
 	defer stop()
-	check, poll := time.NewTicker(streamCheck), time.NewTicker(streamSettle)
-	defer check.Stop()
+	poll := time.NewTicker(streamSettle)
 	defer poll.Stop()
 	if o.Close != nil {
 		defer o.Close(ctx)
@@ -104,11 +109,36 @@ func (o *openStream) run(ctx context.Context) error {
 		return nil
 	}
 	for {
-		if complete, err := o.Send(ctx, o.events); complete || err != nil || o.events.gone {
+		complete, err := o.Send(ctx, o.events)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if complete || err != nil || o.events.gone {
 			return err
 		}
-		if !o.wait(ctx, hints, check.C, poll) || pause.For(ctx, streamPace) != nil {
+		if !o.wait(ctx, hints, poll) || pause.For(ctx, streamPace) != nil {
 			return nil
+		}
+	}
+}
+
+// watch cancels the stream, also while it sends, if the reader is gone or has lost its permission, or if the facade stops.
+func (o *openStream) watch(ctx context.Context, cancel context.CancelFunc) {
+	defer cancel()
+	check := time.NewTicker(streamCheck)
+	defer check.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.gone:
+			return
+		case <-o.service.Stopping:
+			return
+		case <-check.C:
+			if !o.service.stillAllows(ctx, o.caller) {
+				return
+			}
 		}
 	}
 }
@@ -120,14 +150,10 @@ func (o *openStream) renewInterest() {
 }
 
 // wait returns when there may be more to send. It returns false if the stream ends.
-func (o *openStream) wait(ctx context.Context, hints <-chan store.Hint, check <-chan time.Time, poll *time.Ticker) bool {
+func (o *openStream) wait(ctx context.Context, hints <-chan store.Hint, poll *time.Ticker) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			return false
-		case <-o.gone:
-			return false
-		case <-o.service.Stopping:
 			return false
 		case hint, open := <-hints:
 			if !open {
@@ -140,10 +166,6 @@ func (o *openStream) wait(ctx context.Context, hints <-chan store.Hint, check <-
 			poll.Reset(streamPoll)
 			o.renewInterest()
 			return o.events.sendComment() == nil
-		case <-check:
-			if !o.service.stillAllows(ctx, o.caller) {
-				return false
-			}
 		}
 	}
 }
@@ -200,8 +222,11 @@ func (e Event) WithID(id int64) Event {
 	return e
 }
 
-// WriteEvent sends an event. It reports whether the reader is still there.
-func (e *Events) WriteEvent(event Event) bool {
+// WriteEvent sends an event, unless the stream has ended. It reports whether the reader can get more events.
+func (e *Events) WriteEvent(ctx context.Context, event Event) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	id := ""
 	if event.HasID {
 		id = fmt.Sprintf("id: %d\n", event.ID)

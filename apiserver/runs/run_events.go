@@ -89,7 +89,7 @@ func (r *runEvents) sendNew(ctx context.Context, to *rest.Events) (complete bool
 		return false, fmt.Errorf("reading run %s: %w", r.run.ID, err)
 	case !run.Status.Terminal() && !r.hasShown(tracedRun(run)):
 		r.shown = tracedRun(run)
-		if gone, err := r.writeEvents(to, stepEvents([]runtrace.Span{runtrace.NewRunSpan(r.shown)})); gone || err != nil {
+		if gone, err := r.writeEvents(ctx, to, stepEvents([]runtrace.Span{runtrace.NewRunSpan(r.shown)})); gone || err != nil {
 			return true, err
 		}
 	}
@@ -102,12 +102,12 @@ func (r *runEvents) sendNew(ctx context.Context, to *rest.Events) (complete bool
 		if err != nil {
 			return false, err
 		}
-		if gone, err := r.writeEvents(to, events); gone || err != nil {
+		if gone, err := r.writeEvents(ctx, to, events); gone || err != nil {
 			return true, err
 		}
 	}
 	if run.Status.Terminal() {
-		return true, r.sendEnd(to, run)
+		return true, r.sendEnd(ctx, to, run)
 	}
 	return false, nil
 }
@@ -160,13 +160,13 @@ func (r *runEvents) readEvents(ctx context.Context) (out pageEvents, last bool, 
 	return out, last, err
 }
 
-// writeEvents sends events. It reports whether the reader is gone.
-func (r *runEvents) writeEvents(to *rest.Events, page pageEvents) (gone bool, err error) {
+// writeEvents sends events. It reports whether the reader is gone or the stream has ended.
+func (r *runEvents) writeEvents(ctx context.Context, to *rest.Events, page pageEvents) (gone bool, err error) {
 	if page.err != nil {
 		return false, page.err
 	}
 	for _, event := range page.events {
-		if !to.WriteEvent(event) {
+		if !to.WriteEvent(ctx, event) {
 			return true, nil
 		}
 	}
@@ -174,12 +174,12 @@ func (r *runEvents) writeEvents(to *rest.Events, page pageEvents) (gone bool, er
 }
 
 // sendEnd sends the steps that the end of the run changes, and the end.
-func (r *runEvents) sendEnd(to *rest.Events, run store.Run) error {
+func (r *runEvents) sendEnd(ctx context.Context, to *rest.Events, run store.Run) error {
 	out := stepEvents(r.trace.EndRun(tracedRun(run)))
 	end := RunEnd{Status: RunStatus(run.Status), ErrorCode: rest.Optional(string(run.ErrorCode))}
 	end.MoreTraces, end.MoreLogs = r.trace.Omitted()
 	out.addEvent("end", end)
 	out.events[len(out.events)-1] = out.events[len(out.events)-1].WithID(r.after)
-	_, err := r.writeEvents(to, out)
+	_, err := r.writeEvents(ctx, to, out)
 	return err
 }

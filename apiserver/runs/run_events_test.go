@@ -194,7 +194,19 @@ func TestRunEvents_EndsWithErasedRun(t *testing.T) {
 	apiservertest.RequireCode(t, http.StatusNotFound, httpserver.CodeNotFound, w.Project, key, http.MethodGet, "/runs/"+lease.Run.ID.String()+"/events", "")
 }
 
-// The stream ends when the reader disconnects or loses its permission, and when the facade stops.
+// hangingStore is a store in which reading a journal lasts until its context ends.
+type hangingStore struct {
+	store.Store
+	reading chan struct{}
+}
+
+func (s *hangingStore) JournalAfter(ctx context.Context, _ store.Key, _ int64, _ int) ([]store.JournalEntry, error) {
+	s.reading <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// The stream ends when the reader disconnects or loses its permission, and when the facade stops, also while it reads and sends.
 func TestRunEvents_EndStream(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *apiservertest.ProjectWithHistory, f *apiservertest.Follower, stop chan struct{}){
@@ -211,16 +223,27 @@ func TestRunEvents_EndStream(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w, stop := apiservertest.NewProjectWithHistory(t), make(chan struct{})
-			w.Server = w.NewReplica(t, func(o *apiserver.Options) { o.Stopping = stop })
-			f := followRun(t, w, w.Server, w.CreateKey(t, nil), w.QueuedRun, 0)
-			requireEvents(t, f, "step run hello open")
-			end(w, f, stop)
-			require.Empty(t, f.Next())
-			require.Eventually(t, func() bool { return w.Server.Service.Streams.Taken() == 0 }, time.Minute, time.Millisecond)
-		})
+		for state, isReading := range map[string]bool{"waiting": false, "reading": true} {
+			t.Run(name+" while "+state, func(t *testing.T) {
+				t.Parallel()
+				w, stop := apiservertest.NewProjectWithHistory(t), make(chan struct{})
+				db := &hangingStore{Store: w.Store, reading: make(chan struct{}, 1)}
+				w.Server = w.NewReplica(t, func(o *apiserver.Options) {
+					o.Stopping = stop
+					if isReading {
+						o.Store = db
+					}
+				})
+				f := followRun(t, w, w.Server, w.CreateKey(t, nil), w.QueuedRun, 0)
+				requireEvents(t, f, "step run hello open")
+				if isReading {
+					<-db.reading
+				}
+				end(w, f, stop)
+				require.Empty(t, f.Next())
+				require.Eventually(t, func() bool { return w.Server.Service.Streams.Taken() == 0 }, time.Minute, time.Millisecond)
+			})
+		}
 	}
 }
 
