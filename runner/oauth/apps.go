@@ -60,6 +60,7 @@ func (a *Apps) Source(app runnerconfig.OAuthApp) *Source {
 	s, known := a.sources.Get(key)
 	if !known {
 		s = NewSource(Config{
+			App:  app.Name,
 			HTTP: a.cfg.HTTP, Now: a.cfg.Now, Timeout: a.cfg.Timeout, ClientID: app.ClientID, ClientSecret: app.ClientSecret,
 			Endpoint: Endpoint{URL: app.TokenURL, Scopes: app.Scopes, Audience: app.Audience},
 		})

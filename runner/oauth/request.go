@@ -26,13 +26,27 @@ const maxAnswer = 64 << 10
 
 // Error means that there is no access token. Its text has no secrets and no addresses.
 type Error struct {
+	// App is the name of the OAuth app; "" for none.
+	App string
 	// Problem is the reason.
 	Problem string
 	// IsTemporary is true if the same request may succeed later.
 	IsTemporary bool
+	cause       error
 }
 
-func (e *Error) Error() string { return "getting an access token: " + e.Problem }
+func (e *Error) Error() string {
+	if e.App == "" {
+		return "getting an access token: " + e.Problem
+	}
+	return fmt.Sprintf("getting an access token of the OAuth app %q: %s", e.App, e.Problem)
+}
+
+// Unwrap returns the error of the context that ended the wait for a token, or nil.
+func (e *Error) Unwrap() error { return e.cause }
+
+// lateAnswer is the problem of a request for a token that took too long.
+const lateAnswer = "the token endpoint did not answer in time"
 
 // token is the answer of a token endpoint. life is 0 for a token without an end.
 type token struct {
@@ -76,7 +90,7 @@ func describeError(ctx context.Context, err error) error {
 	case errors.Is(err, errLargeAnswer):
 		return &Error{Problem: fmt.Sprintf("the answer of the token endpoint has more than %d KiB", maxAnswer>>10)}
 	case ctx.Err() != nil:
-		return &Error{Problem: "the token endpoint did not answer in time", IsTemporary: true}
+		return &Error{Problem: lateAnswer, IsTemporary: true}
 	case errors.Is(err, errConnection):
 		return &Error{Problem: "the token endpoint cannot be reached", IsTemporary: true}
 	}

@@ -4,6 +4,7 @@ package oauth
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +21,9 @@ const (
 	renewBefore = 30 * time.Second
 	// maxLife limits how long a token is used without a new request.
 	maxLife = 24 * time.Hour
+	// firstPause is the time after a failed request for a token in which callers get its error without another request. It
+	// doubles with each further failure up to lastPause.
+	firstPause, lastPause = time.Second, 30 * time.Second
 	// keptTokens is the number of replaced tokens whose texts are still hidden, because answers can have them.
 	keptTokens = 4
 )
@@ -36,6 +40,8 @@ type Endpoint struct {
 
 // Config configures a Source.
 type Config struct {
+	// App is the name of the OAuth app, which errors show; "" for none.
+	App string
 	// HTTP is the guarded client for token requests. Its redirects are not followed.
 	HTTP *http.Client
 	// Now is the clock.
@@ -64,6 +70,10 @@ type Source struct {
 	earlier []string
 	// client is nil until the endpoint is known.
 	client *clientcredentials.Config
+	// failure is the error of the last request, or nil. It lasts until retryAt. pause is the time between both.
+	failure error
+	retryAt time.Time
+	pause   time.Duration
 }
 
 // NewSource returns a source without a token.
@@ -100,7 +110,8 @@ func (s *Source) Token(ctx context.Context) (string, error) {
 }
 
 // Replace returns another token than the old one, which a server rejected with a challenge. Callers that need it at the same
-// time share one request, and each waits for it no longer than its own context allows.
+// time share one request, and each waits for it no longer than its own context allows. After a failed request they share its
+// error for a time. An error is an *Error, or the error of a cancelled context.
 func (s *Source) Replace(ctx context.Context, old string, challenge []string) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
@@ -117,36 +128,55 @@ func (s *Source) Replace(ctx context.Context, old string, challenge []string) (s
 	case r := <-result:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return s.token, r.Err
+		return s.token, s.nameApp(r.Err)
 	case <-ctx.Done():
 		if s.cfg.Background != nil {
 			s.cfg.Background.Go(func() { <-result })
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return "", s.LateError(ctx.Err())
 		}
 		return "", ctx.Err()
 	}
 }
 
+// LateError returns the error of a wait for a token that a deadline ended.
+func (s *Source) LateError(cause error) error {
+	return &Error{App: s.cfg.App, Problem: lateAnswer, IsTemporary: true, cause: cause}
+}
+
+// nameApp returns an error with the name of the app.
+func (s *Source) nameApp(err error) error {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	named := *failed
+	named.App = s.cfg.App
+	return &named
+}
+
 // fetchToken replaces the old token, unless another request has done so.
 func (s *Source) fetchToken(ctx context.Context, old string, challenge []string) error {
 	s.mu.Lock()
-	token, client := s.token, s.client
+	token, client, failure := s.token, s.client, s.failure
+	pauses := failure != nil && s.cfg.Now().Before(s.retryAt)
 	s.mu.Unlock()
-	if token != old {
+	switch {
+	case token != old:
 		return nil
+	case pauses:
+		return failure
 	}
-	if client == nil {
-		endpoint, err := s.cfg.Find(ctx, challenge)
-		if err != nil {
-			return err
-		}
-		client = s.clientFor(endpoint)
-	}
-	got, err := requestToken(ctx, s.cfg.HTTP, client)
-	if err != nil {
-		return err
-	}
+	client, got, err := s.sendRequest(ctx, client, challenge)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err != nil {
+		s.pause = min(max(firstPause, 2*s.pause), lastPause)
+		s.failure, s.retryAt = err, s.cfg.Now().Add(s.pause)
+		return err
+	}
+	s.failure, s.pause = nil, 0
 	if old != "" {
 		s.earlier = append(s.earlier[max(0, len(s.earlier)-keptTokens+1):], old)
 	}
@@ -156,6 +186,21 @@ func (s *Source) fetchToken(ctx context.Context, old string, challenge []string)
 		s.renewAt = s.cfg.Now().Add(life - min(renewBefore, life/10))
 	}
 	return nil
+}
+
+// sendRequest requests a token. Without a client it finds the endpoint first.
+func (s *Source) sendRequest(
+	ctx context.Context, client *clientcredentials.Config, challenge []string,
+) (*clientcredentials.Config, token, error) {
+	if client == nil {
+		endpoint, err := s.cfg.Find(ctx, challenge)
+		if err != nil {
+			return nil, token{}, err
+		}
+		client = s.clientFor(endpoint)
+	}
+	got, err := requestToken(ctx, s.cfg.HTTP, client)
+	return client, got, err
 }
 
 // SecretTexts returns the texts that must not leave a request: the client secret and the tokens. A nil source has none.

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,7 +208,7 @@ func TestSource_ReportsFailures(t *testing.T) {
 			apps, _ := newApps(t, loopback, time.Minute)
 			token, err := apps.Source(s.App("crm")).Token(t.Context())
 			require.Empty(t, token)
-			require.EqualError(t, err, "getting an access token: "+row.want)
+			require.EqualError(t, err, `getting an access token of the OAuth app "crm": `+row.want)
 			var failed *oauth.Error
 			require.ErrorAs(t, err, &failed)
 			require.Equal(t, row.isTemporary, failed.IsTemporary)
@@ -225,7 +226,7 @@ func TestSource_ReportsUnusableEndpoints(t *testing.T) {
 		app := s.App("crm")
 		app.ClientSecret = "c4nary"
 		_, err := apps.Source(app).Token(t.Context())
-		require.EqualError(t, err, "getting an access token: the token endpoint answered 401, invalid_client")
+		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the token endpoint answered 401, invalid_client`)
 	})
 	t.Run("slow", func(t *testing.T) {
 		t.Parallel()
@@ -236,14 +237,14 @@ func TestSource_ReportsUnusableEndpoints(t *testing.T) {
 		}
 		apps, _ := newApps(t, loopback, 50*time.Millisecond)
 		_, err := apps.Source(s.App("crm")).Token(t.Context())
-		require.EqualError(t, err, "getting an access token: the token endpoint did not answer in time")
+		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the token endpoint did not answer in time`)
 	})
 	t.Run("forbidden address", func(t *testing.T) {
 		t.Parallel()
 		s := oauthtest.NewServer(t)
 		apps, _ := newApps(t, egress.Rules{}, time.Minute)
 		_, err := apps.Source(s.App("crm")).Token(t.Context())
-		require.EqualError(t, err, "getting an access token: the address of the token endpoint is not allowed; the platform operator can open it for egress")
+		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the address of the token endpoint is not allowed; the platform operator can open it for egress`)
 		require.Empty(t, s.Requests())
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -252,8 +253,46 @@ func TestSource_ReportsUnusableEndpoints(t *testing.T) {
 		s.Close()
 		apps, _ := newApps(t, loopback, time.Minute)
 		_, err := apps.Source(s.App("crm")).Token(t.Context())
-		require.EqualError(t, err, "getting an access token: the token endpoint cannot be reached")
+		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the token endpoint cannot be reached`)
 	})
+}
+
+// After a failed request the endpoint is asked again only after a pause, which doubles. Meanwhile callers get the error at once.
+func TestSource_PausesAfterFailures(t *testing.T) {
+	t.Parallel()
+	s := oauthtest.NewServer(t)
+	s.BodyOnly = true // one request for each token, once the source knows it
+	apps, now := newApps(t, loopback, time.Minute)
+	source := apps.Source(s.App("crm"))
+	token, err := source.Token(t.Context())
+	require.NoError(t, err)
+	var failing atomic.Bool
+	failing.Store(true)
+	s.Answer = func(w http.ResponseWriter, r *http.Request) bool { return failing.Load() && text(503, "c4nary")(w, r) }
+	requests := len(s.Requests())
+	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+		for range 3 {
+			_, err := source.Replace(t.Context(), token, nil)
+			require.EqualError(t, err, `getting an access token of the OAuth app "crm": the token endpoint answered 503`)
+		}
+		requests++
+		require.Len(t, s.Requests(), requests)
+		now.pass(pause*time.Second - time.Nanosecond)
+		_, err := source.Replace(t.Context(), token, nil)
+		require.Error(t, err)
+		require.Len(t, s.Requests(), requests, "it pauses for %d s", pause)
+		now.pass(time.Nanosecond)
+	}
+	failing.Store(false)
+	next, err := source.Replace(t.Context(), token, nil)
+	require.NoError(t, err)
+	failing.Store(true)
+	_, err = source.Replace(t.Context(), next, nil)
+	require.Error(t, err)
+	now.pass(time.Second)
+	failing.Store(false)
+	_, err = source.Replace(t.Context(), next, nil)
+	require.NoError(t, err, "a success ends the growth of the pause")
 }
 
 // The texts that answers may contain are the client secret, the token, and the tokens before.

@@ -36,7 +36,7 @@ func (c *Client) sendAuthorized(ctx context.Context, req *request, tokens *oauth
 	}
 	token, err := tokens.Token(ctx)
 	if err != nil {
-		return nil, noToken(ctx, err)
+		return nil, noToken(err)
 	}
 	hidden.Add(tokens.SecretTexts()...)
 	hidden.Add(token)
@@ -47,7 +47,7 @@ func (c *Client) sendAuthorized(ctx context.Context, req *request, tokens *oauth
 		return got, err // Without the header another origin answered, which gets no token.
 	}
 	if token, err = tokens.Replace(ctx, token, nil); err != nil {
-		return nil, noToken(ctx, err)
+		return nil, noToken(err)
 	}
 	hidden.Add(token)
 	req.url, req.header = first.url, first.header
@@ -55,12 +55,12 @@ func (c *Client) sendAuthorized(ctx context.Context, req *request, tokens *oauth
 	return c.sendRequest(ctx, req)
 }
 
-// noToken returns the error of a request without a token.
-func noToken(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return errNotCompleted
+// noToken returns the error of a request without a token. It blames the OAuth app if the token endpoint took too long.
+func noToken(err error) error {
+	if errors.As(err, new(*oauth.Error)) {
+		return err
 	}
-	return err
+	return errNotCompleted
 }
 
 // authorize adds a token to a copy of the headers.

@@ -102,8 +102,8 @@ func TestRunTool_ReportsMissingToken(t *testing.T) {
 		isTemporary bool
 	}{
 		{"no such app", "erp", 0, `the environment has no OAuth app "erp"; add it to spec.oauthApps of the Environment`, false},
-		{"refused", "crm", http.StatusBadRequest, "getting an access token: the token endpoint answered 400", false},
-		{"unavailable", "crm", http.StatusServiceUnavailable, "getting an access token: the token endpoint answered 503", true},
+		{"refused", "crm", http.StatusBadRequest, `getting an access token of the OAuth app "crm": the token endpoint answered 400`, false},
+		{"unavailable", "crm", http.StatusServiceUnavailable, `getting an access token of the OAuth app "crm": the token endpoint answered 503`, true},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -121,6 +121,32 @@ func TestRunTool_ReportsMissingToken(t *testing.T) {
 				require.NotErrorAs(t, err, &failed)
 			}
 			require.Empty(t, service.requests())
+		})
+	}
+}
+
+// A token endpoint that hangs is named in the error. The service has got no request, or has rejected the token of the request.
+func TestRunTool_NamesSlowTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	for name, rejects := range map[string]bool{"first token": false, "replaced token": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := oauthtest.NewServer(t)
+			service := newService(t, protect(s, http.StatusUnauthorized))
+			client, tool := newAuthorizedClient(t, service.URL, s), appTool(t, "crm", "POST /a")
+			if rejects {
+				_, err := client.runTool(t.Context(), tool, nil, "run/1")
+				require.NoError(t, err)
+				s.Revoke()
+			}
+			release := make(chan struct{})
+			defer close(release)
+			s.Answer = func(http.ResponseWriter, *http.Request) bool { <-release; return true }
+			slow := *tool
+			slow.Timeout = 50 * time.Millisecond
+			_, err := client.runTool(t.Context(), &slow, nil, "run/2")
+			require.EqualError(t, err, `getting an access token of the OAuth app "crm": the token endpoint did not answer in time`)
+			require.ErrorAs(t, err, new(*engine.ToolError), "it can pass")
 		})
 	}
 }

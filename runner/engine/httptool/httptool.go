@@ -137,7 +137,7 @@ func (c *Client) executeCall(ctx context.Context, t *bundle.HTTPTool, args map[s
 	}
 	response, err := c.sendAuthorized(limited, req, tokens, hidden)
 	if err != nil {
-		if errors.Is(context.Cause(limited), errTimeout) {
+		if errors.Is(context.Cause(limited), errTimeout) && !errors.As(err, new(*oauth.Error)) {
 			err = req.timedOut(t.Timeout)
 		}
 		return nil, err

@@ -46,6 +46,7 @@ func (c *Client) sendCall(ctx context.Context, server Server, tool string, args 
 		s, err := c.readySession(ctx, server, repeatable)
 		if err == nil {
 			_, err = s.sdk.CallTool(withExchange(ctx, x), callParams(ctx, tool, args))
+			err = s.describeWait(err, x)
 			c.settleCall(s, x, err)
 		}
 		switch {

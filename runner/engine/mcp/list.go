@@ -95,7 +95,7 @@ func (s *session) listTools(ctx context.Context) (*listing, error) {
 		x := &exchange{method: methodList, repeatable: true}
 		page, err := s.sdk.ListTools(withExchange(ctx, x), &mcp.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, err
+			return nil, s.describeWait(err, x)
 		}
 		if x.result == nil {
 			return nil, errCached

@@ -375,3 +375,40 @@ func TestOAuthApp_AuthorizesServers(t *testing.T) {
 	require.EqualError(t, err, `MCP server "crm": the environment has no OAuth app "erp"; add it to spec.oauthApps of the Environment`)
 	require.ErrorAs(t, err, new(*mcp.ValueError))
 }
+
+// A token endpoint that hangs is named in the error, while the session connects and when a call replaces the token.
+func TestOAuthApp_NamesSlowTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	const limit = bundle.Duration(50 * time.Millisecond)
+	for name, row := range map[string]struct {
+		spec     bundle.MCPServer
+		connects bool
+	}{
+		"connecting": {bundle.MCPServer{ConnectTimeout: limit}, false},
+		"waiting":    {bundle.MCPServer{Timeout: limit}, false},
+		"replacing":  {bundle.MCPServer{}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, f, release := oauthtest.NewServer(t), newFake(t), make(chan struct{})
+			defer close(release)
+			c, _ := newClient(t)
+			row.spec.Name, row.spec.URL, row.spec.OAuthApp = "crm", f.URL+"/mcp", "crm"
+			server, err := mcp.Resolve(&row.spec, runnerconfig.Variables{}.WithOAuthApps([]runnerconfig.OAuthApp{s.App("crm")}), nil)
+			require.NoError(t, err)
+			if row.connects {
+				_, err := c.Call(t.Context(), server, "get", nil, false)
+				require.NoError(t, err)
+				f.before = func(w http.ResponseWriter, _ *http.Request, _ request) bool {
+					w.WriteHeader(http.StatusUnauthorized)
+					return true
+				}
+				row.spec.Timeout = limit
+			}
+			s.Answer = func(http.ResponseWriter, *http.Request) bool { <-release; return true }
+			_, err = c.Call(t.Context(), server, "get", nil, false)
+			require.EqualError(t, err,
+				`the MCP server "crm" cannot be used: getting an access token of the OAuth app "crm": the token endpoint did not answer in time`)
+		})
+	}
+}

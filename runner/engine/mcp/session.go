@@ -4,6 +4,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -17,6 +18,8 @@ type session struct {
 	wire   *wire
 	sdk    *mcp.ClientSession
 	err    error
+	// opening records the requests that open the session.
+	opening exchange
 	// ready is closed when sdk or err is set.
 	ready chan struct{}
 
@@ -32,7 +35,8 @@ func (c *Client) acquireSession(ctx context.Context, server Server) (*session, e
 	p := c.peerOf(server)
 	s := p.session
 	if s == nil {
-		s = &session{server: server, peer: p, ready: make(chan struct{})}
+		s = &session{server: server, peer: p, ready: make(chan struct{}), opening: exchange{repeatable: true}}
+		s.wire = &wire{next: c.cfg.HTTP.Transport, server: server, tokens: p.tokens}
 		p.session = s
 		c.background.Add(1)
 		go c.connectSession(context.WithoutCancel(ctx), s)
@@ -43,7 +47,7 @@ func (c *Client) acquireSession(ctx context.Context, server Server) (*session, e
 	case <-s.ready:
 	case <-ctx.Done():
 		c.releaseSession(s)
-		return nil, ctx.Err()
+		return nil, s.describeWait(ctx.Err(), &s.opening)
 	}
 	if s.err != nil {
 		c.dropSession(s)
@@ -53,13 +57,20 @@ func (c *Client) acquireSession(ctx context.Context, server Server) (*session, e
 	return s, nil
 }
 
+// describeWait returns the error of a request. It blames the token endpoint if a deadline ended the wait for a token.
+func (s *session) describeWait(err error, x *exchange) error {
+	if errors.Is(err, context.DeadlineExceeded) && x.needsToken.Load() {
+		return s.peer.tokens.LateError(err)
+	}
+	return err
+}
+
 // connectSession opens a session. It is bounded by the server's time limit, not by a caller, because several callers wait for it.
 func (c *Client) connectSession(ctx context.Context, s *session) {
 	defer c.background.Done()
 	ctx, cancel := context.WithTimeout(ctx, s.server.Spec.ConnectLimit())
 	defer cancel()
 	defer context.AfterFunc(c.ended, cancel)()
-	s.wire = &wire{next: c.cfg.HTTP.Transport, server: s.server, tokens: s.peer.tokens}
 	client := mcp.NewClient(&mcp.Implementation{Name: "agentplatform", Version: c.cfg.Version}, &mcp.ClientOptions{
 		Capabilities:   &mcp.ClientCapabilities{},
 		MultiRoundTrip: &mcp.MultiRoundTripOptions{Disabled: true},
@@ -71,7 +82,7 @@ func (c *Client) connectSession(ctx context.Context, s *session) {
 	go func() {
 		defer c.background.Done()
 		defer close(connected)
-		sdk, err = client.Connect(ctx, &mcp.StreamableClientTransport{
+		sdk, err = client.Connect(withExchange(ctx, &s.opening), &mcp.StreamableClientTransport{
 			Endpoint: s.server.URL, DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: maxEvent,
 			HTTPClient: &http.Client{
 				Transport:     s.wire,
@@ -84,7 +95,7 @@ func (c *Client) connectSession(ctx context.Context, s *session) {
 		s.sdk, s.err = sdk, err
 		close(s.ready)
 	case <-ctx.Done(): // The SDK waits for up to 5 seconds to tell the server.
-		s.err = ctx.Err()
+		s.err = s.describeWait(ctx.Err(), &s.opening)
 		close(s.ready)
 		if <-connected; err == nil {
 			_ = sdk.Close()

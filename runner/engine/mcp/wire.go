@@ -34,6 +34,7 @@ const (
 
 // exchange records a request and its answer. It is part of the request's context.
 type exchange struct {
+	// method is the method of the request; "" records all requests of the context.
 	method string
 	// repeatable is true if the request may be sent again although it may have reached the server.
 	repeatable bool
@@ -42,6 +43,8 @@ type exchange struct {
 	// answered is true if the server answered the request, with a result or an error. tooLarge is true if the answer exceeds
 	// a limit.
 	answered, tooLarge atomic.Bool
+	// needsToken is true while the request waits for a token, and after it got none.
+	needsToken atomic.Bool
 	// result is the exact text of the result. It is valid after the SDK has returned without an error.
 	result json.RawMessage
 }
@@ -95,7 +98,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	x, _ := req.Context().Value(exchangeKey{}).(*exchange)
-	if x == nil || x.method != head.Method {
+	if x == nil || x.method != "" && x.method != head.Method {
 		x = &exchange{method: head.Method, repeatable: true}
 	}
 	resp, err := w.sendAuthorized(req, x)
@@ -143,19 +146,24 @@ func (w *wire) sendAuthorized(req *http.Request, x *exchange) (*http.Response, e
 	if w.tokens == nil {
 		return w.sendOnce(req, x, "")
 	}
+	x.needsToken.Store(true)
 	token, err := w.tokens.Token(req.Context())
 	if err != nil {
 		return nil, err
 	}
+	x.needsToken.Store(false)
 	resp, err := w.sendOnce(req, x, token)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
 		return resp, err
 	}
 	challenge := resp.Header.Values("WWW-Authenticate")
 	_ = resp.Body.Close()
+	x.sent.Store(false)
+	x.needsToken.Store(true)
 	if token, err = w.tokens.Replace(req.Context(), token, challenge); err != nil {
 		return nil, err
 	}
+	x.needsToken.Store(false)
 	return w.sendOnce(req, x, token)
 }
 
