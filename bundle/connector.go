@@ -56,14 +56,14 @@ type ConnectorConfig struct {
 	ContextHeaders        []string          `yaml:"context_headers" modes:"inbound,sync" doc:"Names of up to 16 request headers that runs can read."`
 	FilesRequired         *bool             `yaml:"files_required" modes:"inbound,sync" doc:"Fails the runs of an event before they start if it has no attachment, or an attachment was omitted."`
 	TimeoutSeconds        *int              `yaml:"timeout_seconds" modes:"sync,outbound" min:"1" max:"900" without:"300 (sync), 15 (outbound)" doc:"Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60)."`
-	URL                   string            `yaml:"url" modes:"outbound" doc:"URL that an outbound webhook sends results to. Required."`
-	Headers               map[string]string `yaml:"headers" modes:"outbound" doc:"Headers of the requests with results."`
+	URL                   string            `yaml:"url" variables:"any" modes:"outbound" doc:"URL that an outbound webhook sends results to. Required."`
+	Headers               map[string]string `yaml:"headers" variables:"any" modes:"outbound" doc:"Headers of the requests with results."`
 	Retry                 *DeliveryRetry    `yaml:"retry" modes:"outbound" doc:"Retries of failed deliveries."`
-	Schedule              string            `yaml:"schedule" modes:"cron" doc:"Schedule, as five fields of cron or a word such as '@hourly'. Required."`
-	Timezone              string            `yaml:"timezone" modes:"cron" without:"UTC" doc:"IANA name of the schedule's time zone."`
+	Schedule              string            `yaml:"schedule" variables:"plain" modes:"cron" doc:"Schedule, as five fields of cron or a word such as '@hourly'. Required."`
+	Timezone              string            `yaml:"timezone" variables:"plain" modes:"cron" without:"UTC" doc:"IANA name of the schedule's time zone."`
 	MissedTicks           string            `yaml:"missed_ticks" modes:"cron" enum:"skip,latest" without:"skip" doc:"Handling of ticks that nothing could run: 'skip' drops them, 'latest' runs the newest one."`
-	Prompt                string            `yaml:"prompt" modes:"cron" doc:"Question to the agents."`
-	Payload               any               `yaml:"payload" modes:"cron" doc:"Data for the agents beside the prompt, as keys and values."`
+	Prompt                string            `yaml:"prompt" variables:"plain" modes:"cron" doc:"Question to the agents."`
+	Payload               any               `yaml:"payload" variables:"plain" modes:"cron" doc:"Data for the agents beside the prompt, as keys and values."`
 }
 
 // DeliveryRetry configures the retries of a delivery.

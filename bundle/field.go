@@ -28,6 +28,8 @@ import (
 //	over               number that the value must exceed
 //	without            effect of a missing key, such as a default that Go's zero value cannot show
 //	scope              "base" if the key applies to all runs of an agent, so that an A/B variant cannot have it
+//	variables          how texts name variables of the environment: "prompt" as {env.NAME}; "plain" as ${NAME}, not sensitive;
+//	                   "any" as ${NAME}, also sensitive
 //	defaults           "false" if a file of defaults cannot have the key
 //	unsupported        "true" if this release rejects the key
 //	unsupportedValues  values that this release rejects
@@ -41,7 +43,7 @@ type field struct {
 	required                bool
 	choice                  string
 	enum, unsupportedValues []string
-	form                    string
+	form, variables         string
 	folder, extension       string // of the tag file
 	min, max, over          *float64
 	baseOnly, noDefault     bool
@@ -83,7 +85,7 @@ func parseField(goField reflect.StructField) *field {
 	f := &field{
 		name: name, doc: tag.Get("doc"), example: tag.Get("example"), without: tag.Get("without"), index: goField.Index, goType: goField.Type,
 		types: splitTag(tag, "types"), modes: splitTag(tag, "modes"), required: tag.Get("required") == "true", choice: tag.Get("choice"),
-		enum: splitTag(tag, "enum"), unsupportedValues: splitTag(tag, "unsupportedValues"), form: tag.Get("form"),
+		enum: splitTag(tag, "enum"), unsupportedValues: splitTag(tag, "unsupportedValues"), form: tag.Get("form"), variables: tag.Get("variables"),
 		min: parseBound(tag, "min"), max: parseBound(tag, "max"), over: parseBound(tag, "over"),
 		baseOnly: tag.Get("scope") == "base", noDefault: tag.Get("defaults") == "false", unsupported: tag.Get("unsupported") == "true",
 	}

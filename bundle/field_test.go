@@ -17,7 +17,7 @@ var tagName = regexp.MustCompile(`(\w+):"[^"]*"`)
 func TestFields_HaveKnownTags(t *testing.T) {
 	t.Parallel()
 	known := []string{
-		"yaml", "doc", "example", "types", "modes", "required", "choice", "enum", "form", "file", "min", "max", "over", "without", "scope", "defaults",
+		"yaml", "doc", "example", "types", "modes", "required", "choice", "enum", "form", "file", "min", "max", "over", "without", "scope", "defaults", "variables",
 		"unsupported", "unsupportedValues",
 	}
 	seen := map[reflect.Type]bool{}

@@ -14,8 +14,8 @@ const DefaultHTTPTimeout = 30 * time.Second
 
 // ToolFile is a file tools/**/*.yaml with HTTP requests that agents can send. See docs/http-tools.md.
 type ToolFile struct {
-	BaseURL  string                  `yaml:"base_url" required:"true" form:"url" example:"'${ORDERS_URL}'" doc:"URL that the paths of all requests continue, http or https. It may contain variables of the environment, as '${NAME}'."`
-	Headers  map[string]string       `yaml:"headers" example:"{X-Tenant: '${TENANT}'}" doc:"Headers of all requests. A value may contain variables, as '${NAME}'."`
+	BaseURL  string                  `yaml:"base_url" variables:"any" required:"true" form:"url" example:"'${ORDERS_URL}'" doc:"URL that the paths of all requests continue, http or https. It may contain variables of the environment, as '${NAME}'."`
+	Headers  map[string]string       `yaml:"headers" variables:"any" example:"{X-Tenant: '${TENANT}'}" doc:"Headers of all requests. A value may contain variables, as '${NAME}'."`
 	OAuthApp string                  `yaml:"oauth_app" form:"label" example:"orders" doc:"OAuth app of the environment whose access token is sent with all requests. Not together with a header 'Authorization'."`
 	Timeout  Duration                `yaml:"timeout" over:"0" example:"5s" doc:"Time limit of a request with its redirects."`
 	Tools    map[string]*ToolRequest `yaml:"tools" required:"true" example:"{look_up: {description: State of an order, parameters: {order: {type: integer}, fields: {type: string, optional: true}}, request: 'GET /orders/{order}', query: {fields: '{fields}'}, headers: {X-Order: '{order}'}, result: body.state, on_status: {'404': There is no such order.}}, note: {description: Adds a note, parameters: {text: {type: string}}, request: POST /notes, json: {note: '{text}'}, idempotent: true}, search: {description: Finds orders, parameters: {q: {type: string}}, request: POST /search, form: {q: '{q}'}}}" doc:"Requests, by the names of the tools: letters, digits, '_' and '-'. An agent names a tool by folder, file and name, such as 'orders.look_up'."`
@@ -29,11 +29,11 @@ type ToolFile struct {
 type ToolRequest struct {
 	Description string            `yaml:"description" required:"true" example:"State of an order" doc:"Description for the model."`
 	Parameters  ToolParameters    `yaml:"parameters" example:"{order: {type: integer}}" doc:"Arguments of the tool: a JSON Schema for each, or one JSON Schema with '{type: object}' for all. All are required, except with '{optional: true}' or a 'default'."`
-	Request     string            `yaml:"request" required:"true" example:"GET /orders/{order}" doc:"Method and path. The path continues 'base_url'. A value for '{name}' is escaped, so it cannot add a segment."`
-	Query       map[string]string `yaml:"query" example:"{fields: '{fields}'}" doc:"Query parameters. A list as the whole value repeats the parameter."`
-	Headers     map[string]string `yaml:"headers" example:"{X-Order: '{order}'}" doc:"Headers, in addition to the headers of the file."`
-	JSON        any               `yaml:"json" example:"{note: '{text}'}" doc:"JSON body. A text that is one placeholder becomes the value of the argument with its own type."`
-	Form        map[string]string `yaml:"form" example:"{q: '{q}'}" doc:"Fields of a form as body, in place of 'json'."`
+	Request     string            `yaml:"request" variables:"any" required:"true" example:"GET /orders/{order}" doc:"Method and path. The path continues 'base_url'. A value for '{name}' is escaped, so it cannot add a segment."`
+	Query       map[string]string `yaml:"query" variables:"any" example:"{fields: '{fields}'}" doc:"Query parameters. A list as the whole value repeats the parameter."`
+	Headers     map[string]string `yaml:"headers" variables:"any" example:"{X-Order: '{order}'}" doc:"Headers, in addition to the headers of the file."`
+	JSON        any               `yaml:"json" variables:"any" example:"{note: '{text}'}" doc:"JSON body. A text that is one placeholder becomes the value of the argument with its own type."`
+	Form        map[string]string `yaml:"form" variables:"any" example:"{q: '{q}'}" doc:"Fields of a form as body, in place of 'json'."`
 	Result      string            `yaml:"result" without:"status and body, at most 16 KiB" example:"body.state" doc:"CEL expression over status, headers and body that returns the result for the model."`
 	OnStatus    map[string]string `yaml:"on_status" example:"{'404': There is no such order.}" doc:"Errors for the model by the status of the response."`
 	Idempotent  bool              `yaml:"idempotent" without:"true for GET, HEAD and OPTIONS, else false" example:"true" doc:"Whether a repeated request has no other effect than one. A read always is. A request that was interrupted is then sent again, else the run fails."`

@@ -44,6 +44,7 @@ func (p *repoParser) parseToolFile(file string) {
 	if source.kind != kindMap {
 		return
 	}
+	p.project.toolFiles = append(p.project.toolFiles, source)
 	prefix := strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(file, "tools/"), ".yaml"), "/", ".")
 	if !codeName.MatchString(prefix + ".x") {
 		p.problems.add(Position{File: file}, "the names of the file and its folders have letters, digits, _ and -, and no digit first, because agents name its tools by them; rename it")

@@ -20,12 +20,8 @@ type Template []TemplatePart
 // TemplatePart is a literal text, or a placeholder if Argument or Variable is set.
 type TemplatePart struct{ Text, Argument, Variable string }
 
-var (
-	// argumentName is the form of the name of a tool's parameter.
-	argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
-	// variableName is the form of the name of an environment's variable.
-	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
-)
+// argumentName is the form of the name of a tool's parameter.
+var argumentName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 
 // errBrace means that a template has a brace that begins no placeholder.
 var errBrace = errors.New("has a { that begins no placeholder; write {name} or ${NAME}, or {{ and }} for literal braces")
@@ -81,7 +77,7 @@ func parsePlaceholder(text string) (part TemplatePart, rest string, err error) {
 	switch {
 	case !closed:
 		return part, "", errBrace
-	case isVariable && !variableName.MatchString(name):
+	case isVariable && !VariableName.MatchString(name):
 		return part, "", fmt.Errorf("has ${%s}: the name of a variable has capital letters, digits and _, and no digit first", shortName(name))
 	case isVariable:
 		return TemplatePart{Variable: name}, rest, nil

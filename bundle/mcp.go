@@ -33,11 +33,11 @@ const (
 // MCPServer is a server that offers tools over HTTP.
 type MCPServer struct {
 	Name           string            `yaml:"name" required:"true" form:"label" example:"crm" doc:"Name of the server in this repository. Agents that use the same name must have the same 'url', 'headers', 'oauth', 'oauth_app' and 'discovery'."`
-	URL            string            `yaml:"url" required:"true" form:"url" example:"'https://mcp.example.com/mcp'" doc:"URL of the server, http or https. It may contain variables of the environment, as '${NAME}'."`
+	URL            string            `yaml:"url" variables:"any" required:"true" form:"url" example:"'https://mcp.example.com/mcp'" doc:"URL of the server, http or https. It may contain variables of the environment, as '${NAME}'."`
 	Tools          []string          `yaml:"tools" form:"mcpTool" without:"all" example:"[get_customer, 'search_*']" doc:"Tools of the server that the model may call, at most 64. '*' stands for any characters. A pattern without a match fails the build."`
 	Exclude        []string          `yaml:"exclude" form:"mcpTool" example:"['search_internal_*']" doc:"Tools of the server that the model may not call, also if 'tools' has them."`
 	Prefix         string            `yaml:"prefix" form:"mcpPrefix" example:"crm_" doc:"Text before the name of each tool that the model sees."`
-	Headers        map[string]string `yaml:"headers" example:"{X-Team: '${TEAM}', X-Tenant: '${context.tenant}'}" doc:"Headers of each request, at most 20. A value may contain variables of the environment, as '${NAME}', and values of the run's context, as '${context.tenant}'. The build sends no header with a value of the context."`
+	Headers        map[string]string `yaml:"headers" variables:"any" example:"{X-Team: '${TEAM}', X-Tenant: '${context.tenant}'}" doc:"Headers of each request, at most 20. A value may contain variables of the environment, as '${NAME}', and values of the run's context, as '${context.tenant}'. The build sends no header with a value of the context."`
 	OAuth          *MCPOAuth         `yaml:"oauth" doc:"Credentials for an access token (OAuth 2.0 client credentials). Not together with 'oauth_app' or a header 'Authorization'."`
 	OAuthApp       string            `yaml:"oauth_app" form:"label" doc:"OAuth app of the environment whose access token is sent, instead of 'oauth'. Not together with a header 'Authorization'."`
 	Timeout        Duration          `yaml:"timeout" min:"1" max:"600" without:"1 minute" example:"30" doc:"Time limit of a call in seconds, or as text such as '30s'."`
@@ -52,10 +52,10 @@ type MCPServer struct {
 
 // MCPOAuth are client credentials (RFC 6749, section 4.4).
 type MCPOAuth struct {
-	ClientID     string   `yaml:"client_id" required:"true" example:"'${CRM_CLIENT_ID}'" doc:"ID of the client. It may contain variables of the environment."`
-	ClientSecret string   `yaml:"client_secret" required:"true" example:"'${CRM_CLIENT_SECRET}'" doc:"Secret of the client. Use a sensitive variable of the environment."`
+	ClientID     string   `yaml:"client_id" variables:"any" required:"true" example:"'${CRM_CLIENT_ID}'" doc:"ID of the client. It may contain variables of the environment."`
+	ClientSecret string   `yaml:"client_secret" variables:"any" required:"true" example:"'${CRM_CLIENT_SECRET}'" doc:"Secret of the client. Use a sensitive variable of the environment."`
 	Scopes       []string `yaml:"scopes" example:"[crm.read]" without:"the scopes that the server names" doc:"Scopes of the token."`
-	TokenURL     string   `yaml:"token_url" form:"url" without:"the address that the server names" example:"'https://login.example.com/token'" doc:"URL of the token endpoint, http or https. Without it the secret is sent to the authorization server that the MCP server names."`
+	TokenURL     string   `yaml:"token_url" variables:"any" form:"url" without:"the address that the server names" example:"'https://login.example.com/token'" doc:"URL of the token endpoint, http or https. Without it the secret is sent to the authorization server that the MCP server names."`
 }
 
 // CallTimeout returns the time limit of a call.

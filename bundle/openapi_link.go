@@ -13,22 +13,22 @@ import (
 
 // API configures the calls of an OpenAPI document.
 type API struct {
-	BaseURL string   `yaml:"base_url" form:"url" without:"the first server of the document" example:"'${SHOP_URL}'" doc:"URL that the paths of the operations continue, http or https. It may contain variables of the environment, as '${NAME}'."`
+	BaseURL string   `yaml:"base_url" variables:"any" form:"url" without:"the first server of the document" example:"'${SHOP_URL}'" doc:"URL that the paths of the operations continue, http or https. It may contain variables of the environment, as '${NAME}'."`
 	Auth    *APIAuth `yaml:"auth" doc:"Credentials of each request: one of 'bearer', 'header', 'basic' and 'oauth_app'."`
 }
 
 // APIAuth has the credentials of requests.
 type APIAuth struct {
-	Bearer   string            `yaml:"bearer" example:"'${SHOP_TOKEN}'" doc:"Token of the header 'Authorization: Bearer'. Use a sensitive variable."`
-	Header   map[string]string `yaml:"header" doc:"Headers with credentials, such as '{X-Key: ${SHOP_KEY}}'. Use sensitive variables."`
+	Bearer   string            `yaml:"bearer" variables:"any" example:"'${SHOP_TOKEN}'" doc:"Token of the header 'Authorization: Bearer'. Use a sensitive variable."`
+	Header   map[string]string `yaml:"header" variables:"any" doc:"Headers with credentials, such as '{X-Key: ${SHOP_KEY}}'. Use sensitive variables."`
 	Basic    *APIBasic         `yaml:"basic" doc:"User name and password (HTTP Basic)."`
 	OAuthApp string            `yaml:"oauth_app" form:"label" doc:"OAuth app of the environment whose access token is sent."`
 }
 
 // APIBasic has the credentials of HTTP Basic authentication.
 type APIBasic struct {
-	Username string `yaml:"username" required:"true" example:"'${SHOP_USER}'" doc:"User name."`
-	Password string `yaml:"password" required:"true" example:"'${SHOP_PASSWORD}'" doc:"Password. Use a sensitive variable."`
+	Username string `yaml:"username" variables:"any" required:"true" example:"'${SHOP_USER}'" doc:"User name."`
+	Password string `yaml:"password" variables:"any" required:"true" example:"'${SHOP_PASSWORD}'" doc:"Password. Use a sensitive variable."`
 }
 
 // apiAccess is an API with parsed texts.

@@ -32,6 +32,7 @@ type Project struct {
 	// scriptTools are the described tools of scripts, by reference.
 	scriptTools *sync.Map
 	httpTools   map[string]*HTTPTool // by reference
+	toolFiles   []*node              // the files with HTTP tools
 }
 
 // Memo returns a value that is derived from the project, and computes it once for each key. The value lives as long as the

@@ -30,12 +30,12 @@ type starlarkFile struct {
 	// functions are the functions at the top level, in order.
 	functions []*syntax.DefStmt
 	loads     []*syntax.LoadStmt
-	// uses are the built-ins that the file names.
-	uses []builtinUse
+	// uses are the built-ins that the file names. variables are the literal names in calls of env.
+	uses, variables []scriptUse
 }
 
-// builtinUse is a place in a script that names a built-in.
-type builtinUse struct {
+// scriptUse is a place in a script that names a built-in or a variable of the environment.
+type scriptUse struct {
 	name string
 	at   Position
 }
@@ -76,7 +76,7 @@ func (p *Project) sendsHTTP(reference string) bool {
 // scriptsSendHTTP reports whether a script of the repository sends HTTP requests.
 func (p *Project) scriptsSendHTTP() bool {
 	for _, f := range p.starlark {
-		if slices.ContainsFunc(f.uses, func(u builtinUse) bool { return strings.HasPrefix(u.name, "http.") }) {
+		if slices.ContainsFunc(f.uses, func(u scriptUse) bool { return strings.HasPrefix(u.name, "http.") }) {
 			return true
 		}
 	}
@@ -220,6 +220,10 @@ func (p *repoParser) collectUses(f *starlarkFile) {
 	members := map[*syntax.Ident]bool{}
 	syntax.Walk(f.parsed, func(n syntax.Node) bool {
 		switch n := n.(type) {
+		case *syntax.CallExpr:
+			if literal := literalVariable(n); literal != nil {
+				f.variables = append(f.variables, scriptUse{literal.Value.(string), starlarkPosition(f.path, literal.TokenPos)})
+			}
 		case *syntax.DotExpr:
 			module, ok := n.X.(*syntax.Ident)
 			if !ok || !builtinNames[module.Name] || !isPredeclared(module) {
@@ -231,7 +235,7 @@ func (p *repoParser) collectUses(f *starlarkFile) {
 				p.problems.add(at, "%s has no function %s; it has %s", module.Name, n.Name.Name, strings.Join(membersOf(module.Name), ", "))
 				return true
 			}
-			f.uses = append(f.uses, builtinUse{name, at})
+			f.uses = append(f.uses, scriptUse{name, at})
 		case *syntax.Ident:
 			if !isPredeclared(n) || members[n] {
 				return true
@@ -241,7 +245,7 @@ func (p *repoParser) collectUses(f *starlarkFile) {
 				p.problems.add(at, "%s is a module and no value; call one of its functions, such as %s.%s", n.Name, n.Name, membersOf(n.Name)[0])
 				return true
 			}
-			f.uses = append(f.uses, builtinUse{n.Name, at})
+			f.uses = append(f.uses, scriptUse{n.Name, at})
 		}
 		return true
 	})

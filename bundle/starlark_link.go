@@ -63,7 +63,7 @@ func (p *Project) usesBuiltin(f *starlarkFile, name string, seen map[*starlarkFi
 		return false
 	}
 	seen[f] = true
-	return slices.ContainsFunc(f.uses, func(u builtinUse) bool { return u.name == name }) ||
+	return slices.ContainsFunc(f.uses, func(u scriptUse) bool { return u.name == name }) ||
 		slices.ContainsFunc(f.loads, func(load *syntax.LoadStmt) bool { return p.usesBuiltin(p.starlark[loadedFile(load)], name, seen) })
 }
 

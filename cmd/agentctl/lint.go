@@ -38,11 +38,12 @@ func newLintCommand() *cobra.Command {
 platform.
 
 With --environment the command also asks the REST API whether an environment has the
-variables that prompts and connectors name.
+variables that the files name: prompts, connectors, tools, MCP servers and scripts.
 
 The command warns about files that no build reads, but whose names look as if it should, such
-as a folder agent. It also warns about models without a key on this machine, and about
-placeholders in prompts from other programs, such as {{name}} and ${name}.`,
+as a folder agent. It also warns about models without a key on this machine, about
+placeholders in prompts from other programs, such as {{name}} and ${name}, and about names
+that no variable can have.`,
 		Example: `  agentctl lint
   agentctl lint my-agents -o json
   agentctl lint --environment production`,
@@ -88,7 +89,10 @@ func (o *lintOptions) lintFolder(ctx context.Context) error {
 		return err
 	}
 	printWarnings(o.messages, o.dir, slices.Concat(findMisnamed(o.dir), engine.Warn(project), warnModels(project, os.Getenv)))
-	uses := findVariableUses(project)
+	var uses []bundle.VariableUse
+	if project != nil {
+		uses = project.VariableUses()
+	}
 	if o.environment != "" {
 		missing, err := o.checkVariables(ctx, uses)
 		if err != nil {
@@ -117,7 +121,7 @@ func (o *lintOptions) lintFolder(ctx context.Context) error {
 
 // checkVariables returns a problem for each variable that the environment does not have, or that is sensitive and used where it
 // must not be.
-func (o *lintOptions) checkVariables(ctx context.Context, uses []variableUse) (problems bundle.Problems, err error) {
+func (o *lintOptions) checkVariables(ctx context.Context, uses []bundle.VariableUse) (problems bundle.Problems, err error) {
 	api, err := o.newClient()
 	if err != nil {
 		return nil, err
@@ -131,15 +135,23 @@ func (o *lintOptions) checkVariables(ctx context.Context, uses []variableUse) (p
 		return nil, err
 	}
 	for _, use := range uses {
-		at := slices.IndexFunc(known.Value, func(v restclient.Variable) bool { return v.Name == use.name })
+		at := slices.IndexFunc(known.Value, func(v restclient.Variable) bool { return v.Name == use.Name })
 		switch {
 		case at < 0:
-			problems = append(problems, bundle.Problem{Position: use.at, Message: fmt.Sprintf("environment %s has no variable %s; add it, or correct the name", e.Slug, use.name)})
-		case known.Value[at].Sensitive && !use.allowsSensitive:
-			problems = append(problems, bundle.Problem{Position: use.at, Message: fmt.Sprintf("the variable %s of environment %s is sensitive, and cannot be used here", use.name, e.Slug)})
+			problems = append(problems, bundle.Problem{Position: use.Position, Message: fmt.Sprintf("environment %s has no variable %s; add it, or correct the name", e.Slug, use.Name)})
+		case known.Value[at].Sensitive && !use.AllowsSensitive:
+			problems = append(problems, bundle.Problem{Position: use.Position, Message: fmt.Sprintf("the variable %s of environment %s is sensitive, and cannot be used here", use.Name, e.Slug)})
 		}
 	}
 	return problems, nil
+}
+
+// variableNames returns the sorted names without duplicates.
+func variableNames(uses []bundle.VariableUse) (names []string) {
+	for _, use := range uses {
+		names = append(names, use.Name)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(names)))
 }
 
 // inFolder returns problems with the paths of their files from the current folder.

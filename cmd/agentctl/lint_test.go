@@ -117,21 +117,33 @@ func TestLint_ReportsSuccessAndMissingFolders(t *testing.T) {
 func TestLint_ChecksVariablesOfAnEnvironment(t *testing.T) {
 	t.Parallel()
 	dir := repository(t,
-		"agents/helper.yaml", helper+"system_prompt: You work in {env.REGION} for {env.TOKEN} as {input}.\n",
+		"agents/helper.yaml", helper+"system_prompt: You work in {env.REGION} for {env.TOKEN} as {input}.\ntools: ['orders.*']\n"+
+			"apis: {shop: {base_url: '${SHOP_URL}', auth: {bearer: '${SHOP_TOKEN}'}}}\n"+
+			"mcp_servers: [{name: crm, url: '${CRM_URL}', headers: {X: '${context.x} ${TOKEN}'}, oauth: {client_id: '${CRM_ID}', client_secret: x}}]\n",
+		"apis/shop.yaml", "openapi: 3.1.0\ninfo: {title: a, version: '1'}\npaths: {/a: {get: {operationId: a, responses: {}}}}\n",
 		"connectors/c.yaml", "type: cron\nconfig: {schedule: '${WHEN}', payload: {of: ['${REGION}', '$${NONE}']}}\n",
 		// Headers and URLs can have sensitive variables.
 		"connectors/out.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://crm.example.com/${TOKEN}', headers: {X-Key: '${TOKEN}'}}\nagents: [helper]\n",
+		"tools/orders.yaml", "base_url: ${ORDERS_URL}\ntools: {find: {description: d, request: GET /a, headers: {X: 'a ${TOKEN}'}}}\n",
+		"tools/pay.star", "def pay():\n    \"\"\"Pays.\"\"\"\n    return env(\"PAY_URL\") + env(name = \"TOKEN\") + env(\"X\" + \"Y\") + env(\"low\")\n",
 	)
 	_, messages, err := run(t, "lint", dir)
 	require.NoError(t, err)
-	require.Contains(t, messages, "not checked: whether an environment has the variables REGION, TOKEN, WHEN; --environment checks it\n")
+	require.Contains(t, messages, "not checked: whether an environment has the variables CRM_ID, CRM_URL, ORDERS_URL, PAY_URL, REGION, SHOP_TOKEN, SHOP_URL, TOKEN, WHEN, low; --environment checks it\n")
+	require.Contains(t, messages, dir+"/tools/pay.star:3:72: env(\"low\") never has a value")
 
 	s := newShop(t, `{"name":"REGION","value":"eu","sensitive":false},{"name":"TOKEN","value":"********","sensitive":true}`)
 	out, messages, err := s.agentctl("lint", dir, "--environment", "production")
-	require.EqualError(t, err, "2 problems in 2 files")
+	require.EqualError(t, err, "9 problems in 4 files")
 	require.NotContains(t, messages, "not checked")
-	require.Equal(t, dir+"/agents/helper.yaml:3:1: the variable TOKEN of environment production is sensitive, and cannot be used here\n"+
-		dir+"/connectors/c.yaml:2:1: environment production has no variable WHEN; add it, or correct the name\n", out)
+	missing := func(at, name string) string {
+		return dir + "/" + at + ": environment production has no variable " + name + "; add it, or correct the name\n"
+	}
+	require.Equal(t, dir+"/agents/helper.yaml:3:16: the variable TOKEN of environment production is sensitive, and cannot be used here\n"+
+		missing("agents/helper.yaml:5:25", "SHOP_URL")+missing("agents/helper.yaml:5:55", "SHOP_TOKEN")+
+		missing("agents/helper.yaml:6:32", "CRM_URL")+missing("agents/helper.yaml:6:104", "CRM_ID")+
+		missing("connectors/c.yaml:2:20", "WHEN")+missing("tools/orders.yaml:1:11", "ORDERS_URL")+
+		missing("tools/pay.star:3:16", "PAY_URL")+missing("tools/pay.star:3:72", "low"), out)
 	_, _, err = run(t, "lint", dir, "--environment", "production")
 	require.ErrorContains(t, err, "--server")
 	require.Equal(t, exitFailed, exitCode(err))

@@ -17,7 +17,6 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -116,7 +115,7 @@ func (f *variableFlags) readVariables() (runnerconfig.Variables, error) {
 // parseVariable reads NAME=VALUE. The error does not repeat the value.
 func parseVariable(text string) (name, value string, err error) {
 	name, value, found := strings.Cut(text, "=")
-	if !found || !engine.VariableName.MatchString(name) {
+	if !found || !bundle.VariableName.MatchString(name) {
 		return "", "", errors.New("must be NAME=VALUE; NAME has capital letters, digits and _, and does not begin with a digit")
 	}
 	return name, value, nil

@@ -15,7 +15,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/localrun"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
@@ -134,7 +133,7 @@ func (r *recording) replayCase(ctx context.Context, text []byte, opts localrun.O
 	}
 	var known runnerconfig.Variables
 	for _, a := range project.Agents {
-		for _, name := range engine.PromptVariables(a.SystemPrompt) {
+		for _, name := range bundle.PromptVariables(a.SystemPrompt) {
 			if v, found := opts.Variables.Find(name); found {
 				known.Variables = append(known.Variables, v)
 			}

@@ -13,10 +13,9 @@ import (
 func (e *Engine) Check(p *bundle.Project) bundle.Problems {
 	problems := p.Unsupported()
 	for _, a := range p.Agents {
-		for _, name := range PromptVariables(a.SystemPrompt) {
-			if !VariableName.MatchString(name) {
-				problems = append(problems, bundle.Problem{Position: a.At("system_prompt"), Message: "{" + variablePrefix + name +
-					"} never has a value: the name of a variable has capital letters, digits and _, and no digit first; correct it"})
+		for _, name := range bundle.PromptVariables(a.SystemPrompt) {
+			if !bundle.VariableName.MatchString(name) {
+				problems = append(problems, neverHasValue(a.At("system_prompt"), "{"+bundle.PromptVariable+name+"}"))
 			}
 		}
 		if a.ToolName != "" {

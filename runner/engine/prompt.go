@@ -6,25 +6,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
-// variablePrefix begins a placeholder for a variable of the environment, regardless of the run's
-// context.
-const variablePrefix = "env."
-
-// VariableName is the form of variable names of an environment.
-var VariableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
-
 // foreign matches placeholders in the syntax of other programs.
 var foreign = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
 
-// Warn returns placeholders in prompts that use the syntax of other programs. They are not
-// replaced, or only partly. A prompt can contain them on purpose, so a build does not reject them.
+// Warn returns placeholders in prompts that use the syntax of other programs, and references to variables that cannot exist.
+// The placeholders are not replaced, or only partly. A prompt can contain them on purpose, and a test can mock a variable, so a
+// build does not reject them.
 func Warn(p *bundle.Project) (warnings bundle.Problems) {
 	if p == nil {
 		return nil
@@ -35,28 +28,27 @@ func Warn(p *bundle.Project) (warnings bundle.Problems) {
 				" in the prompt does not stand for a value; write {field}, or {env.NAME} for a variable of the environment"})
 		}
 	}
+	for _, use := range p.VariableUses() {
+		if !bundle.VariableName.MatchString(use.Name) && !strings.HasPrefix(use.Written, "{") { // Check reports the ones of prompts.
+			warnings = append(warnings, neverHasValue(use.Position, use.Written))
+		}
+	}
 	return warnings
 }
 
-var placeholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
-
-// PromptVariables returns the names of the environment's variables in a system prompt in order.
-func PromptVariables(prompt string) (names []string) {
-	for _, written := range placeholder.FindAllString(prompt, -1) {
-		if name, isVariable := strings.CutPrefix(written[1:len(written)-1], variablePrefix); isVariable && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
+// neverHasValue is the problem of a reference to a variable that cannot exist.
+func neverHasValue(at bundle.Position, written string) bundle.Problem {
+	return bundle.Problem{Position: at, Message: written +
+		" never has a value: the name of a variable has capital letters, digits and _, and no digit first; correct it"}
 }
 
 // systemPrompt returns the agent's system prompt with replaced placeholders: {env.NAME} for a variable of
 // the environment, {var} and {var.field} for a value of the run's context.
 func (s *Scope) systemPrompt(agent *bundle.Agent) (text string, err error) {
 	values := s.values.copyValues()
-	text = placeholder.ReplaceAllStringFunc(agent.SystemPrompt, func(written string) string {
+	text = bundle.PromptPlaceholder.ReplaceAllStringFunc(agent.SystemPrompt, func(written string) string {
 		path := written[1 : len(written)-1]
-		name, isVariable := strings.CutPrefix(path, variablePrefix)
+		name, isVariable := strings.CutPrefix(path, bundle.PromptVariable)
 		if !isVariable {
 			return inContext(written, path, values)
 		}

@@ -35,7 +35,6 @@ func TestPrompt_ReplacesVariables(t *testing.T) {
 	h, out := prompted(t, "{env.REGION}, {env}, {name}, {envs.REGION}", region, map[string]any{"name": "Ada", "env": map[string]any{"REGION": "forged"}})
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
 	require.Equal(t, `eu {name}, {"REGION":"forged"}, Ada, {envs.REGION}`, h.requests[0].Instructions)
-	require.Equal(t, []string{"REGION", "a-b.c"}, engine.PromptVariables("{env.REGION}, {env}, {name}, {envs.ZONE}, {env.a-b.c} {env.REGION}"))
 }
 
 func TestPrompt_UnavailableVariableFailsRunFirst(t *testing.T) {
