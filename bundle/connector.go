@@ -3,26 +3,15 @@
 package bundle
 
 import (
-	"encoding/json"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/agentplatform/agentplatform/internal/contextheader"
-	"github.com/agentplatform/agentplatform/internal/cron"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/displayname"
 	"github.com/agentplatform/agentplatform/internal/expand"
-)
-
-// Types and modes of connectors.
-const (
-	ConnectorWebhook = "webhook"
-	ConnectorCron    = "cron"
-
-	ModeInbound  = "inbound"
-	ModeSync     = "sync"
-	ModeOutbound = "outbound"
 )
 
 // Connector is a connector that the repository defines. Texts of the configuration may contain ${NAME}. They keep it
@@ -36,7 +25,7 @@ type Connector struct {
 	// Enabled is true without the key.
 	Enabled bool `yaml:"enabled" doc:"Whether the connector takes events."`
 	// Config depends on type and mode; the other keys are empty.
-	Config ConnectorConfig `yaml:"config" doc:"Settings of the type and mode."`
+	Config connector.Config `yaml:"config" doc:"Settings of the type and mode."`
 	// Agents are linked with default settings; see AllLinks.
 	Agents []string `yaml:"agents" doc:"Names of the agents that are linked with default settings."`
 	Links  []Link   `yaml:"links" doc:"Agents that are linked with settings of their own."`
@@ -49,47 +38,14 @@ type Connector struct {
 	source *node
 }
 
-// ConnectorConfig holds the keys of all types and modes.
-type ConnectorConfig struct {
-	RequireAuthentication *bool             `yaml:"require_authentication" modes:"inbound,sync" doc:"Whether callers must authenticate. The key 'authentication' selects the method."`
-	Authentication        string            `yaml:"authentication" modes:"inbound,sync" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" without:"secret" doc:"How callers authenticate: by the secret of the connector, or by the signature of a provider."`
-	ContextHeaders        []string          `yaml:"context_headers" modes:"inbound,sync" doc:"Names of up to 16 request headers that runs can read."`
-	FilesRequired         *bool             `yaml:"files_required" modes:"inbound,sync" doc:"Fails the runs of an event before they start if it has no attachment, or an attachment was omitted."`
-	TimeoutSeconds        *int              `yaml:"timeout_seconds" modes:"sync,outbound" min:"1" max:"900" without:"300 (sync), 15 (outbound)" doc:"Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60)."`
-	URL                   string            `yaml:"url" variables:"any" modes:"outbound" doc:"URL that an outbound webhook sends results to. Required."`
-	Headers               map[string]string `yaml:"headers" variables:"any" modes:"outbound" doc:"Headers of the requests with results."`
-	Retry                 *DeliveryRetry    `yaml:"retry" modes:"outbound" doc:"Retries of failed deliveries."`
-	Schedule              string            `yaml:"schedule" variables:"plain" modes:"cron" doc:"Schedule, as five fields of cron or a word such as '@hourly'. Required."`
-	Timezone              string            `yaml:"timezone" variables:"plain" modes:"cron" without:"UTC" doc:"IANA name of the schedule's time zone."`
-	MissedTicks           string            `yaml:"missed_ticks" modes:"cron" enum:"skip,latest" without:"skip" doc:"Handling of ticks that nothing could run: 'skip' drops them, 'latest' runs the newest one."`
-	Prompt                string            `yaml:"prompt" variables:"plain" modes:"cron" doc:"Question to the agents."`
-	Payload               any               `yaml:"payload" variables:"plain" modes:"cron" doc:"Data for the agents beside the prompt, as keys and values."`
-}
-
-// DeliveryRetry configures the retries of a delivery.
-type DeliveryRetry struct {
-	MaxAttempts     int   `yaml:"max_attempts" min:"1" max:"20" doc:"Maximum number of attempts."`
-	ScheduleSeconds []int `yaml:"schedule_seconds" doc:"Delay before each attempt after the previous one, in seconds. The first is 0."`
-}
-
-var (
-	connectorFields = fieldsOf(reflect.TypeFor[Connector]())
-	configType      = reflect.TypeFor[ConnectorConfig]()
-)
+// configType has the keys of config.
+var configType = reflect.TypeFor[connector.Config]()
 
 // Link connects an agent.
 type Link struct {
-	Agent         string        `yaml:"agent" required:"true" example:"support" doc:"Name of the agent."`
-	FilesRequired bool          `yaml:"files_required" doc:"Fails the agent's runs of an event before they start if it has no attachment, or an attachment was omitted."`
-	Outbound      *LinkOutbound `yaml:"outbound" doc:"Which results of the agent an outbound connector sends."`
-}
-
-// LinkOutbound is the policy of a link of an outbound connector.
-type LinkOutbound struct {
-	Mode             string   `yaml:"mode" enum:"automatic,agent_tool,middleware" without:"automatic" doc:"Trigger of a delivery: 'automatic' is the end of a run, 'agent_tool' a tool of the agent, 'middleware' a call of 'send_connector' in the agent's middleware."`
-	ActionName       string   `yaml:"action_name" without:"send_to_ and the connector's name" doc:"Name of the tool, for the mode 'agent_tool'."`
-	SourceConnectors []string `yaml:"source_connectors" without:"all" doc:"Connectors whose runs are sent, by the stems of their files."`
-	Statuses         []string `yaml:"statuses" enum:"completed,failed,cancelled,delivery_failed" without:"completed" doc:"Final statuses of the runs to send. 'delivery_failed' reports deliveries that fail."`
+	Agent         string            `yaml:"agent" required:"true" example:"support" doc:"Name of the agent."`
+	FilesRequired bool              `yaml:"files_required" doc:"Fails the agent's runs of an event before they start if it has no attachment, or an attachment was omitted."`
+	Outbound      *connector.Policy `yaml:"outbound" doc:"Which results of the agent an outbound connector sends."`
 }
 
 // AllLinks returns the links of both ways to write them, in order.
@@ -150,7 +106,7 @@ func ParseConnector(key string, content []byte, agents []string) (*Connector, er
 // Unsupported returns the problems of keys and values that this release rejects, or that a file cannot ask for.
 func (c *Connector) Unsupported() (problems Problems) {
 	problems.addUnsupported(c.source, reflect.TypeOf(c), "")
-	if required := c.Config.RequireAuthentication; c.Config.Authentication == "none" || required != nil && !*required {
+	if required := c.Config.RequireAuthentication; c.Config.Authentication == connector.AuthenticationNone || required != nil && !*required {
 		problems.add(c.At("config"), "a file cannot define a webhook without authentication, because its URL would be the only secret and "+
 			"follows from names; create the connector by the REST API or kubectl")
 	}
@@ -183,36 +139,25 @@ func (p *repoParser) parseConnector(file string) {
 	p.project.Connectors = append(p.project.Connectors, c)
 }
 
+// Kind returns the kind of the connector, or "" if type or mode are invalid.
+func (c *Connector) Kind() connector.Kind { return connector.KindOf(c.Type, c.Mode) }
+
 func (p *repoParser) checkConnector(c *Connector) {
 	switch {
-	case c.Type == ConnectorWebhook && c.Mode == "":
+	case c.Type == connector.TypeWebhook && c.Mode == "":
 		p.problems.add(c.At("mode"), `missing key "mode", which type webhook requires; write mode: inbound`)
-		return
-	case c.Type == ConnectorWebhook && !slices.Contains(connectorFields.byName["mode"].enum, c.Mode):
-		return // The decoder has reported the mode.
-	case c.Type == ConnectorWebhook:
-	case c.Type == ConnectorCron:
-		if c.Mode != "" && c.Mode != ModeInbound {
+	case c.Type == connector.TypeCron:
+		if c.Mode != "" && c.Mode != connector.Cron.Mode() {
 			p.problems.add(c.At("mode"), `a cron connector is always inbound; remove "mode"`)
 		}
-		c.Mode = ModeInbound
-	default:
-		return // The decoder has reported the type.
+		c.Mode = connector.Cron.Mode()
+	}
+	if c.Kind() == "" {
+		return // reported above or by the decoder
 	}
 	p.checkConfigKeys(c)
-	switch {
-	case c.Type == ConnectorCron:
-		p.checkCron(c)
-	case c.Mode == ModeOutbound:
-		p.checkOutbound(c)
-	default:
-		p.checkCallable(c)
-	}
-	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > displayname.MaxLength {
-		p.problems.add(c.At("name"), `"name" must be at most %d characters without ${`, displayname.MaxLength)
-	} else if problem := displayname.Problem(c.DisplayName); problem != "" && c.DisplayName != "" {
-		p.problems.add(c.At("name"), `"name" %s`, problem)
-	}
+	p.checkConnectorConfig(c)
+	p.checkTitle(c)
 	if len(c.AllLinks()) > MaxConnectorLinks {
 		p.problems.add(c.At("links"), "the connector has more than %d links, the maximum number of runs that an event may start",
 			MaxConnectorLinks)
@@ -230,98 +175,88 @@ func (p *repoParser) checkConnector(c *Connector) {
 	}
 }
 
-// configKeys returns the keys of config for a mode of webhooks, or for cron.
-func configKeys(mode string) (keys []string) {
-	for _, f := range fieldsOf(configType).ordered {
-		if slices.Contains(f.modes, mode) {
-			keys = append(keys, f.name)
-		}
+func (p *repoParser) checkTitle(c *Connector) {
+	if expand.Names(c.DisplayName) || utf8.RuneCountInString(c.DisplayName) > displayname.MaxLength {
+		p.problems.add(c.At("name"), `"name" must be at most %d characters without ${`, displayname.MaxLength)
+	} else if problem := displayname.Problem(c.DisplayName); problem != "" && c.DisplayName != "" {
+		p.problems.add(c.At("name"), `"name" %s`, problem)
+	}
+}
+
+// configKeys returns the keys of config for a kind.
+func configKeys(kind connector.Kind) (keys []string) {
+	for _, f := range kind.Fields() {
+		keys = append(keys, f.Name)
 	}
 	return keys
 }
 
-// checkConfigKeys reports keys of config that belong to another type or mode.
+// checkConfigKeys reports keys of config that belong to another kind.
 func (p *repoParser) checkConfigKeys(c *Connector) {
-	mode, kind := c.Mode, c.Mode+" webhook"
-	if c.Type == ConnectorCron {
-		mode, kind = ConnectorCron, ConnectorCron
-	}
 	config := c.source.findNode("config")
 	if config == nil {
 		return
 	}
+	keys := configKeys(c.Kind())
 	for _, e := range config.entries {
-		if f := fieldsOf(configType).byName[e.key]; f != nil && !slices.Contains(f.modes, mode) {
-			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, kind, strings.Join(configKeys(mode), ", "))
+		if fieldsOf(configType).byName[e.key] != nil && !slices.Contains(keys, e.key) {
+			p.problems.add(e.pos, "%q is not for %s connectors; their keys are %s", e.key, c.Kind(), strings.Join(keys, ", "))
 		}
 	}
 }
 
-// checkCallable checks the settings that inbound and sync webhooks share.
-func (p *repoParser) checkCallable(c *Connector) {
+// checkConnectorConfig checks the settings of a connector. The deployment checks texts with ${NAME}, which have placeholders here.
+func (p *repoParser) checkConnectorConfig(c *Connector) {
 	config := c.Config
-	required, method := config.RequireAuthentication, config.Authentication
-	if method != "" && required != nil && *required == (method == "none") {
-		p.problems.add(c.atConfig("require_authentication"), `"require_authentication" contradicts "authentication"; remove one of them`)
-	}
-	if len(config.ContextHeaders) > contextheader.Max {
-		p.problems.add(c.atConfig("context_headers"), `"context_headers" may name at most %d headers`, contextheader.Max)
-	}
-	for _, name := range config.ContextHeaders {
-		if wrong := contextheader.Check(name); wrong != "" {
-			p.problems.add(c.atConfig("context_headers"), "%q %s", name, wrong)
-		}
-	}
-}
-
-// checkCron checks the settings of a cron connector. The deployment checks texts with ${NAME}.
-func (p *repoParser) checkCron(c *Connector) {
-	config := c.Config
-	if config.Schedule == "" {
-		p.problems.add(c.At("config"), `a cron connector needs "schedule", such as "0 6 * * 1-5" or "@hourly"`)
-	}
-	if config.Schedule == "" || expand.Names(config.Schedule) {
-		config.Schedule = "@daily"
-	}
-	if expand.Names(config.Timezone) {
-		config.Timezone = ""
-	}
-	payload, err := json.Marshal(config.Payload)
-	if err != nil {
-		p.problems.add(c.atConfig("payload"), `"payload" must be a mapping with text as its keys`)
-		return
-	}
-	p.checkVariables(c, payload)
-	for _, wrong := range cron.Check(config.Schedule, config.Timezone, config.Prompt, payload) {
-		p.problems.add(c.atConfig(string(wrong.Field)), "%q %s", wrong.Field, wrong.Problem)
-	}
-}
-
-// checkVariables checks the ${NAME} in the texts of a cron connector.
-func (p *repoParser) checkVariables(c *Connector, payload []byte) {
-	for key, text := range map[string]string{"schedule": c.Config.Schedule, "timezone": c.Config.Timezone, "prompt": c.Config.Prompt} {
+	placeholder := func(key, text, value string) string {
 		if err := expand.Check(text); err != nil {
 			p.problems.add(c.atConfig(key), "%q %v", key, err)
 		}
+		if expand.Names(text) {
+			return value
+		}
+		return text
 	}
+	config.URL = placeholder("url", config.URL, "https://example.com")
+	config.Schedule = placeholder("schedule", config.Schedule, "@daily")
+	config.Timezone = placeholder("timezone", config.Timezone, "")
+	config.Prompt = placeholder("prompt", config.Prompt, "")
+	config.Headers = p.checkHeaderTexts(c)
 	none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
-	if _, err := none.JSON(payload); err != nil {
+	if _, err := none.JSON(config.Payload); len(config.Payload) > 0 && err != nil {
 		p.problems.add(c.atConfig("payload"), `"payload" %v`, err)
+	}
+	for _, problem := range c.Kind().CheckRules(config) {
+		p.problems.add(c.atConfig(problem.Field), "%q %s", problem.Field, problem.Problem)
 	}
 }
 
+// checkHeaderTexts returns the headers of a connector, with empty values in place of values with ${NAME}.
+func (p *repoParser) checkHeaderTexts(c *Connector) map[string]string {
+	headers := maps.Clone(c.Config.Headers)
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if err := expand.Check(headers[name]); err != nil {
+			p.problems.add(c.atConfig("headers"), `"headers" %v, in the value of %q`, err, name)
+		}
+		if expand.Names(headers[name]) {
+			headers[name] = ""
+		}
+	}
+	return headers
+}
+
 func (p *repoParser) checkLink(c *Connector, l Link) {
-	if l.FilesRequired && c.Mode == ModeOutbound {
+	if l.FilesRequired && c.Kind().Sends() {
 		p.problems.add(c.At("links"), `"files_required" is for links of inbound, sync and cron connectors; remove it`)
 	}
 	if l.Outbound == nil {
 		return
 	}
-	if c.Mode != ModeOutbound {
+	if !c.Kind().Sends() {
 		p.problems.add(c.At("links"), `"outbound" is for links of outbound connectors; remove it`)
 	}
-	for _, wrong := range l.Outbound.validPolicy().Check() {
-		p.problems.add(c.At("links"), `"outbound.%s" %s`, wrong.Field, wrong.Problem)
+	for _, problem := range validPolicy(*l.Outbound).Check() {
+		p.problems.add(c.At("links"), `"outbound.%s" %s`, problem.Field, problem.Problem)
 	}
 }
 

@@ -60,6 +60,10 @@ func (d *decoder) decodeValue(n *node, v reflect.Value, path string) {
 	if n.isNull() {
 		return // Null is like a missing key.
 	}
+	if v.Type() == reflect.TypeFor[json.RawMessage]() {
+		d.decodeJSON(n, v, path)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -147,6 +151,16 @@ func (d *decoder) decodeMap(n *node, v reflect.Value, path string) {
 		out.SetMapIndex(reflect.ValueOf(e.key), elem)
 	}
 	v.Set(out)
+}
+
+// decodeJSON keeps a value as JSON.
+func (d *decoder) decodeJSON(n *node, v reflect.Value, path string) {
+	data, err := json.Marshal(n.toValue())
+	if err != nil {
+		d.report(n.pos, "%q must be a value that JSON can hold", path)
+		return
+	}
+	v.SetBytes(data)
 }
 
 func (d *decoder) decodeScalar(n *node, v reflect.Value, path string) {

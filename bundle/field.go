@@ -3,6 +3,7 @@
 package bundle
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,7 +19,8 @@ import (
 //	doc                meaning, in Markdown with 'code' in single quotes
 //	example            valid value, in YAML
 //	types              agent types that have the key (values of the key "type" beside it); all without the tag
-//	modes              modes of webhooks that have the key of a connector's config, or cron
+//	kinds              kinds of connectors that have the key of config
+//	needed             kind of connectors that requires the key of config
 //	required           "true", or the values of "type" that require the key
 //	choice             name of a choice: of the keys with the same choice at most one may be written, and one if they are required
 //	enum               allowed values of a text, or of the items of a list
@@ -38,7 +40,8 @@ type field struct {
 	index                       []int // of the Go field, also in an embedded struct
 	goType                      reflect.Type
 
-	types, modes            []string
+	types, kinds            []string
+	needed                  string
 	requiredFor             []string
 	required                bool
 	choice                  string
@@ -84,7 +87,7 @@ func parseField(goField reflect.StructField) *field {
 	}
 	f := &field{
 		name: name, doc: tag.Get("doc"), example: tag.Get("example"), without: tag.Get("without"), index: goField.Index, goType: goField.Type,
-		types: splitTag(tag, "types"), modes: splitTag(tag, "modes"), required: tag.Get("required") == "true", choice: tag.Get("choice"),
+		types: splitTag(tag, "types"), kinds: splitTag(tag, "kinds"), needed: tag.Get("needed"), required: tag.Get("required") == "true", choice: tag.Get("choice"),
 		enum: splitTag(tag, "enum"), unsupportedValues: splitTag(tag, "unsupportedValues"), form: tag.Get("form"), variables: tag.Get("variables"),
 		min: parseBound(tag, "min"), max: parseBound(tag, "max"), over: parseBound(tag, "over"),
 		baseOnly: tag.Get("scope") == "base", noDefault: tag.Get("defaults") == "false", unsupported: tag.Get("unsupported") == "true",
@@ -124,6 +127,11 @@ func parseBound(tag reflect.StructTag, name string) *float64 {
 // isForType reports whether the key applies to a value of the key "type" beside it. An unknown type, "", has all keys.
 func (f *field) isForType(typeName string) bool {
 	return typeName == "" || len(f.types) == 0 || slices.Contains(f.types, typeName)
+}
+
+// isList reports whether the key has a list of values. JSON is one value.
+func (f *field) isList() bool {
+	return f.goType.Kind() == reflect.Slice && f.goType != reflect.TypeFor[json.RawMessage]()
 }
 
 // isRequiredFor reports whether a struct with this value of "type" must have the key.

@@ -5,6 +5,7 @@ package bundle
 import (
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,16 +18,17 @@ var tagName = regexp.MustCompile(`(\w+):"[^"]*"`)
 func TestFields_HaveKnownTags(t *testing.T) {
 	t.Parallel()
 	known := []string{
-		"yaml", "doc", "example", "types", "modes", "required", "choice", "enum", "form", "file", "min", "max", "over", "without", "scope", "defaults", "variables",
-		"unsupported", "unsupportedValues",
+		"yaml", "doc", "example", "types", "kinds", "required", "choice", "enum", "form", "file", "min", "max", "over", "without", "scope", "defaults", "variables",
+		"unsupported", "unsupportedValues", "json", "needed", "maxLength", "maxItems",
 	}
+	packages := []string{reflect.TypeFor[Agent]().PkgPath(), configType.PkgPath()}
 	seen := map[reflect.Type]bool{}
 	var visit func(of reflect.Type)
 	visit = func(of reflect.Type) {
 		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
 			of = of.Elem()
 		}
-		if of.Kind() != reflect.Struct || of.PkgPath() != reflect.TypeFor[Agent]().PkgPath() || seen[of] {
+		if of.Kind() != reflect.Struct || !slices.Contains(packages, of.PkgPath()) || seen[of] {
 			return
 		}
 		seen[of] = true

@@ -20,8 +20,8 @@ type Key struct {
 	Field string
 	// Types are the values of the key "type" that have the key, nil if there is no such key or the key is for all.
 	Types []string
-	// Modes are the modes of webhooks that have the key of a connector's config, or cron.
-	Modes []string
+	// Kinds are the kinds of connectors that have the key of config.
+	Kinds []string
 	Doc   string
 	// Default is the value without the key, "" for none.
 	Default string
@@ -61,12 +61,12 @@ func listKeys(defaults reflect.Value, prefix string) (keys []Key) {
 		v := defaults.FieldByIndex(f.index)
 		key := Key{
 			Path: prefix + f.name, Field: f.goName(defaults.Type()),
-			Types: f.types, Modes: f.modes, Doc: f.doc,
+			Types: f.types, Kinds: f.kinds, Doc: f.doc,
 			Default: defaultText(v, f), Example: exampleOf(f), Bounds: f.describeBounds(), Enum: f.enum, UnsupportedValues: f.unsupportedValues,
-			Required: f.required || len(f.requiredFor) > 0, Unsupported: !fields.isSupported(f),
+			Required: f.required || f.needed != "" || len(f.requiredFor) > 0, Unsupported: !fields.isSupported(f),
 			Excludes: fields.excluded(f),
 		}
-		if f.goType.Kind() == reflect.Slice {
+		if f.isList() {
 			key.Path += "[]"
 		}
 		if f.folder != "" {

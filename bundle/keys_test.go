@@ -145,11 +145,11 @@ func (k writtenKey) wrongValues() map[string]any {
 		}
 		return value
 	}
-	switch kind {
-	case reflect.Interface: // any value
-	case reflect.Struct:
+	switch {
+	case kind == reflect.Interface, k.field.Type == reflect.TypeFor[json.RawMessage](): // any value
+	case kind == reflect.Struct:
 		wrong["another type"] = []any{"zzz"}
-	case reflect.Bool:
+	case kind == reflect.Bool:
 		wrong["another type"] = "zzz"
 	default:
 		wrong["another type"] = true

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/expand"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 )
 
 // Defaults of the keys of an MCP server.
@@ -262,7 +262,7 @@ func (p *repoParser) checkMCPHeaders(at Position, s *MCPServer) {
 			headers[name] = ""
 		}
 	}
-	for _, wrong := range outbound.CheckHeaders(headers) {
+	for _, wrong := range connector.CheckHeaders(headers) {
 		p.problems.add(at, "%q %s", s.Name, wrong.Problem)
 	}
 }

@@ -4,57 +4,22 @@ package bundle
 
 import (
 	"cmp"
-	"maps"
 	"reflect"
 	"slices"
 
-	"github.com/agentplatform/agentplatform/internal/expand"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 )
 
-// checkOutbound checks the settings of an outbound webhook. The deployment checks texts with ${NAME}.
-func (p *repoParser) checkOutbound(c *Connector) {
-	config := outbound.Config{URL: c.Config.URL}
-	if expand.Names(config.URL) {
-		config.URL = "https://example.com"
+// validPolicy returns a policy without values that the decoder has rejected.
+func validPolicy(policy connector.Policy) connector.Policy {
+	fields := fieldsOf(reflect.TypeFor[connector.Policy]()).byName
+	if policy.Mode != "" && !slices.Contains(fields["mode"].enum, policy.Mode) {
+		return connector.Policy{}
 	}
-	if t := c.Config.TimeoutSeconds; t != nil {
-		config.TimeoutSeconds = *t
-	}
-	if r := c.Config.Retry; r != nil {
-		config.Retry.ScheduleSeconds = r.ScheduleSeconds
-	}
-	if err := expand.Check(c.Config.URL); err != nil {
-		p.problems.add(c.atConfig("url"), `"url" %v`, err)
-	}
-	headers := maps.Clone(c.Config.Headers)
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if err := expand.Check(headers[name]); err != nil {
-			p.problems.add(c.atConfig("headers"), `"headers" %v, in the value of %q`, err, name)
-		}
-		if expand.Names(headers[name]) {
-			headers[name] = ""
-		}
-	}
-	for _, wrong := range append(config.Check(), outbound.CheckHeaders(headers)...) {
-		at := c.atConfig(string(wrong.Field))
-		if config.URL == "" && wrong.Field == outbound.FieldURL {
-			at = c.At("config")
-		}
-		p.problems.add(at, "%q %s", wrong.Field, wrong.Problem)
-	}
-}
-
-// validPolicy returns the policy of the link without values that the decoder has rejected.
-func (l LinkOutbound) validPolicy() outbound.Link {
-	fields := fieldsOf(reflect.TypeFor[LinkOutbound]()).byName
-	if l.Mode != "" && !slices.Contains(fields["mode"].enum, l.Mode) {
-		return outbound.Link{}
-	}
-	statuses := slices.DeleteFunc(slices.Clone(l.Statuses), func(status string) bool {
+	policy.Statuses = slices.DeleteFunc(slices.Clone(policy.Statuses), func(status string) bool {
 		return status != "" && !slices.Contains(fields["statuses"].enum, status)
 	})
-	return outbound.Link{Mode: l.Mode, ActionName: l.ActionName, Sources: l.SourceConnectors, Statuses: statuses}
+	return policy
 }
 
 // linkOutbound checks the references of outbound connectors to other connectors, and the number and names of the tools
@@ -63,16 +28,16 @@ func (p *repoParser) linkOutbound() {
 	type tool struct{ agent, name string }
 	starts, sends, tools := map[string]bool{}, map[string]int{}, map[tool]string{}
 	for _, c := range p.project.Connectors {
-		starts[c.Key] = c.Mode != ModeOutbound
+		starts[c.Key] = !c.Kind().Sends()
 	}
 	for _, c := range p.project.Connectors {
-		if c.Mode != ModeOutbound {
+		if !c.Kind().Sends() {
 			continue
 		}
 		p.linkActions(c)
 		for _, l := range c.AllLinks() {
-			if sends[l.Agent]++; sends[l.Agent] == outbound.MaxLinks+1 {
-				p.problems.add(c.At("links"), "agent %q is linked to more than %d outbound connectors", l.Agent, outbound.MaxLinks)
+			if sends[l.Agent]++; sends[l.Agent] == connector.MaxLinks+1 {
+				p.problems.add(c.At("links"), "agent %q is linked to more than %d outbound connectors", l.Agent, connector.MaxLinks)
 			}
 			if l.Outbound == nil {
 				continue
@@ -96,7 +61,7 @@ func (p *repoParser) linkOutbound() {
 // linkMiddleware rejects a link in the mode middleware over which nothing sends.
 func (p *repoParser) linkMiddleware(c *Connector, l Link) {
 	file := middlewareFolder.name + "/" + l.Agent + ".star"
-	if l.Outbound.Mode != outbound.Middleware || p.project.byName[l.Agent] == nil || p.project.SendsByMiddleware(l.Agent) {
+	if l.Outbound.Mode != connector.Middleware || p.project.byName[l.Agent] == nil || p.project.SendsByMiddleware(l.Agent) {
 		return
 	}
 	if p.hasFile(file) && p.project.starlark[file] == nil {
@@ -130,10 +95,10 @@ func (c *Connector) Title() string { return cmp.Or(c.DisplayName, c.Key) }
 // ActionName returns the name of the tool that a link gives to its agent, or "". It is the same in every environment and
 // in tests.
 func (c *Connector) ActionName(l Link) string {
-	if c.Mode != ModeOutbound || l.Outbound == nil || l.Outbound.Mode != outbound.AgentTool {
+	if !c.Kind().Sends() || l.Outbound == nil || l.Outbound.Mode != connector.AgentTool {
 		return ""
 	}
-	return cmp.Or(l.Outbound.ActionName, outbound.DefaultActionName(c.Title()))
+	return cmp.Or(l.Outbound.ActionName, connector.DefaultActionName(c.Title()))
 }
 
 // Action is a tool that sends to an outbound connector of the repository.

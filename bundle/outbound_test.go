@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 )
 
 const (
@@ -75,7 +75,7 @@ func TestParse_RequiresMiddlewareOfLinks(t *testing.T) {
 func TestParse_ReportsOutboundProblems(t *testing.T) {
 	t.Parallel()
 	many := []string{"agents/ok.yaml", okAgent}
-	for i := range outbound.MaxLinks + 1 {
+	for i := range connector.MaxLinks + 1 {
 		many = append(many, fmt.Sprintf("connectors/c%02d.yaml", i), outboundConnector+"agents: [ok]\n")
 	}
 	for name, c := range map[string]struct {

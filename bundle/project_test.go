@@ -3,7 +3,6 @@
 package bundle_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector"
 )
 
 // newFiles returns a repository from alternating paths and contents.
@@ -281,8 +281,8 @@ func TestParse_ReadsConnectors(t *testing.T) {
 	nightly, orders, out := p.Connectors[0], p.Connectors[1], p.Connectors[2]
 	require.Equal(t, "nightly", nightly.Key)
 	require.False(t, nightly.Enabled)
-	require.Equal(t, bundle.ModeInbound, nightly.Mode)
-	require.Equal(t, map[string]any{"a": []any{json.Number("1")}}, nightly.Config.Payload)
+	require.Equal(t, string(connector.Inbound), nightly.Mode)
+	require.JSONEq(t, `{"a": [1]}`, string(nightly.Config.Payload))
 	require.Equal(t, []bundle.Link{{Agent: "ok", FilesRequired: true}}, nightly.AllLinks())
 	require.True(t, orders.Enabled)
 	require.Equal(t, []bundle.Link{{Agent: "ok"}}, orders.AllLinks())
@@ -403,8 +403,8 @@ func TestParse_ReportsConnectorProblems(t *testing.T) {
 		`connectors/e.yaml:1:7: "type" must be one of webhook, cron`,
 		`connectors/f.yaml:1:1: missing key "mode", which type webhook requires; write mode: inbound`,
 		`connectors/g.yaml:3:34: "require_authentication" contradicts "authentication"; remove one of them`,
-		`connectors/g.yaml:3:65: "a b" must be the name of a header, such as X-GitHub-Event`,
-		`connectors/g.yaml:3:65: "Cookie" must not be a header with a credential, a signature or an idempotency key: runs never see it`,
+		`connectors/g.yaml:3:65: "context_headers" has "a b", which must be the name of a header, such as X-GitHub-Event`,
+		`connectors/g.yaml:3:65: "context_headers" has "Cookie", which must not be a header with a credential, a signature or an idempotency key: runs never see it`,
 		`connectors/h.yaml:3:26: "config.authentication" must be one of secret, none, github, gitlab, stripe, slack, standard_webhooks`,
 		`connectors/h.yaml:3:34: "context_headers" may name at most 16 headers`,
 	}, "\n"))

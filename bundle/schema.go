@@ -9,6 +9,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/agentplatform/agentplatform/connector"
 )
 
 // Kind is the kind of a YAML file in a repository.
@@ -140,23 +142,23 @@ func (b schemaBuilder) allowedValues(f *field) []string {
 
 // connectorRules returns a rule for each type and mode with the keys of config.
 func connectorRules() (rules []schema) {
-	config := func(mode string) schema {
-		none := schema{}
+	for _, kind := range slices.Sorted(slices.Values(connector.Kinds())) {
+		none, keys := schema{}, configKeys(kind)
 		for _, f := range fieldsOf(configType).ordered {
-			if !slices.Contains(f.modes, mode) {
+			if !slices.Contains(keys, f.name) {
 				none[f.name] = false
 			}
 		}
-		return schema{"properties": schema{"config": schema{"properties": none}}}
+		rule := schema{"properties": schema{"config": schema{"properties": none}}}
+		if kind == connector.Cron {
+			rule["properties"].(schema)["mode"] = schema{"enum": []any{kind.Mode(), nil}}
+			rules = append(rules, conditionalRule("type", connector.TypeCron, rule))
+			continue
+		}
+		rules = append(rules, conditionalRule("type", connector.TypeWebhook, conditionalRule("mode", kind.Mode(), rule)))
 	}
-	for _, mode := range slices.Sorted(slices.Values(connectorFields.byName["mode"].enum)) {
-		rule := conditionalRule("type", ConnectorWebhook, conditionalRule("mode", mode, config(mode)))
-		rules = append(rules, rule)
-	}
-	cron := config(ConnectorCron)
-	cron["properties"].(schema)["mode"] = schema{"enum": []any{ModeInbound, nil}}
 	needsMode := schema{"required": []string{"mode"}, "properties": schema{"mode": schema{"type": "string"}}}
-	return append(rules, conditionalRule("type", ConnectorCron, cron), conditionalRule("type", ConnectorWebhook, needsMode))
+	return append(rules, conditionalRule("type", connector.TypeWebhook, needsMode))
 }
 
 // conditionalRule returns a rule for maps whose key has the value.
@@ -216,6 +218,9 @@ func (s *structFields) choiceRules() (rules []schema) {
 // fieldSchema returns the schema of a field from its type and tags.
 func (b schemaBuilder) fieldSchema(v reflect.Value, f *field) schema {
 	t := v.Type()
+	if t == reflect.TypeFor[json.RawMessage]() {
+		return schema{}
+	}
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		v = reflect.Zero(t)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agentplatform/agentplatform/internal/contextheader"
+	"github.com/agentplatform/agentplatform/connector"
 )
 
 func (p *repoParser) parseSuite(file string) {
@@ -41,11 +41,11 @@ func (p *repoParser) checkCase(c *Case) {
 	case c.source.isWritten("payload") && len(c.Files) > 0 && !isMap:
 		p.problems.add(c.At("payload"), `beside "files" the payload must be keys and values, like the fields of a form`)
 	}
-	if len(c.Context.Headers) > contextheader.Max {
-		p.problems.add(c.At("context", "headers"), `"context.headers" may have at most %d headers`, contextheader.Max)
+	if len(c.Context.Headers) > connector.MaxContextHeaders {
+		p.problems.add(c.At("context", "headers"), `"context.headers" may have at most %d headers`, connector.MaxContextHeaders)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Context.Headers)) {
-		if wrong := contextheader.Check(name); wrong != "" {
+		if wrong := connector.CheckContextHeader(name); wrong != "" {
 			p.problems.add(c.At("context", "headers", name), "%q %s", name, wrong)
 		}
 	}

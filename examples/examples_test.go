@@ -106,7 +106,7 @@ func TestREADMEs_MatchFiles(t *testing.T) {
 			for _, found := range variable.FindAllStringSubmatch(read(t, files, c.SourcePath), -1) {
 				require.Contains(t, readme, "name: "+found[1], "the README sets the variable")
 			}
-			if c.Mode != bundle.ModeOutbound && c.Type == bundle.ConnectorWebhook {
+			if c.Kind().HasCallers() {
 				require.Contains(t, readme, "conn dev."+c.Key+" ", "the README reads the URL of the webhook")
 			}
 		}
@@ -145,7 +145,7 @@ func TestREADMEs_SendKnownInput(t *testing.T) {
 			}
 		}
 		if slices.ContainsFunc(project.Connectors, func(c *bundle.Connector) bool {
-			return c.Type == bundle.ConnectorWebhook && c.Mode != bundle.ModeOutbound
+			return c.Kind().HasCallers()
 		}) {
 			require.NotZero(t, calls, "the README calls the webhook")
 		}

@@ -4,9 +4,7 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,28 +16,6 @@ const TypeCron = "cron"
 // ErrTickTaken means that a tick is no longer due: another process has recorded it, or its
 // connector has changed. The caller reads the due ticks again.
 var ErrTickTaken = errors.New("the tick is no longer due")
-
-// CronConfig is Connector.Config of a cron connector. A change of schedule or time zone restarts
-// the schedule.
-type CronConfig struct {
-	// Schedule has five fields or is a macro such as @hourly.
-	Schedule string `json:"schedule"`
-	// TimeZone is an IANA name.
-	TimeZone string `json:"timezone"`
-	// MissedTicks is skip or latest.
-	MissedTicks string `json:"missed_ticks"`
-	Prompt      string `json:"prompt"`
-	// Payload is a JSON object, or empty.
-	Payload json.RawMessage `json:"payload,omitempty"`
-}
-
-// Cron returns the configuration of a cron connector.
-func (c Connector) Cron() (config CronConfig, err error) {
-	if err = json.Unmarshal(c.Config, &config); err != nil {
-		err = fmt.Errorf("reading the configuration of connector %s: %w", c.Key(), err)
-	}
-	return config, err
-}
 
 // DueTick is a due tick.
 type DueTick struct {

@@ -5,7 +5,6 @@ package v1alpha1
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -201,20 +200,6 @@ func (c *Connector) Signature() string {
 	return ""
 }
 
-// ContextHeaders returns the headers that runs see, in lower case and without duplicates.
-func (c *Connector) ContextHeaders() []string {
-	if c.Spec.Webhook == nil {
-		return nil
-	}
-	var out []string
-	for _, name := range c.Spec.Webhook.ContextHeaders {
-		if lower := strings.ToLower(string(name)); !slices.Contains(out, lower) {
-			out = append(out, lower)
-		}
-	}
-	return out
-}
-
 // HasSecret reports whether the connector has a secret, for callers or for signatures.
 func (c *Connector) HasSecret() bool { return c.RequiresAuthentication() || c.Sends() }
 
@@ -237,20 +222,6 @@ func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec
 // RequiresFiles reports whether runs of events without attachments fail.
 func (c *Connector) RequiresFiles() bool {
 	return c.Spec.Webhook != nil && c.Spec.Webhook.FilesRequired
-}
-
-// Timeout returns webhook.timeoutSeconds. The default is 5 minutes for a sync webhook, 15 s for an
-// outbound one, and 0 for a connector that does not wait.
-func (c *Connector) Timeout() time.Duration {
-	w := c.Spec.Webhook
-	defaults := map[ConnectorMode]time.Duration{ModeSync: DefaultSyncTimeout, ModeOutbound: DefaultOutboundTimeout}
-	switch {
-	case defaults[c.Spec.Mode] == 0:
-		return 0
-	case w == nil || w.TimeoutSeconds == nil:
-		return defaults[c.Spec.Mode]
-	}
-	return time.Duration(*w.TimeoutSeconds) * time.Second
 }
 
 // SecretVersion returns spec.secretVersion, or 1 if it is not set.

@@ -84,10 +84,6 @@ const (
 
 // Defaults that depend on the mode, or that status methods apply.
 const (
-	// DefaultSyncTimeout is how long a sync webhook waits for the result.
-	DefaultSyncTimeout = 5 * time.Minute
-	// DefaultOutboundTimeout limits an attempt of an outbound webhook.
-	DefaultOutboundTimeout = 15 * time.Second
 	// DefaultSecretGracePeriod is how long the old secrets stay valid after a rotation.
 	DefaultSecretGracePeriod = 24 * time.Hour
 )

@@ -217,7 +217,6 @@ func TestConnector_Defaults(t *testing.T) {
 	c := newConnector()
 	require.True(t, c.IsEnabled())
 	require.True(t, c.RequiresAuthentication())
-	require.Zero(t, c.Timeout())
 	require.EqualValues(t, 1, c.SecretVersion())
 	require.Equal(t, 24*time.Hour, c.SecretGracePeriod())
 	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
@@ -225,7 +224,6 @@ func TestConnector_Defaults(t *testing.T) {
 	require.Equal(t, v1alpha1.ConnectorWebhook, c.Type())
 
 	c.Spec.Mode = v1alpha1.ModeSync
-	require.Equal(t, 5*time.Minute, c.Timeout())
 	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))
 	require.Zero(t, c.SecretGracePeriod())
 }

@@ -8,7 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -17,58 +18,10 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
-
-// WebhookConfig has the common fields of inbound and sync webhooks.
-type WebhookConfig struct {
-	Authentication        Authentication `json:"authentication" doc:"How callers authenticate."`
-	RequireAuthentication bool           `json:"require_authentication" doc:"Whether callers must authenticate: false if authentication is none."`
-	Secret                *string        `json:"secret" doc:"******** if the project set its own secret with the REST API; else null."`
-	ContextHeaders        []string       `json:"context_headers" doc:"Request headers that runs see in their context." example:"[\"x-github-event\"]"`
-	FilesRequired         bool           `json:"files_required" doc:"Whether runs of an event fail if it has no attachment or if an attachment is omitted."`
-}
-
-// InboundConfig is the config of an inbound webhook.
-type InboundConfig struct {
-	WebhookConfig
-	TimeoutSeconds *int `json:"timeout_seconds" doc:"Always null: an inbound webhook responds at once."`
-}
-
-// Doc describes the type.
-func (InboundConfig) Doc() string { return "The configuration of a webhook of mode inbound." }
-
-// SyncConfig is the config of a sync webhook.
-type SyncConfig struct {
-	WebhookConfig
-	TimeoutSeconds int `json:"timeout_seconds" doc:"How long a caller waits for the agent's result, in seconds." example:"300"`
-}
-
-// Doc describes the type.
-func (SyncConfig) Doc() string { return "The configuration of a webhook of mode sync." }
-
-// InboundConfigInput is the config of an inbound webhook in a request.
-type InboundConfigInput struct {
-	Authentication        *Authentication `json:"authentication,omitempty" doc:"How callers authenticate. Default: secret."`
-	RequireAuthentication *bool           `json:"require_authentication,omitempty" doc:"false is the same as authentication none. If both are given, they must agree."`
-	Secret                *string         `json:"secret,omitempty" doc:"The project's own secret of at most 4096 bytes, as Slack and Stripe issue it. Default: a generated secret. In an update, an empty, masked or omitted value keeps the stored secret. If the update changes authentication, an omitted secret is generated."`
-	ContextHeaders        []string        `json:"context_headers,omitempty" maxItems:"16" doc:"Request headers that runs see in their context, by their lower-case names. Headers with credentials are not allowed."`
-	FilesRequired         *bool           `json:"files_required,omitempty" doc:"Whether runs of an event fail if it has no attachment or if an attachment is omitted. Default: false."`
-}
-
-// Doc describes the type.
-func (InboundConfigInput) Doc() string {
-	return "The configuration of a webhook of mode inbound to set."
-}
-
-// SyncConfigInput is the config of a sync webhook in a request.
-type SyncConfigInput struct {
-	InboundConfigInput
-	TimeoutSeconds *int32 `json:"timeout_seconds,omitempty" minimum:"1" maximum:"900" doc:"How long a caller waits for the agent's result, in seconds. Default: 300."`
-}
-
-// Doc describes the type.
-func (SyncConfigInput) Doc() string { return "The configuration of a webhook of mode sync to set." }
 
 // ConnectorConfig is the config of a connector: one of the types above.
 type ConnectorConfig struct{ Value any }
@@ -80,9 +33,7 @@ func (c ConnectorConfig) MarshalJSON() ([]byte, error) { return json.Marshal(c.V
 func (c *ConnectorConfig) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &c.Value) }
 
 // Schema refers to the component of describeConfigs.
-func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfig", reflect.TypeFor[InboundConfig](), reflect.TypeFor[SyncConfig](), reflect.TypeFor[OutboundConfig](), reflect.TypeFor[CronConfig]())
-}
+func (ConnectorConfig) Schema(r huma.Registry) *huma.Schema { return anyConfig(r, "ConnectorConfig") }
 
 // ConnectorConfigInput is the config of a connector in a request. It is decoded once the type is known, so that errors
 // name the field.
@@ -98,64 +49,59 @@ func (c ConnectorConfigInput) given() bool { return len(c) > 0 && string(c) != "
 
 // Schema refers to the component of describeConfigs.
 func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
-	return alternatives(r, "ConnectorConfigInput", reflect.TypeFor[InboundConfigInput](), reflect.TypeFor[SyncConfigInput](), reflect.TypeFor[OutboundConfigInput](), reflect.TypeFor[CronConfigInput]())
-}
-
-// alternatives registers the types, and a component that describeConfigs describes as one of them. huma validates
-// requests against the component, an object with any fields.
-func alternatives(r huma.Registry, name string, types ...reflect.Type) *huma.Schema {
-	for _, t := range types {
-		r.Schema(t, true, t.Name())
-	}
-	if _, there := r.Map()[name]; !there {
-		s := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
-		s.PrecomputeMessages()
-		r.Map()[name] = s
-	}
-	return &huma.Schema{Ref: rest.SchemaPrefix + name}
+	return anyConfig(r, "ConnectorConfigInput")
 }
 
 // applyConfig writes a config into the spec of the connector with an ID.
-func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, kind rest.ConnectorType, config ConnectorConfigInput) error {
-	switch {
-	case kind == rest.ConnectorType(v1alpha1.ConnectorCron):
-		return applyCron(&conn.Spec, config)
-	case conn.Spec.Mode == v1alpha1.ModeOutbound:
-		return s.applyOutbound(c, id, &conn.Spec, config)
+func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, typ rest.ConnectorType, config ConnectorConfigInput) error {
+	kind := connector.KindOf(string(typ), conn.Spec.Mode.Word())
+	if kind == "" {
+		return rest.InvalidField("body.mode", "must be inbound for a cron connector: leave it out")
 	}
-	return s.applyWebhook(c, id, &conn.Spec, config)
+	in, err := decodeConfig(kind, json.RawMessage(config))
+	if err != nil {
+		return err
+	}
+	if ref := conn.Spec.HeadersSecretRef; in.HeadersSecret != nil && (ref == nil || string(ref.Name) != *in.HeadersSecret) {
+		return rest.InvalidField("body.config.headers_secret", "can be set only by headersSecretRef of the Connector object")
+	} else if ref != nil && len(in.Headers) > 0 {
+		return rest.InvalidField("body.config.headers", fmt.Sprintf("come from the Secret %q: change them there", ref.Name))
+	}
+	var problems []rest.FieldError
+	for _, problem := range kind.Check(in.Config) {
+		problems = append(problems, rest.FieldError{Location: "body.config." + problem.Field, Message: problem.Problem})
+	}
+	if len(problems) > 0 {
+		return rest.Invalid(problems...)
+	}
+	return s.setConfig(c, id, &conn.Spec, kind, in)
 }
 
-// applyWebhook writes a config into the spec of an inbound or sync webhook. The secret is sealed for the connector with
-// the ID.
-func (s *API) applyWebhook(c *rest.Caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, config ConnectorConfigInput) error {
-	var in SyncConfigInput
-	if err := decodeConfig(json.RawMessage(config), &in); err != nil {
-		return err
+// setConfig writes a valid config into a spec. The credentials are sealed for the connector with the ID.
+func (s *API) setConfig(c *rest.Caller, id uuid.UUID, spec *v1alpha1.ConnectorSpec, kind connector.Kind, in configInput) error {
+	headers, stored := in.Headers, v1alpha1.WebhookConnector{}
+	if in.Headers = nil; spec.Webhook != nil {
+		stored = *spec.Webhook
 	}
-	if t := in.TimeoutSeconds; t != nil {
-		if spec.Mode == v1alpha1.ModeInbound {
-			return rest.InvalidField("body.config.timeout_seconds", "is a field of mode sync: an inbound webhook responds at once")
+	set := *spec
+	crd.SetConfig(&set, kind, in.Config)
+	switch {
+	case kind.HasCallers():
+		sealed, err := s.sealSecret(c, id, spec, in.Secret, set.Webhook.Authentication)
+		if err != nil {
+			return err
 		}
-		if *t < 1 || *t > 900 {
-			return rest.InvalidField("body.config.timeout_seconds", "must be 1 to 900")
+		if set.Webhook.SealedSecret = sealed; set.Webhook.Authentication == v1alpha1.AuthenticationNone {
+			set.SecretRef = nil
 		}
+	case kind.Sends():
+		sealed, err := s.sealHeaders(c, id, headers, stored.SealedHeaders)
+		if err != nil {
+			return err
+		}
+		set.Webhook.SealedHeaders = sealed
 	}
-	authentication, err := in.authentication()
-	if err != nil {
-		return err
-	}
-	sealed, err := s.sealSecret(c, id, spec, in.Secret, authentication)
-	if err != nil {
-		return err
-	}
-	if authentication == v1alpha1.AuthenticationNone {
-		spec.SecretRef = nil
-	}
-	spec.Webhook = &v1alpha1.WebhookConnector{Authentication: authentication, SealedSecret: sealed, TimeoutSeconds: in.TimeoutSeconds, FilesRequired: in.FilesRequired != nil && *in.FilesRequired}
-	for _, name := range in.ContextHeaders {
-		spec.Webhook.ContextHeaders = append(spec.Webhook.ContextHeaders, v1alpha1.HeaderName(name))
-	}
+	*spec = set
 	return nil
 }
 
@@ -199,87 +145,80 @@ func (s *API) sealSecret(
 	return base64.StdEncoding.EncodeToString(sealed), nil
 }
 
-// authentication returns the authentication of two fields, or 422 if they contradict each other.
-func (in InboundConfigInput) authentication() (v1alpha1.WebhookAuthentication, error) {
-	implied := v1alpha1.AuthenticationSecret
-	if in.RequireAuthentication != nil && !*in.RequireAuthentication {
-		implied = v1alpha1.AuthenticationNone
-	}
-	if in.Authentication == nil {
-		return implied, nil
-	}
-	named := v1alpha1.WebhookAuthenticationOf(string(*in.Authentication))
-	switch {
-	case named == "":
-		return "", rest.InvalidField("body.config.authentication", "must be one of "+strings.Join(authentications(), ", "))
-	case in.RequireAuthentication != nil && *in.RequireAuthentication == (named == v1alpha1.AuthenticationNone):
-		return "", rest.InvalidField("body.config.require_authentication", "contradicts authentication: leave out one of the two fields")
-	}
-	return named, nil
+// configInput is a config in a request.
+type configInput struct {
+	connector.Config
+	Secret        *string `json:"secret"`
+	HeadersSecret *string `json:"headers_secret"`
 }
 
-// decodeConfig rejects fields that the type does not have.
-func decodeConfig(config json.RawMessage, into any) error {
-	unknown, err := kjson.UnmarshalStrict(config, into)
+// decodeConfig rejects fields that the kind does not have.
+func decodeConfig(kind connector.Kind, config json.RawMessage) (in configInput, err error) {
+	unknown, err := kjson.UnmarshalStrict(config, &in)
 	var typed *json.UnmarshalTypeError
 	if errors.As(err, &typed) && strings.HasPrefix(typed.Value, "number ") {
-		unknown, err = kjson.UnmarshalStrict(rest.NormalizeIntegers(config), into)
+		in = configInput{}
+		unknown, err = kjson.UnmarshalStrict(rest.NormalizeIntegers(config), &in)
 	}
-	var field kjson.FieldError
+	var (
+		field kjson.FieldError
+		given map[string]json.RawMessage
+	)
 	switch {
 	case errors.As(err, &typed):
-		// The path of the field contains embedded structs, which have no name in JSON.
-		var path []string
-		for _, part := range strings.Split(typed.Field, ".") {
-			if part == strings.ToLower(part) {
-				path = append(path, part)
+		return in, rest.InvalidField(strings.TrimSuffix("body.config."+jsonPath(typed.Field), "."), "must not be a JSON "+typed.Value)
+	case err != nil:
+		return in, rest.InvalidField("body.config", "must be a JSON object")
+	case len(unknown) > 0 && errors.As(unknown[0], &field):
+		return in, rest.InvalidField("body.config."+field.FieldPath(), "is not a field of this type and mode")
+	}
+	if err := json.Unmarshal(config, &given); err != nil {
+		return in, rest.InvalidField("body.config", "must be a JSON object")
+	}
+	known := configFields(kind)
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		i := slices.IndexFunc(known, func(f configField) bool { return f.Name == name })
+		switch {
+		case kind == connector.Inbound && name == "timeout_seconds" && string(given[name]) == "null": // as in responses
+		case i < 0:
+			return in, rest.InvalidField("body.config."+name, "is not a field of this type and mode")
+		case known[i].Enum != nil && string(given[name]) == `""`:
+			return in, rest.InvalidField("body.config."+name, "must be one of "+strings.Join(known[i].Enum, ", "))
+		}
+	}
+	return in, nil
+}
+
+// jsonPath returns the path of a field in JSON. The path of a Go field contains embedded structs, which have no name there.
+func jsonPath(field string) string {
+	parts := strings.Split(field, ".")
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part != strings.ToLower(part) }), ".")
+}
+
+// showConfig returns the config with its defaults. Credentials are masked.
+func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
+	kind := crd.KindOf(conn)
+	out := crd.ConfigOf(conn).WithDefaults(kind).Values(kind)
+	switch {
+	case kind.HasCallers():
+		out["secret"] = nil
+		if conn.SealedSecret() != "" {
+			out["secret"] = rest.Masked
+		}
+		if _, waits := out["timeout_seconds"]; !waits {
+			out["timeout_seconds"] = nil
+		}
+	case kind.Sends():
+		masked := map[string]string{}
+		for _, headers := range []map[string]string{conn.Spec.Webhook.SealedHeaders, conn.Spec.Webhook.Headers} {
+			for name := range headers {
+				masked[name] = rest.Masked
 			}
 		}
-		name := strings.Join(path, ".")
-		return rest.InvalidField(strings.TrimSuffix("body.config."+name, "."), "must not be a JSON "+typed.Value)
-	case err != nil:
-		return rest.InvalidField("body.config", "must be a JSON object")
-	case len(unknown) > 0 && errors.As(unknown[0], &field):
-		return rest.InvalidField("body.config."+field.FieldPath(), "is not a field of this type and mode")
+		out["headers"], out["headers_secret"] = masked, nil
+		if ref := conn.Spec.HeadersSecretRef; ref != nil {
+			out["headers_secret"] = string(ref.Name)
+		}
 	}
-	return nil
-}
-
-// showConfig returns the config with its defaults.
-func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
-	if conn.Spec.Cron != nil {
-		return ConnectorConfig{showCron(conn.Spec.Cron)}
-	}
-	if conn.Sends() {
-		return ConnectorConfig{showOutbound(conn)}
-	}
-	webhook := WebhookConfig{
-		Authentication: Authentication(conn.Authentication().Word()), RequireAuthentication: conn.RequiresAuthentication(),
-		ContextHeaders: append([]string{}, conn.ContextHeaders()...), FilesRequired: conn.RequiresFiles(),
-	}
-	if conn.SealedSecret() != "" {
-		webhook.Secret = rest.Optional(rest.Masked)
-	}
-	if conn.Spec.Mode == v1alpha1.ModeSync {
-		return ConnectorConfig{SyncConfig{WebhookConfig: webhook, TimeoutSeconds: int(conn.Timeout().Seconds())}}
-	}
-	return ConnectorConfig{InboundConfig{WebhookConfig: webhook}}
-}
-
-// describeConfigs describes the types of a connector's config.
-func describeConfigs(all rest.Node) {
-	all["ConnectorConfig"] = rest.Node{
-		"description": "The configuration of a connector: InboundConfig, SyncConfig or OutboundConfig for a webhook of that mode, CronConfig for a cron " +
-			"connector. Only SyncConfig and OutboundConfig have a number as timeout_seconds.",
-		"oneOf": []any{rest.RefNode("schemas", "InboundConfig"), rest.RefNode("schemas", "SyncConfig"), rest.RefNode("schemas", "OutboundConfig"), rest.RefNode("schemas", "CronConfig")},
-	}
-	// This makes the types exclusive, although responses can get new fields.
-	never := all["InboundConfig"].(rest.Node)["properties"].(rest.Node)["timeout_seconds"].(rest.Node)
-	never["type"] = "null"
-	delete(never, "format")
-	all["ConnectorConfigInput"] = rest.Node{
-		"description": "The configuration of a connector to set: InboundConfigInput, SyncConfigInput or OutboundConfigInput for a webhook of that mode, " +
-			"CronConfigInput for a cron connector.",
-		"anyOf": []any{rest.RefNode("schemas", "InboundConfigInput"), rest.RefNode("schemas", "SyncConfigInput"), rest.RefNode("schemas", "OutboundConfigInput"), rest.RefNode("schemas", "CronConfigInput")},
-	}
+	return ConnectorConfig{out}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -54,7 +54,7 @@ func TestOutboundHeaders_AreCredentials(t *testing.T) {
 	require.Nil(t, made.Secret)
 	require.Equal(t, map[string]any{
 		"url": "https://a.example/hook", "headers": map[string]any{"Authorization": rest.Masked, "X-Team": rest.Masked}, "headers_secret": nil, "timeout_seconds": float64(15),
-		"retry": map[string]any{"max_attempts": float64(10), "schedule_seconds": seconds(outbound.DefaultSchedule)},
+		"retry": map[string]any{"max_attempts": float64(10), "schedule_seconds": seconds(connector.DefaultSchedule)},
 	}, made.Config.Value)
 	require.Equal(t, "Bearer CANARY", sealedHeader(t, w, made.ID, "Authorization"))
 	require.Equal(t, v1alpha1.ModeOutbound, w.ConnectorObject(t, made.ID).Spec.Mode)

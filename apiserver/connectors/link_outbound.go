@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -122,7 +122,7 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 
 // fits returns 422 for settings without an effect in a mode.
 func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
-	link := outbound.Link{Mode: mode.Word(), Sources: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
+	link := connector.Policy{Mode: mode.Word(), SourceConnectors: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
 	if in.ActionName != nil {
 		link.ActionName = *in.ActionName
 	}
@@ -130,8 +130,8 @@ func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	field := string(problems[0].Field)
-	if problems[0].Field == outbound.FieldSources {
+	field := problems[0].Field
+	if field == "source_connectors" {
 		field = "source_connector_ids"
 	}
 	return rest.InvalidField("body.outbound."+field, problems[0].Problem)
@@ -174,9 +174,9 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 		}
 	}
 	switch out.Mode {
-	case outbound.AgentTool:
-		out.ActionName = rest.Optional(cmp.Or(string(link.Spec.Outbound.ActionName), outbound.DefaultActionName(conn.Title())))
-	case outbound.Automatic:
+	case connector.AgentTool:
+		out.ActionName = rest.Optional(cmp.Or(string(link.Spec.Outbound.ActionName), connector.DefaultActionName(conn.Title())))
+	case connector.Automatic:
 		if len(out.Statuses) == 0 {
 			out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
 		}

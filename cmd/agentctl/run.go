@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/contextheader"
+	settings "github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/filetype"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -208,7 +208,7 @@ func readHeaders(given []string) (map[string]string, error) {
 		if !found {
 			return nil, errors.New("--header: must be NAME=VALUE")
 		}
-		if wrong := contextheader.Check(name); wrong != "" {
+		if wrong := settings.CheckContextHeader(name); wrong != "" {
 			return nil, fmt.Errorf("--header: %q %s", printable(name), wrong)
 		}
 		headers[name] = value

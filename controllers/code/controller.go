@@ -118,10 +118,7 @@ func (r *Reconciler) readMirrors(
 			asTheyWere = append(asTheyWere, file.Key)
 			continue
 		}
-		mirror, err := projection.MirrorOf(namespace, name, c)
-		if err != nil {
-			return nil, err
-		}
+		mirror := projection.MirrorOf(namespace, name, c)
 		m.wanted = append(m.wanted, mirror)
 	}
 	return m, errors.Join(r.keepMirrors(ctx, namespace, m, asTheyWere), r.listObjects(ctx, namespace, m))

@@ -65,10 +65,7 @@ func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, 
 		m.unread = append(m.unread, fmt.Sprintf("%s of Deployment %q: %v", key, d.Ref.Name, err))
 		return nil
 	}
-	mirror, err := projection.MirrorOf(namespace, m.environment, c)
-	if err != nil {
-		return err
-	}
+	mirror := projection.MirrorOf(namespace, m.environment, c)
 	mirror.Connector.Spec.Enabled = ptr.To(row.Enabled)
 	m.wanted = append(m.wanted, mirror)
 	return nil

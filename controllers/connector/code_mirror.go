@@ -100,10 +100,7 @@ func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Conne
 		if err != nil {
 			return elsewhere
 		}
-		mirror, err := projection.MirrorOf(c.Namespace, c.Spec.Environment, parsed)
-		if err != nil {
-			return err
-		}
+		mirror := projection.MirrorOf(c.Namespace, c.Spec.Environment, parsed)
 		if projection.Said(mirror.Connector) == said {
 			return nil
 		}

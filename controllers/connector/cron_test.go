@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/store"
 )
 
 // nightly makes a connector a schedule for three in the morning.
@@ -36,9 +35,7 @@ var _ = Describe("A cron Connector", func() {
 		Expect([]string{row.Type, row.Mode}).To(Equal([]string{"cron", "inbound"}))
 		Expect(row.RequireAuthentication).To(BeFalse())
 		Expect(row.Secrets).To(BeEmpty())
-		config, err := row.Cron()
-		Expect(err).NotTo(HaveOccurred())
-		Expect(config).To(Equal(store.CronConfig{Schedule: "0 3 * * *", TimeZone: "UTC", MissedTicks: "skip", Prompt: "Report", Payload: []byte(`{"a":1}`)}))
+		Expect(row.Config).To(MatchJSON(`{"schedule":"0 3 * * *","timezone":"UTC","missed_ticks":"skip","prompt":"Report","payload":{"a":1}}`))
 		s.ExpectAtRest(ctx, s.r, c)
 
 		active := func() bool {

@@ -16,27 +16,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// outboundFields maps fields of spec.webhook to their names.
-var outboundFields = map[outbound.Field]string{
-	outbound.FieldURL: "url", outbound.FieldTimeout: "timeoutSeconds", outbound.FieldRetry: "retry", outbound.FieldHeaders: "sealedHeaders",
-	fieldPlainHeaders: "headers",
-}
+// invalidError reports an invalid field of the spec of an outbound connector.
+type invalidError struct{ field, problem string }
 
-// fieldPlainHeaders are the headers in the object that are not sealed.
-const fieldPlainHeaders outbound.Field = "plain headers"
-
-// invalidError reports an error in the spec of an outbound connector.
-type invalidError struct{ wrong outbound.Wrong }
-
-func (e *invalidError) Error() string { return string(e.wrong.Field) + " " + e.wrong.Problem }
+func (e *invalidError) Error() string { return e.field + " " + e.problem }
 
 // outbound projects an outbound connector into the store. It has no URL of its own. ofCode has the
 // credentials from expanded texts of the code.
@@ -44,7 +36,7 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
-		c.MarkInvalidWebhook(outboundFields[invalid.wrong.Field], invalid.wrong.Problem)
+		c.MarkInvalidWebhook(invalid.field, invalid.problem)
 		return 0, nil
 	}
 	if err != nil {
@@ -75,10 +67,10 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 func (r *Reconciler) outboundRow(
 	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials,
 ) (row store.Connector, secret string, err error) {
-	config := projection.OutboundConfig(c)
-	config.URL = cmp.Or(ofCode.URL, config.URL)
-	if wrong := config.Check(); len(wrong) > 0 {
-		return row, "", &invalidError{wrong[0]}
+	config := crd.ConfigOf(c)
+	config.URL, config.Headers = cmp.Or(ofCode.URL, config.URL), nil // headers checks them
+	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
+		return row, "", &invalidError{crd.FieldName(wrong[0].Field), wrong[0].Problem}
 	}
 	secret, keyID, err := r.secretOf(ctx, c, ids)
 	if err != nil {
@@ -115,14 +107,14 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 		for name, value := range data {
 			headers[name] = string(value)
 		}
-		if wrong := outbound.CheckHeaders(headers); len(wrong) > 0 {
+		if wrong := connector.CheckHeaders(headers); len(wrong) > 0 {
 			return nil, &object.SecretError{Name: string(ref.Name), Problem: "it " + wrong[0].Problem}
 		}
 		return headers, nil
 	}
 	if len(c.Spec.Webhook.Headers) > 0 {
-		return nil, &invalidError{outbound.Wrong{Field: fieldPlainHeaders, Problem: "are only for connectors of the project's code, because they are readable in the object; " +
-			"keep them in a Secret that headersSecretRef names"}}
+		return nil, &invalidError{"headers", "are only for connectors of the project's code, because they are readable in the object; " +
+			"keep them in a Secret that headersSecretRef names"}
 	}
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
@@ -133,8 +125,8 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 		}
 		headers[name] = value
 	}
-	if wrong := outbound.CheckHeaders(headers); len(wrong) > 0 {
-		return nil, &invalidError{wrong[0]}
+	if wrong := connector.CheckHeaders(headers); len(wrong) > 0 {
+		return nil, &invalidError{"sealedHeaders", wrong[0].Problem}
 	}
 	return headers, nil
 }
@@ -145,8 +137,8 @@ func (r *Reconciler) openSealed(field seal.Field, sealed string) (string, error)
 	if !errors.Is(err, seal.ErrUnsealable) {
 		return value, err
 	}
-	return "", &invalidError{outbound.Wrong{Field: outbound.FieldHeaders, Problem: "cannot be decrypted. The REST API seals them for one connector, " +
-		"with a key that the platform must still have; send them to the REST API again, or keep them in a Secret that headersSecretRef names"}}
+	return "", &invalidError{"sealedHeaders", "cannot be decrypted. The REST API seals them for one connector, " +
+		"with a key that the platform must still have; send them to the REST API again, or keep them in a Secret that headersSecretRef names"}
 }
 
 // unsealed returns a value that the facade has sealed in the object, or seal.ErrUnsealable if it was

@@ -13,8 +13,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -104,10 +105,7 @@ func (s situation) changeOf(file store.ConnectorFile) change {
 	if problems := parsed.Unsupported(); len(problems) > 0 {
 		return failed("%v", problems)
 	}
-	mirror, err := projection.MirrorOf(s.namespace, s.environment, parsed)
-	if err != nil {
-		return failed("%v", err)
-	}
+	mirror := projection.MirrorOf(s.namespace, s.environment, parsed)
 	existing := s.connectors[mirror.Connector.Name]
 	if problem := s.inTheWay(&mirror, existing); problem != "" {
 		return failed("%s", problem)
@@ -118,8 +116,7 @@ func (s situation) changeOf(file store.ConnectorFile) change {
 		return failed("%v", err)
 	}
 	if expanded.Spec.Cron != nil {
-		config := projection.CronConfig(expanded)
-		if wrong := cron.Check(config.Schedule, config.TimeZone, config.Prompt, config.Payload); len(wrong) > 0 {
+		if wrong := connector.Cron.Check(crd.ConfigOf(expanded)); len(wrong) > 0 {
 			return failed("%q %s", wrong[0].Field, wrong[0].Problem)
 		}
 	}

@@ -26,8 +26,7 @@ func mirrorOf(t *testing.T, key, content string) projection.Mirror {
 	t.Helper()
 	c, err := bundle.ParseConnector(key, []byte(content), []string{"hello"})
 	require.NoError(t, err)
-	m, err := projection.MirrorOf("team", "dev", c)
-	require.NoError(t, err)
+	m := projection.MirrorOf("team", "dev", c)
 	m.Onto(nil, 7)
 	return m
 }

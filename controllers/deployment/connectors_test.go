@@ -210,7 +210,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		s.ExpectApplied(ctx, c)
 		s.mirrored(ctx)
 		healed, row := s.object(ctx, "dev.orders"), s.route(ctx, "dev.orders").Connector
-		Expect(healed.Timeout()).To(Equal(time.Minute))
+		Expect(healed.Spec.Webhook.TimeoutSeconds).To(HaveValue(BeEquivalentTo(60)))
 		Expect(healed.Title()).To(Equal("Orders"))
 		Expect(healed.IsEnabled()).To(BeFalse())
 		Expect(healed.SecretVersion()).To(BeEquivalentTo(2))
@@ -394,7 +394,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(s.object(ctx, "dev.orders").Retired()).To(BeFalse())
 		Expect(s.object(ctx, "dev.orders").Activation()).To(Equal(s.environmentRow(ctx).LiveRank))
 		Expect(State(s.object(ctx, "dev.orders"))).To(Equal("Ready=True/Succeeded observed"), Message(s.object(ctx, "dev.orders")))
-		Expect(s.object(ctx, "dev.orders").Timeout()).To(Equal(time.Minute))
+		Expect(s.object(ctx, "dev.orders").Spec.Webhook.TimeoutSeconds).To(HaveValue(BeEquivalentTo(60)))
 		now := s.route(ctx, "dev.orders").Connector
 		Expect(now.Enabled).To(BeTrue())
 		Expect(now.Version).To(Equal(was.Version), "it is the same row")

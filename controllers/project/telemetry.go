@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -62,7 +62,7 @@ func (r *Reconciler) sealHeaders(ctx context.Context, namespace, name string, id
 	for header, value := range data {
 		headers[header] = string(value)
 	}
-	if wrong := outbound.CheckHeaders(headers); len(wrong) > 0 {
+	if wrong := connector.CheckHeaders(headers); len(wrong) > 0 {
 		return &object.SecretError{Name: name, Problem: "it " + wrong[0].Problem}
 	}
 	plain, err := json.Marshal(headers)

@@ -13,9 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -29,73 +29,28 @@ func (i Identity) Key() store.Key { return store.Key{ProjectID: i.Project, ID: i
 // Row returns the row of the Connector that ref names, without sealed values. secret is the secret in
 // effect and keyID the key that it derives from. Both are "" without a secret.
 func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
-	config, err := json.Marshal(restConfig(c))
+	kind, config := crd.KindOf(c), crd.ConfigOf(c)
+	config.Headers = nil // they are credentials
+	config.ContextHeaders = config.HeaderNames()
+	if config.Payload != nil {
+		config.Payload = canonical(config.Payload)
+	}
+	text, err := json.Marshal(config)
 	if err != nil {
 		return store.Connector{}, fmt.Errorf("writing the configuration: %w", err)
 	}
 	row := store.Connector{
 		Ref: ref, ID: ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment,
-		Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: c.IsEnabled(),
-		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: config, SecretKey: keyID,
-		RequireAuthentication: c.RequiresAuthentication(), TimeoutSeconds: int(c.Timeout().Seconds()), FilesRequired: c.RequiresFiles(),
-		Signature: c.Signature(), ContextHeaders: c.ContextHeaders(),
+		Name: c.Title(), Type: string(c.Type()), Mode: kind.Mode(), Enabled: c.IsEnabled(),
+		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: text, SecretKey: keyID,
+		RequireAuthentication: config.RequiresAuthentication(kind), TimeoutSeconds: int(config.Timeout(kind).Seconds()),
+		FilesRequired: c.RequiresFiles(), Signature: config.Signature(kind), ContextHeaders: config.ContextHeaders,
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if c.HasSecret() {
 		row.SecretDigest = seal.Digest(secret)
 	}
 	return row, nil
-}
-
-// restConfig returns the configuration in the format of the REST API, without credentials.
-func restConfig(c *v1alpha1.Connector) any {
-	if c.Type() == v1alpha1.ConnectorCron {
-		return CronConfig(c)
-	}
-	if c.Sends() {
-		return OutboundConfig(c)
-	}
-	out := map[string]any{"require_authentication": c.RequiresAuthentication()}
-	if signature := c.Signature(); signature != "" {
-		out["authentication"] = signature
-	}
-	if headers := c.ContextHeaders(); len(headers) > 0 {
-		out["context_headers"] = headers
-	}
-	if c.RequiresFiles() {
-		out["files_required"] = true
-	}
-	if c.Spec.Mode == v1alpha1.ModeSync {
-		out["timeout_seconds"] = int(c.Timeout().Seconds())
-	}
-	return out
-}
-
-// CronConfig returns the configuration of a cron connector for the store and the gateway.
-func CronConfig(c *v1alpha1.Connector) store.CronConfig {
-	spec := c.Spec.Cron
-	config := store.CronConfig{Schedule: spec.Schedule, TimeZone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
-	if spec.Payload != nil {
-		config.Payload = canonical(spec.Payload.Raw)
-	}
-	return config
-}
-
-// OutboundConfig returns the configuration of an outbound webhook.
-func OutboundConfig(c *v1alpha1.Connector) outbound.Config {
-	config := outbound.Config{TimeoutSeconds: int(c.Timeout().Seconds())}
-	if w := c.Spec.Webhook; w != nil {
-		config.URL = w.URL
-		if w.Retry != nil {
-			if w.Retry.MaxAttempts != nil {
-				config.Retry.MaxAttempts = int(*w.Retry.MaxAttempts)
-			}
-			for _, seconds := range w.Retry.ScheduleSeconds {
-				config.Retry.ScheduleSeconds = append(config.Retry.ScheduleSeconds, int(seconds))
-			}
-		}
-	}
-	return config
 }
 
 // Derivations chooses the keys that secrets derive from.

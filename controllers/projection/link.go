@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -24,8 +24,8 @@ func LinkRow(ref store.ObjectRef, link *v1alpha1.ConnectorLink, id, connector st
 
 // Policy returns the outbound policy of a link, or nil if its connector sends no results. sources are
 // the IDs of the connectors that the link names.
-func Policy(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector, sources []uuid.UUID) *store.OutboundPolicy {
-	if !connector.Sends() {
+func Policy(link *v1alpha1.ConnectorLink, c *v1alpha1.Connector, sources []uuid.UUID) *store.OutboundPolicy {
+	if !c.Sends() {
 		return nil
 	}
 	out := &store.OutboundPolicy{Mode: store.LinkAutomatic}
@@ -37,7 +37,7 @@ func Policy(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector, sources
 		out.Mode = store.LinkMode(spec.Mode.Word())
 	}
 	if out.Mode == store.LinkAgentTool {
-		out.ActionName = cmp.Or(string(spec.ActionName), outbound.DefaultActionName(connector.Title()))
+		out.ActionName = cmp.Or(string(spec.ActionName), connector.DefaultActionName(c.Title()))
 	}
 	for _, status := range spec.Statuses {
 		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))

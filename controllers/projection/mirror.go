@@ -5,7 +5,6 @@ package projection
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -33,12 +33,9 @@ type Mirror struct {
 
 // MirrorOf returns the objects that mirror a file in an environment. They have no owner, because a
 // connector outlives the deployment that created it.
-func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.Connector) (Mirror, error) {
+func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.Connector) Mirror {
 	labels := MirrorLabels(environment)
-	spec, err := connectorSpec(c)
-	if err != nil {
-		return Mirror{}, err
-	}
+	spec := connectorSpec(c)
 	spec.Environment = environment
 	name := v1alpha1.CodeConnectorName(environment, c.Key)
 	m := Mirror{Key: c.Key, Connector: &v1alpha1.Connector{
@@ -55,26 +52,20 @@ func MirrorOf(namespace string, environment v1alpha1.EnvironmentName, c *bundle.
 			},
 		})
 	}
-	return m, nil
+	return m
 }
 
 // outboundLink returns the outbound settings of a link in a file, or nil.
 func outboundLink(environment v1alpha1.EnvironmentName, c *bundle.Connector, link bundle.Link) *v1alpha1.OutboundLink {
-	policy := link.Outbound
-	if policy == nil {
+	if link.Outbound == nil {
 		return nil
 	}
-	out := &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAutomatic, ActionName: v1alpha1.ActionName(c.ActionName(link))}
-	if policy.Mode != "" {
-		out.Mode = v1alpha1.LinkModeOf(policy.Mode)
+	policy := *link.Outbound
+	policy.ActionName, policy.SourceConnectors = c.ActionName(link), nil
+	for _, key := range link.Outbound.SourceConnectors {
+		policy.SourceConnectors = append(policy.SourceConnectors, v1alpha1.CodeConnectorName(environment, key))
 	}
-	for _, key := range policy.SourceConnectors {
-		out.SourceConnectors = append(out.SourceConnectors, v1alpha1.ConnectorName(v1alpha1.CodeConnectorName(environment, key)))
-	}
-	for _, status := range policy.Statuses {
-		out.Statuses = append(out.Statuses, v1alpha1.LinkStatusOf(status))
-	}
-	return out
+	return crd.OutboundLink(policy)
 }
 
 // MirrorLabels returns the labels of the mirrors of an environment.
@@ -85,52 +76,13 @@ func MirrorLabels(environment v1alpha1.EnvironmentName) map[string]string {
 }
 
 // connectorSpec returns the spec for a file, with the defaults of the API server.
-func connectorSpec(c *bundle.Connector) (v1alpha1.ConnectorSpec, error) {
+func connectorSpec(c *bundle.Connector) v1alpha1.ConnectorSpec {
 	spec := v1alpha1.ConnectorSpec{
 		DisplayName: v1alpha1.DisplayName(c.DisplayName), Mode: v1alpha1.ConnectorModeOf(c.Mode), Enabled: ptr.To(c.Enabled),
 		SecretVersion: 1, SecretGracePeriodSeconds: ptr.To(int32(v1alpha1.DefaultSecretGracePeriod.Seconds())),
 	}
-	config := c.Config
-	if c.Type == bundle.ConnectorCron {
-		missed := v1alpha1.MissedTicksSkip
-		if config.MissedTicks != "" {
-			missed = v1alpha1.MissedTicksOf(config.MissedTicks)
-		}
-		spec.Cron = &v1alpha1.CronConnector{Schedule: config.Schedule, TimeZone: config.Timezone, MissedTicks: missed, Prompt: config.Prompt}
-		if spec.Cron.TimeZone == "" {
-			spec.Cron.TimeZone = "UTC"
-		}
-		if config.Payload != nil {
-			raw, err := json.Marshal(config.Payload)
-			if err != nil {
-				return spec, fmt.Errorf("writing the payload: %w", err)
-			}
-			spec.Cron.Payload = &runtime.RawExtension{Raw: raw}
-		}
-		return spec, nil
-	}
-	w := &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationSecret, URL: config.URL, Headers: maps.Clone(config.Headers)}
-	if r := config.Retry; r != nil {
-		w.Retry = &v1alpha1.DeliveryRetry{}
-		if r.MaxAttempts > 0 {
-			w.Retry.MaxAttempts = ptr.To(int32(r.MaxAttempts)) //nolint:gosec // 1 to 20
-		}
-		for _, seconds := range r.ScheduleSeconds {
-			w.Retry.ScheduleSeconds = append(w.Retry.ScheduleSeconds, int32(seconds)) //nolint:gosec // at most a day
-		}
-	}
-	if config.Authentication != "" {
-		w.Authentication = v1alpha1.WebhookAuthenticationOf(config.Authentication)
-	}
-	for _, name := range config.ContextHeaders {
-		w.ContextHeaders = append(w.ContextHeaders, v1alpha1.HeaderName(name))
-	}
-	w.FilesRequired = ptr.Deref(config.FilesRequired, false)
-	if t := config.TimeoutSeconds; t != nil {
-		w.TimeoutSeconds = ptr.To(int32(*t)) //nolint:gosec // 1 to 900
-	}
-	spec.Webhook = w
-	return spec, nil
+	crd.SetConfig(&spec, c.Kind(), c.Config)
+	return spec
 }
 
 // Onto sets the fields of an activation on the mirror. existing is the current object, or nil. Fields

@@ -62,8 +62,7 @@ func TestMirrorOf_CopiesFile(t *testing.T) {
 			mirror := func() projection.Mirror {
 				c, err := projection.Parsed(file, []string{"hello"})
 				require.NoError(t, err)
-				m, err := projection.MirrorOf("ns", "dev", c)
-				require.NoError(t, err)
+				m := projection.MirrorOf("ns", "dev", c)
 				return m
 			}
 			changed, want := mirror(), mirror()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -28,8 +29,7 @@ func mirror(t *testing.T, content string) projection.Mirror {
 	t.Helper()
 	c, err := bundle.ParseConnector("orders", []byte(content), []string{"one", "two"})
 	require.NoError(t, err)
-	m, err := projection.MirrorOf("team", "dev", c)
-	require.NoError(t, err)
+	m := projection.MirrorOf("team", "dev", c)
 	return m
 }
 
@@ -175,8 +175,8 @@ func TestExpanded_ReplacesVariables(t *testing.T) {
 			got, err := projection.Expanded(c, variables)
 			require.NoError(t, err)
 			require.Equal(t, before, c, "the object keeps the names")
-			config := projection.CronConfig(got)
-			require.Contains(t, []string{config.Schedule, config.TimeZone, config.Prompt, string(config.Payload)}, map[bool]string{true: `{"x":["a"]}`, false: "a"}[name == "payload"])
+			config := crd.ConfigOf(got)
+			require.Contains(t, []string{config.Schedule, config.Timezone, config.Prompt, string(config.Payload)}, map[bool]string{true: `{"x":["a"]}`, false: "a"}[name == "payload"])
 
 			c.Labels = nil
 			require.False(t, projection.NamesVariables(c), "what people write is as they write it")
@@ -263,7 +263,7 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	require.NoError(t, err)
 	row, err := projection.Row(store.ObjectRef{}, expanded, projection.Identity{}, "", "")
 	require.NoError(t, err)
-	require.Equal(t, `{"url":"https://${HOST}/x","timeout_seconds":15}`, string(row.Config), "what can be read keeps the names too")
+	require.Equal(t, `{"url":"https://${HOST}/x"}`, string(row.Config), "what can be read keeps the names too")
 
 	plain := sendsTo(t, "https://a.example.com", "{X-A: b}")
 	got, err = projection.Credentials(plain, variables)

@@ -14,10 +14,11 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -61,14 +62,14 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 		variable, known := variables.Find(name)
 		return variable.Value, known
 	}}
-	config := OutboundConfig(c)
+	config := crd.ConfigOf(c)
 	if config.URL, err = e.Text(config.URL); err != nil {
-		return out, &TextError{fmt.Sprintf("%q %v", outbound.FieldURL, err)}
+		return out, &TextError{fmt.Sprintf(`"url" %v`, err)}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Spec.Webhook.Headers)) {
 		value, err := e.Text(c.Spec.Webhook.Headers[name])
 		if err != nil {
-			return out, &TextError{fmt.Sprintf("%q %v, in the value of %q", outbound.FieldHeaders, err, name)}
+			return out, &TextError{fmt.Sprintf(`"headers" %v, in the value of %q`, err, name)}
 		}
 		if out.Headers == nil {
 			out.Headers = map[string]string{}
@@ -81,7 +82,8 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 	if problem != "" {
 		return seal.Credentials{}, &TextError{problem}
 	}
-	if wrong := append(config.Check(), outbound.CheckHeaders(out.Headers)...); len(wrong) > 0 {
+	config.Headers = out.Headers
+	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
 		return seal.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
 	}
 	if NamesVariables(c) {

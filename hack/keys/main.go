@@ -58,8 +58,8 @@ func connectorTable() string {
 	table.WriteString("| Key | Connectors | Meaning | Default |\n|---|---|---|---|\n")
 	for _, key := range bundle.Keys(bundle.KindConnector) {
 		modes := "all"
-		if len(key.Modes) > 0 {
-			modes = codeList(key.Modes)
+		if len(key.Kinds) > 0 {
+			modes = codeList(key.Kinds)
 		} else if strings.Contains(key.Path, ".") {
 			modes = ""
 		}

@@ -851,43 +851,43 @@ type CostUnknown string
 
 // CronConfig The configuration of a cron connector.
 type CronConfig struct {
-	// MissedTicks What happens to ticks that could not run within five minutes.
+	// MissedTicks Handling of ticks that could not run within five minutes: `skip` drops them, `latest` runs the newest one.
 	MissedTicks MissedTicks `json:"missed_ticks"`
 
-	// Payload Further input for the agents; an empty object if there is none.
+	// Payload Further input for the agents, as keys and values. Prompt and payload have at most 64 KiB together, as JSON.
 	Payload nullable.Nullable[map[string]interface{}] `json:"payload"`
 
-	// Prompt The task for the agents; empty if there is none.
+	// Prompt Task for the agents.
 	Prompt string `json:"prompt"`
 
-	// Schedule Five cron fields, or a macro such as @hourly.
+	// Schedule Schedule, as five fields of cron or one of `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`.
 	//
 	// Examples: 0 6 * * 1-5
 	Schedule string `json:"schedule"`
 
-	// Timezone The IANA name of the schedule's time zone.
+	// Timezone IANA name of the schedule's time zone.
 	//
 	// Examples: Europe/Paris
 	Timezone string `json:"timezone"`
 }
 
-// CronConfigInput The configuration of a cron connector to set. Schedules have the syntax of Kubernetes CronJobs.
+// CronConfigInput The configuration of a cron connector to set.
 type CronConfigInput struct {
-	// MissedTicks What happens to ticks that could not run within five minutes. Default: skip.
+	// MissedTicks Handling of ticks that could not run within five minutes: `skip` drops them, `latest` runs the newest one. Default: skip.
 	MissedTicks *MissedTicks `json:"missed_ticks,omitempty"`
 
-	// Payload Further input for the agents, any object. Prompt and payload together have at most 64 KiB as JSON.
+	// Payload Further input for the agents, as keys and values. Prompt and payload have at most 64 KiB together, as JSON.
 	Payload nullable.Nullable[map[string]interface{}] `json:"payload,omitempty"`
 
-	// Prompt The task for the agents.
+	// Prompt Task for the agents.
 	Prompt *string `json:"prompt,omitempty"`
 
-	// Schedule Five cron fields, or one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly.
+	// Schedule Schedule, as five fields of cron or one of `@yearly`, `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight` and `@hourly`.
 	//
 	// Examples: 0 6 * * 1-5
 	Schedule string `json:"schedule"`
 
-	// Timezone The IANA name of the schedule's time zone. Default: UTC.
+	// Timezone IANA name of the schedule's time zone. Default: UTC.
 	//
 	// Examples: Europe/Paris
 	Timezone *string `json:"timezone,omitempty"`
@@ -917,20 +917,18 @@ type DeliveryKind string
 // DeliveryRetry The retry policy of deliveries.
 type DeliveryRetry struct {
 	// MaxAttempts Maximum number of attempts.
-	//
-	// Examples: 10
 	MaxAttempts int64 `json:"max_attempts"`
 
-	// ScheduleSeconds Delay before each attempt in seconds, give or take a fifth. The first attempt has no delay, and the last delay repeats.
+	// ScheduleSeconds Delay before each attempt after the previous one, in seconds, give or take a fifth; at most 86400. The first is 0. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
 	ScheduleSeconds []int64 `json:"schedule_seconds"`
 }
 
-// DeliveryRetryInput The retry policy of deliveries to set.
+// DeliveryRetryInput The retry policy of deliveries.
 type DeliveryRetryInput struct {
 	// MaxAttempts Maximum number of attempts. Default: the length of the schedule.
 	MaxAttempts *int32 `json:"max_attempts,omitempty"`
 
-	// ScheduleSeconds Delay before each attempt in seconds, at most 86400. The first delay must be 0, because the first attempt is immediate. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
+	// ScheduleSeconds Delay before each attempt after the previous one, in seconds, give or take a fifth; at most 86400. The first is 0. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
 	ScheduleSeconds *[]int32 `json:"schedule_seconds,omitempty"`
 }
 
@@ -1289,18 +1287,18 @@ type FieldError struct {
 
 // InboundConfig The configuration of a webhook of mode inbound.
 type InboundConfig struct {
-	// Authentication How callers authenticate.
+	// Authentication How callers authenticate: with the secret of the connector, or with the signature of a provider.
 	Authentication Authentication `json:"authentication"`
 
-	// ContextHeaders Request headers that runs see in their context.
+	// ContextHeaders Names of request headers that runs see in their context. Headers with credentials are not allowed.
 	//
 	// Examples: ["x-github-event"]
 	ContextHeaders []string `json:"context_headers"`
 
-	// FilesRequired Whether runs of an event fail if it has no attachment or if an attachment is omitted.
+	// FilesRequired Fails the runs of an event before they start if it has no attachment, or an attachment was omitted.
 	FilesRequired bool `json:"files_required"`
 
-	// RequireAuthentication Whether callers must authenticate: false if authentication is none.
+	// RequireAuthentication Whether callers must authenticate; false is the same as `authentication` with `none`. If both are written, they must agree.
 	RequireAuthentication bool `json:"require_authentication"`
 
 	// Secret ******** if the project set its own secret with the REST API; else null.
@@ -1312,16 +1310,16 @@ type InboundConfig struct {
 
 // InboundConfigInput The configuration of a webhook of mode inbound to set.
 type InboundConfigInput struct {
-	// Authentication How callers authenticate. Default: secret.
+	// Authentication How callers authenticate: with the secret of the connector, or with the signature of a provider. Default: secret.
 	Authentication *Authentication `json:"authentication,omitempty"`
 
-	// ContextHeaders Request headers that runs see in their context, by their lower-case names. Headers with credentials are not allowed.
+	// ContextHeaders Names of request headers that runs see in their context. Headers with credentials are not allowed.
 	ContextHeaders *[]string `json:"context_headers,omitempty"`
 
-	// FilesRequired Whether runs of an event fail if it has no attachment or if an attachment is omitted. Default: false.
+	// FilesRequired Fails the runs of an event before they start if it has no attachment, or an attachment was omitted. Default: false.
 	FilesRequired *bool `json:"files_required,omitempty"`
 
-	// RequireAuthentication false is the same as authentication none. If both are given, they must agree.
+	// RequireAuthentication Whether callers must authenticate; false is the same as `authentication` with `none`. If both are written, they must agree.
 	RequireAuthentication *bool `json:"require_authentication,omitempty"`
 
 	// Secret The project's own secret of at most 4096 bytes, as Slack and Stripe issue it. Default: a generated secret. In an update, an empty, masked or omitted value keeps the stored secret. If the update changes authentication, an omitted secret is generated.
@@ -1484,15 +1482,15 @@ type OutboundConfig struct {
 	// HeadersSecret The Secret in the project's namespace that holds the headers instead of headers; null if there is none.
 	HeadersSecret nullable.Nullable[string] `json:"headers_secret"`
 
-	// Retry The retry policy.
+	// Retry Retries of failed deliveries. Default: ten attempts in about three days.
 	Retry DeliveryRetry `json:"retry"`
 
-	// TimeoutSeconds Timeout of an attempt, in seconds.
+	// TimeoutSeconds Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60).
 	//
 	// Examples: 15
 	TimeoutSeconds int64 `json:"timeout_seconds"`
 
-	// URL The URL to which results are sent.
+	// URL URL that an outbound webhook sends results to: https, or http if the platform operator allows the address range. Credentials belong in headers.
 	//
 	// Examples: https://example.com/results
 	URL string `json:"url"`
@@ -1500,19 +1498,19 @@ type OutboundConfig struct {
 
 // OutboundConfigInput The configuration of a webhook of mode outbound to set.
 type OutboundConfigInput struct {
-	// Headers Request headers, at most 32. An empty or masked value keeps the stored value; an omitted header is removed. X-Service-*, Webhook-*, Host, Content-* and connection headers cannot be set.
+	// Headers Headers of the requests with results, at most 32. `X-Service-*`, `Webhook-*`, `Host`, `Content-*` and connection headers cannot be set. An empty or masked value keeps the stored value; an omitted header is removed.
 	Headers *map[string]string `json:"headers,omitempty"`
 
 	// HeadersSecret The connector's current value: only the Kubernetes object can change it.
 	HeadersSecret *string `json:"headers_secret,omitempty"`
 
-	// Retry The retry policy. Default: ten attempts in about three days.
+	// Retry Retries of failed deliveries. Default: ten attempts in about three days.
 	Retry *DeliveryRetryInput `json:"retry,omitempty"`
 
-	// TimeoutSeconds Timeout of an attempt, in seconds. Default: 15.
+	// TimeoutSeconds Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60). Default: 15.
 	TimeoutSeconds *int32 `json:"timeout_seconds,omitempty"`
 
-	// URL The URL to which results are sent: https, or http if the platform operator allows the address range. Put credentials into headers.
+	// URL URL that an outbound webhook sends results to: https, or http if the platform operator allows the address range. Credentials belong in headers.
 	//
 	// Examples: https://example.com/results
 	URL string `json:"url"`
@@ -1973,24 +1971,24 @@ type SpanKind string
 
 // SyncConfig The configuration of a webhook of mode sync.
 type SyncConfig struct {
-	// Authentication How callers authenticate.
+	// Authentication How callers authenticate: with the secret of the connector, or with the signature of a provider.
 	Authentication Authentication `json:"authentication"`
 
-	// ContextHeaders Request headers that runs see in their context.
+	// ContextHeaders Names of request headers that runs see in their context. Headers with credentials are not allowed.
 	//
 	// Examples: ["x-github-event"]
 	ContextHeaders []string `json:"context_headers"`
 
-	// FilesRequired Whether runs of an event fail if it has no attachment or if an attachment is omitted.
+	// FilesRequired Fails the runs of an event before they start if it has no attachment, or an attachment was omitted.
 	FilesRequired bool `json:"files_required"`
 
-	// RequireAuthentication Whether callers must authenticate: false if authentication is none.
+	// RequireAuthentication Whether callers must authenticate; false is the same as `authentication` with `none`. If both are written, they must agree.
 	RequireAuthentication bool `json:"require_authentication"`
 
 	// Secret ******** if the project set its own secret with the REST API; else null.
 	Secret nullable.Nullable[string] `json:"secret"`
 
-	// TimeoutSeconds How long a caller waits for the agent's result, in seconds.
+	// TimeoutSeconds Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60).
 	//
 	// Examples: 300
 	TimeoutSeconds int64 `json:"timeout_seconds"`
@@ -1998,22 +1996,22 @@ type SyncConfig struct {
 
 // SyncConfigInput The configuration of a webhook of mode sync to set.
 type SyncConfigInput struct {
-	// Authentication How callers authenticate. Default: secret.
+	// Authentication How callers authenticate: with the secret of the connector, or with the signature of a provider. Default: secret.
 	Authentication *Authentication `json:"authentication,omitempty"`
 
-	// ContextHeaders Request headers that runs see in their context, by their lower-case names. Headers with credentials are not allowed.
+	// ContextHeaders Names of request headers that runs see in their context. Headers with credentials are not allowed.
 	ContextHeaders *[]string `json:"context_headers,omitempty"`
 
-	// FilesRequired Whether runs of an event fail if it has no attachment or if an attachment is omitted. Default: false.
+	// FilesRequired Fails the runs of an event before they start if it has no attachment, or an attachment was omitted. Default: false.
 	FilesRequired *bool `json:"files_required,omitempty"`
 
-	// RequireAuthentication false is the same as authentication none. If both are given, they must agree.
+	// RequireAuthentication Whether callers must authenticate; false is the same as `authentication` with `none`. If both are written, they must agree.
 	RequireAuthentication *bool `json:"require_authentication,omitempty"`
 
 	// Secret The project's own secret of at most 4096 bytes, as Slack and Stripe issue it. Default: a generated secret. In an update, an empty, masked or omitted value keeps the stored secret. If the update changes authentication, an omitted secret is generated.
 	Secret *string `json:"secret,omitempty"`
 
-	// TimeoutSeconds How long a caller waits for the agent's result, in seconds. Default: 300.
+	// TimeoutSeconds Time limit in seconds: of a sync webhook for the answer, of an outbound webhook for an attempt (at most 60). Default: 300.
 	TimeoutSeconds *int32 `json:"timeout_seconds,omitempty"`
 }
 

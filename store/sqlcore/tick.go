@@ -5,6 +5,7 @@ package sqlcore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,16 +26,16 @@ func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
 	if connector.Type != store.TypeCron {
 		return nil
 	}
-	config, err := connector.Cron()
-	if err != nil {
-		return err
+	var config struct{ Schedule, Timezone string }
+	if err := json.Unmarshal(connector.Config, &config); err != nil {
+		return fmt.Errorf("reading the schedule of connector %s: %w", connector.Key(), err)
 	}
 	if _, err := tx.exec(ctx, `INSERT INTO cron_ticks (project_id, connector_id, schedule, time_zone, active, planned, due_at)
 		VALUES ($1, $2, $3, $4, FALSE, FALSE, now_us())
 		ON CONFLICT (project_id, connector_id) DO UPDATE SET schedule = excluded.schedule, time_zone = excluded.time_zone,
 			planned = FALSE, due_at = excluded.due_at
 		WHERE cron_ticks.schedule <> excluded.schedule OR cron_ticks.time_zone <> excluded.time_zone`,
-		connector.ProjectID, connector.ID, Text(config.Schedule), Text(config.TimeZone)); err != nil {
+		connector.ProjectID, connector.ID, Text(config.Schedule), Text(config.Timezone)); err != nil {
 		return wrap(err, "planning the ticks of %s", connector.Ref)
 	}
 	return settleTicks(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})

@@ -10,11 +10,12 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // newCron returns a cron connector that is not stored yet.
-func (w *world) newCron(name string, config store.CronConfig) store.Connector {
+func (w *world) newCron(name string, config connector.Config) store.Connector {
 	c := w.newConnector(name)
 	c.Type, c.Mode, c.RequireAuthentication, c.SecretDigest, c.TimeoutSeconds = store.TypeCron, "inbound", false, nil, 0
 	text, err := json.Marshal(config)
@@ -23,7 +24,7 @@ func (w *world) newCron(name string, config store.CronConfig) store.Connector {
 	return c
 }
 
-var hourly = store.CronConfig{Schedule: "@hourly", TimeZone: "UTC", MissedTicks: "skip", Prompt: "Go", Payload: json.RawMessage(`{"a":1}`)}
+var hourly = connector.Config{Schedule: "@hourly", Timezone: "UTC", MissedTicks: "skip", Prompt: "Go", Payload: json.RawMessage(`{"a":1}`)}
 
 // putCron stores an hourly connector, linked to these agents.
 func (w *world) putCron(name string, agents ...string) store.Connector {
@@ -100,9 +101,7 @@ var tickPromises = []promise{
 		w.Equal(t.At, *due.Next)
 		w.Equal(c.Key(), t.Route.Connector.Key())
 		w.Equal(c.EnvironmentID, t.Route.Connector.EnvironmentID)
-		config, err := t.Route.Connector.Cron()
-		w.NoError(err)
-		w.Equal(hourly, config)
+		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
 		route, err := w.s.Route(w.ctx, c.Key())
 		w.NoError(err)
 		w.Equal(route.Connector.Version, t.Route.Connector.Version)
@@ -178,13 +177,11 @@ var tickPromises = []promise{
 		w.Equal(store.Outdated, out[0].Verdict)
 		t := w.theDue()
 		w.True(t.Planned, "the schedule is the same")
-		config, err := t.Route.Connector.Cron()
-		w.NoError(err)
-		w.Equal("Run", config.Prompt)
+		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
 	}},
 	{"another schedule or time zone is planned again", func(w *world) {
 		c := w.putCron("nightly")
-		for i, config := range []store.CronConfig{{Schedule: "@daily", TimeZone: "UTC"}, {Schedule: "@daily", TimeZone: "Europe/Paris"}} {
+		for i, config := range []connector.Config{{Schedule: "@daily", Timezone: "UTC"}, {Schedule: "@daily", Timezone: "Europe/Paris"}} {
 			at := w.planned(c, time.Hour)
 			next := w.newCron("nightly", config)
 			c.Config, c.Ref.Generation = next.Config, int64(i)+2

@@ -109,8 +109,7 @@ func ofCode(b *testing.B, scene *storebench.Scene, i int, agents []string, agent
 	}
 	parsed, err := bundle.ParseConnector(fmt.Sprintf("c-%02d", i), []byte(file), agents)
 	require.NoError(b, err)
-	mirror, err := projection.MirrorOf("bench", "dev", parsed)
-	require.NoError(b, err)
+	mirror := projection.MirrorOf("bench", "dev", parsed)
 	ids := mirror.Identity(store.Key{ProjectID: scene.Project, ID: scene.Environment})
 	row, err := mirror.Row(mirror.Connector, ids, "", "")
 	require.NoError(b, err)

@@ -85,7 +85,7 @@ func TestFolders_ListTheirImports(t *testing.T) {
 		}
 		tried++
 	}
-	require.Equal(t, 8, tried, "folders whose imports the table has")
+	require.Equal(t, 9, tried, "folders whose imports the table has")
 }
 
 // ofModes matches code for a mode of connectors: its constants, and its name in texts.
@@ -107,7 +107,7 @@ func TestModeRecipe_NamesEveryFile(t *testing.T) {
 	require.True(t, found)
 	recipe, _, _ = strings.Cut(recipe, "\n##")
 	places := 0
-	for _, folder := range []string{"api", "apiserver", "bundle", "cmd", "controllers", "internal", "runner", "store", "webhookgw"} {
+	for _, folder := range []string{"api", "apiserver", "bundle", "cmd", "connector", "controllers", "internal", "runner", "store", "webhookgw"} {
 		for _, file := range sources(t, folder) {
 			if speakOfModes[file] != "" || !ofModes.MatchString(page(t, file)) {
 				continue

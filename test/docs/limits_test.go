@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/fields"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 	"github.com/agentplatform/agentplatform/store"
@@ -87,7 +87,7 @@ func buildLimits() []refpage.Limit {
 			Resource: "Links of an agent to outbound connectors of an environment", Value: refpage.Count(store.MaxOutboundLinks),
 			Beyond: "as above",
 		},
-		{Resource: "Source connectors of a link", Value: refpage.Count(outbound.MaxSources), Beyond: "The ConnectorLink is `Stalled`. The REST API returns 422."},
+		{Resource: "Source connectors of a link", Value: refpage.Count(connector.MaxSources), Beyond: "The ConnectorLink is `Stalled`. The REST API returns 422."},
 		{Resource: "Build log", Value: refpage.Bytes(store.MaxBuildLog), Beyond: "Truncated with a mark."},
 		{
 			Resource: "Request of a runner or build", Value: refpage.Bytes(dispatchapi.MaxRequest) + ". Bundles, inputs and journals are streams without this limit.",

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/contextheader"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
@@ -37,13 +37,13 @@ func TestAuthentication_AgreesBetweenForms(t *testing.T) {
 func TestContextHeaders_AgreeBetweenForms(t *testing.T) {
 	t.Parallel()
 	crd := crdWebhook(t).Properties["contextHeaders"]
-	require.EqualValues(t, contextheader.Max, *crd.MaxItems)
+	require.EqualValues(t, connector.MaxContextHeaders, *crd.MaxItems)
 	require.EqualValues(t, store.MaxContextHeaders, *crd.MaxItems)
-	require.EqualValues(t, contextheader.MaxName, *crd.Items.Schema.MaxLength)
+	require.EqualValues(t, connector.MaxContextHeaderName, *crd.Items.Schema.MaxLength)
 	require.EqualValues(t, store.MaxHeaderName, *crd.Items.Schema.MaxLength)
 	rule := crd.Items.Schema.XValidations[1].Rule
-	require.Equal(t, len(contextheader.Withheld), strings.Count(rule, "'")/2)
-	for _, name := range contextheader.Withheld {
+	require.Equal(t, len(connector.WithheldHeaders), strings.Count(rule, "'")/2)
+	for _, name := range connector.WithheldHeaders {
 		require.Contains(t, rule, "'"+name+"'")
 		require.Error(t, inRepository("inbound", "context_headers: ["+name+"]"), name)
 	}

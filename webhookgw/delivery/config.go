@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -42,7 +42,7 @@ type destination struct {
 // connector, except *keyring.MissingError and keyring.ErrNoKeys, which concern this process.
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
-		conf   outbound.Config
+		conf   connector.Config
 		sealed seal.Credentials
 	)
 	if err := json.Unmarshal(c.Config, &conf); err != nil {
@@ -89,7 +89,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 		to.headers.Set(name, value)
 	}
-	to.timeout, to.schedule = conf.Timeout(), conf.Schedule()
+	to.timeout, to.schedule = conf.Timeout(connector.Outbound), conf.AttemptDelays()
 	return to, nil
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -227,14 +227,15 @@ func TestLease_CoversAttempt(t *testing.T) {
 	t.Parallel()
 	const (
 		read  = storeTimeout
-		sent  = outbound.MaxTimeout
+		sent  = connector.MaxTimeout
 		whole = storeTimeout + 10*time.Second // for requesting and reading a claim
 	)
 	require.LessOrEqual(t, lease, 170*time.Second, "the deliveries of a killed process wait this long")
 	require.LessOrEqual(t, largeWait+read+sent+recordWithin, lease)
 	require.LessOrEqual(t, whole+read+sent+recordWithin, lease, "an expired wait is noticed when another delivery ends")
 	require.GreaterOrEqual(t, sendWithin, sent+10*time.Second, "a delivery waits for another attempt")
-	require.Equal(t, outbound.MaxTimeout, outbound.Config{TimeoutSeconds: 3600}.Timeout())
+	hour := 3600
+	require.Equal(t, connector.MaxTimeout, connector.Config{TimeoutSeconds: &hour}.Timeout(connector.Outbound))
 }
 
 // slowBlobs is a store with slow blobs.

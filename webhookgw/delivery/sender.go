@@ -15,9 +15,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/outbound"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -35,12 +35,12 @@ const (
 	postLimit = 256
 	// sendWithin is how long after its claim was requested a delivery can start. It covers the wait
 	// for the slot of another attempt, and the time to claim and read it.
-	sendWithin = outbound.MaxTimeout + 10*time.Second
+	sendWithin = connector.MaxTimeout + 10*time.Second
 	// recordWithin limits the time to record an attempt: another record and its own.
 	recordWithin = 2 * storeTimeout
 	// lease is the duration of a claim. It covers sending and recording, so that no other process
 	// sends the same delivery. It is also how long the deliveries of a crashed gateway wait.
-	lease = sendWithin + outbound.MaxTimeout + recordWithin
+	lease = sendWithin + connector.MaxTimeout + recordWithin
 	// emptyPause is the minimum time between two empty claims.
 	emptyPause = 50 * time.Millisecond
 	// lookEvery is the interval for checking for deliveries without a notification.

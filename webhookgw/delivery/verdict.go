@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/outbound"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -92,11 +92,11 @@ func retryAfterOf(header string, now time.Time) time.Duration {
 		return 0
 	}
 	if seconds, err := strconv.ParseInt(header, 10, 32); err == nil {
-		return min(max(time.Duration(seconds)*time.Second, 0), outbound.MaxWait)
+		return min(max(time.Duration(seconds)*time.Second, 0), connector.MaxWait)
 	}
 	at, err := http.ParseTime(header)
 	if err != nil {
 		return 0
 	}
-	return min(max(at.Sub(now), 0), outbound.MaxWait)
+	return min(max(at.Sub(now), 0), connector.MaxWait)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -195,11 +196,11 @@ func (m *model) ProjectLoad(context.Context, uuid.UUID) (store.ProjectLoad, erro
 }
 
 func (m *model) schedule() (cron.Schedule, cron.Missed) {
-	config, err := m.connector.Cron()
-	if err != nil {
+	var config connector.Config
+	if err := json.Unmarshal(m.connector.Config, &config); err != nil {
 		m.t.Fatal(err)
 	}
-	schedule, err := cron.Parse(config.Schedule, config.TimeZone)
+	schedule, err := cron.Parse(config.Schedule, config.Timezone)
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -217,9 +218,9 @@ func (m *model) begin(active bool) {
 
 // put changes the configuration of the connector.
 func (m *model) put() {
-	text, err := json.Marshal(store.CronConfig{
+	text, err := json.Marshal(connector.Config{
 		Schedule:    rapid.SampledFrom([]string{"* * * * *", "*/7 * * * *", "@hourly", "30 2 * * *", "15,45 1-3 * * *", "@daily", "0 0 1 * *", "0 12 * * 1"}).Draw(m.t, "schedule"),
-		TimeZone:    rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(m.t, "zone"),
+		Timezone:    rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}).Draw(m.t, "zone"),
 		MissedTicks: rapid.SampledFrom([]string{"skip", "latest"}).Draw(m.t, "missed"), Prompt: "Go",
 	})
 	if err != nil {

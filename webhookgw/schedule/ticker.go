@@ -4,6 +4,7 @@ package schedule
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/cron"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -184,10 +186,13 @@ func (t *Ticker) adjustRoundSize(ctx context.Context, err error) {
 // planDue returns the event for a due tick of a connector, or only a move if there is no event.
 func (t *Ticker) planDue(due store.DueTick, now time.Time) (*store.Event, store.TickMove, error) {
 	move := store.TickMove{Connector: due.Route.Connector.Key(), From: due.At}
-	config, err := due.Route.Connector.Cron()
-	var schedule cron.Schedule
+	var (
+		config   connector.Config
+		schedule cron.Schedule
+	)
+	err := json.Unmarshal(due.Route.Connector.Config, &config)
 	if err == nil {
-		schedule, err = cron.Parse(config.Schedule, config.TimeZone)
+		schedule, err = cron.Parse(config.Schedule, config.Timezone)
 	}
 	missed, wrong := cron.ParseMissed(config.MissedTicks)
 	if err = errors.Join(err, wrong); err != nil { // another release wrote it, and gateways that can read it will process it
@@ -216,7 +221,7 @@ func (t *Ticker) planDue(due store.DueTick, now time.Time) (*store.Event, store.
 }
 
 // newEvent returns the event of a tick.
-func newEvent(route store.Route, config store.CronConfig, step tickStep) (store.Event, error) {
+func newEvent(route store.Route, config connector.Config, step tickStep) (store.Event, error) {
 	c := route.Connector
 	event := store.Event{
 		ProjectID: c.ProjectID, EnvironmentID: c.EnvironmentID, ConnectorID: c.ID, ConnectorVersion: c.Version,

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
@@ -84,7 +85,7 @@ func accepted(store.Event) store.Admission { return store.Admission{} }
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // dueNow returns a tick of midnight, at midnight.
-func dueNow(t *testing.T, config store.CronConfig, agents ...string) store.DueTick {
+func dueNow(t *testing.T, config connector.Config, agents ...string) store.DueTick {
 	t.Helper()
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
@@ -96,7 +97,7 @@ func dueNow(t *testing.T, config store.CronConfig, agents ...string) store.DueTi
 	return d
 }
 
-var daily = store.CronConfig{Schedule: "@daily", TimeZone: "UTC", MissedTicks: "skip", Prompt: "Go", Payload: json.RawMessage(`{"a":1}`)}
+var daily = connector.Config{Schedule: "@daily", Timezone: "UTC", MissedTicks: "skip", Prompt: "Go", Payload: json.RawMessage(`{"a":1}`)}
 
 func ticking(s *stub) (*Ticker, *prometheus.Registry) {
 	registry := prometheus.NewRegistry()
@@ -283,7 +284,7 @@ func TestTicker_UnrecordedTicks(t *testing.T) {
 			require.InDelta(t, c.failed, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "failed"), 0)
 		})
 	}
-	unreadable := dueNow(t, store.CronConfig{Schedule: "@fortnightly"}, "first")
+	unreadable := dueNow(t, connector.Config{Schedule: "@fortnightly"}, "first")
 	s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{unreadable, dueNow(t, daily, "first")}}}
 	ticker, _ := ticking(s)
 	_, done, err := ticker.processRound(t.Context())

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package outbound contains the rules for the configuration of outbound webhooks, for Kubernetes
-// objects, the REST API and the files of a repository, and the default values.
-package outbound
+package connector
 
 import (
 	"fmt"
@@ -17,9 +15,8 @@ import (
 )
 
 const (
-	// DefaultTimeout is the default limit of an attempt, MaxTimeout the highest limit.
-	DefaultTimeout = 15 * time.Second
-	MaxTimeout     = 60 * time.Second
+	// MaxTimeout is the highest limit of an attempt.
+	MaxTimeout = 60 * time.Second
 	// MaxAttempts limits the attempts of a delivery, MaxWait the wait before each of them.
 	MaxAttempts = 20
 	MaxWait     = 24 * time.Hour
@@ -38,55 +35,34 @@ var DefaultSchedule = []time.Duration{
 	20 * time.Hour, 24 * time.Hour,
 }
 
-// Config is the configuration of an outbound webhook in the form of the REST API, without its
-// headers, whose values are credentials.
-type Config struct {
-	URL            string `json:"url"`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty"`
-	Retry          Retry  `json:"retry,omitzero"`
-}
-
-// Retry is the schedule of delivery attempts.
-type Retry struct {
-	MaxAttempts     int   `json:"max_attempts,omitempty"`
-	ScheduleSeconds []int `json:"schedule_seconds,omitempty"`
-}
-
-// Field is a field of the configuration, named as in the REST API.
-type Field string
-
-// Fields of the configuration.
-const (
-	FieldURL     Field = "url"
-	FieldHeaders Field = "headers"
-	FieldTimeout Field = "timeout_seconds"
-	FieldRetry   Field = "retry"
-)
-
-// Wrong is a field and its problem, which continues the field's name and contains no values.
-type Wrong struct {
-	Field   Field
-	Problem string
-}
-
-// Check returns the problems of a configuration.
-func (c Config) Check() (wrong []Wrong) {
+// checkDelivery checks the settings of an outbound webhook.
+func (c Config) checkDelivery() (problems []FieldError) {
 	if problem := checkURL(c.URL); problem != "" {
-		wrong = append(wrong, Wrong{FieldURL, problem})
+		problems = append(problems, FieldError{"url", problem})
 	}
-	if limit := int(MaxTimeout.Seconds()); c.TimeoutSeconds < 0 || c.TimeoutSeconds > limit {
-		wrong = append(wrong, Wrong{FieldTimeout, fmt.Sprintf("must be 1 to %d", limit)})
+	if t, limit := c.TimeoutSeconds, int(MaxTimeout.Seconds()); t != nil && (*t < 1 || *t > limit) {
+		problems = append(problems, FieldError{"timeout_seconds", fmt.Sprintf("must be 1 to %d", limit)})
 	}
+	if c.Retry != nil {
+		if problem := c.Retry.findProblem(); problem != "" {
+			problems = append(problems, FieldError{"retry", problem})
+		}
+	}
+	return append(problems, CheckHeaders(c.Headers)...)
+}
+
+// findProblem returns the problem of the retries, or "".
+func (r Retry) findProblem() string {
 	limit := int(MaxWait.Seconds())
 	switch {
-	case c.Retry.MaxAttempts < 0, c.Retry.MaxAttempts > MaxAttempts, len(c.Retry.ScheduleSeconds) > MaxAttempts:
-		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("must be 1 to %d attempts", MaxAttempts)})
-	case slices.ContainsFunc(c.Retry.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
-		wrong = append(wrong, Wrong{FieldRetry, fmt.Sprintf("must have waits of at most %d seconds", limit)})
-	case len(c.Retry.ScheduleSeconds) > 0 && c.Retry.ScheduleSeconds[0] != 0:
-		wrong = append(wrong, Wrong{FieldRetry, "must begin with 0, because the first attempt is immediate"})
+	case len(r.ScheduleSeconds) > MaxAttempts:
+		return fmt.Sprintf("must be 1 to %d attempts", MaxAttempts)
+	case slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
+		return fmt.Sprintf("must have waits of at most %d seconds", limit)
+	case len(r.ScheduleSeconds) > 0 && r.ScheduleSeconds[0] != 0:
+		return "must begin with 0, because the first attempt is immediate"
 	}
-	return wrong
+	return ""
 }
 
 func checkURL(address string) string {
@@ -128,9 +104,9 @@ func CheckHeaderName(name string) string {
 }
 
 // CheckHeaders returns the problems of headers. It never returns a value.
-func CheckHeaders(headers map[string]string) (wrong []Wrong) {
+func CheckHeaders(headers map[string]string) (problems []FieldError) {
 	if len(headers) > MaxHeaders {
-		wrong = append(wrong, Wrong{FieldHeaders, fmt.Sprintf("has at most %d headers", MaxHeaders)})
+		problems = append(problems, FieldError{"headers", fmt.Sprintf("has at most %d headers", MaxHeaders)})
 	}
 	seen := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -149,36 +125,46 @@ func CheckHeaders(headers map[string]string) (wrong []Wrong) {
 			seen[canonical] = true
 		}
 		if problem != "" {
-			wrong = append(wrong, Wrong{FieldHeaders, problem})
+			problems = append(problems, FieldError{"headers", problem})
 		}
 	}
-	return wrong
+	return problems
 }
 
-// Timeout returns the limit of an attempt.
-func (c Config) Timeout() time.Duration {
-	if c.TimeoutSeconds <= 0 {
-		return DefaultTimeout
+// AttemptDelays returns the wait before each delivery attempt. The last wait of the connector's schedule repeats.
+func (c Config) AttemptDelays() []time.Duration {
+	var retry Retry
+	if c.Retry != nil {
+		retry = *c.Retry
 	}
-	return min(time.Duration(c.TimeoutSeconds)*time.Second, MaxTimeout)
-}
-
-// Schedule returns the wait before each attempt. The last wait of the connector's schedule repeats.
-func (c Config) Schedule() []time.Duration {
-	schedule := DefaultSchedule
-	if len(c.Retry.ScheduleSeconds) > 0 {
-		schedule = nil
-		for _, seconds := range c.Retry.ScheduleSeconds {
-			schedule = append(schedule, time.Duration(min(max(seconds, 0), int(MaxWait.Seconds())))*time.Second)
+	delays := DefaultSchedule
+	if len(retry.ScheduleSeconds) > 0 {
+		delays = nil
+		for _, seconds := range retry.ScheduleSeconds {
+			delays = append(delays, time.Duration(min(max(seconds, 0), int(MaxWait.Seconds())))*time.Second)
 		}
 	}
-	attempts := len(schedule)
-	if c.Retry.MaxAttempts > 0 {
-		attempts = c.Retry.MaxAttempts
+	attempts := len(delays)
+	if n := retry.MaxAttempts; n != nil && *n > 0 {
+		attempts = *n
 	}
 	attempts = min(attempts, MaxAttempts)
-	for len(schedule) < attempts {
-		schedule = append(schedule[:len(schedule):len(schedule)], schedule[len(schedule)-1])
+	for len(delays) < attempts {
+		delays = append(delays[:len(delays):len(delays)], delays[len(delays)-1])
 	}
-	return schedule[:attempts]
+	return delays[:attempts]
+}
+
+// effectiveRetry returns the retries with the defaults of the missing settings.
+func (c Config) effectiveRetry() *Retry {
+	delays := c.AttemptDelays()
+	attempts := len(delays)
+	if c.Retry != nil && len(c.Retry.ScheduleSeconds) > 0 {
+		delays = delays[:min(attempts, len(c.Retry.ScheduleSeconds))]
+	}
+	out := &Retry{MaxAttempts: &attempts}
+	for _, delay := range delays {
+		out.ScheduleSeconds = append(out.ScheduleSeconds, int(delay.Seconds()))
+	}
+	return out
 }

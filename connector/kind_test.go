@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package connector_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/connector"
+)
+
+func TestKindOf_NeedsTypeAndMode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		typeName, mode string
+		want           connector.Kind
+	}{
+		{"webhook", "inbound", connector.Inbound}, {"webhook", "sync", connector.Sync}, {"webhook", "outbound", connector.Outbound},
+		{"cron", "inbound", connector.Cron}, {"cron", "sync", ""}, {"cron", "", ""}, {"webhook", "", ""}, {"webhook", "cron", ""}, {"mail", "inbound", ""},
+	} {
+		t.Run(c.typeName+" "+c.mode, func(t *testing.T) {
+			require.Equal(t, c.want, connector.KindOf(c.typeName, c.mode))
+		})
+	}
+}
+
+// A response has each setting of its kind, and settings with their defaults pass the check of the kind.
+func TestConfig_WithDefaults(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind           connector.Kind
+		config, values string
+		timeout        time.Duration
+	}{
+		{connector.Inbound, `{}`, `{"authentication":"secret","require_authentication":true,"context_headers":[],"files_required":false}`, 0},
+		{connector.Inbound, `{"require_authentication":false,"context_headers":["X-A","x-a"]}`,
+			`{"authentication":"none","require_authentication":false,"context_headers":["x-a"],"files_required":false}`, 0},
+		{connector.Sync, `{"authentication":"github"}`,
+			`{"authentication":"github","require_authentication":true,"context_headers":[],"files_required":false,"timeout_seconds":300}`, 5 * time.Minute},
+		{connector.Outbound, `{"url":"https://example.com","retry":{"max_attempts":2}}`,
+			`{"url":"https://example.com","headers":{},"timeout_seconds":15,"retry":{"max_attempts":2,"schedule_seconds":[0,5]}}`, 15 * time.Second},
+		{connector.Cron, `{"schedule":"@daily"}`, `{"schedule":"@daily","timezone":"UTC","missed_ticks":"skip","prompt":"","payload":{}}`, 0},
+	} {
+		t.Run(string(c.kind)+" "+c.config, func(t *testing.T) {
+			var config connector.Config
+			require.NoError(t, json.Unmarshal([]byte(c.config), &config))
+			full := config.WithDefaults(c.kind)
+			text, err := json.Marshal(full.Values(c.kind))
+			require.NoError(t, err)
+			require.JSONEq(t, c.values, string(text))
+			require.Empty(t, c.kind.Check(full))
+			require.Equal(t, c.timeout, config.Timeout(c.kind))
+		})
+	}
+}
+
+// The values of enum values and numbers beyond their tags are problems that name the setting once.
+func TestCheck_ReportsTags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind          connector.Kind
+		config, field string
+	}{
+		{connector.Inbound, `{"authentication":"letter"}`, "authentication"},
+		{connector.Inbound, `{"authentication":"none","require_authentication":true}`, "require_authentication"},
+		{connector.Inbound, `{"context_headers":["Cookie"]}`, "context_headers"},
+		{connector.Sync, `{"timeout_seconds":901}`, "timeout_seconds"},
+		{connector.Sync, `{"timeout_seconds":0}`, "timeout_seconds"},
+		{connector.Cron, `{"schedule":"@daily","missed_ticks":"all"}`, "missed_ticks"},
+		{connector.Cron, `{}`, "schedule"},
+	} {
+		t.Run(string(c.kind)+" "+c.config, func(t *testing.T) {
+			var config connector.Config
+			require.NoError(t, json.Unmarshal([]byte(c.config), &config))
+			problems := c.kind.Check(config)
+			require.Len(t, problems, 1)
+			require.Equal(t, c.field, problems[0].Field)
+		})
+	}
+}
