@@ -82,10 +82,12 @@ func fieldsRead(t *testing.T) (read, passedOn map[string]bool) {
 	read, passedOn = map[string]bool{}, map[string]bool{}
 	dirs, err := filepath.Glob("../*")
 	require.NoError(t, err)
-	features, err := filepath.Glob("*/doc.go")
+	features, err := filepath.Glob("*/*.go")
 	require.NoError(t, err)
-	for _, feature := range features {
-		dirs = append(dirs, filepath.Dir(feature))
+	for _, source := range features {
+		if dir := filepath.Dir(source); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
 	}
 	for _, dir := range dirs {
 		into := read
@@ -199,7 +201,7 @@ func TestKeys_HaveReaders(t *testing.T) {
 		}
 		return !isException
 	}
-	for _, root := range []reflect.Type{reflect.TypeFor[bundle.Agent](), reflect.TypeFor[bundle.Script](), reflect.TypeFor[bundle.Suite]()} {
+	for _, root := range []reflect.Type{reflect.TypeFor[bundle.Agent](), reflect.TypeFor[bundle.Script](), reflect.TypeFor[bundle.Suite](), reflect.TypeFor[bundle.HTTPTool]()} {
 		eachField(root, checked)
 	}
 	for name, seen := range exceptions {
