@@ -78,6 +78,7 @@ e2e: ## Test the platform on a real cluster: one process on SQLite, then three o
 nightly: ## Run the full form of the checks that CI samples: race detector, both installations, chaos, fuzzing (3 h).
 	AGENTPLATFORM_NIGHTLY=1 RACE=yes hack/test.sh
 	go test -count=1 -timeout 30m ./test/bench -run TestRows_
+	go test -count=1 -timeout 60m ./runner/engine -run '^TestResume_(AtEachEntry|AfterEachFailedAppend)$$' -args -rapid.checks=10000
 	$(MAKE) clients lint verify
 	hack/fuzz.sh
 	$(MAKE) chaos
