@@ -25,7 +25,7 @@ func TestRows_Work(t *testing.T) {
 	}
 	for name, row := range map[string]func(*testing.B){
 		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak, "Scale": BenchmarkScale,
-		"Loop": BenchmarkLoop, "Script": BenchmarkScript, "Resume": BenchmarkResume, "Journal": BenchmarkJournal, "Results": BenchmarkResults, "Steps": BenchmarkSteps,
+		"Loop": BenchmarkLoop, "Script": BenchmarkScript, "ScriptNeighbor": BenchmarkScriptNeighbor, "Resume": BenchmarkResume, "Journal": BenchmarkJournal, "Results": BenchmarkResults, "Steps": BenchmarkSteps,
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Positive(t, testing.Benchmark(row).N, "it failed: BENCH=%s make bench says why", name)
