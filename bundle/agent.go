@@ -48,7 +48,9 @@ type Agent struct {
 	SystemPrompt    string    `yaml:"system_prompt" variables:"prompt" types:"llm" example:"Help {name} with the order." doc:"Instructions for the model, with placeholders such as '{field}' for a field of the input."`
 	Temperature     *float64  `yaml:"temperature" types:"llm" min:"0" max:"2" without:"the default of the model" example:"0.5" doc:"Randomness of the answers."`
 	ReasoningEffort string    `yaml:"reasoning_effort" types:"llm" enum:"minimal,low,medium,high" without:"the default of the model" example:"low" doc:"How long the model thinks."`
-	Tools           []Tool    `yaml:"tools" types:"llm" example:"[current_time]" doc:"Tools that the model may call: HTTP tools as 'folder.file.name', functions of scripts as 'folder.file.function', all of a file as 'folder.file.*', operations of OpenAPI documents as 'api:name.operationId' or 'api:name.*', or a built-in tool such as 'current_time'. 'reference: condition' offers a tool only while a CEL condition over 'input', 'context' and 'headers' is true. At most 128."`
+	// OnTruncation is "" for TruncationKeep.
+	OnTruncation string `yaml:"on_truncation" types:"llm" enum:"keep,fail" without:"keep" example:"fail" doc:"What happens with an answer that a limit of tokens cut off: 'keep' uses it, 'fail' fails the run with 'model_answer_truncated'."`
+	Tools        []Tool `yaml:"tools" types:"llm" example:"[current_time]" doc:"Tools that the model may call: HTTP tools as 'folder.file.name', functions of scripts as 'folder.file.function', all of a file as 'folder.file.*', operations of OpenAPI documents as 'api:name.operationId' or 'api:name.*', or a built-in tool such as 'current_time'. 'reference: condition' offers a tool only while a CEL condition over 'input', 'context' and 'headers' is true. At most 128."`
 	// DiscoverableTools are not part of requests to the model.
 	DiscoverableTools []Tool `yaml:"discoverable_tools" types:"llm" example:"[current_time]" doc:"Tools that the model finds with 'search_tools' and calls with 'use_tool', so that their descriptions cost no tokens in each request. References and conditions as in 'tools'. At most 1000."`
 	// ToolOptions apply to all tools of the agent.
@@ -98,6 +100,9 @@ type ToolOptions struct {
 	MaxResult     int    `yaml:"max_result" min:"1024" max:"262144" example:"32768" doc:"Maximum size of a result that the model sees, in bytes of JSON. The middle of a longer result is left out. The run keeps up to 256 KiB of each result. MCP servers have a 'max_result' of their own."`
 	OnInterrupted string `yaml:"on_interrupted" enum:"fail,tell" without:"fail" example:"tell" doc:"What happens if the runner is lost during a call or a request that is not idempotent: 'fail' fails the run with 'tool_interrupted', 'tell' tells the model that the outcome is unknown."`
 }
+
+// TruncationFail is the value of OnTruncation that fails the run.
+const TruncationFail = "fail"
 
 // InterruptedTell is the value of OnInterrupted that tells the model about an interrupted call.
 const InterruptedTell = "tell"

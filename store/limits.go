@@ -187,11 +187,16 @@ func (e JournalEntry) check() error {
 	return nil
 }
 
-// Check returns ErrInvalid for an error code or a journal entry in another form. Bounded checks
+// Check returns ErrInvalid for an error code, a finish reason or a journal entry in another form. Bounded checks
 // sizes.
 func (c Completion) Check() error {
 	if c.ErrorCode != "" {
 		if err := checkCode("error_code", string(c.ErrorCode)); err != nil {
+			return err
+		}
+	}
+	if c.FinishReason != "" {
+		if err := checkCode("finish_reason", c.FinishReason); err != nil {
 			return err
 		}
 	}

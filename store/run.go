@@ -40,6 +40,8 @@ type Run struct {
 	ErrorCode RunErrorCode
 	Error     string
 	Output    string
+	// FinishReason is the reason for the end of the last model answer, as reported by the runner of an ended run; "" without one.
+	FinishReason string
 	// Context is what scripts set in the context of an ended run; nil if they set nothing.
 	Context json.RawMessage
 	Class   Class
@@ -141,7 +143,9 @@ type Completion struct {
 	ErrorCode RunErrorCode
 	Error     string
 	Output    string
-	Usage     TokenUsage
+	// FinishReason is the reason for the end of the last model answer, in the form of a code; "" without one.
+	FinishReason string
+	Usage        TokenUsage
 	// Context is what scripts set in the run's context: a JSON object of at most MaxContext bytes, or nil.
 	Context json.RawMessage
 	// Unpublished is true if no outbound link sends the result.

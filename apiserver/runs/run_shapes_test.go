@@ -20,7 +20,7 @@ func TestGetRun_ShowsEmptyOutput(t *testing.T) {
 		output, error *string
 	}{
 		"completed with nothing": {store.Run{Status: store.RunCompleted}, &empty, nil},
-		"completed":              {store.Run{Status: store.RunCompleted, Output: "x"}, rest.Optional("x"), nil},
+		"completed":              {store.Run{Status: store.RunCompleted, Output: "x", FinishReason: "length"}, rest.Optional("x"), nil},
 		"failed":                 {store.Run{Status: store.RunFailed, Error: "why", ErrorCode: "code"}, nil, rest.Optional("why")},
 		"failed without a word":  {store.Run{Status: store.RunFailed, ErrorCode: "code"}, nil, rest.Optional("code")},
 		"queued":                 {store.Run{Status: store.RunQueued}, nil, nil},
@@ -30,6 +30,7 @@ func TestGetRun_ShowsEmptyOutput(t *testing.T) {
 			require.Equal(t, c.output, shown.Output)
 			require.Equal(t, c.error, shown.Error)
 			require.Equal(t, rest.Optional(string(c.run.ErrorCode)), shown.ErrorCode)
+			require.Equal(t, rest.Optional(c.run.FinishReason), shown.FinishReason)
 			require.NotNil(t, shown.Traces)
 			require.NotNil(t, shown.Logs)
 		})

@@ -75,6 +75,7 @@ type Run struct {
 	Output           *string          `json:"output" doc:"The agent's output; null in lists."`
 	Error            *string          `json:"error" doc:"Why the run failed, as a text."`
 	ErrorCode        *string          `json:"error_code" doc:"Why the run failed, as a code." example:"agent_not_found"`
+	FinishReason     *string          `json:"finish_reason" doc:"Why the last model answer of the run ended: stop, tool_calls, length (a limit of tokens cut it off), content_filter, or other. Null without an answer, before the end, and if no runner reported the end." example:"stop"`
 	Context          rest.Object      `json:"context" doc:"What the run sees besides its input: headers, the headers of the webhook request that the connector selects, and what scripts set, once the run has ended. Null if there is nothing. Lists have no headers, and null for a context of more than 4 KiB."`
 	TestName         *string          `json:"test_name" doc:"The A/B variant that executes the run; null for the agent itself and until a runner has reported it." example:"short"`
 	GuardrailOutcome *string          `json:"guardrail_outcome" doc:"The outcome of guardrails; null in this release."`
@@ -383,7 +384,7 @@ func showRun(r store.Run) Run {
 		TestName: rest.Optional(r.TestName), Status: RunStatus(r.Status), Output: rest.Optional(r.Output), Error: rest.Optional(r.Error), Attempt: r.Attempt,
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: rest.OptionalTime(r.StartedAt), EndedAt: rest.OptionalTime(r.EndedAt),
 		DurationMS: rest.ElapsedMS(r.StartedAt, r.EndedAt), TokenUsage: costs.TokenUsage(r.Usage),
-		Context: rest.Object(r.Context), Traces: []Span{}, Logs: []LogLine{},
+		FinishReason: rest.Optional(r.FinishReason), Context: rest.Object(r.Context), Traces: []Span{}, Logs: []LogLine{},
 	}
 	if out.ErrorCode = rest.Optional(string(r.ErrorCode)); out.Error == nil {
 		out.Error = out.ErrorCode

@@ -50,6 +50,9 @@ func (p *stepPrinter) describe(s localrun.Step) string {
 		if s.Cost != nil {
 			line += ", " + formatCost(*s.Cost)
 		}
+		if note := describeFinish(string(s.FinishReason)); note != "" {
+			line += ", " + paintAs(p.out, red, note)
+		}
 		if s.Text != "" {
 			line += ": " + shortenValue(s.Text)
 		}
@@ -80,6 +83,17 @@ func (p *stepPrinter) describe(s localrun.Step) string {
 			line += " (" + printable(s.Line.Position) + ")"
 		}
 		return line
+	}
+	return ""
+}
+
+// describeFinish returns what happened to a model answer that is not complete, "" for any other answer.
+func describeFinish(reason string) string {
+	switch model.FinishReason(reason) {
+	case model.FinishLength:
+		return "cut off by a limit of tokens"
+	case model.FinishContentFilter:
+		return "filtered by the model service"
 	}
 	return ""
 }
@@ -116,17 +130,18 @@ func formatAmount(nanos int64) string {
 
 // runResult is the result of `run` for programs, with the field names of the REST API.
 type runResult struct {
-	RunID      string                 `json:"run_id"`
-	AgentName  string                 `json:"agent_name"`
-	Status     string                 `json:"status"`
-	Output     string                 `json:"output"`
-	ErrorCode  *string                `json:"error_code"`
-	Error      *string                `json:"error"`
-	Remedy     *string                `json:"remedy"`
-	DurationMS int64                  `json:"duration_ms"`
-	TokenUsage dispatchapi.TokenUsage `json:"token_usage"`
-	Costs      []runCost              `json:"costs"`
-	Steps      []localrun.Step        `json:"steps"`
+	RunID        string                 `json:"run_id"`
+	AgentName    string                 `json:"agent_name"`
+	Status       string                 `json:"status"`
+	Output       string                 `json:"output"`
+	FinishReason *string                `json:"finish_reason"`
+	ErrorCode    *string                `json:"error_code"`
+	Error        *string                `json:"error"`
+	Remedy       *string                `json:"remedy"`
+	DurationMS   int64                  `json:"duration_ms"`
+	TokenUsage   dispatchapi.TokenUsage `json:"token_usage"`
+	Costs        []runCost              `json:"costs"`
+	Steps        []localrun.Step        `json:"steps"`
 }
 
 // runCost is an amount of money.
@@ -142,6 +157,9 @@ func (o *runOptions) printResult(ctx context.Context, r *localrun.Result) error 
 		shown := runResult{
 			RunID: r.RunID, AgentName: o.agent, Status: string(r.Status), Output: r.Output, DurationMS: r.Duration.Milliseconds(),
 			TokenUsage: r.Usage, Costs: []runCost{}, Steps: r.Steps,
+		}
+		if reason := string(r.FinishReason); reason != "" {
+			shown.FinishReason = &reason
 		}
 		if message != "" {
 			shown.ErrorCode, shown.Error = &code, &message

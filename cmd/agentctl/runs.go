@@ -190,6 +190,9 @@ func (o *runsOptions) printRun(ctx context.Context, id string, out, messages io.
 		if text := restclient.ValueOf(r.Output); text != "" {
 			fmt.Fprintln(out, printableLines(text))
 		}
+		if note := describeFinish(restclient.ValueOf(r.FinishReason)); note != "" {
+			fmt.Fprintln(messages, "the last model answer is "+note)
+		}
 		printCost(r, messages)
 	}
 	if err := runOutcome(r); err != nil || r.Status == restclient.RunStatusCompleted {

@@ -274,7 +274,9 @@ type CompleteRequest struct {
 	ErrorCode runerror.Code `json:"error_code,omitempty"`
 	Error     string        `json:"error,omitempty"`
 	Output    string        `json:"output"`
-	Usage     TokenUsage    `json:"usage"`
+	// FinishReason is the reason for the end of the last model answer, a word in the form of a code; "" without one.
+	FinishReason string     `json:"finish_reason,omitempty"`
+	Usage        TokenUsage `json:"usage"`
 	// Context is what scripts set in the run's context: a JSON object of at most MaxContext bytes, or nil.
 	Context json.RawMessage `json:"context,omitempty"`
 	// Unpublished is true if no outbound link sends the result.

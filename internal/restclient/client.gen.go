@@ -1731,6 +1731,7 @@ type RotateSecret struct {
 // - `model_address_forbidden`: The address of the model service is not public, and the platform does not allow its range.
 // - `model_answer_invalid`: The response of the model service is empty, incomplete, too large or not in its format.
 // - `model_answer_too_large`: An answer of the model exceeds the limit of the store.
+// - `model_answer_truncated`: A limit of tokens cut off an answer of the model, and the agent has `on_truncation: fail`.
 // - `model_rate_limited`: The rate limit or quota of the model service is reached, also after the retries of the agent.
 // - `model_request_rejected`: The model service rejected the request or filtered the answer. A scripted model has no step for the conversation.
 // - `model_timeout`: The model service did not respond in time.
@@ -1803,6 +1804,11 @@ type Run struct {
 	//
 	// Examples: agent_not_found
 	ErrorCode nullable.Nullable[string] `json:"error_code"`
+
+	// FinishReason Why the last model answer of the run ended: stop, tool_calls, length (a limit of tokens cut it off), content_filter, or other. Null without an answer, before the end, and if no runner reported the end.
+	//
+	// Examples: stop
+	FinishReason nullable.Nullable[string] `json:"finish_reason"`
 
 	// GuardrailOutcome The outcome of guardrails; null in this release.
 	GuardrailOutcome nullable.Nullable[string] `json:"guardrail_outcome"`

@@ -24,6 +24,7 @@ const (
 	ModelAddressForbidden Code = ModelPrefix + "address_forbidden"
 	ModelAnswerInvalid    Code = ModelPrefix + "answer_invalid"
 	ModelAnswerTooLarge   Code = ModelPrefix + "answer_too_large"
+	ModelAnswerTruncated  Code = ModelPrefix + "answer_truncated"
 	ModelRateLimited      Code = ModelPrefix + "rate_limited"
 	ModelRequestRejected  Code = ModelPrefix + "request_rejected"
 	ModelTimeout          Code = ModelPrefix + "timeout"

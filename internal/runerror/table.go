@@ -78,7 +78,12 @@ var models = []Entry{
 	{
 		Code: ModelAnswerTooLarge, Retry: RetryAfterFix,
 		Meaning: "An answer of the model exceeds the limit of the store.",
-		Remedy:  "Lower `max_output_tokens` of the agent.",
+		Remedy:  "Ask the model for shorter answers.",
+	},
+	{
+		Code: ModelAnswerTruncated, Retry: RetryAfterFix,
+		Meaning: "A limit of tokens cut off an answer of the model, and the agent has `on_truncation: fail`.",
+		Remedy:  "Ask the model for shorter answers, raise the limit at the model service, or remove `on_truncation`.",
 	},
 	{
 		Code: ModelRateLimited, Retry: RetryHelps,

@@ -68,8 +68,18 @@ type Result struct {
 	AgentName string    `json:"agent_name" doc:"The agent of the run; empty for a run that is gone." example:"support"`
 	Status    string    `json:"status" doc:"completed, failed or cancelled; gone if the run was erased or is no longer stored while others of its event are." example:"completed"`
 	Output    string    `json:"output" doc:"The answer of the agent."`
-	Error     *string   `json:"error" doc:"The cause of the failure, or that the run is gone, for people; otherwise null."`
-	ErrorCode *string   `json:"error_code" doc:"The cause of the failure, for programs; otherwise null." example:"agent_not_found"`
+	// FinishReason has the values of the REST API.
+	FinishReason *string `json:"finish_reason" doc:"Why the last model answer of the run ended: stop, tool_calls, length (a limit of tokens cut it off), content_filter, or other; null without an answer, and if no runner reported the end." example:"stop"`
+	Error        *string `json:"error" doc:"The cause of the failure, or that the run is gone, for people; otherwise null."`
+	ErrorCode    *string `json:"error_code" doc:"The cause of the failure, for programs; otherwise null." example:"agent_not_found"`
+}
+
+// Optional returns a text of a result, nil for "".
+func Optional(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // ResultGone is the status of a run that is no longer stored.
@@ -88,14 +98,16 @@ type Progress struct {
 
 // Envelope is the body of an automatic delivery: the result of a run.
 type Envelope struct {
-	RunID      uuid.UUID  `json:"run_id" format:"uuid" doc:"The run."`
-	AgentName  string     `json:"agent_name" doc:"The agent of the run." example:"support"`
-	Status     string     `json:"status" doc:"completed, failed or cancelled." example:"completed"`
-	Output     string     `json:"output" doc:"The answer of the agent."`
-	Error      *string    `json:"error" doc:"The cause of the failure; otherwise null."`
-	StartedAt  *time.Time `json:"started_at" doc:"Time of the first claim by a runner; null without one."`
-	EndedAt    *time.Time `json:"ended_at" doc:"Time of the final status."`
-	TokenUsage TokenUsage `json:"token_usage" doc:"Model tokens of the run."`
+	RunID     uuid.UUID `json:"run_id" format:"uuid" doc:"The run."`
+	AgentName string    `json:"agent_name" doc:"The agent of the run." example:"support"`
+	Status    string    `json:"status" doc:"completed, failed or cancelled." example:"completed"`
+	Output    string    `json:"output" doc:"The answer of the agent."`
+	// FinishReason has the values of the REST API.
+	FinishReason *string    `json:"finish_reason" doc:"Why the last model answer of the run ended: stop, tool_calls, length (a limit of tokens cut it off), content_filter, or other; null without an answer, and if no runner reported the end." example:"stop"`
+	Error        *string    `json:"error" doc:"The cause of the failure; otherwise null."`
+	StartedAt    *time.Time `json:"started_at" doc:"Time of the first claim by a runner; null without one."`
+	EndedAt      *time.Time `json:"ended_at" doc:"Time of the final status."`
+	TokenUsage   TokenUsage `json:"token_usage" doc:"Model tokens of the run."`
 }
 
 // TestEnvelope is the body of a test delivery: the result of an imaginary run.

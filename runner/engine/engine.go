@@ -140,6 +140,8 @@ type Outcome struct {
 	Error     string
 	// Context is what scripts set in the run's context, a JSON object; nil if they set nothing.
 	Context json.RawMessage
+	// FinishReason is the reason for the end of the last model answer, "" without one.
+	FinishReason model.FinishReason
 	// Usage counts the tokens of all attempts.
 	Usage dispatchapi.TokenUsage
 	// Trailing are entries that are not appended yet and belong to the completion. Empty if
@@ -246,7 +248,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	if late := a.journal.shorten(context.WithoutCancel(ctx)); late != nil {
 		err = late
 	}
-	out := Outcome{Status: Completed, Output: output, Context: values, Usage: a.journal.totalUsage(), Cause: err}
+	out := Outcome{Status: Completed, Output: output, Context: values, Usage: a.journal.totalUsage(), FinishReason: a.journal.lastFinish(), Cause: err}
 	if err == nil {
 		out.Trailing = a.journal.takePending()
 		return out

@@ -177,6 +177,7 @@ func (r *recorder) loadEntry(e dispatchapi.JournalEntry) (err error) {
 				r.rememberCalls(a)
 			}
 			r.countUsage(a.Usage)
+			r.finish = a.FinishReason
 		}
 	case dispatchapi.JournalModelFailure:
 		var f modelFailure

@@ -170,7 +170,7 @@ func (l *llmAgent) nextAnswer(ctx context.Context) (*model.Content, error) {
 	}
 	if known, ok := l.journal.recordedAnswer(l.path, l.turn); ok {
 		l.stage.countUsage(known.Model, known.Usage, l.journal.callCost)
-		return known.Content, nil
+		return l.useAnswer(known)
 	}
 	if err := l.stage.admitRequest(); err != nil {
 		return nil, err
@@ -190,7 +190,19 @@ func (l *llmAgent) nextAnswer(ctx context.Context) (*model.Content, error) {
 		FinishReason: answer.FinishReason, Usage: usageOf(answer.Usage), period: took,
 	})
 	l.stage.countUsage(recorded.Model, recorded.Usage, l.journal.callCost)
-	return recorded.Content, err
+	if err != nil {
+		return nil, err
+	}
+	return l.useAnswer(recorded)
+}
+
+// useAnswer returns the content of a recorded answer, or the failure of an answer that the agent does not keep.
+func (l *llmAgent) useAnswer(recorded modelAnswer) (*model.Content, error) {
+	if recorded.FinishReason == model.FinishLength && l.agent.OnTruncation == bundle.TruncationFail {
+		return nil, &failure{code: runerror.ModelAnswerTruncated, message: fmt.Sprintf(
+			"a limit of tokens cut off answer %d of agent %q, after %d output tokens (on_truncation)", l.turn, l.agent.Name, recorded.Usage.OutputTokens)}
+	}
+	return recorded.Content, nil
 }
 
 // askModel requests an answer. It also returns the time of the request, since the last unusable answer.

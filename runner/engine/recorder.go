@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // errJournal is the error for entries that could not be appended.
@@ -50,6 +51,7 @@ type recorder struct {
 	waiting   *waitEntry                // the last wait, nil if it ended
 	calls     map[string]bool           // IDs of answered calls
 	tokens    dispatchapi.TokenUsage
+	finish    model.FinishReason // of the last answer in the journal
 	logs      logBudget
 	err       error // first error that ended the attempt
 	broken    error // the prior journal cannot be read
@@ -124,6 +126,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("decoding a model's answer: %w", err)
 	}
 	r.countUsage(a.Usage)
+	r.finish = same.FinishReason
 	return same, r.addEntry(dispatchapi.JournalEntry{
 		Kind: dispatchapi.JournalModelAnswer, Data: data,
 		Usage: usageWith(a.Model, a.Usage, a.Cost),
@@ -358,6 +361,13 @@ func (r *recorder) totalUsage() dispatchapi.TokenUsage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.tokens
+}
+
+// lastFinish returns the reason for the end of the last answer in the journal, "" without one.
+func (r *recorder) lastFinish() model.FinishReason {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.finish
 }
 
 func (r *recorder) countUsage(u dispatchapi.TokenUsage) {

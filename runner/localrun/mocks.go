@@ -195,6 +195,9 @@ func (c *caseWriter) stepAnswer(a modelAnswer) (out object) {
 		c.addNote("a model gave an empty answer, which no script can give")
 		out = append(out, field{"text", " "})
 	}
+	if reason := a.answer.FinishReason; reason == model.FinishLength || reason == model.FinishContentFilter {
+		out = append(out, field{"finish_reason", string(reason)})
+	}
 	if usage := a.answer.Usage; usage != nil {
 		out = append(out, field{"tokens", reportedTokens(*usage)})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // Kind is the kind of a step.
@@ -40,13 +41,14 @@ type Step struct {
 	// Agent is the position in the tree of agents.
 	Agent string `json:"agent,omitempty"`
 
-	// Model, Turn, Text, Calls, Usage and Cost belong to requests of models.
-	Model string                  `json:"model,omitempty"`
-	Turn  int                     `json:"turn,omitempty"`
-	Text  string                  `json:"text,omitempty"`
-	Calls []engine.CallRecord     `json:"tool_calls,omitempty"`
-	Usage *dispatchapi.TokenUsage `json:"token_usage,omitempty"`
-	Cost  *dispatchapi.Cost       `json:"cost,omitempty"`
+	// Model, Turn, Text, Calls, FinishReason, Usage and Cost belong to requests of models.
+	Model        string                  `json:"model,omitempty"`
+	Turn         int                     `json:"turn,omitempty"`
+	Text         string                  `json:"text,omitempty"`
+	Calls        []engine.CallRecord     `json:"tool_calls,omitempty"`
+	FinishReason model.FinishReason      `json:"finish_reason,omitempty"`
+	Usage        *dispatchapi.TokenUsage `json:"token_usage,omitempty"`
+	Cost         *dispatchapi.Cost       `json:"cost,omitempty"`
 
 	// CallID, Tool, Arguments and Result belong to calls of tools.
 	CallID    string         `json:"call_id,omitempty"`

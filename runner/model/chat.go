@@ -167,15 +167,9 @@ func readChoice(c *openai.ChatCompletion) (*Answer, error) {
 		}
 		content.Parts = append(content.Parts, part)
 	}
-	reason := FinishStop
-	switch choice.FinishReason {
-	case "length":
-		reason = FinishMaxTokens
-	case "content_filter":
-		reason = FinishSafety
-	}
+	reason := finishOf(choice.FinishReason, len(choice.Message.ToolCalls) > 0)
 	if len(content.Parts) == 0 {
-		if reason == FinishSafety {
+		if reason == FinishContentFilter {
 			return nil, &Error{Code: CodeRejected, Message: "the model service filtered the answer"}
 		}
 		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer is empty", Retryable: true}

@@ -46,15 +46,48 @@ type Answer struct {
 	Usage *dispatchapi.TokenUsage
 }
 
-// FinishReason is the reason for the end of an answer.
+// FinishReason is the reason for the end of an answer. "" is unknown.
 type FinishReason string
 
 // Reasons for the end of an answer.
 const (
-	FinishStop      FinishReason = "STOP"
-	FinishMaxTokens FinishReason = "MAX_TOKENS"
-	FinishSafety    FinishReason = "SAFETY"
+	// FinishStop is a complete answer without calls of tools, FinishToolCalls one with calls.
+	FinishStop      FinishReason = "stop"
+	FinishToolCalls FinishReason = "tool_calls"
+	// FinishLength is an answer that a limit of tokens cut off.
+	FinishLength FinishReason = "length"
+	// FinishContentFilter is an answer that the service filtered.
+	FinishContentFilter FinishReason = "content_filter"
+	// FinishOther is any other reason of a service.
+	FinishOther FinishReason = "other"
 )
+
+// UnmarshalText reads a reason of a journal. Journals of earlier releases have other words.
+func (r *FinishReason) UnmarshalText(text []byte) error {
+	switch *r = FinishReason(text); *r {
+	case "STOP":
+		*r = FinishStop
+	case "MAX_TOKENS":
+		*r = FinishLength
+	case "SAFETY":
+		*r = FinishContentFilter
+	}
+	return nil
+}
+
+// finishOf returns the reason that a service reports for an answer.
+func finishOf(reported string, hasCalls bool) FinishReason {
+	switch reason := FinishReason(reported); reason {
+	case "", FinishStop, FinishToolCalls, "function_call":
+		if hasCalls {
+			return FinishToolCalls
+		}
+		return FinishStop
+	case FinishLength, FinishContentFilter:
+		return reason
+	}
+	return FinishOther
+}
 
 // Roles of messages.
 const (

@@ -3,6 +3,7 @@
 package model
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -79,7 +80,7 @@ func (m *scriptedModel) playStep(ctx context.Context, step bundle.Step, turn int
 		content.Parts = append(content.Parts, &Part{Text: ""})
 	}
 	return &Answer{
-		Content: content, FinishReason: FinishStop,
+		Content: content, FinishReason: cmp.Or(FinishReason(step.FinishReason), finishOf("", len(step.ToolCalls) > 0)),
 		Usage: scriptedUsage(step.Tokens, conversation, content),
 	}, nil
 }

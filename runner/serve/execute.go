@@ -55,7 +55,7 @@ func (s *Server) execute(l life, c *claim) (status string) {
 	}
 	err := s.opts.Dispatch.Complete(l.reporting, c.run.ID, dispatchapi.CompleteRequest{
 		Token: c.run.Token, TestName: c.testName(), Status: string(out.Status), ErrorCode: out.ErrorCode, Error: out.Error,
-		Output: out.Output, Usage: out.Usage, Context: out.Context, Unpublished: out.Unpublished, Journal: out.Trailing,
+		Output: out.Output, FinishReason: string(out.FinishReason), Usage: out.Usage, Context: out.Context, Unpublished: out.Unpublished, Journal: out.Trailing,
 	})
 	switch {
 	case errors.Is(err, dispatchapi.ErrFenced):

@@ -22,9 +22,9 @@ import (
 var endStatement = `WITH given AS MATERIALIZED (
 	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
 		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
-		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[], $41::bigint[])
+		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[], $41::bigint[], $42::text[])
 		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished, bucket)
+			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished, bucket, finish_reason)
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -33,15 +33,15 @@ var endStatement = `WITH given AS MATERIALIZED (
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
-		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.context, g.unpublished, g.bucket, g.texts, g.input_tokens,
+		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.finish_reason, g.context, g.unpublished, g.bucket, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
 		` + sqlcore.SaidVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, context, unpublished, input_tokens,
+		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished, input_tokens,
 		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 	SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
-		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, context, unpublished, input_tokens,
+		ended, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob, finish_reason, context, unpublished, input_tokens,
 		output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, now_us()
 	FROM gone
 ), entries AS (
@@ -161,6 +161,7 @@ type endColumns struct {
 	context                                  []string
 	unpublished                              []bool
 	bucket                                   []int64
+	finish                                   []string
 	journal                                  entryColumns
 	models                                   callColumns
 }
@@ -176,6 +177,7 @@ func (c *endColumns) add(e sqlcore.Ending) {
 	c.texts = append(c.texts, e.TextBytes())
 	c.context, c.unpublished = append(c.context, string(e.Context)), append(c.unpublished, e.Unpublished)
 	c.bucket = append(c.bucket, int64(store.TraceBucket(e.Run.ID)))
+	c.finish = append(c.finish, e.FinishReason)
 	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
 	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
 	c.total = append(c.total, e.Usage.TotalTokens)
@@ -200,7 +202,7 @@ func (c *endColumns) args(keyed bool) []any {
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket)
+	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket, c.finish)
 }
 
 // entryColumns are journal entries as arrays.

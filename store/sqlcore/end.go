@@ -45,6 +45,7 @@ type Ending struct {
 	Code     store.RunErrorCode
 	// Error and Output are storable, see Text.
 	Error, Output string
+	FinishReason  string
 	Usage         store.TokenUsage
 	// Context is storable JSON, or nil.
 	Context     json.RawMessage
@@ -232,7 +233,7 @@ func endingOf(completion store.Completion) Ending {
 	completion = Bounded(completion)
 	return Ending{
 		Run: completion.Run, Token: &completion.Token, TestName: completion.TestName, Status: completion.Status, Code: completion.ErrorCode,
-		Error: Text(completion.Error), Output: Text(completion.Output), Usage: completion.Usage, Journal: completion.Journal,
+		Error: Text(completion.Error), Output: Text(completion.Output), FinishReason: completion.FinishReason, Usage: completion.Usage, Journal: completion.Journal,
 		Context: completion.Context, Unpublished: completion.Unpublished,
 	}
 }

@@ -19,11 +19,11 @@ import (
 // Columns of a run, open (open_runs r) or ended (ended_runs r).
 const (
 	openRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, r.class, '' AS error_code, '' AS error, '' AS output, '' AS context, r.attempt, CAST(0 AS bigint) AS input_tokens,
+	r.deployment_id, r.test_name, r.status, r.class, '' AS error_code, '' AS error, '' AS output, '' AS finish_reason, '' AS context, r.attempt, CAST(0 AS bigint) AS input_tokens,
 	CAST(0 AS bigint) AS output_tokens, CAST(0 AS bigint) AS thinking_tokens, CAST(0 AS bigint) AS cached_input_tokens,
 	CAST(0 AS bigint) AS total_tokens, r.queued_at, r.started_at, CAST(NULL AS bigint) AS ended_at`
 	endedRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.context, r.attempt, r.input_tokens,
+	r.deployment_id, r.test_name, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.finish_reason, r.context, r.attempt, r.input_tokens,
 	r.output_tokens, r.thinking_tokens, r.cached_input_tokens,
 	r.total_tokens, r.queued_at, r.started_at, r.ended_at`
 	// With the blob of the output, for readers of the output.
@@ -34,7 +34,7 @@ const (
 func runFields(r *store.Run) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
-		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, rawText{&r.Context}, &r.Attempt, &r.Usage.InputTokens,
+		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.FinishReason, rawText{&r.Context}, &r.Attempt, &r.Usage.InputTokens,
 		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
 		at(&r.QueuedAt), maybeAt(&r.StartedAt), maybeAt(&r.EndedAt),
 	}

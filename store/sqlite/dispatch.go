@@ -123,16 +123,16 @@ func moveRunToHistory(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, 
 		output = ""
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id,
-			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, context, unpublished,
+			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $19, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $23, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id, agent_name`,
 		e.Run.ProjectID, e.Run.ID, token, string(e.Status), string(e.Code), e.Error, output, e.Usage.InputTokens,
 		e.Usage.OutputTokens, e.Usage.ThinkingTokens, e.Usage.CachedInputTokens, e.Usage.TotalTokens, e.Token == nil,
-		first, size, store.MaxJournal, string(e.Only), keyed, blob, e.TestName, string(e.Context), e.Unpublished).Scan(&ended.Environment.ID, &connectorRun, &agent)
+		first, size, store.MaxJournal, string(e.Only), keyed, blob, e.TestName, string(e.Context), e.Unpublished, e.FinishReason).Scan(&ended.Environment.ID, &connectorRun, &agent)
 	if err != nil {
 		return ended, 0, 0, err
 	}

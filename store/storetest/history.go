@@ -193,6 +193,28 @@ var historyPromises = []promise{
 		w.NoError(err)
 		w.Nil(got.Context)
 	}},
+	{"an ended run has the reason for the end of its last model answer", func(w *world) {
+		w.deploy("one", "first")
+		w.singles(3)
+		runs := w.claim(3, lease)
+		cut, none, invalid := completed(runs[0]), completed(runs[1]), completed(runs[2])
+		cut.FinishReason, invalid.FinishReason = "length", "NO CODE"
+		for _, c := range []store.Completion{cut, none, invalid} {
+			w.NoError(w.complete(c))
+		}
+		for run, want := range map[store.Key]string{cut.Run: "length", none.Run: "", invalid.Run: ""} {
+			got, err := w.s.Run(w.ctx, run)
+			w.NoError(err)
+			w.Equal(want, got.FinishReason)
+			w.Equal(run == invalid.Run, got.ErrorCode == store.RunErrorReportInvalid)
+		}
+		listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: cut.Run.ProjectID, Limit: 10})
+		w.NoError(err)
+		w.Len(listed, 3)
+		for _, r := range listed {
+			w.Equal(r.ID == cut.Run.ID, r.FinishReason == "length")
+		}
+	}},
 	{"lists have contexts that are not large", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(3)

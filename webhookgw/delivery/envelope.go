@@ -12,11 +12,8 @@ import (
 // envelopeOf returns the same bytes for each attempt of a run.
 func envelopeOf(run store.Run) ([]byte, error) {
 	e := webhookapi.Envelope{
-		RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output,
+		RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output, Error: webhookapi.Optional(run.Error), FinishReason: webhookapi.Optional(run.FinishReason),
 		StartedAt: run.StartedAt, EndedAt: run.EndedAt, TokenUsage: webhookapi.TokenUsage(run.Usage),
-	}
-	if run.Error != "" {
-		e.Error = &run.Error
 	}
 	return json.Marshal(e)
 }

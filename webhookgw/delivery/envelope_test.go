@@ -12,23 +12,23 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// TestEnvelope_Fields: the envelope has exactly eight fields, with the values of the run.
+// TestEnvelope_Fields: the envelope has exactly nine fields, with the values of the run.
 func TestEnvelope_Fields(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 1, 2, 3, 4, 5, 600_000_000, time.UTC)
 	ended := started.Add(time.Minute)
 	run := store.Run{
-		ID: uuid.MustParse("00000000-0000-7000-8000-000000000001"), AgentName: "hello", Status: store.RunCompleted, Output: "Hi",
+		ID: uuid.MustParse("00000000-0000-7000-8000-000000000001"), AgentName: "hello", Status: store.RunCompleted, Output: "Hi", FinishReason: "stop",
 		Usage:     store.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 5},
 		StartedAt: &started, EndedAt: &ended,
 	}
 	failed := run
-	failed.Status, failed.Output, failed.Error, failed.StartedAt = store.RunFailed, "", "why", nil
+	failed.Status, failed.Output, failed.Error, failed.StartedAt, failed.FinishReason = store.RunFailed, "", "why", nil, ""
 	const id, usage = `{"run_id":"00000000-0000-7000-8000-000000000001","agent_name":"hello",`,
 		`"ended_at":"2026-01-02T03:05:05.6Z","token_usage":{"input_tokens":1,"output_tokens":2,"thinking_tokens":3,"cached_input_tokens":4,"total_tokens":5}}`
 	for want, of := range map[string]store.Run{
-		id + `"status":"completed","output":"Hi","error":null,"started_at":"2026-01-02T03:04:05.6Z",` + usage: run,
-		id + `"status":"failed","output":"","error":"why","started_at":null,` + usage:                         failed,
+		id + `"status":"completed","output":"Hi","finish_reason":"stop","error":null,"started_at":"2026-01-02T03:04:05.6Z",` + usage: run,
+		id + `"status":"failed","output":"","finish_reason":null,"error":"why","started_at":null,` + usage:                         failed,
 	} {
 		t.Run(want, func(t *testing.T) {
 			got, err := envelopeOf(of)

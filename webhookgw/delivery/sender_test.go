@@ -202,7 +202,7 @@ func TestSender_DeliversResult(t *testing.T) {
 	run, err := s.Store.Run(t.Context(), store.Key{ProjectID: s.Project, ID: a.Delivery.RunID})
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{
-		"run_id": run.ID.String(), "agent_name": "hello-0", "status": "completed", "output": "hello", "error": nil,
+		"run_id": run.ID.String(), "agent_name": "hello-0", "status": "completed", "output": "hello", "finish_reason": nil, "error": nil,
 		"started_at": run.StartedAt.Format(time.RFC3339Nano), "ended_at": run.EndedAt.Format(time.RFC3339Nano),
 		"token_usage": map[string]any{"input_tokens": 0.0, "output_tokens": 0.0, "thinking_tokens": 0.0, "cached_input_tokens": 0.0, "total_tokens": 0.0},
 	}, body)

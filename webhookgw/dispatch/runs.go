@@ -54,7 +54,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	}
 	completion := store.Completion{
 		Lease: lease, TestName: req.TestName, Status: status, ErrorCode: req.ErrorCode, Error: req.Error, Output: req.Output,
-		Usage: store.TokenUsage(req.Usage), Journal: journal, Context: req.Context, Unpublished: req.Unpublished,
+		FinishReason: req.FinishReason, Usage: store.TokenUsage(req.Usage), Journal: journal, Context: req.Context, Unpublished: req.Unpublished,
 	}
 	if err := completion.Check(); err != nil {
 		return err

@@ -81,7 +81,9 @@ func (r *resultWriter) writeResult(run store.Run) {
 		rest = rest[len(piece):]
 		r.writeJSON(piece, len(`"`))
 	}
-	r.writeText(`","error":`)
+	r.writeText(`","finish_reason":`)
+	r.writeValue(webhookapi.Optional(run.FinishReason))
+	r.writeText(`,"error":`)
 	text, code := failure(run)
 	r.writeValue(text)
 	r.writeText(`,"error_code":`)

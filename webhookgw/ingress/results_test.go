@@ -26,7 +26,7 @@ func TestResults_RoundTrip(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			runs := []store.Run{
 				{ID: uuid.New(), AgentName: "first", Status: store.RunFailed, Output: output, Error: "<why>"},
-				{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output},
+				{ID: uuid.New(), AgentName: "second", Status: store.RunCompleted, Output: output, FinishReason: "length"},
 			}
 			var written bytes.Buffer
 			r := newResultWriter(&written)
@@ -40,13 +40,14 @@ func TestResults_RoundTrip(t *testing.T) {
 				AgentName string    `json:"agent_name"`
 				Status    string    `json:"status"`
 				Output    string    `json:"output"`
+				Finish    *string   `json:"finish_reason"`
 				Error     *string   `json:"error"`
 			}
-			why, want := "<why>", "" // as in one part
+			why, cut, want := "<why>", "length", "" // as in one part
 			whole, err := json.Marshal(output)
 			require.NoError(t, err)
 			require.NoError(t, json.Unmarshal(whole, &want))
-			all := []result{{runs[0].ID, "first", "failed", want, &why}, {runs[1].ID, "second", "completed", want, nil}}
+			all := []result{{runs[0].ID, "first", "failed", want, nil, &why}, {runs[1].ID, "second", "completed", want, &cut, nil}}
 			var got struct {
 				Status  string
 				Result  result

@@ -833,6 +833,8 @@ CREATE TABLE ended_runs (
     -- '' where it is in the blob.
     output TEXT NOT NULL CHECK (octet_length(output) <= 65536),
     output_blob_id TEXT,
+    -- Why the last model answer ended; '' without one.
+    finish_reason TEXT NOT NULL DEFAULT '' CHECK (octet_length(finish_reason) <= 64),
     -- What scripts set, a JSON object; '' where they set nothing.
     context TEXT NOT NULL DEFAULT '' CHECK (octet_length(context) <= 65536),
     -- Whether no outbound link sends the result.
