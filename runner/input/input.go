@@ -70,14 +70,26 @@ func Read(contentType string, raw []byte, hasFiles bool, files dispatchapi.Files
 	return compact.String(), values, nil
 }
 
-// About adds the run's data to the values of its context. It always sets the headers of the event,
-// so that an input field with that name is not used.
-func About(values map[string]any, runID, agent string, headers map[string]string) {
-	shown := make(map[string]any, len(headers))
-	for name, value := range headers {
+// Facts are the data of a run that its context has besides the input.
+type Facts struct {
+	RunID, AgentName string
+	// ConnectorID is the connector whose event started the run; "" without one.
+	ConnectorID string
+	// Headers are the headers of the event that the run sees.
+	Headers map[string]string
+}
+
+// AddTo adds the facts to the values of a context. It always sets all of them, so that an input field with one of their names
+// is not used.
+func (f Facts) AddTo(values map[string]any) {
+	shown := make(map[string]any, len(f.Headers))
+	for name, value := range f.Headers {
 		shown[name] = value
 	}
-	values["run_id"], values["agent_name"], values["headers"] = runID, agent, shown
+	values["run_id"], values["agent_name"], values["connector_id"], values["headers"] = f.RunID, f.AgentName, nil, shown
+	if f.ConnectorID != "" {
+		values["connector_id"] = f.ConnectorID
+	}
 }
 
 // withFiles adds the metadata of attachments to an input.

@@ -88,7 +88,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	}
 	variables := func() (runnerconfig.Variables, error) { return opts.Variables, nil }
 	base, id := opts.Project.BaseName(opts.Agent), uuid.NewString()
-	input.About(values, id, base, about)
+	input.Facts{RunID: id, AgentName: base, Headers: about}.AddTo(values)
 	journal := &journal{}
 	out := engine.New(engine.Config{
 		Models: &models{next: opts.Models, observer: o}, Variables: variables,

@@ -178,10 +178,11 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	if err != nil {
 		return engine.Input{}, err
 	}
-	input.About(values, c.run.ID.String(), c.run.AgentName, c.run.Headers)
+	facts := input.Facts{RunID: c.run.ID.String(), AgentName: c.run.AgentName, Headers: c.run.Headers}
 	if c.run.ConnectorID != uuid.Nil {
-		values["connector_id"] = c.run.ConnectorID.String()
+		facts.ConnectorID = c.run.ConnectorID.String()
 	}
+	facts.AddTo(values)
 	return engine.Input{
 		RunID: c.run.ID.String(), Traceparent: c.run.Traceparent, AgentName: c.run.AgentName, TestName: c.testName(), Project: project,
 		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,

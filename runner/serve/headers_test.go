@@ -6,6 +6,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -57,6 +58,24 @@ func TestHeaders_ReachRun(t *testing.T) {
 			require.Equal(t, want, <-models.prompts)
 		})
 	}
+	require.NoError(t, r.end(t))
+}
+
+// The connector of the event reaches the context, and never an input field with the same name.
+func TestConnectorID_ReachesRun(t *testing.T) {
+	t.Parallel()
+	p := newPort(t, bundle.Files{
+		"agents/hello.yaml": []byte("name: hello\nmodel: scripted/hello\nsystem_prompt: 'Of {connector_id}.'\n"),
+		"models/hello.yaml": []byte("steps: [{text: done}]"),
+	})
+	models := &listening{prompts: make(chan string, 1)}
+	r := started(t, p, "one", nil, func(o *serve.Options) { o.Engine = engine.New(engine.Config{Models: models}) })
+	connector := uuid.New()
+	run := p.queueRun(dispatchapi.Run{
+		AgentName: "hello", ContentType: "application/json", Input: []byte(`{"connector_id":"made up"}`), ConnectorID: connector,
+	})
+	require.Equal(t, dispatchapi.StatusCompleted, p.await(t, run).Status)
+	require.Equal(t, "Of "+connector.String()+".", <-models.prompts)
 	require.NoError(t, r.end(t))
 }
 

@@ -131,7 +131,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 		headers[strings.ToLower(name)] = value
 	}
 	of := t.opts.Project.BaseName(t.agent)
-	input.About(values, id, of, headers)
+	input.Facts{RunID: id, AgentName: of, Headers: headers}.AddTo(values)
 	journal := &memory{now: t.opts.Now}
 	begin := t.opts.Now()
 	var requests, unmockedCalls unmockedList
