@@ -43,6 +43,8 @@ func oauthApps(change func(*v1alpha1.OAuthApp)) []v1alpha1.OAuthApp {
 
 const tokenURLMessage = "must be an https:// URL without credentials and fragment, because the client secret is sent to it"
 
+const validURLMessage = "must be a valid URL: check its host, its port and its % escapes"
+
 func cpu(quantity string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(quantity)}
 }
@@ -169,6 +171,16 @@ var environmentBreaches = []breach[*v1alpha1.Environment]{
 		name: "OAuth app with credentials in the URL", path: ".spec.oauthApps[].tokenURL", message: tokenURLMessage,
 		change: func(e *v1alpha1.Environment) {
 			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.TokenURL = "https://me:secret@login.example.com/token" })
+		},
+	}, {
+		name: "OAuth app with a port of letters", path: ".spec.oauthApps[].tokenURL", message: validURLMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.TokenURL = "https://login.example.com:port/token" })
+		},
+	}, {
+		name: "OAuth app without a host", path: ".spec.oauthApps[].tokenURL", message: validURLMessage,
+		change: func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = oauthApps(func(a *v1alpha1.OAuthApp) { a.TokenURL = "https://:443/token" })
 		},
 	}, {
 		name: "OAuth app with two scopes in one", path: ".spec.oauthApps[].scopes[]",

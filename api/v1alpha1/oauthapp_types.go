@@ -30,6 +30,7 @@ type OAuthApp struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https://[^/?#@\\\\s]+([/?][^#\\\\s]*)?$')",message="must be an https:// URL without credentials and fragment, because the client secret is sent to it"
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != ''",message="must be a valid URL: check its host, its port and its % escapes"
 	TokenURL string `json:"tokenURL"`
 
 	// ClientID is the ID of the client, readable to anyone who can read this object.

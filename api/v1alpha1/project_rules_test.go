@@ -109,6 +109,9 @@ var projectBreaches = []breach[*v1alpha1.Project]{
 		message: "must be an https:// or http:// URL without credentials",
 		change:  func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://key@models.example.com" },
 	}, {
+		name: "base URL with a bad escape", path: ".spec.modelProviders[].baseURL", message: validURLMessage,
+		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://models.example.com/%zz" },
+	}, {
 		name: "base URL with a fragment", path: ".spec.modelProviders[].baseURL", message: "must have no fragment, because it would not be sent",
 		change: func(p *v1alpha1.Project) { p.Spec.ModelProviders[0].BaseURL = "https://models.example.com/v1#x" },
 	}, {

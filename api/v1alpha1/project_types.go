@@ -305,6 +305,7 @@ type ModelProvider struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s@]+$')",message="must be an https:// or http:// URL without credentials"
 	// +kubebuilder:validation:XValidation:rule="!self.contains('#')",message="must have no fragment, because it would not be sent"
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getHostname() != ''",message="must be a valid URL: check its host, its port and its % escapes"
 	BaseURL string `json:"baseURL,omitempty"`
 
 	// APIKeySecretRef names the key of a Secret with the service's API key. Without it requests

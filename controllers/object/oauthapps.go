@@ -5,6 +5,7 @@ package object
 import (
 	"context"
 	"fmt"
+	"net/url"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -17,6 +18,10 @@ func (b *Base) oauthApps(
 ) (out []runnerconfig.OAuthApp, err error) {
 	for i := range e.Spec.OAuthApps {
 		app := &e.Spec.OAuthApps[i]
+		// Objects from before the rule of the field can have another URL.
+		if target, err := url.Parse(app.TokenURL); err != nil || target.Hostname() == "" {
+			return nil, invalidOAuthApp(app.Name, "has a tokenURL that is not a valid URL; correct its host, its port or its % escapes")
+		}
 		ref := app.ClientSecretRef
 		value, isPlatforms, err := b.ownValue(ctx, e.Namespace, ref, secrets)
 		switch {
