@@ -143,9 +143,6 @@ func (s *API) newConnector(ctx context.Context, c *rest.Caller, environment stri
 		ID: id, Environment: v1alpha1.EnvironmentName(environment), DisplayName: v1alpha1.DisplayName(in.Body.Name),
 		Mode: v1alpha1.ConnectorModeOf(string(in.Body.Mode)), Enabled: in.Body.Enabled,
 	}}
-	if err := rest.RejectUnsupported(conn); err != nil {
-		return nil, err
-	}
 	config := in.Body.Config
 	if !config.given() {
 		config = ConnectorConfigInput("{}")

@@ -92,9 +92,6 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 	case conn.DefinedInCode() && (in.Name != nil || in.Type != "" || in.Mode != "" || in.Config.given()):
 		return errOnlyEnabled
 	}
-	if err := rest.RejectUnsupported(conn); err != nil {
-		return err
-	}
 	if err := s.mustHaveEnvironment(ctx, c, conn); err != nil {
 		return err
 	}

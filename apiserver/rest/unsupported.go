@@ -5,7 +5,6 @@ package rest
 import (
 	"strings"
 
-	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
@@ -21,18 +20,4 @@ func isForLater(location string, value any) bool {
 	location, _, _ = strings.Cut(location, "[")
 	part, field, _ := strings.Cut(location, ".")
 	return text != "" && unsupported.Has(unsupported.Location(part), field, text)
-}
-
-// RejectUnsupported returns 422 for an object with unsupported fields. Fields of the spec have the names of the fields
-// of the body.
-func RejectUnsupported(o v1alpha1.ConditionedObject) error {
-	var fields []FieldError
-	for _, field := range o.Unsupported() {
-		path, _, _ := strings.Cut(field, ":")
-		fields = append(fields, notSupported("body."+strings.TrimPrefix(path, "spec.")))
-	}
-	if len(fields) == 0 {
-		return nil
-	}
-	return Invalid(fields...)
 }
