@@ -22,16 +22,19 @@ const PostTraces = `INSERT INTO outbox_traces (project_id, run_id, ended_at, due
 // telemetryColumns are columns of projects.
 const telemetryColumns = `project_id, telemetry, telemetry_sealed, telemetry_key`
 
-// telemetryRow returns the values of the columns of a project's export.
+// telemetryRow returns the values of the columns of a project's export. PostgreSQL reads the column as jsonb when runs end, so it
+// has no U+0000, which jsonb rejects: one project would keep the runs of all others from ending.
 func telemetryRow(t *store.Telemetry) (config *string, sealed []byte, key string, err error) {
 	if t == nil {
 		return nil, nil, "", nil
 	}
-	text, err := json.Marshal(t)
+	row := *t
+	row.Endpoint = Text(row.Endpoint)
+	text, err := json.Marshal(row)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	column := Text(string(text))
+	column := string(text)
 	return &column, t.SealedHeaders, t.SealedKey, nil
 }
 

@@ -132,6 +132,26 @@ var tracePromises = []promise{
 			w.NoError(w.s.EndTraces(w.ctx, w.project.ID, due))
 		}
 	}},
+	{"an export that no database can read as JSON lets runs of all projects end", func(w *world) {
+		w.deploy("one", "first")
+		other := w.twin()
+		other.deploy("one", "first")
+		telemetry := w.exporting()
+		telemetry.Endpoint = "https://otlp.example/\x00\xff\\u0000"
+		w.project.Telemetry = &telemetry
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		var ends []store.Completion
+		for _, of := range []*world{w, other} {
+			e := of.single()
+			of.accept(&e)
+			ends = append(ends, completed(of.claim(1, lease)[0]))
+		}
+		results, err := w.s.Complete(w.ctx, ends)
+		w.NoError(err)
+		w.Equal([]error{nil, nil}, results)
+		telemetry.Endpoint = "https://otlp.example/\uFFFD\uFFFD\\u0000"
+		w.Equal([]store.DueTraces{{ProjectID: w.project.ID, Telemetry: telemetry, Runs: []uuid.UUID{ends[0].Run.ID}}}, w.dueTraces(0))
+	}},
 	{"the trace of an erased run is not exported", func(w *world) {
 		w.deploy("one", "first")
 		w.exporting()
