@@ -74,7 +74,14 @@ func TestPool_OffersBuiltins(t *testing.T) {
 func TestPool_LimitsRequests(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, Options{})
-	host := hostFunc(func(context.Context, Request) (json.RawMessage, error) { return json.RawMessage(`null`), nil })
+	variables := Variables(func(string) (Variable, bool) { return Variable{Value: "s3cret", Sensitive: true}, true })
+	host := hostFunc(func(_ context.Context, request Request) (json.RawMessage, error) {
+		if value, handled, err := variables.Handle(request); handled {
+			require.Zero(t, request.Number, "%s is counted", request.Name)
+			return value, err
+		}
+		return json.RawMessage(`null`), nil
+	})
 	for name, tt := range map[string]struct {
 		owner bundle.ScriptOwner
 		line  string
@@ -85,6 +92,7 @@ func TestPool_LimitsRequests(t *testing.T) {
 		"effects of guardrails": {bundle.OwnerGuardrail, `http.delete("https://a.example")`, "the script asks for more than 0 effects"},
 		"reads of guardrails":   {bundle.OwnerGuardrail, `[http.get("https://a.example") for _ in range(6)]`, "the script asks for more than 5 reads"},
 		"within":                {bundle.OwnerGuardrail, `[(env("A"), http.get("https://a.example")) for _ in range(5)]`, ""},
+		"within, with a secret": {bundle.OwnerGuardrail, `[(hmac.sha256(env("A"), "t"), http.get("https://a.example")) for _ in range(5)]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -71,37 +71,45 @@ func (w *world) answered(answer string, words ...string) uuid.UUID {
 	return run.Run.ID
 }
 
-// readSomeAtATime: of runs with long errors and many headers, about a MiB is in memory at a time. A
-// run that is erased while the first ones are read is not found.
-func (w *world) readSomeAtATime() {
-	const many = 50 // short ones that are read at a time
-	w.deploy("one", "first")
-	headers := map[string]string{}
-	for i := range 16 {
-		headers[fmt.Sprint("x-", i)] = strings.Repeat("h", 1000)
-	}
-	for range many {
-		e := w.single()
-		e.Headers = headers
-		w.accept(&e)
-		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: store.RunFailed, Error: strings.Repeat("e", store.MaxError)}))
-	}
-	all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: many})
-	w.Len(all, many)
-	var seen []uuid.UUID
-	search := &store.Search{Match: func(_ context.Context, run store.Searched) bool {
-		if seen = append(seen, run.ID); len(seen) == 1 {
-			w.NoError(w.s.EraseRun(w.ctx, w.key(all[many-1])))
+// readsSomeAtATime returns the check that about a MiB of large runs is in memory at a time. A run that is erased while the first
+// ones are read is not found.
+func readsSomeAtATime(enlarge func(*store.Event, *store.Completion)) func(w *world) {
+	return func(w *world) {
+		const many = 50 // short ones that are read at a time
+		w.deploy("one", "first")
+		for range many {
+			e, end := w.single(), store.Completion{Status: store.RunFailed}
+			enlarge(&e, &end)
+			w.accept(&e)
+			end.Lease = leaseOf(w.claim(1, lease)[0])
+			w.NoError(w.complete(end))
 		}
-		return false
-	}}
-	_, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: many})
-	w.NoError(err)
-	w.Equal(all[:many-1], seen)
+		all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: many})
+		w.Len(all, many)
+		var seen []uuid.UUID
+		search := &store.Search{Match: func(_ context.Context, run store.Searched) bool {
+			if seen = append(seen, run.ID); len(seen) == 1 {
+				w.NoError(w.s.EraseRun(w.ctx, w.key(all[many-1])))
+			}
+			return false
+		}}
+		_, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: many})
+		w.NoError(err)
+		w.Equal(all[:many-1], seen)
+	}
 }
 
 var searchPromises = []promise{
-	{"large runs are read in batches", (*world).readSomeAtATime},
+	{"runs with long errors and many headers are read in batches", readsSomeAtATime(func(e *store.Event, end *store.Completion) {
+		e.Headers = map[string]string{}
+		for i := range 16 {
+			e.Headers[fmt.Sprint("x-", i)] = strings.Repeat("h", 1000)
+		}
+		end.Error = strings.Repeat("e", store.MaxError)
+	})},
+	{"runs with large contexts are read in batches", readsSomeAtATime(func(_ *store.Event, end *store.Completion) {
+		end.Context = json.RawMessage(`{"a":"` + strings.Repeat("c", 30_000) + `"}`)
+	})},
 	{"an ended run is found by its context, with and without the index", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(2)
