@@ -220,7 +220,7 @@ func (p *repoParser) checkConnectorConfig(c *Connector) {
 	config.URL = placeholder("url", config.URL, "https://example.com")
 	config.Schedule = placeholder("schedule", config.Schedule, "@daily")
 	config.Timezone = placeholder("timezone", config.Timezone, "")
-	config.Prompt = placeholder("prompt", config.Prompt, "")
+	placeholder("prompt", config.Prompt, "") // The length counts as written, as in the mirror of the file.
 	config.Headers = p.checkHeaderTexts(c)
 	none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
 	if _, err := none.JSON(config.Payload); len(config.Payload) > 0 && err != nil {

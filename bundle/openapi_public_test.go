@@ -3,7 +3,6 @@
 package bundle_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +18,7 @@ func TestParse_PublicOpenAPI(t *testing.T) {
 	t.Parallel()
 	paths, err := openapitest.NewEmbeddedFileClient().Paths()
 	require.NoError(t, err)
-	for _, name := range []string{"apis/batch/v1", "apis/apps/v1", "apis/discovery.k8s.io/v1"} {
+	for name, wildcardError := range map[string]string{"apis/batch/v1": "", "apis/apps/v1": "", "apis/discovery.k8s.io/v1": ""} {
 		t.Run(name, func(t *testing.T) {
 			document, err := paths[name].Schema("application/json")
 			require.NoError(t, err)
@@ -39,8 +38,10 @@ func TestParse_PublicOpenAPI(t *testing.T) {
 				})
 			}
 			_, err = bundle.Parse(toolRepository("['api:k8s.*']\napis: {k8s: {base_url: https://k8s.example}}", "apis/k8s.json", string(document)))
-			if err != nil {
-				require.True(t, strings.Contains(err.Error(), "at most 128 are allowed"), err.Error())
+			if wildcardError != "" {
+				require.ErrorContains(t, err, wildcardError)
+			} else {
+				require.NoError(t, err)
 			}
 		})
 	}

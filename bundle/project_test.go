@@ -378,6 +378,13 @@ func TestParse_LimitsConnectors(t *testing.T) {
 	require.ErrorContains(t, err, "files of more than 1024 KiB together")
 }
 
+// The length of a prompt counts as written, also with ${NAME}, because an object mirrors the file.
+func TestParse_LimitsPromptWithVariables(t *testing.T) {
+	t.Parallel()
+	_, err := bundle.ParseConnector("c", []byte("type: cron\nconfig: {schedule: '@daily', prompt: '${A}"+strings.Repeat("x", 16<<10)+"'}\n"), nil)
+	require.ErrorContains(t, err, `"prompt" must have at most 16384 characters`)
+}
+
 func TestParse_ReportsConnectorProblems(t *testing.T) {
 	t.Parallel()
 	_, err := bundle.Parse(newFiles(

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,8 +18,9 @@ const (
 	AuthenticationNone   = "none"
 )
 
-// Config has the settings of all kinds. The tags of a field say all there is to know about a setting, as in package
-// bundle; the tag kinds names the kinds that have it. A setting without a value has its default.
+// Config has the settings of all kinds. The tags of a field describe a setting, as in package bundle. The tag kinds names
+// the kinds that have it, the tag needed the kind that requires it. maxLength and maxItems are for schemas: the check of the kind
+// enforces them. A setting without a value has its default.
 type Config struct {
 	RequireAuthentication *bool             `yaml:"require_authentication" json:"require_authentication,omitzero" kinds:"inbound,sync" doc:"Whether callers must authenticate; false is the same as 'authentication' with 'none'. If both are written, they must agree."`
 	Authentication        string            `yaml:"authentication" json:"authentication,omitzero" kinds:"inbound,sync" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" without:"secret" doc:"How callers authenticate: with the secret of the connector, or with the signature of a provider."`
@@ -43,7 +43,7 @@ type Retry struct {
 	ScheduleSeconds []int `yaml:"schedule_seconds" json:"schedule_seconds,omitzero" maxItems:"20" doc:"Delay before each attempt after the previous one, in seconds, give or take a fifth; at most 86400. The first is 0. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h."`
 }
 
-// FieldError is the problem of a setting. It never contains the setting's value.
+// FieldError is the problem of a setting. It contains no value, except the beginning of a header's name.
 type FieldError struct {
 	// Field is the name of the setting.
 	Field string
@@ -51,18 +51,21 @@ type FieldError struct {
 	Problem string
 }
 
-// Check returns the problems of the settings of a kind, at most one for each setting.
-func (k Kind) Check(c Config) (problems []FieldError) {
-	for _, problem := range append(k.checkTags(c), k.CheckRules(c)...) {
-		if !slices.ContainsFunc(problems, func(other FieldError) bool { return other.Field == problem.Field }) {
-			problems = append(problems, problem)
-		}
-	}
-	return problems
+// Check returns the problems of the settings of a kind. If a setting breaks its tags, its rules are not checked.
+func (k Kind) Check(c Config) []FieldError {
+	problems := k.checkTags(c)
+	return append(problems, slices.DeleteFunc(k.CheckRules(c), func(rule FieldError) bool {
+		return slices.ContainsFunc(problems, func(tag FieldError) bool { return tag.Field == rule.Field })
+	})...)
 }
 
 // CheckRules is Check without the tags, which the parser of a repository's files enforces itself.
-func (k Kind) CheckRules(c Config) []FieldError { return k.definition().check(c) }
+func (k Kind) CheckRules(c Config) []FieldError {
+	if check := k.definition().check; check != nil {
+		return check(c)
+	}
+	return []FieldError{{"mode", "is not a mode of this type"}}
+}
 
 // RequiresAuthentication reports whether callers of a kind must authenticate.
 func (c Config) RequiresAuthentication(k Kind) bool {
@@ -148,7 +151,7 @@ func (c Config) checkCallers() (problems []FieldError) {
 	}
 	for _, name := range c.ContextHeaders {
 		if problem := CheckContextHeader(name); problem != "" {
-			problems = append(problems, FieldError{"context_headers", "has " + strconv.Quote(name) + ", which " + problem})
+			problems = append(problems, FieldError{"context_headers", fmt.Sprintf("has %.40q, which %s", name, problem)})
 		}
 	}
 	return problems

@@ -34,7 +34,7 @@ type definition struct {
 	check               func(Config) []FieldError
 }
 
-// definitions are all kinds. A new kind is one row here, and a word in the tag kinds of its settings.
+// definitions are the properties of all kinds. CONTRIBUTING.md lists the other places of a new kind.
 var definitions = []definition{
 	{kind: Inbound, typeName: TypeWebhook, mode: "inbound", hasCallers: true, check: Config.checkCallers},
 	{kind: Sync, typeName: TypeWebhook, mode: "sync", hasCallers: true, timeout: 5 * time.Minute, maxTimeout: 15 * time.Minute, check: Config.checkCallers},

@@ -4,6 +4,7 @@ package connector_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,7 +58,7 @@ func TestConfig_WithDefaults(t *testing.T) {
 	}
 }
 
-// The values of enum values and numbers beyond their tags are problems that name the setting once.
+// Each setting that breaks its tags is reported once.
 func TestCheck_ReportsTags(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -80,4 +81,17 @@ func TestCheck_ReportsTags(t *testing.T) {
 			require.Equal(t, c.field, problems[0].Field)
 		})
 	}
+}
+
+// All problems of the headers are reported, and a long name is cut.
+func TestCheck_ReportsAllHeaders(t *testing.T) {
+	t.Parallel()
+	long := "Webhook-" + strings.Repeat("a", 500)
+	problems := connector.Outbound.Check(connector.Config{URL: "https://example.com", Headers: map[string]string{"Host": "a", "X Y": "b", long: "c"}})
+	require.Len(t, problems, 3)
+	for _, problem := range problems {
+		require.Equal(t, "headers", problem.Field)
+		require.Less(t, len(problem.Problem), 200)
+	}
+	require.NotEmpty(t, connector.Kind("").Check(connector.Config{}))
 }

@@ -94,11 +94,11 @@ func CheckHeaderName(name string) string {
 	lower := strings.ToLower(name)
 	for _, r := range reserved {
 		if lower == r || strings.HasSuffix(r, "-") && strings.HasPrefix(lower, r) {
-			return fmt.Sprintf("has the header %q, which the platform sets itself: remove it", name)
+			return fmt.Sprintf("has the header %.40q, which the platform sets itself: remove it", name)
 		}
 	}
 	if !httpguts.ValidHeaderFieldName(name) {
-		return fmt.Sprintf("has %q, which is not the name of a header: one has letters, digits and hyphens", name)
+		return fmt.Sprintf("has %.40q, which is not the name of a header: one has letters, digits and hyphens", name)
 	}
 	return ""
 }

@@ -106,6 +106,9 @@ type Environment struct {
 // Key returns the primary key of the environment.
 func (e Environment) Key() Key { return Key{e.ProjectID, e.ID} }
 
+// ModeOutbound is Connector.Mode of a connector that sends results.
+const ModeOutbound = "outbound"
+
 // Connector is the projection of a connector.
 type Connector struct {
 	Ref           ObjectRef

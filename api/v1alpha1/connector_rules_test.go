@@ -32,7 +32,7 @@ func newCronConnector() *v1alpha1.Connector {
 
 const (
 	connectorNameMessage = "the name of a Connector must be at most 40 lower-case letters, digits and '-' " +
-		"(<environment>.<file stem> for those of a deployment's code); spec.displayName takes any name"
+		"(<environment>.<file stem> for a Connector in code); spec.displayName takes any name"
 	connectorIDMessage = "id is immutable: set it when the Connector is created, " +
 		"because the webhook URL derives from it"
 	openMessage = "a webhook without authentication needs spec.id, a random UUID that is set when it is created, because its URL is its only secret"
@@ -84,13 +84,13 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 		},
 	}, {
 		name: "secrets of two kinds", path: ".spec",
-		message: "webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef",
+		message: "webhook.sealedSecret needs a webhook with authentication; set webhook.sealedSecret or secretRef, not both",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.Webhook.SealedSecret, c.Spec.SecretRef = "c2VhbGVk", &v1alpha1.SecretReference{Name: "own"}
 		},
 	}, {
 		name: "a sealed secret without authentication", path: ".spec",
-		message: "webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef",
+		message: "webhook.sealedSecret needs a webhook with authentication; set webhook.sealedSecret or secretRef, not both",
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.SealedSecret, c.Spec.Webhook.Authentication = someID, "c2VhbGVk", v1alpha1.AuthenticationNone
 		},
@@ -108,7 +108,7 @@ var connectorBreaches = []breach[*v1alpha1.Connector]{
 
 const (
 	scheduleMessage = "must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; " +
-		"the time zone stands in timeZone"
+		"set the time zone in timeZone"
 	oneTypeMessage = "exactly one of webhook and cron must be set"
 	typeMessage    = "the type is immutable: create another Connector to change between webhook and cron"
 	noSecret       = "secretRef, secretVersion and secretGracePeriodSeconds are for webhooks: a cron connector has no secret"
@@ -161,7 +161,7 @@ func newOutboundConnector() *v1alpha1.Connector {
 }
 
 const (
-	outboundURLMessage  = "an outbound webhook, and no other, must have webhook.url"
+	outboundURLMessage  = "webhook.url is required for outbound webhooks and not allowed for others"
 	urlMessage          = "must be an http or https URL without credentials and fragment, such as https://example.com/results"
 	onlyOutboundMessage = "headersSecretRef, webhook.headers, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
 )

@@ -39,7 +39,7 @@ type ConnectorName string
 // +kubebuilder:printcolumn:name="Delivering",type=string,JSONPath=`.status.conditions[?(@.type=="Delivering")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.spec.cron.schedule`,priority=1
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`,priority=1
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 81 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$')",message="the name of a Connector must be at most 40 lower-case letters, digits and '-' (<environment>.<file stem> for those of a deployment's code); spec.displayName takes any name"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 81 && self.metadata.name.matches('^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?([.][a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?)?$')",message="the name of a Connector must be at most 40 lower-case letters, digits and '-' (<environment>.<file stem> for a Connector in code); spec.displayName takes any name"
 type Connector struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -103,11 +103,11 @@ const MaxSecretVersion = 1_000_000
 // +kubebuilder:validation:XValidation:rule="self.?webhook.?authentication.orValue('Secret') != 'None' || has(self.id)",message="a webhook without authentication needs spec.id, a random UUID that is set when it is created, because its URL is its only secret"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Inbound' || !has(self.webhook) || !has(self.webhook.timeoutSeconds)",message="timeoutSeconds is for sync and outbound webhooks: an inbound one responds immediately"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?timeoutSeconds.orValue(15) <= 60",message="timeoutSeconds of an outbound webhook must be at most 60"
-// +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="an outbound webhook, and no other, must have webhook.url"
+// +kubebuilder:validation:XValidation:rule="(self.mode == 'Outbound') == (has(self.webhook) && has(self.webhook.url))",message="webhook.url is required for outbound webhooks and not allowed for others"
 // +kubebuilder:validation:XValidation:rule="self.mode == 'Outbound' || !has(self.headersSecretRef) && (!has(self.webhook) || !has(self.webhook.headers) && !has(self.webhook.sealedHeaders) && !has(self.webhook.retry))",message="headersSecretRef, webhook.headers, webhook.sealedHeaders and webhook.retry are for outbound webhooks"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Outbound' || self.?webhook.?authentication.orValue('Secret') == 'Secret' && !self.?webhook.?filesRequired.orValue(false) && !self.?webhook.?contextHeaders.hasValue()",message="authentication, filesRequired and contextHeaders are for inbound and sync webhooks"
 // +kubebuilder:validation:XValidation:rule="(has(self.headersSecretRef) ? 1 : 0) + (self.?webhook.?headers.hasValue() ? 1 : 0) + (self.?webhook.?sealedHeaders.hasValue() ? 1 : 0) <= 1",message="set one of headersSecretRef, webhook.headers and webhook.sealedHeaders"
-// +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret is for webhooks that are called with authentication; set either it or secretRef"
+// +kubebuilder:validation:XValidation:rule="!self.?webhook.?sealedSecret.hasValue() || self.mode != 'Outbound' && !has(self.secretRef) && self.?webhook.?authentication.orValue('Secret') != 'None'",message="webhook.sealedSecret needs a webhook with authentication; set webhook.sealedSecret or secretRef, not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.secretRef) || self.?webhook.?authentication.orValue('Secret') != 'None'",message="secretRef cannot be combined with the authentication None"
 type ConnectorSpec struct {
 	// ID is the connector's ID in the REST API and in its webhook URL. If it is not set, the ID
@@ -331,7 +331,7 @@ type CronConnector struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; the time zone stands in timeZone"
+	// +kubebuilder:validation:XValidation:rule="self.contains('${') || self.matches('^(@(yearly|annually|monthly|weekly|daily|midnight|hourly)|[-0-9A-Za-z*,/?]+( +[-0-9A-Za-z*,/?]+){4})$')",message="must have five fields, such as \"0 6 * * 1-5\", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly; set the time zone in timeZone"
 	Schedule string `json:"schedule"`
 
 	// TimeZone is the IANA name of the schedule's time zone, such as Europe/Paris.

@@ -28,7 +28,7 @@ type EnvironmentName string
 // +kubebuilder:printcolumn:name="Default",type=boolean,JSONPath=`.status.default`
 // +kubebuilder:printcolumn:name="Kind",type=string,JSONPath=`.spec.kind`
 // +kubebuilder:printcolumn:name="Live",type=string,JSONPath=`.status.liveDeployment`,description="The deployment that is live"
-// +kubebuilder:printcolumn:name="Followed",type=string,JSONPath=`.status.conditions[?(@.type=="SourceFollowed")].status`,description="Whether the commit that spec.git asks for is live or on its way"
+// +kubebuilder:printcolumn:name="Followed",type=string,JSONPath=`.status.conditions[?(@.type=="SourceFollowed")].status`,description="Whether the commit that spec.git asks for is live or being deployed"
 // +kubebuilder:printcolumn:name="Runners",type=integer,JSONPath=`.status.runner.readyReplicas`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
@@ -239,13 +239,13 @@ type RunnerPool struct {
 	// +optional
 	Resources RunnerResources `json:"resources,omitempty"`
 
-	// NodeSelector says which nodes runner pods may go to.
+	// NodeSelector limits the nodes of runner pods.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
 
-	// Tolerations let runner pods go to tainted nodes.
+	// Tolerations let runner pods be scheduled on tainted nodes.
 	//
 	// +optional
 	// +listType=atomic
@@ -263,7 +263,7 @@ type RunnerPool struct {
 	// +optional
 	RuntimeClassName Name `json:"runtimeClassName,omitempty"`
 
-	// ImagePullSecrets name Secrets with which the runner image is pulled.
+	// ImagePullSecrets name the Secrets for pulling the runner image.
 	//
 	// +optional
 	// +listType=map

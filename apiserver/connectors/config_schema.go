@@ -50,8 +50,13 @@ func configFields(kind connector.Kind) (fields []configField) {
 // anyConfig returns a reference to a component that describeConfigs describes. huma validates requests against the
 // component, an object with any fields.
 func anyConfig(r huma.Registry, name string) *huma.Schema {
-	Authentication("").Schema(r)
-	MissedTicks("").Schema(r)
+	for _, kind := range connector.Kinds() {
+		for _, f := range kind.Fields() {
+			if f.Enum != nil {
+				rest.Enumeration(r, componentName(f.Name), describeCode(f.Doc), f.Enum...)
+			}
+		}
+	}
 	if _, there := r.Map()[name]; !there {
 		s := &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true}
 		s.PrecomputeMessages()
@@ -132,6 +137,17 @@ func schemaOf(doc string, fields []configField, input bool) rest.Node {
 // quoted matches code in the documentation of a setting.
 var quoted = regexp.MustCompile(`'([^' ]+)'`)
 
+// describeCode marks the code in the documentation of a setting.
+func describeCode(doc string) string { return quoted.ReplaceAllString(doc, "`$1`") }
+
+// componentName returns the name of the component for the enum values of a field.
+func componentName(field string) (name string) {
+	for _, word := range strings.Split(field, "_") {
+		name += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return name
+}
+
 // describe returns the schema of the field.
 func (f configField) describe(input bool) rest.Node {
 	out := f.typeSchema(input)
@@ -144,7 +160,7 @@ func (f configField) describe(input bool) rest.Node {
 			doc += " Default: " + f.Default + "."
 		}
 	}
-	out["description"] = quoted.ReplaceAllString(doc, "`$1`")
+	out["description"] = describeCode(doc)
 	if example := f.example(input); example != nil {
 		out["examples"] = []any{example}
 	}
@@ -184,11 +200,7 @@ func (f configField) typeSchema(input bool) rest.Node {
 	}
 	switch t := f.Type; {
 	case f.Enum != nil:
-		name := ""
-		for _, word := range strings.Split(f.Name, "_") {
-			name += strings.ToUpper(word[:1]) + word[1:]
-		}
-		return rest.RefNode("schemas", name)
+		return rest.RefNode("schemas", componentName(f.Name))
 	case t == reflect.TypeFor[*connector.Retry]():
 		return rest.RefNode("schemas", schemaName("DeliveryRetry", input))
 	case t == reflect.TypeFor[*bool]():

@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 )
 
-// ConnectorConfig is the config of a connector: one of the types above.
+// ConnectorConfig is the config of a connector in responses: its settings by name, with masked credentials.
 type ConnectorConfig struct{ Value any }
 
 // MarshalJSON writes the config.
@@ -210,9 +210,11 @@ func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 		}
 	case kind.Sends():
 		masked := map[string]string{}
-		for _, headers := range []map[string]string{conn.Spec.Webhook.SealedHeaders, conn.Spec.Webhook.Headers} {
-			for name := range headers {
-				masked[name] = rest.Masked
+		if w := conn.Spec.Webhook; w != nil {
+			for _, headers := range []map[string]string{w.SealedHeaders, w.Headers} {
+				for name := range headers {
+					masked[name] = rest.Masked
+				}
 			}
 		}
 		out["headers"], out["headers_secret"] = masked, nil

@@ -12,24 +12,6 @@ import (
 
 // Enums are types of their own, so that the description has each of them once. Clients must accept new values.
 
-// Authentication is how callers of a webhook authenticate.
-type Authentication string
-
-// Schema describes the type.
-func (Authentication) Schema(r huma.Registry) *huma.Schema {
-	return rest.Enumeration(r, "Authentication", "How callers of a webhook authenticate: with the connector's secret, with a provider's signature, or not "+
-		"at all. Without authentication the URL is the only secret.", authentications()...)
-}
-
-// MissedTicks says whether missed ticks run.
-type MissedTicks string
-
-// Schema describes the type.
-func (MissedTicks) Schema(r huma.Registry) *huma.Schema {
-	return rest.Enumeration(r, "MissedTicks", "What happens to ticks that could not run within five minutes: skip runs none of them, latest runs the "+
-		"newest one, once.", v1alpha1.MissedTicksSkip.Word(), v1alpha1.MissedTicksLatest.Word())
-}
-
 // OutboundMode is when a link sends.
 type OutboundMode string
 
@@ -60,12 +42,4 @@ func (DeliveringState) Schema(r huma.Registry) *huma.Schema {
 		"paused: the destination refused further deliveries. stopped: the connector does not work; disabled_reason gives the reason. "+
 		"Paused and stopped connectors skip deliveries.",
 		string(store.DestinationDelivering), string(store.DestinationFailing), string(store.DestinationRejecting), string(store.DestinationPaused), deliveringStopped)
-}
-
-// authentications are the enum values of Authentication.
-func authentications() (words []string) {
-	for _, a := range v1alpha1.WebhookAuthentications {
-		words = append(words, a.Word())
-	}
-	return words
 }

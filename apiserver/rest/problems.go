@@ -143,6 +143,7 @@ var requestFields = map[string]map[string]string{
 		"spec.webhook.sealedSecret":   "body.config.secret",
 		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
 		"spec.webhook.url":            "body.config.url",
+		"spec.webhook.filesRequired":  "body.config.files_required",
 		"spec.webhook.retry":          "body.config.retry",
 		"spec.webhook.sealedHeaders":  "body.config.headers",
 		"spec.cron":                   "body.config",

@@ -17,7 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func fieldAt(location, message string) FieldError {
@@ -52,6 +55,14 @@ func TestProblem_MapsFieldsOfKubernetesRules(t *testing.T) {
 		})
 	}
 	require.Equal(t, "body", causes(errors.New("x"))[0].Location)
+	for _, kind := range connector.Kinds() {
+		for _, f := range kind.Fields() {
+			path := map[bool]string{true: "spec.cron.", false: "spec.webhook."}[kind == connector.Cron] + crd.FieldName(f.Name)
+			if _, isField := map[string]bool{"require_authentication": true, "headers": true}[f.Name]; !isField { // not fields of the spec
+				require.Equal(t, "body.config."+f.Name, requestFields[store.KindConnector][path], path)
+			}
+		}
+	}
 	for kind, fields := range requestFields {
 		for path, at := range fields {
 			require.True(t, strings.HasPrefix(path, "spec"), "%s %s", kind, path)

@@ -6,6 +6,7 @@ package crd
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"strings"
 
@@ -26,7 +27,7 @@ func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	if spec := c.Spec.Cron; spec != nil {
 		out = connector.Config{Schedule: spec.Schedule, Timezone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
 		if spec.Payload != nil {
-			out.Payload = spec.Payload.Raw
+			out.Payload = CanonicalJSON(spec.Payload.Raw)
 		}
 		return out
 	}
@@ -125,4 +126,22 @@ func convertNumbers[To, From int | int32](numbers []From) (out []To) {
 		out = append(out, To(n))
 	}
 	return out
+}
+
+// CanonicalJSON returns a JSON document with sorted keys, without spaces and without escapes that only HTML needs, because
+// kube-apiserver does not keep the format of documents.
+func CanonicalJSON(document []byte) []byte {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return document
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil {
+		return document
+	}
+	return bytes.TrimRight(out.Bytes(), "\n")
 }

@@ -6,6 +6,7 @@
 package projection
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -32,17 +33,16 @@ func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID
 	kind, config := crd.KindOf(c), crd.ConfigOf(c)
 	config.Headers = nil // they are credentials
 	config.ContextHeaders = config.HeaderNames()
-	if config.Payload != nil {
-		config.Payload = canonical(config.Payload)
-	}
-	text, err := json.Marshal(config)
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // escapes would count in the size of a tick's input
+	if err := encoder.Encode(config); err != nil {
 		return store.Connector{}, fmt.Errorf("writing the configuration: %w", err)
 	}
 	row := store.Connector{
 		Ref: ref, ID: ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment,
 		Name: c.Title(), Type: string(c.Type()), Mode: kind.Mode(), Enabled: c.IsEnabled(),
-		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: text, SecretKey: keyID,
+		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: bytes.TrimSpace(text.Bytes()), SecretKey: keyID,
 		RequireAuthentication: config.RequiresAuthentication(kind), TimeoutSeconds: int(config.Timeout(kind).Seconds()),
 		FilesRequired: c.RequiresFiles(), Signature: config.Signature(kind), ContextHeaders: config.ContextHeaders,
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),

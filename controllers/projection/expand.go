@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -34,7 +35,7 @@ func NamesVariables(c *v1alpha1.Connector) bool {
 	}
 	payload := ""
 	if c.Spec.Cron.Payload != nil {
-		payload = string(canonical(c.Spec.Cron.Payload.Raw))
+		payload = string(crd.CanonicalJSON(c.Spec.Cron.Payload.Raw))
 	}
 	return slices.ContainsFunc([]string{c.Spec.Cron.Schedule, c.Spec.Cron.TimeZone, c.Spec.Cron.Prompt, payload}, expand.Names)
 }
@@ -85,7 +86,7 @@ func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, 
 		*field.text = text
 	}
 	if spec.Payload != nil {
-		raw, err := e.JSON(canonical(spec.Payload.Raw))
+		raw, err := e.JSON(crd.CanonicalJSON(spec.Payload.Raw))
 		if err != nil {
 			return nil, &TextError{fmt.Sprintf(`"payload" %v`, err)}
 		}

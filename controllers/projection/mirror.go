@@ -4,7 +4,6 @@ package projection
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -172,23 +171,5 @@ func sameJSON(a, b *runtime.RawExtension) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return bytes.Equal(canonical(a.Raw), canonical(b.Raw))
-}
-
-// canonical returns a JSON document with sorted keys and without spaces, because kube-apiserver does
-// not keep the format of documents.
-func canonical(document []byte) []byte {
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
-		return document
-	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(value) != nil {
-		return document
-	}
-	return bytes.TrimRight(out.Bytes(), "\n")
+	return bytes.Equal(crd.CanonicalJSON(a.Raw), crd.CanonicalJSON(b.Raw))
 }

@@ -316,3 +316,14 @@ func TestMirrorOf_OutboundFile(t *testing.T) {
 		"the same in every environment, as in tests")
 	require.Equal(t, &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "send_to_orders"}, tool.Rows(project)[0].Outbound)
 }
+
+// The row keeps characters that HTML escapes, because escapes count in the size of a tick's input.
+func TestRow_WritesPayloadWithoutEscapes(t *testing.T) {
+	t.Parallel()
+	c := &v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound, Cron: &v1alpha1.CronConnector{
+		Schedule: "@daily", Payload: &runtime.RawExtension{Raw: []byte(`{"a":"\u003cb\u003e"}`)},
+	}}}
+	row, err := projection.Row(store.ObjectRef{}, c, projection.Identity{}, "", "")
+	require.NoError(t, err)
+	require.Contains(t, string(row.Config), `{"a":"<b>"}`)
+}

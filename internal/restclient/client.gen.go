@@ -583,7 +583,7 @@ type AuditObject struct {
 	Name nullable.Nullable[string] `json:"name"`
 }
 
-// Authentication How callers of a webhook authenticate: with the connector's secret, with a provider's signature, or not at all. Without authentication the URL is the only secret.
+// Authentication How callers authenticate: with the secret of the connector, or with the signature of a provider.
 type Authentication string
 
 // CommitState The state of a commit at the Git provider.
@@ -1448,7 +1448,7 @@ type LogLine struct {
 	SpanID string `json:"span_id"`
 }
 
-// MissedTicks What happens to ticks that could not run within five minutes: skip runs none of them, latest runs the newest one, once.
+// MissedTicks Handling of ticks that could not run within five minutes: `skip` drops them, `latest` runs the newest one.
 type MissedTicks string
 
 // ModelUsage The usage of one model by runs.
@@ -1724,7 +1724,7 @@ type RotateSecret struct {
 // - `concurrency_dropped`: Another open run had the same concurrency key, and the agent has `on_conflict: drop`.
 // - `environment_deleted`: The environment of the run was deleted.
 // - `expired`: The run was open for the maximum time.
-// - `files_required`: The agent has `requires_files`, and the event has no accepted file or one that was omitted.
+// - `files_required`: The agent, the connector or the link has `files_required`. The event has no accepted file, or a file was omitted.
 // - `input_invalid`: The input or a file of the event cannot be read.
 // - `input_too_complex`: The JSON input has too many values or too many levels.
 // - `key_unavailable`: The expression `concurrency.key` of the agent yields no key for the input.

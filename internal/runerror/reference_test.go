@@ -15,8 +15,8 @@ import (
 func TestReference_ListsAllRunErrors(t *testing.T) {
 	t.Parallel()
 	var page strings.Builder
-	page.WriteString("# Error codes of runs\n\nThe field `error_code` of runs in the REST API and of results of sync webhooks says why a run did not complete. " +
-		"`error` says it for people. Codes never change; texts may, and later releases can add codes.\n\n" +
+	page.WriteString("# Error codes of runs\n\nThe field `error_code` of runs in the REST API and of results of sync webhooks is the reason that a run did not complete. " +
+		"`error` explains it for people. Codes are stable. Texts can change, and later releases can add codes.\n\n" +
 		"Retry says whether the same event may complete if you send or replay it again.\n")
 	for _, group := range runerror.Table {
 		fmt.Fprintf(&page, "\n## %s\n\n| Code | Meaning | Retry | Remedy |\n|---|---|---|---|\n", group.Title)

@@ -44,7 +44,7 @@ var before = []Entry{
 	},
 	{
 		Code: FilesRequired, Retry: RetryFails,
-		Meaning: "The agent has `requires_files`, and the event has no accepted file or one that was omitted.",
+		Meaning: "The agent, the connector or the link has `files_required`. The event has no accepted file, or a file was omitted.",
 		Remedy:  "Send the files in an accepted type and size. `file_issues` of the input names the reason of each omission.",
 	},
 	{

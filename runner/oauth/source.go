@@ -67,6 +67,7 @@ type Source struct {
 	mu      sync.Mutex // guards the fields below; never held during a request
 	token   string
 	renewAt time.Time // zero for a token without an end
+	endsAt  time.Time // zero for a token without an end
 	earlier []string
 	// client is nil until the endpoint is known.
 	client *clientcredentials.Config
@@ -100,13 +101,17 @@ func (s *Source) clientFor(e Endpoint) *clientcredentials.Config {
 // Token returns the token for a request. It is "" until Replace has found the endpoint.
 func (s *Source) Token(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	token, known := s.token, s.client != nil
+	token, known, endsAt := s.token, s.client != nil, s.endsAt
 	valid := token != "" && (s.renewAt.IsZero() || s.cfg.Now().Before(s.renewAt))
 	s.mu.Unlock()
 	if valid || !known {
 		return token, nil
 	}
-	return s.Replace(ctx, token, nil)
+	renewed, err := s.Replace(ctx, token, nil)
+	if err != nil && ctx.Err() == nil && s.cfg.Now().Before(endsAt) {
+		return token, nil // It could not be renewed, and has not ended yet.
+	}
+	return renewed, err
 }
 
 // Replace returns another token than the old one, which a server rejected with a challenge. Callers that need it at the same
@@ -180,10 +185,11 @@ func (s *Source) fetchToken(ctx context.Context, old string, challenge []string)
 	if old != "" {
 		s.earlier = append(s.earlier[max(0, len(s.earlier)-keptTokens+1):], old)
 	}
-	s.token, s.renewAt, s.client = got.text, time.Time{}, client
+	s.token, s.renewAt, s.endsAt, s.client = got.text, time.Time{}, time.Time{}, client
 	if got.life > 0 {
 		life := min(got.life, maxLife)
-		s.renewAt = s.cfg.Now().Add(life - min(renewBefore, life/10))
+		s.endsAt = s.cfg.Now().Add(life)
+		s.renewAt = s.endsAt.Add(-min(renewBefore, life/10))
 	}
 	return nil
 }

@@ -295,6 +295,25 @@ func TestSource_PausesAfterFailures(t *testing.T) {
 	require.NoError(t, err, "a success ends the growth of the pause")
 }
 
+// A token that cannot be renewed is used until its end.
+func TestSource_UsesTokenWhileRenewalFails(t *testing.T) {
+	t.Parallel()
+	s := oauthtest.NewServer(t)
+	s.Lifetime = 3600
+	apps, now := newApps(t, loopback, time.Minute)
+	source := apps.Source(s.App("crm"))
+	first, err := source.Token(t.Context())
+	require.NoError(t, err)
+	s.Answer = text(503, "c4nary")
+	now.pass(3599 * time.Second)
+	token, err := source.Token(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first, token)
+	now.pass(time.Second)
+	_, err = source.Token(t.Context())
+	require.Error(t, err, "it has ended")
+}
+
 // The texts that answers may contain are the client secret, the token, and the tokens before.
 func TestSource_NamesSecretTexts(t *testing.T) {
 	t.Parallel()

@@ -254,7 +254,7 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 		return behind, nil
 	}
 	inEffect := known && !shadowed && !stored.Retired && stored.Mode == connector.Mode && stored.EnvironmentID == connector.EnvironmentID
-	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != "outbound" || inEffect {
+	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != store.ModeOutbound || inEffect {
 		return behind, err
 	}
 	return behind, dropSurplus(ctx, tx, connector)

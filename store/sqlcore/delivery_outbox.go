@@ -239,7 +239,7 @@ func (c *Core) open(ctx context.Context, q Queryer, all []target) (those []targe
 		}
 	}
 	for _, t := range all {
-		if o := outlets[t.destination()]; o.mode == "outbound" && o.environment == t.environment {
+		if o := outlets[t.destination()]; o.mode == store.ModeOutbound && o.environment == t.environment {
 			t.closed = o.closed
 			those = append(those, t)
 		}

@@ -124,7 +124,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 			return err
 		}
 		connector, known := connectors[t.Connector]
-		if !known || connector.Mode != "outbound" {
+		if !known || connector.Mode != store.ModeOutbound {
 			return store.ErrNotFound
 		}
 		d := again{payload: t.Payload, size: int64(len(t.Payload)), Delivery: store.Delivery{

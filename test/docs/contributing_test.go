@@ -89,7 +89,7 @@ func TestFolders_ListTheirImports(t *testing.T) {
 }
 
 // ofModes matches code for a mode of connectors: its constants, and its name in texts.
-var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\binbound\b`)
+var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\bconnector\.(Inbound|Sync|Outbound|Cron)\b|\binbound\b`)
 
 // speakOfModes lists files that mention a mode without code for it, with the reason.
 var speakOfModes = map[string]string{

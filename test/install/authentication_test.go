@@ -32,8 +32,7 @@ func TestAuthentication_AgreesBetweenForms(t *testing.T) {
 	}
 }
 
-// In the CRD and in files of a repository, with the same
-// bounds.
+// Context headers have the same bounds in the CRD and in the files of a repository.
 func TestContextHeaders_AgreeBetweenForms(t *testing.T) {
 	t.Parallel()
 	crd := crdWebhook(t).Properties["contextHeaders"]

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -67,7 +68,11 @@ func requireBounds(t *testing.T, f connector.Field, field apiextensionsv1.JSONSc
 		require.EqualValues(t, f.MaxItems, *field.MaxItems, f.Name)
 	}
 	if f.Enum != nil {
-		require.Len(t, field.Enum, len(f.Enum), f.Name)
+		var inCRD []string
+		for _, value := range field.Enum {
+			inCRD = append(inCRD, strings.ReplaceAll(strings.ToLower(strings.Trim(string(value.Raw), `"`)), "_", ""))
+		}
+		require.ElementsMatch(t, strings.Split(strings.ReplaceAll(strings.Join(f.Enum, ","), "_", ""), ","), inCRD, f.Name)
 	}
 }
 

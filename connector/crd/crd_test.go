@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crd_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
+)
+
+// kube-apiserver escapes <, > and & in a payload. The escapes do not count in the size of a tick's input.
+func TestConfigOf_RemovesHTMLEscapesOfPayload(t *testing.T) {
+	t.Parallel()
+	raw := `{"b":1,"a":"` + strings.Repeat(`\u003c`, 11_000) + `"}`
+	c := &v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Cron: &v1alpha1.CronConnector{Schedule: "@daily", Payload: &runtime.RawExtension{Raw: []byte(raw)}}}}
+	config := crd.ConfigOf(c)
+	require.Equal(t, `{"a":"`+strings.Repeat("<", 11_000)+`","b":1}`, string(config.Payload))
+	require.Empty(t, connector.Cron.Check(config))
+}
+
+// Settings are the same after a conversion to fields of an object and back.
+func TestSetConfig_KeepsSettings(t *testing.T) {
+	t.Parallel()
+	number, yes := 7, true
+	for _, c := range []struct {
+		kind   connector.Kind
+		mode   v1alpha1.ConnectorMode
+		config connector.Config
+	}{
+		{connector.Inbound, v1alpha1.ModeInbound, connector.Config{Authentication: "standard_webhooks", RequireAuthentication: &yes, ContextHeaders: []string{"X-A"}, FilesRequired: &yes}},
+		{connector.Sync, v1alpha1.ModeSync, connector.Config{Authentication: "secret", RequireAuthentication: &yes, TimeoutSeconds: &number}},
+		{connector.Outbound, v1alpha1.ModeOutbound, connector.Config{
+			URL: "https://example.com", Headers: map[string]string{"X-A": "b"}, TimeoutSeconds: &number,
+			Retry: &connector.Retry{MaxAttempts: &number, ScheduleSeconds: []int{0, 5}},
+		}},
+		{connector.Cron, v1alpha1.ModeInbound, connector.Config{
+			Schedule: "@daily", Timezone: "Europe/Paris", MissedTicks: "latest", Prompt: "Go", Payload: []byte(`{"a":1}`),
+		}},
+	} {
+		t.Run(string(c.kind), func(t *testing.T) {
+			conn := &v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Mode: c.mode}}
+			crd.SetConfig(&conn.Spec, c.kind, c.config)
+			require.Equal(t, c.kind, crd.KindOf(conn))
+			require.Equal(t, c.config, crd.ConfigOf(conn))
+		})
+	}
+}
