@@ -117,6 +117,17 @@ func (s *Service) HasDone(ctx context.Context, c *Caller, id ID) (bool, error) {
 	return slices.ContainsFunc(earlier, func(e store.AuditEntry) bool { return strings.EqualFold(e.Object.ID, id.String()) }), err
 }
 
+// CheckRepeatedCancel allows the cancellation of an ended object only if it repeats an earlier call with the same
+// Idempotency-Key. Otherwise it returns 409. kind and status describe the object.
+func (s *Service) CheckRepeatedCancel(ctx context.Context, c *Caller, id ID, isCancelled bool, kind, status string) error {
+	if isCancelled {
+		if done, err := s.HasDone(ctx, c, id); done || err != nil {
+			return err
+		}
+	}
+	return NewProblem(http.StatusConflict, httpserver.CodeConflict, "the "+kind+" has ended and cannot be cancelled: its status is "+status)
+}
+
 // EarlierCalls returns the earlier calls of this API key to the same route with the same Idempotency-Key that may have
 // taken effect. The audit log also has calls that were interrupted before their outcome was recorded.
 func (s *Service) EarlierCalls(ctx context.Context, c *Caller) ([]store.AuditEntry, error) {

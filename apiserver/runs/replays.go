@@ -259,18 +259,11 @@ func (s *Replays) cancelReplay(ctx context.Context, c *rest.Caller, in *ReplayPa
 // with the same Idempotency-Key, else with 409.
 func (s *Replays) repeatedCancelReplay(ctx context.Context, c *rest.Caller, in *ReplayPath) (rest.Response[Replay], error) {
 	r, err := s.replay(ctx, c, in)
+	if err == nil {
+		err = s.Service.CheckRepeatedCancel(ctx, c, in.ReplayID, r.Status == store.ReplayCancelled, "replay", string(r.Status))
+	}
 	if err != nil {
 		return rest.Response[Replay]{}, err
-	}
-	again := false
-	if r.Status == store.ReplayCancelled {
-		if again, err = s.Service.HasDone(ctx, c, in.ReplayID); err != nil {
-			return rest.Response[Replay]{}, err
-		}
-	}
-	if !again {
-		return rest.Response[Replay]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-			"the replay has ended and cannot be cancelled: its status is "+string(r.Status))
 	}
 	return rest.NewResponse(showReplay(r), nil)
 }

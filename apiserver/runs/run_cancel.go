@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -58,18 +56,11 @@ func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.
 // same Idempotency-Key, else with 409.
 func (s *API) repeatedCancel(ctx context.Context, c *rest.Caller, id rest.ID) (rest.Response[Run], error) {
 	run, err := s.run(ctx, c, id)
+	if err == nil {
+		err = s.Service.CheckRepeatedCancel(ctx, c, id, run.ErrorCode == store.RunErrorCancelled, "run", string(run.Status))
+	}
 	if err != nil {
 		return rest.Response[Run]{}, err
-	}
-	again := false
-	if run.ErrorCode == store.RunErrorCancelled {
-		if again, err = s.Service.HasDone(ctx, c, id); err != nil {
-			return rest.Response[Run]{}, err
-		}
-	}
-	if !again {
-		return rest.Response[Run]{}, rest.NewProblem(http.StatusConflict, httpserver.CodeConflict,
-			"the run has ended and cannot be cancelled: its status is "+string(run.Status))
 	}
 	return rest.NewResponse(s.wholeRun(ctx, run))
 }
