@@ -28,7 +28,7 @@ func TestEnvelope_Fields(t *testing.T) {
 		`"ended_at":"2026-01-02T03:05:05.6Z","token_usage":{"input_tokens":1,"output_tokens":2,"thinking_tokens":3,"cached_input_tokens":4,"total_tokens":5}}`
 	for want, of := range map[string]store.Run{
 		id + `"status":"completed","output":"Hi","finish_reason":"stop","error":null,"started_at":"2026-01-02T03:04:05.6Z",` + usage: run,
-		id + `"status":"failed","output":"","finish_reason":null,"error":"why","started_at":null,` + usage:                         failed,
+		id + `"status":"failed","output":"","finish_reason":null,"error":"why","started_at":null,` + usage:                           failed,
 	} {
 		t.Run(want, func(t *testing.T) {
 			got, err := envelopeOf(of)
