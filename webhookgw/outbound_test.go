@@ -175,7 +175,7 @@ func TestOutbound_DeliversTest(t *testing.T) {
 	require.NoError(t, err)
 	got := <-arrived
 	require.JSONEq(t, `{"type":"test","run_id":"00000000-0000-0000-0000-000000000000","agent_name":"example","status":"completed",
-		"output":"This is a test delivery: no agent has run.","error":null,"started_at":"1970-01-01T00:00:01Z","ended_at":"1970-01-01T00:00:01Z",
+		"output":"This is a test delivery: no agent has run.","finish_reason":null,"error":null,"started_at":"1970-01-01T00:00:01Z","ended_at":"1970-01-01T00:00:01Z",
 		"token_usage":{"input_tokens":0,"output_tokens":0,"thinking_tokens":0,"cached_input_tokens":0,"total_tokens":0}}`, string(got.body))
 	require.Equal(t, "test", got.headers.Get("X-Service-Event"))
 	require.Equal(t, a.ConnectorRunID.String(), got.headers.Get("X-Service-Delivery"))

@@ -47,7 +47,7 @@ func newSending(t *testing.T) *sending {
 	s := &sending{
 		key: keys.Generate().String(), project: uuid.NewString(), connector: uuid.NewString(), mode: "outbound",
 		secret: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
-		run: `{"id":"` + sentRun + `","agent_name":"triage","environment_id":"x","status":"completed","output":"Done","error":null,` +
+		run: `{"id":"` + sentRun + `","agent_name":"triage","environment_id":"x","status":"completed","output":"Done","finish_reason":"stop","error":null,` +
 			`"started_at":"2026-03-02T06:00:00Z","ended_at":"2026-03-02T06:00:04.5Z","token_usage":{"input_tokens":8,"output_tokens":2,"total_tokens":10}}`,
 	}
 	s.Server = httptest.NewServer(s)
@@ -158,7 +158,7 @@ func TestListen_ForwardsDeliveries(t *testing.T) {
 	)
 	require.NoError(t, err)
 	require.Len(t, s.received, 2)
-	require.Equal(t, `{"run_id":"`+sentRun+`","agent_name":"triage","status":"completed","output":"Done","error":null,"started_at":"2026-03-02T06:00:00Z",`+
+	require.Equal(t, `{"run_id":"`+sentRun+`","agent_name":"triage","status":"completed","output":"Done","finish_reason":"stop","error":null,"started_at":"2026-03-02T06:00:00Z",`+
 		`"ended_at":"2026-03-02T06:00:04.5Z","token_usage":{"input_tokens":8,"output_tokens":2,"thinking_tokens":0,"cached_input_tokens":0,"total_tokens":10}}`, s.bodies[0])
 	require.JSONEq(t, `{"n":2}`, s.bodies[1])
 	receiver, err := standardwebhooks.NewWebhook(s.secret)
